@@ -32,9 +32,9 @@ from benchmarks.report import grid, grid_markdown, machine, number, ratio
 from safeser import pickles
 from safeser.errors import SafeserError
 from safeser.pickles import DATA_PROFILES, Profile
-from safeser.pickles.build import Builder
+from safeser.pickles.building.build import Builder
 from safeser.pickles.judge import judge
-from safeser.pickles.machine import read
+from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import check_shape
 from safeser.values import Limits
 

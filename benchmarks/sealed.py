@@ -25,7 +25,7 @@ from benchmarks.report import grid, grid_markdown, machine, number
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
-from safeser.keys import Identity
+from safeser.identity import Identity
 from safeser.values import Limits
 
 PACKAGES = ("safeser", "dask", "distributed", "cloudpickle", "msgpack", "cryptography")

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from safeser.families.registered.generic import register_generic
     from safeser.families.registered.own import register_serialization_family
-    from safeser.keys import Identity, Roster
+    from safeser.identity import Identity, Roster
     from safeser.policy import Policy
     from safeser.serialization import (
         deserialize,
@@ -116,9 +116,9 @@ _LAZY = {
     "AuditLog": "safeser.audit",
     "Channel": "safeser.channel",
     "Client": "safeser.dask.client",
-    "Identity": "safeser.keys",
+    "Identity": "safeser.identity",
     "Policy": "safeser.policy",
-    "Roster": "safeser.keys",
+    "Roster": "safeser.identity",
     "Security": "safeser.dask.security",
     "Serialize": "safeser.families.marked",
     "Serialized": "safeser.families.marked",

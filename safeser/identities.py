@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safeser.audit import AuditKey
 from safeser.errors import ConfigError, SafeserError
-from safeser.keys import Identity, Roster, RosterEntry, today
+from safeser.identity import Identity, Roster, RosterEntry, today
 
 __all__ = ["AUDIT_KEY", "ROSTER", "key_path", "make_identities"]
 

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, settings
 
 from safeser.channel import Channel, Link, watcher
 from safeser.errors import AuditError
-from safeser.keys import Identity, PrivateKey, Roster, SigningKey
+from safeser.identity import Identity, PrivateKey, Roster, SigningKey
 from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.values import Suite

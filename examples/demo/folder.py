@@ -11,7 +11,7 @@ from pathlib import Path
 
 from safeser.errors import ConfigError
 from safeser.identities import AUDIT_KEY, key_path, make_identities
-from safeser.keys import Roster
+from safeser.identity import Roster
 
 __all__ = ["PRINCIPALS", "Folder"]
 

@@ -25,7 +25,7 @@ class AsIs(dict[str, Any]):
 
 def _leaf(leaf: Any) -> Any:
     """Return a payload row unchanged: no policy, no conversion, no check."""
-    from safeser.dask.codec import PayloadRow
+    from safeser.dask.wire.codec import PayloadRow
 
     if isinstance(leaf, Pickled):
         # Every recipient loads these, on safeser:// as on stock Dask.
@@ -38,7 +38,7 @@ def _leaf(leaf: Any) -> Any:
 
 
 def _frames(message: Any) -> list[Any]:
-    from safeser.dask.codec import Encoder
+    from safeser.dask.wire.codec import Encoder
 
     encoder = Encoder()
     elements = message if isinstance(message, list) else [message]
@@ -49,8 +49,8 @@ def _frames(message: Any) -> list[Any]:
 
 def bypass_client_checks() -> None:
     """Make this client send any message unchanged, and accept any answer."""
-    from safeser.dask.codec import parse, substitute
-    from safeser.dask.conversation import Conversation
+    from safeser.dask.messages.conversation import Conversation
+    from safeser.dask.wire.codec import parse, substitute
     from safeser.families.plain import DEFAULTS
 
     def send(self: Any, message: Any, serializers: Sequence[str] | None = None) -> list[Any]:
@@ -67,8 +67,8 @@ def bypass_client_checks() -> None:
 
 def bypass_worker_checks() -> None:
     """Make this worker send :class:`AsIs` messages unchanged, and all others as usual."""
-    from safeser.dask import translate
-    from safeser.dask.codec import Encoder
+    from safeser.dask.messages import translate
+    from safeser.dask.wire.codec import Encoder
 
     honest_outgoing, honest_add = translate.outgoing, Encoder.add
 

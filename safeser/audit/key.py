@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from safeser.errors import ConfigError
-from safeser.keys.files import Unfit, load
+from safeser.identity.files import Unfit, load
 
 __all__ = ["AuditKey", "KeySource"]
 

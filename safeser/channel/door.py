@@ -22,7 +22,7 @@ from safeser.channel.standing import Ending, Standing, require_own_signing_key
 from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.families.registered.own import own_families
-from safeser.keys import Identity, KeyState, PublicKey, Roster, VerifyingKey, today
+from safeser.identity import Identity, KeyState, PublicKey, Roster, VerifyingKey, today
 from safeser.policy import Policy
 from safeser.values import Context, Kind
 

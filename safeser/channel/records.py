@@ -15,7 +15,7 @@ from safeser.channel.budgets import MessageBudgets
 from safeser.channel.standing import Ending, Voices
 from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
-from safeser.keys import PublicKey
+from safeser.identity import PublicKey
 from safeser.policy import Policy
 from safeser.values import UNKNOWN, Context, Kind, Limits, Payload, Suite
 

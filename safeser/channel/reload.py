@@ -16,7 +16,7 @@ from typing import Any
 
 from safeser.channel.door import Channel
 from safeser.errors import SafeserError
-from safeser.keys import Identity, Roster
+from safeser.identity import Identity, Roster
 from safeser.policy import Policy
 from safeser.policy.ready import is_ready, locate, read_file
 

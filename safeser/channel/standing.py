@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from safeser.envelope import Handshake
 from safeser.errors import ConfigError
-from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry, VerifyingKey
+from safeser.identity import Identity, KeyState, PublicKey, Roster, RosterEntry, VerifyingKey
 from safeser.policy import Policy
 from safeser.values import check_principal
 

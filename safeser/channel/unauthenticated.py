@@ -14,7 +14,7 @@ from safeser.channel.admitted import Arrived, Received, Unverified
 from safeser.channel.link import Link
 from safeser.channel.records import AuditSink
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.keys import PublicKey, VerifyingKey
+from safeser.identity import PublicKey, VerifyingKey
 from safeser.pickles import held_by
 from safeser.policy import Policy
 from safeser.values import UNKNOWN, Context, Payload

@@ -35,8 +35,8 @@ def confined(
     from safeser.dask import require_distributed
 
     require_distributed()
-    from safeser.dask.confined import demand_for, own_files
     from safeser.dask.settings import settings_for, unrecorded_channel
+    from safeser.dask.worker.confinement import demand_for, own_files
 
     require_kernel()
     channel = unrecorded_channel("worker")

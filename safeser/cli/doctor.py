@@ -14,7 +14,7 @@ import typer
 from safeser.cli.ending import DENIED, one_line
 from safeser.cli.screen import line, mark, say, table
 from safeser.errors import ConfigError
-from safeser.policy.faults import did_you_mean
+from safeser.policy.source.faults import did_you_mean
 
 if TYPE_CHECKING:
     from safeser.dask.diagnosis import Finding

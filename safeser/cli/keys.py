@@ -16,7 +16,7 @@ import typer
 from safeser.audit import AuditKey
 from safeser.cli.screen import line, say, table
 from safeser.errors import ConfigError
-from safeser.keys import (
+from safeser.identity import (
     Identity,
     KeyState,
     PublicKey,
@@ -26,8 +26,8 @@ from safeser.keys import (
     VerifyingKey,
     today,
 )
-from safeser.keys.roster import parse_date
-from safeser.policy.faults import did_you_mean, shown
+from safeser.identity.roster import parse_date
+from safeser.policy.source.faults import did_you_mean, shown
 from safeser.values import check_principal
 
 __all__ = ["app"]

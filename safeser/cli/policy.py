@@ -14,11 +14,11 @@ import typer
 from safeser.cli.ending import DENIED, complain
 from safeser.cli.screen import line, mark, say, table
 from safeser.errors import ConfigError
-from safeser.policy.faults import did_you_mean, shown
+from safeser.policy.source.faults import did_you_mean, shown
 
 if TYPE_CHECKING:
     from safeser.policy import Policy, Rule
-    from safeser.policy.worker_groups import Takes
+    from safeser.policy.questions.worker_groups import Takes
 
 __all__ = ["app"]
 
@@ -73,7 +73,7 @@ def lint(
     each may read; code 1 if anything was found.
     """
     from safeser.policy import Policy
-    from safeser.policy.lint import lint as findings
+    from safeser.policy.questions.lint import lint as findings
 
     failed = False
     for name in policies:
@@ -156,7 +156,7 @@ def _show_confined(policy: Policy) -> None:
 
 def _show_workers(policy: Policy) -> None:
     """Show whose tasks run in the workers of which principals, for each scheduler."""
-    from safeser.policy.readable import groups_of, schedulers
+    from safeser.policy.questions.readable import groups_of, schedulers
 
     found = [
         (scheduler, worker, takes)
@@ -177,7 +177,7 @@ def _show_workers(policy: Policy) -> None:
 
 def _show_readers(policy: Policy) -> None:
     """Show whose values reach whom: principals that read the same ones on one line."""
-    from safeser.policy.readable import read_by
+    from safeser.policy.questions.readable import read_by
     from safeser.policy.rules import READING
 
     readers: dict[frozenset[str], list[str]] = {}

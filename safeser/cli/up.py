@@ -14,7 +14,7 @@ from safeser.cli.screen import line, say
 from safeser.errors import ConfigError, SafeserError
 
 if TYPE_CHECKING:
-    from safeser.dask.local import LocalCluster
+    from safeser.dask.cluster import LocalCluster
 
 __all__ = ["up"]
 
@@ -36,7 +36,7 @@ def up(
     from safeser.dask import require_distributed
 
     require_distributed()
-    from safeser.dask import local
+    from safeser.dask import cluster
 
     def announce(cluster: LocalCluster) -> None:
         base = cluster.directory.absolute()
@@ -55,7 +55,7 @@ def up(
         )
 
     try:
-        local.up(
+        cluster.up(
             directory=directory, policy=policy, n_workers=workers, port=port, announce=announce
         )
     except (OSError, RuntimeError, SafeserError) as error:

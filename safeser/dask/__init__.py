@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from safeser.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from safeser.dask.sockets import Backend
+    from safeser.dask.comm_backend import Backend
 
 __all__ = ["backend", "require_distributed"]
 
@@ -70,12 +70,12 @@ def backend() -> Backend:
 
 def _backend() -> Backend:
     require_distributed()
-    from safeser.dask import described, references
-    from safeser.dask.decorated import honour_decorators
-    from safeser.dask.joblib_calls import register_backend
-    from safeser.dask.logged import escape_logs, show_logs
+    from safeser.dask.clients import dask_collections, references
+    from safeser.dask.clients.decorated import honour_decorators
+    from safeser.dask.clients.joblib_calls import register_backend
+    from safeser.dask.comm_backend import Backend
+    from safeser.dask.log_text import escape_logs, show_logs
     from safeser.dask.patches import install
-    from safeser.dask.sockets import Backend
 
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
     install()
@@ -83,6 +83,6 @@ def _backend() -> Backend:
     show_logs()
     honour_decorators()
     register_backend()
-    described.register()
+    dask_collections.register()
     references.register()
     return Backend()

@@ -24,20 +24,20 @@ from distributed.security import Security as DaskSecurity
 
 from safeser import operations
 from safeser.channel import Channel, Link, OpenLink
-from safeser.dask.annotations import can_be_sent
-from safeser.dask.comm import SafeserComm
+from safeser.dask.clients.gathering import Gathering
+from safeser.dask.clients.sealing import Sealing, grant_of
+from safeser.dask.cluster import LocalCluster, require_processes
+from safeser.dask.contents.annotations import can_be_sent
 from safeser.dask.display import Display
-from safeser.dask.gathering import Gathering
-from safeser.dask.guarded.client import guard, guarded_scheme
-from safeser.dask.guarded.comm import Guard
-from safeser.dask.guarded.settings import GuardedSecurity
-from safeser.dask.hosts import anywhere
-from safeser.dask.local import LocalCluster, require_processes
-from safeser.dask.sealing import Sealing, grant_of
+from safeser.dask.same_host import anywhere
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
+from safeser.dask.stock.client import guard, guarded_scheme
+from safeser.dask.stock.comm import Guard
+from safeser.dask.stock.settings import GuardedSecurity
+from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
-from safeser.policy.faults import did_you_mean, shown
+from safeser.policy.source.faults import did_you_mean, shown
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Client", "check_address"]
@@ -58,8 +58,8 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
     ``tcp://`` and ``tls://`` name a cluster that runs no safeser: the same is decided about all
     that comes from there, and only dask and msgpack ever pass.
 
-    :param address: ``safeser://host:port``, a :class:`safeser.dask.local.LocalCluster`, or None to
-        start a local cluster of processes with identities made for it and the default policy; or
+    :param address: ``safeser://host:port``, a :class:`safeser.dask.cluster.LocalCluster`, or None
+        to start a local cluster of processes with identities made for it and the default policy; or
         ``tcp://host:port`` or ``tls://host:port`` of a cluster without safeser.
     :param security: a :class:`safeser.Security`; default: Dask's configuration. For ``tls://`` a
         :class:`distributed.Security` will do.

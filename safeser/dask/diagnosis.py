@@ -25,14 +25,14 @@ from distributed.core import send_recv
 
 from safeser.channel import Channel
 from safeser.confinement import probe
-from safeser.dask.bound import announced, bound_here
 from safeser.dask.client import check_address
-from safeser.dask.confined import demand_for, own_files
 from safeser.dask.roles import require_fit
 from safeser.dask.security import Security
 from safeser.dask.settings import Settings, channel_for, settings_for, unrecorded_channel
+from safeser.dask.transport.listening import announced, bound_here
+from safeser.dask.worker.confinement import demand_for, own_files
 from safeser.errors import ConfigError, SafeserError
-from safeser.keys import Identity, KeyState, Roster
+from safeser.identity import Identity, KeyState, Roster
 from safeser.operations import Server
 from safeser.policy import Policy
 

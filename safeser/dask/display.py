@@ -17,7 +17,7 @@ from distributed.utils import format_dashboard_link
 from distributed.versions import error_message
 from jinja2 import TemplateError
 
-from safeser.dask.guarded.comm import GUARDED
+from safeser.dask.stock.comm import GUARDED
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import Grant, Kind, Suite
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from safeser.channel import Channel
 from safeser.confinement import Unconfined
-from safeser.dask.hosts import anywhere
+from safeser.dask.same_host import anywhere
 from safeser.dask.servers import Served
 from safeser.dask.settings import (
     Settings,
@@ -29,7 +29,7 @@ from safeser.dask.settings import (
     unrecorded_channel,
 )
 from safeser.errors import ConfigError, SafeserError
-from safeser.keys import Identity
+from safeser.identity import Identity
 from safeser.operations import Server
 from safeser.policy import Policy
 

@@ -14,7 +14,7 @@ from distributed.security import Security as _DaskSecurity
 from safeser.dask.settings import ROLES, Settings, settings_for
 from safeser.errors import ConfigError
 from safeser.families.registered.own import own_families
-from safeser.policy.faults import did_you_mean, shown
+from safeser.policy.source.faults import did_you_mean, shown
 from safeser.values import FAMILIES
 
 __all__ = ["Security", "checked_families"]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from weakref import ref
 
 from safeser.channel import Channel
-from safeser.dask.registrations import ClientIds
+from safeser.dask.client_ids import ClientIds
 from safeser.dask.sealed.value import Requests
 from safeser.operations import Server
 

@@ -34,10 +34,10 @@ from distributed.deploy.spec import close_clusters
 from safeser.audit import AuditLog
 from safeser.channel import Channel, LiveFiles, unwatch, watch
 from safeser.errors import AuditError, ConfigError
-from safeser.keys import Identity, Roster
+from safeser.identity import Identity, Roster
 from safeser.operations import Server
 from safeser.policy import Policy, ready_policies
-from safeser.policy.faults import did_you_mean, shown
+from safeser.policy.source.faults import did_you_mean, shown
 from safeser.values import check_principal
 
 __all__ = [

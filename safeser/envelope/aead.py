@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from safeser.envelope.format import GCM_TAG_SIZE, Buffer, Start, pack_lengths
 from safeser.envelope.mac import COUNT_AND_LENGTH, LENGTH, NONCE, check_tag
 from safeser.errors import EnvelopeError
-from safeser.keys import KeepsSecrets
+from safeser.identity import KeepsSecrets
 
 __all__ = ["EncryptionKeys", "part"]
 

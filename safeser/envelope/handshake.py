@@ -13,7 +13,7 @@ from safeser.envelope.claims import CLAIMS_SIZE, Claims
 from safeser.envelope.noise import DH_SIZE, TAG_SIZE, HandshakeRefused, HandshakeState
 from safeser.envelope.session import Session
 from safeser.errors import ConfigError, EnvelopeError
-from safeser.keys import Identity, KeepsSecrets, PrivateKey, PublicKey
+from safeser.identity import Identity, KeepsSecrets, PrivateKey, PublicKey
 from safeser.values import Limits, Suite, check_principal
 
 __all__ = ["Handshake", "SuiteRefused", "preamble"]

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 
 from safeser.envelope.format import GCM_TAG_SIZE, Buffer, Start, pack_lengths
 from safeser.errors import EnvelopeError
-from safeser.keys import KeepsSecrets
+from safeser.identity import KeepsSecrets
 
 __all__ = ["COUNT_AND_LENGTH", "LENGTH", "NONCE", "AuthenticationKeys", "check_tag"]
 

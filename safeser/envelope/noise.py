@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from safeser.errors import AuthenticationError, ConfigError
-from safeser.keys import KeepsSecrets, PrivateKey, PublicKey
+from safeser.identity import KeepsSecrets, PrivateKey, PublicKey
 
 __all__ = ["CipherState", "HandshakeRefused", "HandshakeState", "StaticKey", "SymmetricState"]
 

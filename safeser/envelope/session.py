@@ -32,7 +32,7 @@ from safeser.envelope.format import (
 )
 from safeser.envelope.mac import AuthenticationKeys
 from safeser.errors import EnvelopeError
-from safeser.keys import KeepsSecrets, PublicKey
+from safeser.identity import KeepsSecrets, PublicKey
 from safeser.values import Limits, Suite
 
 __all__ = ["MAX_SECONDS", "MAX_SESSION_BYTES", "Arrival", "Session", "Verified"]

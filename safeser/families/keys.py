@@ -12,7 +12,7 @@ from operator import eq
 from typing import Any
 
 from safeser.errors import PayloadError
-from safeser.pickles.slots import WALK_FREE, Slots, holds_large
+from safeser.pickles.reading.slots import WALK_FREE, Slots, holds_large
 from safeser.values import Limits
 
 __all__ = ["are_costly", "check_keys", "check_labels"]

@@ -15,6 +15,7 @@ from typing import Any
 
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.budget import Budget
+from safeser.pickles.building.holding import held_by
 from safeser.pickles.dtypes import DtypeRecord, dtype_record
 from safeser.pickles.failures import (
     ExceptionRecord,
@@ -22,13 +23,12 @@ from safeser.pickles.failures import (
     exception_record,
     traceback_record,
 )
-from safeser.pickles.holding import held_by
 from safeser.pickles.inspection import Inspection
 from safeser.pickles.judge import Use, judge, problem_under
-from safeser.pickles.machine import read
 from safeser.pickles.nodes import Call, GlobalRef, Program
 from safeser.pickles.parsed import Judged, Parsed, parse, whole
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
+from safeser.pickles.reading.machine import read
 from safeser.pickles.writing import dumps
 from safeser.values import Limits
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from safeser.errors import PayloadError
-from safeser.pickles.machine import read
 from safeser.pickles.nodes import Call, DictOf, GlobalRef, TupleOf
+from safeser.pickles.reading.machine import read
 from safeser.values import Limits
 
 __all__ = ["DtypeRecord", "dtype_record"]

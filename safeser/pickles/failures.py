@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from safeser.pickles.machine import read
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
     ABSENT,
@@ -21,6 +20,7 @@ from safeser.pickles.nodes import (
     SetOf,
     TupleOf,
 )
+from safeser.pickles.reading.machine import read
 from safeser.values import Limits
 
 __all__ = [

@@ -17,7 +17,7 @@ from typing import Any
 
 from safeser.allowed import own_object
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.pickles.layout import HEAP_TYPE, IMMUTABLE_TYPE
+from safeser.pickles.reading.layout import HEAP_TYPE, IMMUTABLE_TYPE
 from safeser.pickles.shims.labels import hide_memory_of
 
 __all__ = ["Live", "Witness", "witness"]

@@ -13,11 +13,11 @@ from typing import Any
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.advice import MAX_READ, deny
 from safeser.pickles.budget import Budget, over
-from safeser.pickles.build import Builder
+from safeser.pickles.building.build import Builder
 from safeser.pickles.judge import judge
-from safeser.pickles.machine import read
 from safeser.pickles.nodes import Program
 from safeser.pickles.profiles import Profile
+from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import Shape, check_shape
 from safeser.values import Limits
 

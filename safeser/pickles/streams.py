@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget
-from safeser.pickles.loop import Handler
-from safeser.pickles.loop import run as loop
-from safeser.pickles.machine import HANDLERS, Machine
 from safeser.pickles.nodes import Call, DictOf, GlobalRef, Program, TupleOf
+from safeser.pickles.reading.loop import Handler
+from safeser.pickles.reading.loop import run as loop
+from safeser.pickles.reading.machine import HANDLERS, Machine
 
 __all__ = ["WRAPPER", "Passage", "RawArray", "read_passage"]
 

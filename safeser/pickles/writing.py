@@ -12,12 +12,12 @@ from typing import Any
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.pickles import stock
 from safeser.pickles.advice import deny
-from safeser.pickles.build import Builder
+from safeser.pickles.building.build import Builder
 from safeser.pickles.judge import judge
-from safeser.pickles.machine import read
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, Node, Persistent, Program
 from safeser.pickles.profiles import Profile
+from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import check_shape
 from safeser.values import Limits
 

@@ -6,8 +6,8 @@ The one rule: default deny. :class:`Policy` is immutable, :meth:`Policy.decide` 
 from __future__ import annotations
 
 from safeser.policy.confined import Confined
-from safeser.policy.explain import Explanation, explain
 from safeser.policy.policy import Policy
+from safeser.policy.questions.explain import Explanation, explain
 from safeser.policy.ready import locate, ready_policies
 from safeser.policy.rules import Principal, Rule
 

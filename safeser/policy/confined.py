@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
-from safeser.policy.faults import did_you_mean, fault, shown
-from safeser.policy.loader import Document
-from safeser.policy.model import ConfinedModel
+from safeser.policy.source.faults import did_you_mean, fault, shown
+from safeser.policy.source.loader import Document
+from safeser.policy.source.model import ConfinedModel
 
 __all__ = ["CONNECT_WORDS", "DEFAULT_PORTS", "Confined", "read_confined"]
 

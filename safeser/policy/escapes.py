@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from safeser.policy.faults import fault
-from safeser.policy.loader import Document
 from safeser.policy.rules import CODE_OPERATIONS, Principal, Rule
+from safeser.policy.source.faults import fault
+from safeser.policy.source.loader import Document
 from safeser.values import SEALED
 
 __all__ = ["check_confined"]

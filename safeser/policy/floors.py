@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from safeser.policy.entry import Entry
 from safeser.policy.rules import (
     APPROVED,
     CODE_OPERATIONS,
@@ -21,6 +20,7 @@ from safeser.policy.rules import (
     UNKNOWN_OPERATIONS,
     Rule,
 )
+from safeser.policy.source.entry import Entry
 from safeser.values import SEALED, UNKNOWN, Kind
 
 __all__ = ["check"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from safeser.policy.faults import fault
-from safeser.policy.loader import Document
 from safeser.policy.rules import APPROVED, COMPUTE, Rule
+from safeser.policy.source.faults import fault
+from safeser.policy.source.loader import Document
 from safeser.values import SEALED
 
 __all__ = ["RETIRED_PROFILES", "check_authors", "retired"]

@@ -13,14 +13,14 @@ from types import MappingProxyType
 from typing import Any
 
 from safeser.errors import ConfigError
-from safeser.keys import KeyState, Roster, RosterEntry
+from safeser.identity import KeyState, Roster, RosterEntry
 from safeser.policy.decide import Table
-from safeser.policy.loader import read
-from safeser.policy.model import LimitsModel, shape
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal, Rule
 from safeser.policy.signable import Signable
+from safeser.policy.source.loader import read
+from safeser.policy.source.model import LimitsModel, shape
 from safeser.values import Context, Decision, Grant, KeyConflicts, Kind, Limits, Suite
 
 __all__ = ["Policy"]

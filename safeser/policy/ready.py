@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 
 from safeser.errors import ConfigError
-from safeser.keys.files import Kept, Unfit, load
-from safeser.keys.paths import Cause
-from safeser.policy.faults import did_you_mean, shown
-from safeser.policy.loader import MAX_BYTES
+from safeser.identity.files import Kept, Unfit, load
+from safeser.identity.paths import Cause
+from safeser.policy.source.faults import did_you_mean, shown
+from safeser.policy.source.loader import MAX_BYTES
 
 __all__ = ["is_ready", "locate", "read_file", "ready_policies"]
 

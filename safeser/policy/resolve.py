@@ -12,17 +12,13 @@ from typing import NoReturn
 
 from safeser.allowed import Allowed, check_allowed, check_global
 from safeser.errors import ConfigError
-from safeser.keys import PublicKey
+from safeser.identity import PublicKey
 from safeser.operations import GROUPS, NAMES
 from safeser.operations.groups import PARTS
 from safeser.policy import floors
 from safeser.policy.confined import read_confined
 from safeser.policy.decide import Table
-from safeser.policy.entry import Entry
 from safeser.policy.escapes import check_confined
-from safeser.policy.faults import did_you_mean, fault, shown
-from safeser.policy.loader import Document
-from safeser.policy.model import ContextModel, PolicyModel
 from safeser.policy.moved import RETIRED_PROFILES, check_authors, retired
 from safeser.policy.rules import (
     ANY_TRANSPORT,
@@ -36,6 +32,10 @@ from safeser.policy.rules import (
     Principal,
     Rule,
 )
+from safeser.policy.source.entry import Entry
+from safeser.policy.source.faults import did_you_mean, fault, shown
+from safeser.policy.source.loader import Document
+from safeser.policy.source.model import ContextModel, PolicyModel
 from safeser.policy.worker_authors import ForeignAuthor, find_foreign_author
 from safeser.values import (
     ANY_AUTHOR,

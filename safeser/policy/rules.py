@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from safeser.allowed import Allowed
-from safeser.keys import PublicKey
+from safeser.identity import PublicKey
 from safeser.operations import GROUPS, IN_ANY_RELEASE
 from safeser.operations.groups import PARTS
 from safeser.policy.confined import Confined
@@ -178,7 +178,7 @@ class Rule:
     :param transports: those it matches; with None among them, also what nobody knows.
     :param same_host: where it matches, likewise.
     :param values: authors whose values the senders may read from the recipients, beside those whom
-        they may read anyway (:mod:`safeser.policy.readable`).
+        they may read anyway (:mod:`safeser.policy.questions.readable`).
     :param suite: what a session does at the least between principals for whom this context decides.
     """
 

@@ -17,10 +17,10 @@ from pydantic_core import core_schema
 from safeser.allowed import ALLOWED_ROLES
 from safeser.operations import GROUPS, NAMES
 from safeser.operations.groups import PARTS
-from safeser.policy import model
 from safeser.policy.confined import CONNECT_WORDS
-from safeser.policy.loader import INTEGER
 from safeser.policy.rules import PROFILES
+from safeser.policy.source import model
+from safeser.policy.source.loader import INTEGER
 from safeser.values import CONFLICT_WORDS, FAMILIES, FAMILY, SUBMISSIONS, TRANSPORTS, Kind
 
 __all__ = ["json_schema"]

@@ -26,7 +26,7 @@ from safeser.errors import (
     PolicyDenied,
     SafeserError,
 )
-from safeser.keys import KeyState, Roster, RosterEntry
+from safeser.identity import KeyState, Roster, RosterEntry
 from safeser.values import Context, Grant, Kind
 
 TODAY = datetime.date(2026, 1, 1)

@@ -21,7 +21,7 @@ import safeser
 from safeser.channel import library
 from safeser.envelope import canonical
 from safeser.errors import PayloadError, SafeserError
-from safeser.keys import PublicKey
+from safeser.identity import PublicKey
 from safeser.values import Context
 from tests.channel.test_channel import Pair
 from tests.envelope import document

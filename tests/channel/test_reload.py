@@ -10,7 +10,7 @@ import pytest
 
 from safeser.channel import LiveFiles
 from safeser.channel.reload import _RESTLESS
-from safeser.keys import Identity, KeyState, Roster, RosterEntry, today
+from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
 from safeser.policy import Policy
 
 

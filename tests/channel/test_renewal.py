@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safeser.channel import Ending, Renewal
 from safeser.envelope import MAX_SECONDS
 from safeser.errors import AuthenticationError, EnvelopeError
-from safeser.keys import KeyState, Roster
+from safeser.identity import KeyState, Roster
 from tests.channel.test_standing import changed, entry
 
 

@@ -12,7 +12,7 @@ import pytest
 from safeser.channel import Ending
 from safeser.channel.standing import SENTENCES
 from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, PolicyDenied
-from safeser.keys import Identity, KeyState, Roster, RosterEntry, SigningKey
+from safeser.identity import Identity, KeyState, Roster, RosterEntry, SigningKey
 from safeser.policy import Policy
 from safeser.values import Kind
 

@@ -17,11 +17,12 @@ import dask
 import psutil
 import pytest
 
-from safeser.dask import bound, diagnosis
+from safeser.dask import diagnosis
 from safeser.dask.diagnosis import Diagnosis
 from safeser.dask.settings import close_channels_in
+from safeser.dask.transport import listening
 from safeser.errors import PolicyDenied
-from safeser.keys import Identity, KeyState, Roster, RosterEntry
+from safeser.identity import Identity, KeyState, Roster, RosterEntry
 from tests.conftest import DASK, Folder, until
 
 NOWHERE = "safeser://127.0.0.1:1"
@@ -438,7 +439,7 @@ def test_where_processes_of_this_user_listen(monkeypatch):
         Running("/x/dask", "scheduler", places=None),
     ]
     monkeypatch.setattr(psutil, "process_iter", lambda names: iter(running))
-    assert bound.bound_here() == [
+    assert listening.bound_here() == [
         (
             "dask-scheduler (pid 7)",
             ["all interfaces, port 8786", "[::1]:1", "127.0.0.1:8787"],
@@ -458,7 +459,7 @@ def test_many_processes_are_counted(monkeypatch):
 def test_the_process_itself_is_found_by_its_socket(tmp_path):
     """What psutil really says: this test's own process listens, under another name."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        places = list(bound._listening(psutil.Process()))
+        places = list(listening._listening(psutil.Process()))
         assert f"127.0.0.1:{server.getsockname()[1]}" in places
 
 

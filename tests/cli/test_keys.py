@@ -11,7 +11,7 @@ from safeser import ConfigError
 from safeser.audit import AuditKey
 from safeser.cli import keys as module
 from safeser.identities import make_identities
-from safeser.keys import Identity, PrivateKey, Roster
+from safeser.identity import Identity, PrivateKey, Roster
 
 
 def test_init_makes_identities_that_the_roster_lists(safeser, tmp_path):

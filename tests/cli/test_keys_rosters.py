@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from safeser.errors import ConfigError
-from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry, RosterFile, today
-from safeser.keys.roster import parse_date
+from safeser.identity import Identity, KeyState, PublicKey, Roster, RosterEntry, RosterFile, today
+from safeser.identity.roster import parse_date
 
 POLICY = """
 safeser: 1
@@ -434,7 +434,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(safeser, keys, monkeypatch)
     def full(path, data, *, mode):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("safeser.keys.edit.write_new", full)
+    monkeypatch.setattr("safeser.identity.edit.write_new", full)
     before = (keys / "roster").read_bytes()
     ended = safeser("keys", "retire", keys, str(keys / "client.key"))
     assert (ended.code, "No space left" in ended.err) == (2, True)
@@ -482,7 +482,7 @@ def test_commands_at_the_same_time_lose_nothing(keys):
 
 def test_a_folder_that_another_user_keeps_locked_is_one_line(safeser, keys, monkeypatch):
     """To lock it, one needs no more than to list it."""
-    monkeypatch.setattr("safeser.keys.edit._PAUSE", 0.0)
+    monkeypatch.setattr("safeser.identity.edit._PAUSE", 0.0)
     handle = os.open(keys, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     ended = safeser("keys", "retire", keys, str(keys / "client.key"))
@@ -522,7 +522,7 @@ def test_many_keys_are_changed_by_reading_each_line_once(keys, monkeypatch):
 
 def test_a_roster_is_not_written_longer_than_it_can_be_read(keys, monkeypatch):
     path = keys / "roster"
-    monkeypatch.setattr("safeser.keys.roster._ROSTER_MAX_BYTES", path.stat().st_size + 200)
+    monkeypatch.setattr("safeser.identity.roster._ROSTER_MAX_BYTES", path.stat().st_size + 200)
     entry = RosterEntry(PublicKey.parse(key()), "client", KeyState.ACTIVE, today(), "\u4e00" * 90)
     with (
         pytest.raises(ConfigError, match="too large"),

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from safeser import PolicyDenied
-from safeser.dask import local
+from safeser.dask import cluster
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def started(monkeypatch, tmp_path):
             )
         )
 
-    monkeypatch.setattr(local, "up", up)
+    monkeypatch.setattr(cluster, "up", up)
     return asked
 
 
@@ -88,7 +88,7 @@ def test_a_cluster_that_does_not_start_is_one_line(safeser, monkeypatch, error, 
     def up(**_):
         raise error
 
-    monkeypatch.setattr(local, "up", up)
+    monkeypatch.setattr(cluster, "up", up)
     ended = safeser("up")
     assert ended.code == code
     assert ended.err.count("\n") == 1

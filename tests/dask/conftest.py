@@ -17,11 +17,11 @@ from distributed.comm import registry
 from distributed.comm.core import CommClosedError, connect, listen
 from distributed.core import clean_exception
 
-from safeser.dask import sockets
-from safeser.dask.codec import PayloadRow, parse
-from safeser.dask.conversation import SKIP, Conversation
+from safeser.dask import comm_backend
+from safeser.dask.messages.conversation import SKIP, Conversation
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
+from safeser.dask.wire.codec import PayloadRow, parse
 from safeser.identities import make_identities
 from safeser.operations import Server
 from safeser.values import Suite
@@ -220,7 +220,7 @@ def net(tmp_path, monkeypatch, suite):
     keys = tmp_path / "keys"
     make_identities(keys, PRINCIPALS)
     roles = {role: {"identity": str(keys / f"{role}.key")} for role in PRINCIPALS[:4]}
-    monkeypatch.setitem(registry.backends, "safeser", sockets.Backend())
+    monkeypatch.setitem(registry.backends, "safeser", comm_backend.Backend())
     policy = tmp_path / "policy.yaml"
     policy.write_text(in_suite("default", suite))
     settings = {"audit": str(tmp_path / "audit"), "policy": str(policy), **roles}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from safeser.dask.codec import Encoder, PayloadRow
+from safeser.dask.wire.codec import Encoder, PayloadRow
 
 __all__ = ["Eager", "as_is", "forged"]
 

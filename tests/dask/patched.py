@@ -15,7 +15,7 @@ from distributed.core import _expects_comm
 
 from safeser.channel import Channel
 from safeser.dask import patches, servers
-from safeser.dask.authority import require_authority
+from safeser.dask.messages.replies import error_reply
 from safeser.dask.patches import PATCHES, Patch, extensions, nanny, node, scheduler, worker
 from safeser.dask.patches.patch import (
     _holder,
@@ -25,7 +25,7 @@ from safeser.dask.patches.patch import (
     is_applied,
     stock_of,
 )
-from safeser.dask.replies import error_reply
+from safeser.dask.scheduler.request_authority import require_authority
 from safeser.errors import PolicyDenied
 from safeser.operations import Server
 

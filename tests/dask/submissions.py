@@ -11,8 +11,8 @@ from dask._task_spec import Task
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import ClientState, TaskGroup, TaskPrefix, TaskState
 
-from safeser.dask.conflicts import Guard
-from safeser.dask.registrations import ClientIds
+from safeser.dask.client_ids import ClientIds
+from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.operations import Server
 from safeser.values import Context, Kind
 from tests.dask.patched import serve, with_rows

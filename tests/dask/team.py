@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safeser.keys import Identity, KeyState, Roster, RosterEntry, today
+from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
 from tests.conftest import DASK, Cluster, until
 
 __all__ = ["Team", "work"]

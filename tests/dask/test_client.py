@@ -19,10 +19,10 @@ import safeser.dask
 from safeser.dask import client as module
 from safeser.dask import patches
 from safeser.dask.client import Client
-from safeser.dask.comm import SafeserComm
 from safeser.dask.patches import fingerprints
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
+from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, PolicyDenied
 from safeser.identities import make_identities
 

@@ -25,7 +25,7 @@ from distributed.utils import Log, Logs
 
 import safeser.dask.client
 from safeser.dask.client import Client
-from safeser.dask.described import Described
+from safeser.dask.clients.dask_collections import Described
 from safeser.dask.patches import display
 from safeser.errors import PayloadError
 from tests.dask.patched import original, patched, row

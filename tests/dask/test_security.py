@@ -9,7 +9,7 @@ import distributed
 import pytest
 
 from safeser.dask.client import Client
-from safeser.dask.local import LocalCluster
+from safeser.dask.cluster import LocalCluster
 from safeser.dask.security import Security
 from safeser.errors import ConfigError
 from safeser.identities import make_identities
@@ -193,7 +193,7 @@ def test_a_local_cluster_shares_nothing_by_reference(options):
 def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path, monkeypatch):
     folder = tmp_path / "made"
     folder.mkdir()
-    monkeypatch.setattr("safeser.dask.local.tempfile.mkdtemp", lambda prefix: str(folder))
+    monkeypatch.setattr("safeser.dask.cluster.tempfile.mkdtemp", lambda prefix: str(folder))
 
     def fail(*_, **__):
         raise RuntimeError("no cluster")

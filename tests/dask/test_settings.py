@@ -21,7 +21,7 @@ from safeser.dask.settings import (
 )
 from safeser.errors import AuditError, ConfigError
 from safeser.identities import make_identities
-from safeser.keys import KeyState, Roster
+from safeser.identity import KeyState, Roster
 from safeser.operations import Server
 from tests.conftest import until
 from tests.dask.patched import serve, with_rows

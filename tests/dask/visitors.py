@@ -9,7 +9,7 @@ from typing import Any
 from distributed import Scheduler
 from distributed.scheduler import ClientState
 
-from safeser.dask.registrations import ClientIds
+from safeser.dask.client_ids import ClientIds
 from safeser.operations import Server
 from tests.dask.patched import serve
 

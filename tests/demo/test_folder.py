@@ -10,7 +10,7 @@ from examples.demo.clusters import _announced, dask_command, dask_environment
 from examples.demo.folder import PRINCIPALS, Folder
 from safeser.errors import ConfigError
 from safeser.identities import ROSTER
-from safeser.keys import Identity, Roster
+from safeser.identity import Identity, Roster
 from safeser.policy import Policy
 
 

@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 from safeser import pickles
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.judge import judge
-from safeser.pickles.machine import read
 from safeser.pickles.names import canonical
+from safeser.pickles.reading.machine import read
 from safeser.pickles.shims import shim
 from safeser.values import Limits
 from tests.differential.equality import difference

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from safeser.envelope import Claims, Handshake, Sealed, Session, Start, Verified, preamble
-from safeser.keys import Identity, PrivateKey
+from safeser.identity import Identity, PrivateKey
 from safeser.values import Limits, Suite
 
 POLICY = ("production", 7, "ab" * 32)

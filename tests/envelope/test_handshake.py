@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from safeser.envelope import Claims, HandshakeRefused, preamble
 from safeser.envelope.noise import HandshakeState
 from safeser.errors import AuthenticationError, ConfigError, SafeserError
-from safeser.keys import KeyState, PublicKey, Roster, RosterEntry
+from safeser.identity import KeyState, PublicKey, Roster, RosterEntry
 from safeser.values import Suite
 
 PREAMBLE = preamble(Suite.AUTHENTICATE)
@@ -306,7 +306,7 @@ def test_a_roster_that_fails_ends_the_handshake_with_its_own_error(world):
 def test_a_library_that_meets_a_low_order_point_is_one_more_refusal(world, monkeypatch):
     responder = world.responder()
     responder.feed(PREAMBLE)
-    monkeypatch.setattr("safeser.keys.identity._LOW_ORDER", frozenset())
+    monkeypatch.setattr("safeser.identity.identities._LOW_ORDER", frozenset())
     assert refused(responder, bytes(32))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from safeser.envelope.noise import CipherState, HandshakeRefused, HandshakeState
 from safeser.errors import AuthenticationError
-from safeser.keys import PrivateKey
+from safeser.identity import PrivateKey
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "noise-xx-25519-aesgcm-sha256.json").read_text()

@@ -11,7 +11,7 @@ import pytest
 from safeser.envelope import Claims, Handshake, HandshakeRefused, Session, preamble
 from safeser.envelope.noise import HandshakeState
 from safeser.errors import EnvelopeError
-from safeser.keys import Identity, PrivateKey, PublicKey
+from safeser.identity import Identity, PrivateKey, PublicKey
 from safeser.values import Limits, Suite
 from tests.envelope import document
 

@@ -10,9 +10,9 @@ from safeser import families, pickles
 from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.keys import check_keys
-from safeser.pickles.slots import holds_large
+from safeser.pickles.reading.slots import holds_large
 from safeser.values import Grant
-from tests.pickles.test_slots import ATTACK, HONEST
+from tests.pickles.reading.test_slots import ATTACK, HONEST
 
 GRANT = Grant("test", ("dask", "msgpack", "pickle"))
 PRIME = (1 << 61) - 1
@@ -128,7 +128,7 @@ def test_bypass_of_cpu_sets_in_sets_that_share_one_hash():
 
 def test_messages_of_dask_are_read_by_the_same_rule():
     """Their reader only counted equal hashes."""
-    reader = pytest.importorskip("safeser.dask.reader")
+    reader = pytest.importorskip("safeser.dask.wire.reader")
     with pytest.raises(PayloadError) as caught:
         reader.check_hashes("a key", ATTACK)
     assert caught.value.rule == "payload.hash-flood"

@@ -124,7 +124,7 @@ def test_looking_at_an_attack_runs_and_imports_nothing(asm, trap, recipe):
 
 
 def test_nothing_is_built_before_the_whole_stream_is_judged(asm, trap, monkeypatch):
-    from safeser.pickles import build
+    from safeser.pickles.building import build
 
     monkeypatch.setattr(build.Builder, "build", lambda _: pytest.fail("it was built"))
     with pytest.raises(PolicyDenied):

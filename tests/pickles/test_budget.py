@@ -10,7 +10,7 @@ from safeser.errors import ConfigError, PayloadError
 from safeser.pickles import Budget, loads
 from safeser.pickles.shims import Site
 from safeser.values import Limits
-from tests.pickles.test_slots import ATTACK
+from tests.pickles.reading.test_slots import ATTACK
 
 BIG = 1 << 61  # a hash is a number modulo this, less one
 SAME_HASH = [0, *(BIG * n - n for n in range(1, 40))]

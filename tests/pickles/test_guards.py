@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from safeser.errors import PayloadError
-from safeser.pickles.members import Members
-from safeser.pickles.own import OwnClass
+from safeser.pickles.building.members import Members
+from safeser.pickles.building.own import OwnClass
 from safeser.pickles.profiles import Entry
 from safeser.pickles.shims import Site, are_plain_keys
 from safeser.pickles.shims.site import check_layout, settled

@@ -11,7 +11,7 @@ import pytest
 
 from safeser.errors import ConfigError, PolicyDenied, SafeserError
 from safeser.pickles import loads
-from safeser.pickles.own import OwnClass
+from safeser.pickles.building.own import OwnClass
 from tests.pickles.own_classes import (
     NAMES,
     Bits,

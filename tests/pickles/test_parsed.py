@@ -10,8 +10,8 @@ import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import Budget, Profile, loads, parse
-from safeser.pickles.loop import HERE
-from safeser.pickles.machine import HANDLERS
+from safeser.pickles.reading.loop import HERE
+from safeser.pickles.reading.machine import HANDLERS
 from safeser.values import Limits
 
 LIMITS = Limits()

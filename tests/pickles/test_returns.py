@@ -8,11 +8,11 @@ import pytest
 
 from safeser.errors import ConfigError, PayloadError
 from safeser.pickles import DATA_PROFILES, Profile, loads
-from safeser.pickles.build import Builder
+from safeser.pickles.building.build import Builder
 from safeser.pickles.live import Live
-from safeser.pickles.machine import read
 from safeser.pickles.nodes import Call
 from safeser.pickles.profiles import _entries
+from safeser.pickles.reading.machine import read
 from safeser.values import Limits
 from tests.fuzz.seeds import seeds
 
@@ -66,7 +66,8 @@ def test_results_are_exactly_of_the_types_that_are_listed():
 def test_a_function_that_returns_something_else_is_refused(monkeypatch, into):
     data = b"cbuiltins\ncomplex\nK\x01K\x02\x86R."
     assert loads(data, profile=Profile("data", PROFILE.entries.values())) == 1 + 2j
-    monkeypatch.setattr("safeser.pickles.build.shim", lambda name: lambda site, name, *a: into())
+    shim = "safeser.pickles.building.build.shim"
+    monkeypatch.setattr(shim, lambda name: lambda site, name, *a: into())
     with pytest.raises(PayloadError) as caught:
         loads(data, profile=Profile("fresh", PROFILE.entries.values()))
     assert caught.value.rule == "pickle.class"

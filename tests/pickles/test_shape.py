@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from safeser.errors import PayloadError
 from safeser.pickles import shape
-from safeser.pickles.machine import read
+from safeser.pickles.reading.machine import read
 from safeser.values import Limits
 
 LIMITS = Limits(max_depth=8, max_refs=3000)

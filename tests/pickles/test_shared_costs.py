@@ -13,7 +13,7 @@ import pytest
 
 from safeser.errors import PayloadError
 from safeser.pickles import DATA_PROFILES, Budget, dtype_record, exception_record, failures, loads
-from safeser.pickles.machine import read
+from safeser.pickles.reading.machine import read
 from safeser.pickles.streams import WRAPPER, read_passage
 from safeser.values import Limits
 from tests.pickles.own_classes import allowed

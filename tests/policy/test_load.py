@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
-from safeser.keys import PrivateKey
+from safeser.identity import PrivateKey
 from safeser.operations import GROUPS
 from safeser.policy import Policy
 from safeser.values import Limits

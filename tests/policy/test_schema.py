@@ -11,9 +11,9 @@ from ruamel.yaml import YAML
 
 from safeser.errors import ConfigError
 from safeser.policy import Policy, ready_policies
-from safeser.policy.model import ContextModel, LimitsModel, PolicyModel
 from safeser.policy.ready import locate
 from safeser.policy.schema import json_schema
+from safeser.policy.source.model import ContextModel, LimitsModel, PolicyModel
 from safeser.values import FAMILIES
 
 

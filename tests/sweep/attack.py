@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from safeser.pickles.machine import read
 from safeser.pickles.nodes import (
     ABSENT,
     ByteArray,
@@ -25,6 +24,7 @@ from safeser.pickles.nodes import (
     SetOf,
     TupleOf,
 )
+from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import weigh
 from safeser.values import Limits
 

@@ -20,7 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from safeser.errors import PayloadError, SafeserError
-from safeser.pickles import DATA_PROFILES, Profile, build, loads
+from safeser.pickles import DATA_PROFILES, Profile, loads
+from safeser.pickles.building import build
 from safeser.pickles.nodes import Call
 from safeser.pickles.shims import shim
 

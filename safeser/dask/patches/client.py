@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from safeser.dask.events import handle_forwarded
-from safeser.dask.gathering import with_failures
-from safeser.dask.opened_graph import FAMILY, SERIALIZATION
+from safeser.dask.clients.gathering import with_failures
+from safeser.dask.contents.events import handle_forwarded
+from safeser.dask.contents.opened_graph import FAMILY, SERIALIZATION
 from safeser.dask.patches.patch import Patch
 from safeser.dask.sealed.actors import directly
 

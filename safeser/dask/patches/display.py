@@ -24,8 +24,8 @@ from distributed.diagnostics.progressbar import MultiProgressWidget
 from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup, escape
 
-from safeser.dask.bounded_repr import has_bounded_repr, type_name
 from safeser.dask.patches.patch import ANY, Patch
+from safeser.dask.wire.bounded_repr import has_bounded_repr, type_name
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
 from safeser.operations.shapes import shape

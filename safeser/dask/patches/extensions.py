@@ -13,12 +13,12 @@ from typing import Any
 
 from distributed.comm import Comm
 
+from safeser.dask.groups.readers import Readers
+from safeser.dask.groups.retirement import Retirement, require_no_retirement
+from safeser.dask.groups.value_moves import taking
 from safeser.dask.patches.patch import Patch, without_comm
-from safeser.dask.readers import Readers
-from safeser.dask.retirement import Retirement, require_no_retirement
+from safeser.dask.scheduler.worker_authority import Workers
 from safeser.dask.servers import part_of, served
-from safeser.dask.value_moves import taking
-from safeser.dask.worker_authority import Workers
 
 __all__ = ["ROWS"]
 

@@ -1,7 +1,7 @@
 """What every Dask server opens beside its comms: a web server, preloads.
 
 The one rule: no peer that could not connect over ``safeser://`` reaches a server by another door,
-and nothing that is downloaded becomes code (:mod:`safeser.dask.process_surface`).
+and nothing that is downloaded becomes code (:mod:`safeser.dask.worker.process_surface`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from safeser.dask.connection_roles import with_role
 from safeser.dask.patches.patch import ANY, Patch
-from safeser.dask.process_surface import confine_web_server, refuse_download
-from safeser.dask.schemes import sealed
 from safeser.dask.servers import served
+from safeser.dask.transport.connection_roles import with_role
+from safeser.dask.transport.other_schemes import sealed
+from safeser.dask.worker.process_surface import confine_web_server, refuse_download
 
 __all__ = ["ROWS"]
 

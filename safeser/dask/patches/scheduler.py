@@ -15,20 +15,20 @@ from typing import Any
 
 from distributed.comm import Comm
 
-from safeser.dask import dependency_walks, wanted_keys, whole_graphs
-from safeser.dask.addresses import Names
-from safeser.dask.author_statements import take_stated
-from safeser.dask.conflicts import Guard
-from safeser.dask.copies import count_failures
-from safeser.dask.nannies import Starting
+from safeser.dask.groups.author_statements import take_stated
+from safeser.dask.groups.placement import Placement, Places
+from safeser.dask.groups.readers import Readers
+from safeser.dask.groups.replication import count_failures
+from safeser.dask.groups.retirement import note_failure
+from safeser.dask.groups.value_moves import acquire, gathered_on, rebalanced, replicated
 from safeser.dask.patches.patch import Patch, without_comm
-from safeser.dask.placement import Placement, Places
-from safeser.dask.profiles import cut_profile
-from safeser.dask.readers import Readers
-from safeser.dask.retirement import note_failure
+from safeser.dask.scheduler import dependency_walks, wanted_keys, whole_graphs
+from safeser.dask.scheduler.call_profiles import cut_profile
+from safeser.dask.scheduler.key_conflicts import Guard
+from safeser.dask.scheduler.named_addresses import Names
+from safeser.dask.scheduler.worker_authority import Workers
 from safeser.dask.servers import part_of, served
-from safeser.dask.value_moves import acquire, gathered_on, rebalanced, replicated
-from safeser.dask.worker_authority import Workers
+from safeser.dask.worker.nannies import Starting
 
 __all__ = ["ROWS"]
 

@@ -33,12 +33,12 @@ from distributed.shuffle import _shuffle
 from distributed.shuffle._core import barrier_key
 
 from safeser.channel.records import note_refusal
-from safeser.dask.authors import Authors, handing
+from safeser.dask.contents.shuffle_plans import AUTHOR
+from safeser.dask.groups.authors import Authors, handing
+from safeser.dask.groups.readers import Readers
 from safeser.dask.patches.patch import Patch, without_comm
-from safeser.dask.readers import Readers
 from safeser.dask.servers import part_of
 from safeser.dask.settings import open_channels
-from safeser.dask.shuffles import AUTHOR
 from safeser.errors import PayloadError
 from safeser.values import UNKNOWN, Context, Kind, Limits
 

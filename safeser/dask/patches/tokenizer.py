@@ -5,9 +5,9 @@ The one rule: Dask's own, unless ``safeser.tokenizer`` names safeser's.
 
 from __future__ import annotations
 
+from safeser.dask.clients.tokenizer import replace_tokenizer
 from safeser.dask.patches.patch import ANY, Patch
 from safeser.dask.settings import uses_own_tokenizer
-from safeser.dask.tokenizer import replace_tokenizer
 
 __all__ = ["ROWS"]
 

@@ -13,12 +13,12 @@ from typing import Any
 from distributed import Client
 from distributed.comm import Comm
 
-from safeser.dask.authors import Authors, gathering
-from safeser.dask.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
+from safeser.dask.clients.task_client import TaskClient
+from safeser.dask.groups.authors import Authors, gathering
+from safeser.dask.groups.stimuli import Stimuli
+from safeser.dask.messages.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
 from safeser.dask.patches.patch import Patch, without_comm
 from safeser.dask.servers import part_of, served
-from safeser.dask.stimuli import Stimuli
-from safeser.dask.task_client import TaskClient
 
 __all__ = ["ROWS"]
 

@@ -11,8 +11,6 @@ from functools import partial
 from typing import Any
 
 from safeser.channel import Arrived, Link, Received
-from safeser.dask.codec import PayloadRow
-from safeser.dask.reader import Reference
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.graph import Head, SealedGraph, parse, read_statement
 from safeser.dask.sealed.node import VerifiedTask
@@ -20,6 +18,8 @@ from safeser.dask.sealed.references import require_signable
 from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.verification import require_permitted, require_signed
 from safeser.dask.sealed.writing import ACTOR
+from safeser.dask.wire.codec import PayloadRow
+from safeser.dask.wire.reader import Reference
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.policy.rules import COMPUTE, SUBMIT
 from safeser.policy.signable import Signable

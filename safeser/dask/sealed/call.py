@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from safeser.dask.packer import packed
-from safeser.dask.reader import Reader
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import Head, read_head
 from safeser.dask.sealed.merkle import Inclusion, leaf_hash, longest_path
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.sealed.writing import Leaf, leaf_data
+from safeser.dask.wire.packer import packed
+from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.values import Limits
 

@@ -22,8 +22,8 @@ from dask._task_spec import Alias, GraphNode, convert_legacy_graph
 from distributed.protocol.serialize import Serialized
 from distributed.shuffle._core import ShuffleSpec
 
-from safeser.dask.annotations import check_annotation
-from safeser.dask.reader import Reader, check_hashes
+from safeser.dask.contents.annotations import check_annotation
+from safeser.dask.contents.shuffle_plans import read_plan
 from safeser.dask.sealed.canonical import NO_DIGEST
 from safeser.dask.sealed.definitions import DIGEST_SIZE, Definitions, digest
 from safeser.dask.sealed.form import is_key
@@ -39,12 +39,12 @@ from safeser.dask.sealed.writing import (
     unwritable,
     write_task,
 )
-from safeser.dask.shuffles import read_plan
+from safeser.dask.wire.reader import Reader, check_hashes
 from safeser.errors import PayloadError
 from safeser.families import compression
 from safeser.families.keys import check_labels
 from safeser.families.plain import DEFAULTS
-from safeser.keys import Identity, PublicKey
+from safeser.identity import Identity, PublicKey
 from safeser.values import SEALED, Limits
 
 __all__ = [

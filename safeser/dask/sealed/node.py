@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 from dask._task_spec import Alias, GraphNode, Task, TaskRef
 from distributed.shuffle._core import P2PBarrierTask
 
-from safeser.dask.reader import Reader
 from safeser.dask.sealed.call import Call
 from safeser.dask.sealed.graph import Head, SealedGraph
 from safeser.dask.sealed.opening import open_task
 from safeser.dask.sealed.references import load_definition, stands
 from safeser.dask.sealed.writing import COROUTINE, PRODUCER
+from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
 

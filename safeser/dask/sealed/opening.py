@@ -11,8 +11,8 @@ from typing import Any
 
 from dask._task_spec import Alias, DataNode, Dict, GraphNode, Task, TaskRef, _execute_subgraph
 
-from safeser.dask.reader import check_hashes
 from safeser.dask.sealed import form
+from safeser.dask.wire.reader import check_hashes
 from safeser.errors import PayloadError
 
 __all__ = ["open_task"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from safeser.allowed import refusal
-from safeser.dask.culprits import RULE, name_of, unlisted
+from safeser.dask.contents.unlisted_functions import RULE, name_of, unlisted
 from safeser.dask.sealed.definitions import Definitions
 from safeser.errors import PayloadError, PolicyDenied, SerializationError
 from safeser.pickles.live import Live

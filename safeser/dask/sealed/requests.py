@@ -12,9 +12,9 @@ from itertools import compress, starmap
 from typing import Any, NamedTuple
 
 from safeser.channel import Arrived, Link, Received
-from safeser.dask.fields import select, transform
 from safeser.dask.sealed.value import MAGIC, Requests, SignedValue, sign_request
 from safeser.dask.sealed.verification import require_current, require_permitted
+from safeser.dask.wire.fields import select, transform
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.operations import Encoding, Operation
 from safeser.values import SEALED, Context, Kind

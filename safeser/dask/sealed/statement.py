@@ -14,7 +14,7 @@ import msgpack
 
 from safeser.dask.sealed.merkle import HASH_SIZE
 from safeser.errors import ConfigError, PayloadError
-from safeser.keys import Identity, PublicKey, VerifyingKey
+from safeser.identity import Identity, PublicKey, VerifyingKey
 from safeser.values import check_principal
 
 __all__ = [

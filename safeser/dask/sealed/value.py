@@ -19,7 +19,7 @@ import msgpack
 from safeser.dask.sealed.definitions import DIGEST_SIZE, digest
 from safeser.dask.sealed.statement import SKEW
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
-from safeser.keys import Identity, PublicKey, VerifyingKey
+from safeser.identity import Identity, PublicKey, VerifyingKey
 from safeser.values import check_principal
 
 __all__ = ["MAGIC", "Requests", "SignedValue", "sign_request"]

@@ -16,7 +16,7 @@ from safeser.channel import Link
 from safeser.channel.standing import Voices
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.errors import PolicyDenied
-from safeser.keys import PublicKey, VerifyingKey
+from safeser.identity import PublicKey, VerifyingKey
 from safeser.values import SEALED, Context
 
 __all__ = ["require_current", "require_permitted", "require_signed"]

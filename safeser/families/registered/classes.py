@@ -21,7 +21,7 @@ from safeser.families.registered.generic import plan_generic
 from safeser.families.registered.naming import refuse_class, wire_name
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
-from safeser.pickles.members import Members
+from safeser.pickles.building.members import Members
 from safeser.pickles.profiles import Entry
 from safeser.values import Limits
 

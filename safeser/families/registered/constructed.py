@@ -20,7 +20,7 @@ from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import Parts, Typed
 from safeser.families.sending import serialize
 from safeser.families.tree import Node
-from safeser.pickles.layout import HEAP_TYPE, layout
+from safeser.pickles.reading.layout import HEAP_TYPE, layout
 from safeser.values import Limits
 
 __all__ = [

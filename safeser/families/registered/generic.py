@@ -19,7 +19,7 @@ from safeser.families.registered.constructed import cached_names, other_bases
 from safeser.families.registered.naming import refuse_class, wire_name
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
-from safeser.pickles.layout import layout
+from safeser.pickles.reading.layout import layout
 from safeser.values import Limits
 
 __all__ = ["plan_generic", "register_generic"]

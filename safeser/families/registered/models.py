@@ -14,7 +14,7 @@ from safeser.families.plain import Unencodable, label
 from safeser.families.registered.constructed import Altered, cached_names, is_same, record
 from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import Typed
-from safeser.pickles.layout import layout
+from safeser.pickles.reading.layout import layout
 
 __all__ = ["is_model", "plan_model"]
 

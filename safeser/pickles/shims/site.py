@@ -15,9 +15,9 @@ from typing import Any
 
 from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget, over
-from safeser.pickles.layout import HEAP_TYPE, held_by
 from safeser.pickles.nodes import Buffer
-from safeser.pickles.slots import WALK_FREE, Slots, holds_large, spread_out
+from safeser.pickles.reading.layout import HEAP_TYPE, held_by
+from safeser.pickles.reading.slots import WALK_FREE, Slots, holds_large, spread_out
 from safeser.pickles.stock import PickleError
 from safeser.values import LEAST_COLLISIONS, Limits
 

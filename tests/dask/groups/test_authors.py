@@ -12,13 +12,13 @@ from distributed import Worker
 from distributed.shuffle import _core, _scheduler_plugin, _worker_plugin
 from distributed.worker_state_machine import AcquireReplicasEvent, ComputeTaskEvent
 
-from safeser.dask import authors as module
-from safeser.dask.author_statements import StatedKeys, stated, stated_by, stating
-from safeser.dask.authority import require_authority
-from safeser.dask.authors import Authors, handing, require_receiver
-from safeser.dask.failures import Failure
-from safeser.dask.readers import Readers
-from safeser.dask.replies import with_withheld
+from safeser.dask.contents.failures import Failure
+from safeser.dask.groups import authors as module
+from safeser.dask.groups.author_statements import StatedKeys, stated, stated_by, stating
+from safeser.dask.groups.authors import Authors, handing, require_receiver
+from safeser.dask.groups.readers import Readers
+from safeser.dask.messages.replies import with_withheld
+from safeser.dask.scheduler.request_authority import require_authority
 from safeser.errors import PolicyDenied
 from safeser.operations import Server
 from tests.dask.patched import Peer, row, serve, with_rows

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from distributed.scheduler import ClientState
 
-from safeser.dask.placement import Placement, Places
+from safeser.dask.groups.placement import Placement, Places
+from safeser.dask.groups.value_moves import keeping, rebalanced, replicated
 from safeser.dask.sealed.node import SealedTask
 from safeser.dask.servers import part_of, served
-from safeser.dask.value_moves import keeping, rebalanced, replicated
 from safeser.errors import PolicyDenied
 from safeser.policy import Policy
 from tests.dask.registered import Cluster, Comm, address, on

@@ -13,11 +13,11 @@ import pytest
 from distributed.comm import Comm as DaskComm
 from distributed.scheduler import ClientState
 
-from safeser.dask.author_statements import stated
-from safeser.dask.authority import require_authority
-from safeser.dask.conflicts import Guard
+from safeser.dask.groups.author_statements import stated
+from safeser.dask.scheduler.key_conflicts import Guard
+from safeser.dask.scheduler.request_authority import require_authority
+from safeser.dask.scheduler.worker_authority import Workers
 from safeser.dask.servers import served
-from safeser.dask.worker_authority import Workers
 from safeser.errors import PolicyDenied
 from tests.dask.groups.test_placement import Grouped, at
 from tests.dask.registered import Cluster, Comm, address, on

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.keys import Identity
+from safeser.identity import Identity
 from safeser.policy.ready import locate
 from tests.conftest import base_environment
 from tests.dask.live.controls import Traps

@@ -20,7 +20,7 @@ import msgpack
 import numpy as np
 from distributed.protocol.serialize import Pickled, Serialized
 
-from safeser.dask.codec import PayloadRow
+from safeser.dask.wire.codec import PayloadRow
 from tests.dask.live.wires import Eager
 
 __all__ = [

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from safeser.channel import Channel
-from safeser.keys import Identity, Roster
+from safeser.identity import Identity, Roster
 from safeser.policy import Policy
 from tests.conftest import base_environment
 from tests.dask.live.wires import Sealing, Stock, Wire, value_of

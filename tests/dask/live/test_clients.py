@@ -17,7 +17,7 @@ from distributed import Actor
 from distributed.protocol.serialize import Pickled
 
 from safeser import families
-from safeser.dask import references
+from safeser.dask.clients import references
 from tests.conftest import until
 from tests.dask.live.client_table import CLIENT_ROWS, Told
 from tests.dask.live.controls import Traps

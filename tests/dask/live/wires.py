@@ -21,7 +21,7 @@ from distributed.protocol.utils import pack_frames_prelude, unpack_frames
 
 from safeser import families
 from safeser.channel import Channel
-from safeser.dask.codec import PayloadRow, parse, substitute
+from safeser.dask.wire.codec import PayloadRow, parse, substitute
 from safeser.envelope import PRELUDE_SIZE, Sealed
 from safeser.values import Grant, Limits
 from tests.dask.forged import Eager, forged
@@ -246,7 +246,7 @@ class Host:
 
 def channel_of(keys: Path, principal: str, policy: Any, audit: Any) -> Channel:
     """Return the channel of whoever holds the key of *principal*."""
-    from safeser.keys import Identity, Roster
+    from safeser.identity import Identity, Roster
 
     identity = Identity.load(keys / f"{principal}.key")
     return Channel(

@@ -1,6 +1,7 @@
 """What a data scientist does on a cluster, step by step; prints what came out as JSON.
 
-Each step is a function whose result is compared in tests/dask/test_cluster.py. Run as a program.
+Each step is a function whose result is compared in tests/dask/clusters/test_cluster.py. Run as a
+program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Clusters that a program starts by itself, step by step; prints what came out as JSON.
 
-Each step's result is compared in tests/dask/test_live_usage.py. Run as a program, which is imported
-again by each worker.
+Each step's result is compared in tests/dask/clusters/test_live_usage.py. Run as a program, which is
+imported again by each worker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from distributed import Nanny, Scheduler, SpecCluster, Worker, wait
 
 import safeser
-from safeser.dask.local import LocalCluster
+from safeser.dask.cluster import LocalCluster
 from safeser.identities import make_identities
 
 

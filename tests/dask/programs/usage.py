@@ -1,6 +1,7 @@
 """What else Dask offers to somebody whose policy grants it, step by step; prints it as JSON.
 
-Each step is a function whose result is compared in tests/dask/test_live_usage.py. Run as a program.
+Each step is a function whose result is compared in tests/dask/clusters/test_live_usage.py. Run as a
+program.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.graph import SealedGraph, parse, write_out
 from safeser.dask.sealed.node import VerifiedTask, nodes
-from safeser.keys import Identity, Roster, RosterEntry, SigningKey
+from safeser.identity import Identity, Roster, RosterEntry, SigningKey
 from safeser.policy import Policy
 from safeser.values import Limits
 from tests.conftest import Doors

@@ -12,7 +12,7 @@ import msgpack
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.statement import LIFETIME, Statement
 from safeser.dask.sealed.writing import Leaf, leaf_data
-from safeser.keys import Identity, PublicKey
+from safeser.identity import Identity, PublicKey
 
 
 class Graph:

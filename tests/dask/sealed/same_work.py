@@ -29,7 +29,7 @@ from xarray.backends.file_manager import CachingFileManager
 from xarray.backends.locks import HDF5_LOCK, NETCDFC_LOCK, combine_locks
 
 from safeser.dask.sealed.graph import write_out
-from safeser.keys import Identity
+from safeser.identity import Identity
 from safeser.values import Limits
 from tests.dask.sealed.graphs import Graph
 

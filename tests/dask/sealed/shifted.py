@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from safeser.dask import renewals, sealing
+from safeser.dask.clients import sealing
+from safeser.dask.scheduler import statement_renewals
 from safeser.dask.sealed import graph, verification
 
 AHEAD = Path(os.environ["SHIFTED"])
@@ -32,4 +33,4 @@ clock = SimpleNamespace(time=now)
 for module in (sealing, graph, verification):
     module.time = clock
 sealing._EVERY = 0.05
-renewals.PAUSE = 0.05
+statement_renewals.PAUSE = 0.05

@@ -21,13 +21,13 @@ import pytest
 from dask._task_spec import Alias, DataNode, List, Set, Task, TaskRef, _execute_subgraph
 
 from safeser import pickles
+from safeser.dask.equality.calls import Sameness, SealedComparison
+from safeser.dask.equality.outline import Allowance, outline
 from safeser.dask.sealed import form
 from safeser.dask.sealed.canonical import canonical_digest
-from safeser.dask.sealed.comparison import Sameness, SealedComparison
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import parse
 from safeser.dask.sealed.node import nodes
-from safeser.dask.sealed.outline import Allowance, outline
 from safeser.errors import PayloadError
 from safeser.values import Limits
 from tests.dask.sealed import same_work
@@ -450,7 +450,7 @@ def test_a_tree_that_is_none_is_like_no_other(lies, name):
 
 def test_trees_are_read_up_to_a_bound(sealed, monkeypatch):
     apart, fused = {node.key: node for node in chain()}, {"x": Task.fuse(*chain(), key="x")}
-    monkeypatch.setattr("safeser.dask.sealed.outline._MOST_SPENT", 10)
+    monkeypatch.setattr("safeser.dask.equality.outline._MOST_SPENT", 10)
     assert check(sealed, apart, fused) is UNKNOWN, "an honest graph may be large"
 
 
@@ -471,7 +471,7 @@ def test_trees_cost_what_it_takes_to_open_them(lies, monkeypatch):
         opened.append(args)
         raise PayloadError("not here", rule="sealed.task")
 
-    monkeypatch.setattr("safeser.dask.sealed.outline.open_task", note)
+    monkeypatch.setattr("safeser.dask.equality.outline.open_task", note)
     assert compared(*tasks, "x") is UNKNOWN
     assert len(opened) == 1
 
@@ -487,9 +487,9 @@ def test_trees_cost_what_it_takes_to_open_them(lies, monkeypatch):
 )
 def test_lists_and_references_cost_more_than_bytes(lies, monkeypatch, tree, cost):
     task = lies(tree, [b"one"], [bytes(32)])["x"]
-    monkeypatch.setattr("safeser.dask.sealed.outline.open_task", lambda *_: "opened")
+    monkeypatch.setattr("safeser.dask.equality.outline.open_task", lambda *_: "opened")
     for most, enough in ((cost * 0.9, False), (cost * 1.1, True)):
-        monkeypatch.setattr("safeser.dask.sealed.outline._MOST_SPENT", most)
+        monkeypatch.setattr("safeser.dask.equality.outline._MOST_SPENT", most)
         if enough:
             assert outline(task, Limits(), Allowance()) == "opened"
         else:

@@ -24,10 +24,10 @@ from distributed.shuffle._rechunk import ArrayRechunkSpec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
-from safeser.dask.shuffles import write_plan
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
 from tests.dask.sealed.graphs import Graph, forged, in_bytes

@@ -19,7 +19,7 @@ from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.value import Requests, SignedValue, sign_request
 from safeser.errors import PolicyDenied
-from safeser.keys import Roster, SigningKey
+from safeser.identity import Roster, SigningKey
 from safeser.values import Kind, Limits
 from tests.conftest import Doors
 from tests.dask.conftest import Talk

@@ -21,12 +21,12 @@ import pytest
 from dask._task_spec import Task, TaskRef
 
 from safeser.channel import Channel
-from safeser.dask.codec import PayloadRow
 from safeser.dask.sealed.call import Sent
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.statement import LIFETIME
-from safeser.keys import Identity, PrivateKey, Roster, SigningKey
+from safeser.dask.wire.codec import PayloadRow
+from safeser.identity import Identity, PrivateKey, Roster, SigningKey
 from safeser.policy import Policy
 from safeser.values import Limits
 from tests.conftest import DASK, Cluster, until

@@ -8,9 +8,9 @@ from dask._task_spec import GraphNode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeser.dask.reader import Reader
 from safeser.dask.sealed import form
 from safeser.dask.sealed.opening import open_task
+from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
 

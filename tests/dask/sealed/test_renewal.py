@@ -16,13 +16,13 @@ from dask._task_spec import Task, TaskRef
 from distributed.protocol.serialize import Serialized, ToPickle
 
 from safeser.channel import Channel
-from safeser.dask import opened_graph
+from safeser.dask.contents import opened_graph
 from safeser.dask.sealed.graph import write_out
 from safeser.dask.sealed.node import VerifiedTask, nodes
 from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.statement import LIFETIME, RENEWED_AFTER, SignedStatement
 from safeser.errors import ConfigError, PolicyDenied, SafeserError
-from safeser.keys import Identity, KeyState, PrivateKey, Roster, RosterEntry, SigningKey
+from safeser.identity import Identity, KeyState, PrivateKey, Roster, RosterEntry, SigningKey
 from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY

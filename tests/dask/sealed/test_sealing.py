@@ -15,14 +15,15 @@ from distributed.client import FutureState
 from distributed.comm.core import CommClosedError
 from distributed.protocol.serialize import Serialized
 
-from safeser.dask import renewals, sealing
-from safeser.dask.renewals import Renewals
+from safeser.dask.clients import sealing
+from safeser.dask.clients.sealing import Sealing
+from safeser.dask.clients.sent_definitions import Sent, SentGraph
+from safeser.dask.scheduler import statement_renewals
+from safeser.dask.scheduler.statement_renewals import Renewals
 from safeser.dask.sealed.graph import write_out
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.statement import LIFETIME, RENEWED_AFTER, SignedStatement
-from safeser.dask.sealing import Sealing
-from safeser.dask.sent_definitions import Sent, SentGraph
-from safeser.keys import Identity, PrivateKey
+from safeser.identity import Identity, PrivateKey
 from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
@@ -87,7 +88,7 @@ class Holding(Sealing):
 def clock(monkeypatch):
     shown = SimpleNamespace(now=NOW)
     fixed = SimpleNamespace(time=lambda: shown.now)
-    for module in ("safeser.dask.sealing", "safeser.dask.sealed.graph"):
+    for module in ("safeser.dask.clients.sealing", "safeser.dask.sealed.graph"):
         monkeypatch.setattr(f"{module}.time", fixed)
     return lambda seconds: setattr(shown, "now", NOW + seconds)
 
@@ -476,7 +477,7 @@ def scheduler():
 
 @pytest.fixture
 def told(scheduler, monkeypatch):
-    monkeypatch.setattr(renewals, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(statement_renewals, "perf_counter", lambda: 0.0)
     return Renewals(scheduler, None)
 
 
@@ -508,7 +509,7 @@ def test_workers_with_tasks_of_a_graph_are_told_of_its_renewal(scheduler, told, 
     assert scheduler.loop.passes() == 1
     assert len(both.said) == 3
     assert len(none.said) == 1
-    assert scheduler.loop.pauses == [renewals.PAUSE] * 2
+    assert scheduler.loop.pauses == [statement_renewals.PAUSE] * 2
 
 
 def test_looking_whom_to_tell_takes_little_of_a_scheduler_s_time(
@@ -517,12 +518,12 @@ def test_looking_whom_to_tell_takes_little_of_a_scheduler_s_time(
     """One author may have as many tasks there as memory holds, and renew all the time."""
     graph = sealed({"x": task("x")})
     worker = scheduler.has("worker", to_worker, *nodes(graph).values())
-    monkeypatch.setattr(renewals, "perf_counter", iter([0.0, 0.5, 0.5, 0.501]).__next__)
+    monkeypatch.setattr(statement_renewals, "perf_counter", iter([0.0, 0.5, 0.5, 0.501]).__next__)
     for _ in range(2):
         told.note(graph.current)
         assert scheduler.loop.passes() == 1
     told.note(graph.current)
-    assert scheduler.loop.pauses == [renewals.PAUSE, 50.0, renewals.PAUSE]
+    assert scheduler.loop.pauses == [statement_renewals.PAUSE, 50.0, statement_renewals.PAUSE]
     assert len(worker.said) == 2
 
 

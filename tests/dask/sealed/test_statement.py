@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safeser.dask.sealed.statement import LIFETIME, MOST_TASKS, SignedStatement, Statement
 from safeser.errors import ConfigError, PayloadError, SafeserError
-from safeser.keys import Identity, PrivateKey, SigningKey
+from safeser.identity import Identity, PrivateKey, SigningKey
 
 SIGNATURE = 64
 NOW = 1_800_000_000

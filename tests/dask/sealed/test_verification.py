@@ -23,7 +23,7 @@ from safeser.dask.sealed.node import Sealed, VerifiedTask, nodes
 from safeser.dask.sealed.statement import LIFETIME
 from safeser.dask.sealed.verification import require_signed
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.keys import KeyState, PrivateKey, Roster, RosterEntry, SigningKey
+from safeser.identity import KeyState, PrivateKey, Roster, RosterEntry, SigningKey
 from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
@@ -526,7 +526,7 @@ def test_what_its_author_submits_reaches_the_scheduler_as_data(submitted):
     talk, got = submitted()
     assert not talk.refused_by_server
     [update] = got
-    from safeser.dask import opened_graph
+    from safeser.dask.contents import opened_graph
 
     assert opened_graph.is_opened(update["expr_ser"])
     built = opened_graph.SERIALIZATION[1](None, update["expr_ser"].frames)

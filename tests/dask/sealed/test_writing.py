@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 
 from safeser.dask.sealed.graph import write_out
 from safeser.errors import ConfigError, PayloadError
-from safeser.keys import Identity, PrivateKey
+from safeser.identity import Identity, PrivateKey
 from safeser.values import Limits
 from tests.dask.sealed.graphs import Graph
 

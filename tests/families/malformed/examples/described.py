@@ -17,9 +17,9 @@ def examples() -> dict[str, object]:
     import pandas as pd
     from distributed import Actor, Future
 
-    from safeser.dask import described, references
+    from safeser.dask.clients import dask_collections, references
 
-    described.register()
+    dask_collections.register()
     references.register()
     made = (
         da.ones((4, 3), chunks=2),
@@ -28,7 +28,7 @@ def examples() -> dict[str, object]:
     )
     kept = made[-1]
     return {
-        **{f"{type(one).__name__}": described.describe(one) for one in made},
+        **{f"{type(one).__name__}": dask_collections.describe(one) for one in made},
         "future": Future("inc-1"),
         "actor": Actor(Tile, "safeser://127.0.0.1:1", "tile-1"),
         "persisted": type(kept)(kept.key, {kept.key: Future(kept.key)}),

@@ -1,0 +1,1 @@
+"""What safeser adds to Dask's client: sealing, comparing and collecting values."""

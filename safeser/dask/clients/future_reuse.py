@@ -1,0 +1,385 @@
+"""Compare what a client submits under a key with what it holds a future of already.
+
+The one rule: a client never answers a submission with the result of another definition without a
+word. Before anything is sent, it compares with what it sent itself under the same key; policy's
+``key_conflicts: {definition: ...}`` says what becomes of a difference, as on the scheduler
+(conflicts.py). A refused submission leaves the future that the client holds as it is.
+
+Dask's ``submit`` looks for its key among the futures that the client holds, before it asks the
+scheduler. Such a future may also have come with a dataset, a queue or a variable, and keys can be
+computed: a user who published a future under the key that Dask gives to ``submit(add, 20, 22)``
+would choose that sum for all who opened the dataset. What it stands for is not known here, so
+that its use is a warning.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+from weakref import WeakSet
+
+from dask._expr import LLGExpr
+from dask._task_spec import Alias, Task, parse_input
+from distributed.client import Future, FutureState
+from distributed.protocol.serialize import Serialized, serialize, to_serialize
+
+from safeser.channel import Link, OpenLink
+from safeser.dask.clients.sent_definitions import Kept, Sent, SentGraph, Stated, large_buffers
+from safeser.dask.equality.definitions import Comparison
+from safeser.dask.equality.difference import Difference, find_difference
+from safeser.dask.sealed.graph import is_sealed
+from safeser.dask.transport.comm import SafeserComm
+from safeser.errors import PolicyDenied, SafeserError, TokenizationError
+from safeser.tokens import tokenize_in_order
+from safeser.values import Kind
+
+__all__ = ["FutureReuse"]
+
+#: As much of a key as texts show: its submitter chose it.
+_SHOWN = 60
+#: Seconds to wait until the client's event loop has released what was released before.
+_RELEASING = 5.0
+#: What ``Client.submit`` takes for itself; all other named arguments are the function's.
+_OPTIONS = frozenset(
+    {"key", "workers", "resources", "retries", "priority", "fifo_timeout"}
+    | {"allow_other_workers", "actor", "actors", "pure"}
+)
+_FIX = "Name another key, leave key= out, or release all futures of the other one first."
+
+#: As long as those by which Dask tells one call of ``submit`` from all others.
+_TOKEN = "-" * 32
+#: How a task differs that is an actor now, or was one.
+_ACTORS = {
+    True: Difference("an actor instead of a task"),
+    False: Difference("a task instead of an actor"),
+}
+
+#: By key, how what is submitted differs; None where that cannot be told.
+_Differences = dict[Any, Difference | None]
+
+
+class _Differs(Exception):
+    """Ends Dask's submission before anything is sent."""
+
+    def __init__(self, found: _Differences) -> None:
+        super().__init__()
+        self.found = found
+
+
+class FutureReuse:
+    """What :class:`safeser.Client`, and clients of tasks, have before Dask's client."""
+
+    futures: dict[Any, Any]
+    _refcount_lock: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.begin_to_keep()
+        super().__init__(*args, **kwargs)
+
+    def begin_to_keep(self) -> None:
+        """Have kept nothing yet."""
+        self._kept = Kept()
+        #: Futures that were made for keys whose future the client held already.
+        self._later: dict[Any, WeakSet[Any]] = {}
+        self._call = threading.local()
+
+    # --- what is submitted -----------------------------------------------------------------------
+
+    def submit(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        for is_last in (False, True):
+            self._call.sent = False
+            future = super().submit(func, *args, **kwargs)  # type: ignore[misc]  # of Dask's client
+            sent = None if self._call.sent else self._kept.find(future.key, future._state)
+            found = {} if sent is None else self._again(future.key, sent, func, args, kwargs)
+            if not found:
+                break
+            if is_last:
+                self._decide(found)
+            else:
+                del future
+                self._let_go()
+        self._warn_of_handed([future])
+        return future
+
+    def map(self, *args: Any, **kwargs: Any) -> Any:
+        futures = super().map(*args, **kwargs)  # type: ignore[misc]  # as above
+        self._warn_of_handed(futures)
+        return futures
+
+    def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        keys = list(keys)
+        held = {key for key in keys if key in self.futures}
+        try:
+            return self._submitted(held, expr, keys, args, kwargs, is_last=False)
+        except _Differs:
+            pass
+        # What was released is released on the event loop; so are the futures of this attempt.
+        self._let_go()
+        return self._submitted(held, expr, keys, args, kwargs, is_last=True)
+
+    def _submitted(
+        self, before: set[Any], expr: Any, keys: list[Any], args: Any, kwargs: Any, *, is_last: bool
+    ) -> Any:
+        with self._refcount_lock:
+            held = {key: self.futures[key] for key in before if key in self.futures}
+            self._call.held, self._call.is_last = held, is_last
+            try:
+                futures = super()._graph_to_futures(expr, keys, *args, **kwargs)  # type: ignore[misc]  # as above
+            finally:
+                self._call.held = None
+        self._call.sent = True
+        for key in held:
+            self._later.setdefault(key, WeakSet()).add(futures[key])
+        return futures
+
+    def _send_to_scheduler(self, msg: Any) -> None:
+        held = getattr(self._call, "held", None)
+        if held is None or msg["op"] != "update-graph":
+            super()._send_to_scheduler(msg)  # type: ignore[misc]  # as above
+            return
+        graph = _kept_form(msg["expr_ser"], msg["actors"])
+        if held:
+            sent = {key: self._kept.find(key, state) for key, state in held.items()}
+            own = {key: each for key, each in sent.items() if each is not None}
+            found = self._compare(own, graph, msg["expr_ser"].frames)
+            # What cannot be compared here, the scheduler compares.
+            found = {key: each for key, each in found.items() if each is not None}
+            if found and not self._call.is_last:
+                raise _Differs(found)
+            self._decide(found)
+        super()._send_to_scheduler(msg)  # type: ignore[misc]  # as above
+        graph.stated = self._stated(msg["expr_ser"])
+        self._kept.fit(graph, self.futures)
+        for key in msg["keys"]:
+            if key not in held:
+                self._kept.keep(key, Sent(self.futures[key], graph))
+
+    def _as_sent(self, expr: Any) -> Any:
+        """Return *expr* as Dask's client is given it."""
+        return expr
+
+    def _stated(self, graph: Serialized) -> Stated | None:
+        """Return the statement of *graph*, which was sent, if this client renews it."""
+        del graph
+        return None
+
+    def _again(self, key: Any, sent: Sent, func: Any, args: Any, kwargs: Any) -> _Differences:
+        """Return how a call differs from what was *sent* under its key."""
+        actors = bool(kwargs.get("actor") or kwargs.get("actors"))
+        named = {name: parse_input(value) for name, value in kwargs.items() if name not in _OPTIONS}
+        task = Task(key, func, *map(parse_input, args), **named)
+        expr = self._as_sent(LLGExpr({key: task}, _determ_token=_TOKEN))
+        sent_as = Serialized(*serialize(to_serialize(expr), on_error="raise"))
+        frames, graph = sent_as.frames, _kept_form(sent_as, actors)
+        first = sent.graph
+        same_kind = first is not None and first.is_actor(key) is actors
+        if first is not None and same_kind and first.same_call(graph, _TOKEN.encode()):
+            return {}
+        return self._compare({key: sent}, graph, frames)
+
+    def _compare(
+        self, sent: Mapping[Any, Sent], graph: SentGraph, frames: list[Any]
+    ) -> _Differences:
+        """Return how *graph* differs from what was *sent*, for each key for which it does."""
+        left = {
+            key: each
+            for key, each in sent.items()
+            if each.graph is None
+            or not each.graph.same_bytes(graph)
+            or each.graph.is_actor(key) is not graph.is_actor(key)
+        }
+        return _Opened(self._kept, self.futures, graph, frames).differences(left) if left else {}
+
+    def _let_go(self) -> None:
+        """Wait until the event loop has released the futures that are released already."""
+        if not self.asynchronous:  # type: ignore[attr-defined]  # of Dask's client
+            done = threading.Event()
+            self.loop.add_callback(done.set)  # type: ignore[attr-defined]  # as above
+            done.wait(_RELEASING)
+
+    # --- data ------------------------------------------------------------------------------------
+
+    async def _scatter(self, data: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(data, dict):  # keys that Dask computes
+            return await super()._scatter(data, *args, **kwargs)  # type: ignore[misc]  # as above
+        tokens = {key: _token(value) for key, value in data.items()}
+        found: _Differences = {}
+        for key, token in tokens.items():
+            sent = self._kept.find(key, self.futures.get(key))
+            if sent is not None and sent.graph is not None:
+                if not _has_failed(sent.state):  # else the scheduler knows what there is
+                    found[key] = Difference("data instead of a task")
+            elif sent is not None and not (token and sent.token):
+                found[key] = None
+            elif sent is not None and sent.token != token:
+                found[key] = Difference("other data")
+        self._decide(found)
+        kept = {key: Future(key, self) for key in found}
+        rest = {key: value for key, value in data.items() if key not in found}
+        out = await super()._scatter(rest, *args, **kwargs) if rest else {}  # type: ignore[misc]  # as above
+        for key, future in out.items():
+            self._kept.keep(key, Sent(future._state, None, tokens[key]))
+        return {key: kept[key] if key in kept else out[key] for key in data}
+
+    # --- what becomes of it ----------------------------------------------------------------------
+
+    def _decide(self, found: _Differences) -> None:
+        """Refuse what differs, or warn of it, as policy says; warn of what cannot be told.
+
+        :raises PolicyDenied: with rule ``key.definition``; nothing was sent.
+        """
+        if not found:
+            return
+        key = next((each for each, how in found.items() if how is not None), next(iter(found)))
+        how = found[key]
+        others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        if how is None:
+            warnings.warn(
+                f"key {_text(key)!r}{others}: this client holds a future of it and cannot tell"
+                f" whether the definition is the same. The first result is used. {_FIX}",
+                stacklevel=4,
+            )
+            return
+        text = (
+            f"key {_text(key)!r}{others}: this client holds a future of another definition"
+            f" ({how.text(values=True)})."
+        )
+        link = self._policy_link()
+        if link is not None:
+            context = link.outbound(Kind.TASK, "update-graph")
+            if link.policy.key_conflicts(context).definition != "warn":
+                _refuse(f"{text} Nothing was sent.", link, context, _text(key))
+        warnings.warn(f"{text} The first result is used. {_FIX}", stacklevel=4)
+
+    def _policy_link(self) -> Link | None:
+        """Return the connection whose policy decides; None on a cluster without safeser."""
+        comm = getattr(getattr(self, "scheduler_comm", None), "comm", None)
+        if isinstance(comm, SafeserComm) and not isinstance(comm.link, OpenLink):
+            return comm.link
+        return None
+
+    def _warn_of_handed(self, futures: Iterable[Any]) -> None:
+        for future in futures:
+            if self._kept.find(future.key, future._state) is None:
+                warnings.warn(
+                    f"this client holds a future under key {_text(future.key)!r} that was not"
+                    " submitted by it but handed over or scattered: its value is used, whatever was"
+                    " submitted now. Name another key, or release that future first.",
+                    stacklevel=3,
+                )
+                return
+
+    # --- what the scheduler says -----------------------------------------------------------------
+
+    def _handle_task_erred(
+        self, key: Any = None, exception: Any = None, traceback: Any = None
+    ) -> None:
+        """Fail the futures of a refused graph, and not the one that the client held before it.
+
+        Dask has one state for all futures of a key.
+        """
+        later = self._later.pop(key, None)
+        if not later or not isinstance(exception, SafeserError):
+            super()._handle_task_erred(key, exception, traceback)  # type: ignore[misc]  # as above
+            return
+        state = FutureState(key)
+        state.set_error(exception, traceback)
+        for future in later:
+            future._state = state
+        # It may have been the task's own failure. The scheduler tells it to a client that asks.
+        ask = {"op": "client-desires-keys", "keys": [key], "client": self.id}  # type: ignore[attr-defined]  # as above
+        self._send_to_scheduler(ask)
+
+    def _release_key(self, key: Any) -> None:
+        self._kept.drop(key)
+        self._later.pop(key, None)
+        super()._release_key(key)  # type: ignore[misc]  # as above
+
+
+def _kept_form(graph: Serialized, actors: Any) -> SentGraph:
+    return SentGraph(graph.frames, actors, sealed=graph.header if is_sealed(graph) else None)
+
+
+class _Opened:
+    """What was sent and what is being sent, opened for one comparison."""
+
+    def __init__(
+        self, kept: Kept, states: Mapping[Any, Any], graph: SentGraph, frames: list[Any]
+    ) -> None:
+        self._kept, self._states, self._graph = kept, states, graph
+        self._large = large_buffers(frames)
+        self._tasks: dict[int, dict[Any, Any]] = {}
+        #: The tasks of the graph whose definition is being compared.
+        self._current: dict[Any, Any] = {}
+        self._missing = False
+
+    def _of(self, graph: SentGraph) -> dict[Any, Any] | None:
+        if id(graph) not in self._tasks:
+            try:
+                tasks = graph.tasks(self._large) if graph.known else None
+            except Exception:  # an object's own code may raise anything where it is opened
+                tasks = None
+            if tasks is None:
+                return None
+            self._tasks[id(graph)] = tasks
+        return self._tasks[id(graph)]
+
+    def differences(self, sent: Mapping[Any, Sent]) -> _Differences:
+        here = self._of(self._graph)
+        if here is None:
+            return dict.fromkeys(sent)
+        comparison = Comparison(self._there, lambda key: here.get(key) or self._there(key))
+        found: _Differences = {}
+        for key, each in sent.items():
+            self._current = {}
+            node = here.get(key)
+            if node is None or (type(node) is Alias and node.target == key):
+                continue  # it names what is there
+            if each.graph is None:
+                found[key] = Difference("a task instead of data")
+            elif each.graph.is_actor(key) is not self._graph.is_actor(key):
+                found[key] = _ACTORS[self._graph.is_actor(key)]
+            else:
+                self._missing = False
+                self._current = self._of(each.graph) or {}
+                known = self._current.get(key)
+                if known is None:
+                    found[key] = None
+                elif not comparison.same(known, node):
+                    found[key] = None if self._missing else find_difference(known, node)
+        return found
+
+    def _there(self, key: Any) -> Any:
+        """Return what *key* stood for; None if that was released, or is not known."""
+        node = self._current.get(key)
+        if node is None:
+            sent = self._kept.find(key, self._states.get(key))
+            tasks = None if sent is None or sent.graph is None else self._of(sent.graph)
+            node = None if tasks is None else tasks.get(key)
+        self._missing |= node is None
+        return node
+
+
+def _has_failed(state: Any) -> bool:
+    return bool(state.status == "error")
+
+
+def _token(value: Any) -> str:
+    """Return a token of scattered data, or nothing for what has none."""
+    try:
+        return tokenize_in_order(value, ensure_deterministic=True)
+    except TokenizationError:
+        return ""
+
+
+def _refuse(text: str, link: Link, context: Any, key: str) -> NoReturn:
+    error = PolicyDenied(text, rule="key.definition", fix=_FIX)
+    link.note_refusal(context, error, where=key)
+    error.recorded = True
+    raise error
+
+
+def _text(key: Any) -> str:
+    return "".join(char for char in str(key)[:_SHOWN] if char.isprintable())

@@ -1,0 +1,165 @@
+"""``gather(errors="skip")``: what comes is handed out, what may not come is left out.
+
+The one rule: a value that is refused, or that its holder could not send, is left out as a future
+that failed is, by Dask's own words: of a list it is missing, elsewhere None stands for it. Nothing
+else changes: without ``"skip"`` the first refusal is raised, and one of authentication always is.
+
+Dask decides what to skip by the states of futures. A value that exists and may not come here has
+done nothing wrong by that measure, and the answer that it is part of fails as a whole.
+
+Dask's client also asks in one request for all that anybody in its process waits for at the moment.
+A refusal is for those alone who asked for what is refused: the others ask again, by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from contextvars import ContextVar
+from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from distributed.utils import offload
+from distributed.utils_comm import pack_data, unpack_remotedata
+
+from safeser.dask.clients.stock_frames import put_together, taking_apart
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
+
+__all__ = ["Gathering", "with_failures"]
+
+#: What a gather keeps for itself that asks alone; else Dask's client has one of each, for all.
+_ALONE: ContextVar[dict[str, Any] | None] = ContextVar("safeser-gather-alone", default=None)
+
+#: The keys that one request asked for, where it is made.
+_ASKED: ContextVar[frozenset[Any]] = ContextVar("safeser-gather-asked", default=frozenset())
+
+#: For what keys together a request failed: all who waited for one of them get the same error.
+_TOGETHER: WeakKeyDictionary[SafeserError, frozenset[Any]] = WeakKeyDictionary()
+
+
+def _shared(name: str) -> Any:
+    """Return an attribute that all gathers of a client share, but for those that ask alone."""
+
+    def kept(client: Any) -> dict[str, Any]:
+        alone = _ALONE.get()
+        return vars(client) if alone is None else alone
+
+    def put(client: Any, value: Any) -> None:
+        held = kept(client)
+        if value is None and isinstance(held.get(name), set):
+            _ASKED.set(frozenset(held[name]))  # these keys are being sent off
+        held[name] = value
+
+    return property(lambda client: kept(client).get(name), put)
+
+
+class Gathering:
+    """What :class:`safeser.Client` has before Dask's client."""
+
+    _gather_keys = _shared("_gather_keys")
+    _gather_future = _shared("_gather_future")
+
+    async def _gather_remote(self, direct: Any, local_worker: Any) -> Any:
+        try:
+            return await super()._gather_remote(direct, local_worker)  # type: ignore[misc]  # of Dask's
+        except (PolicyDenied, PayloadError) as error:
+            _TOGETHER[error] = _ASKED.get()
+            raise
+
+    async def _gather(
+        self, futures: Any, errors: str = "raise", direct: Any = None, local_worker: Any = None
+    ) -> Any:
+        gather = super()._gather  # type: ignore[misc]  # of Dask's client, which comes behind
+        try:
+            return await gather(futures, errors, direct, local_worker)
+        except (PolicyDenied, PayloadError) as error:
+            unpacked, wanted = unpack_remotedata(futures, byte_keys=True)
+            others = _TOGETHER.get(error, frozenset()) - {future.key for future in wanted}
+            apart: dict[Any, Any] = {}
+            if error.rule == "stock.unsent":
+                apart = await self._apart(wanted, direct, skip=errors == "skip")
+            if errors != "skip" and not others and not apart:
+                raise
+            rest = {future.key: future for future in wanted if future.key not in apart}
+        token = _ALONE.set({})
+        try:
+            if errors != "skip":
+                # Once: a cluster that can take apart one more each time would be asked for ever.
+                got = await gather(rest, errors, direct, local_worker) if rest else {}
+                return pack_data(unpacked, {**got, **apart})
+            came = await self._values(tuple(rest.values()), direct, local_worker) if rest else {}
+            values = {**came, **apart}
+        finally:
+            _ALONE.reset(token)
+        missing = {future.key: None for future in wanted if future.key not in values}
+        if isinstance(unpacked, list):
+            unpacked = [
+                each for each in unpacked if not (isinstance(each, Hashable) and each in missing)
+            ]
+        return pack_data(unpacked, {**values, **missing})
+
+    async def _apart(self, futures: Any, direct: Any, *, skip: bool) -> dict[Any, Any]:
+        """Return by their keys the values of *futures* that a stock cluster can take apart.
+
+        :param skip: leave out a value that is refused here, instead of raising why.
+        """
+        guard = self._guard  # type: ignore[attr-defined]  # of safeser.Client
+        if guard is None:
+            return {}  # a peer on safeser:// wrote that rule; no code is submitted on its word
+        gather, take = super()._gather, taking_apart()  # type: ignore[misc]  # as above
+        token = _ALONE.set({})
+        try:
+            parts = {
+                future.key: self.submit(take, future, key=f"taken-apart-{uuid4().hex}")  # type: ignore[attr-defined]  # of Dask's
+                for future in futures
+            }
+            got = await gather(parts, "skip", direct, None)
+        except (PolicyDenied, PayloadError):
+            return {}
+        finally:
+            _ALONE.reset(token)
+        values = {}
+        for key, arrays in got.items():
+            try:
+                if arrays is not None:
+                    values[key] = await offload(put_together, arrays, guard.policy.limits)
+            except SafeserError as error:
+                guard.note_refusal(error, self.scheduler.address)  # type: ignore[attr-defined]  # of Dask's
+                if not skip:
+                    raise
+        return values
+
+    async def _values(
+        self, futures: Sequence[Any], direct: Any, local_worker: Any
+    ) -> dict[Any, Any]:
+        """Return by their keys the values of those *futures* that come; halves of them, if not."""
+        gather = super()._gather  # type: ignore[misc]  # of Dask's client, which comes behind
+        try:
+            got = await gather({each.key: each for each in futures}, "skip", direct, local_worker)
+        except (PolicyDenied, PayloadError):
+            if len(futures) == 1:
+                return {}
+            half = len(futures) // 2
+            return {
+                **await self._values(futures[:half], direct, local_worker),
+                **await self._values(futures[half:], direct, local_worker),
+            }
+        return {each.key: got[each.key] for each in futures if each.status == "finished"}
+
+
+def with_failures(tracks: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return ``as_completed._track_future``, *tracks*, which hands out why a value did not come.
+
+    Dask's own (distributed 2026.8.0, ``client.py``) ends in the background when a value does not
+    come, and whoever iterates waits for that future for ever.
+    """
+
+    async def track_future(completed: Any, future: Any) -> None:
+        try:
+            await tracks(completed, future)
+        # What a scheduler says of its own failure, and a lost connection, as well as a refusal.
+        except Exception as error:
+            future._state.set_error(error, None)
+            await tracks(completed, future)
+
+    return track_future

@@ -1,0 +1,211 @@
+"""Clients that sign the graphs that they submit, as code or of listed functions, and renew them.
+
+The one rule: a client signs anew only what it submitted itself, and only while it holds a future
+of that graph, or of one that was submitted later and needs it. A graph of which all futures were
+released is forgotten.
+
+While no statement is due, each look costs two comparisons.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import dask
+from distributed.protocol.serialize import Serialized, ToPickle
+from tornado.ioloop import PeriodicCallback
+
+from safeser.channel import Channel, Link
+from safeser.dask.clients.future_reuse import FutureReuse
+from safeser.dask.clients.sent_definitions import Stated
+from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
+from safeser.dask.sealed.references import ListedDefinitions
+from safeser.dask.sealed.statement import RENEWED_AFTER, SignedStatement
+from safeser.errors import ConfigError, PolicyDenied
+from safeser.identity import Identity
+from safeser.policy.rules import APPROVED, RENEW, SIGNED, SUBMIT
+from safeser.policy.signable import Signable
+from safeser.values import Grant, Kind
+
+__all__ = ["Sealing", "grant_of"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: Seconds between two looks at whether a statement is due.
+_EVERY = 60
+
+#: Statements that one look renews at most: signing takes 60 microseconds each on the client's loop.
+_AT_ONCE = 500
+
+#: Seconds until the next attempt where this client cannot sign at all.
+_LATER = 3600
+
+
+class Sealing(FutureReuse):
+    """What clients of users and of tasks do with the graphs that they submit."""
+
+    status: str
+
+    def begin_to_keep(self) -> None:
+        # Not super(): a worker's client becomes one of these once it has all that they have.
+        FutureReuse.begin_to_keep(self)
+        self._due = math.inf
+        self._signer: Any = None
+
+    @property
+    def seals(self) -> bool:
+        """Whether this client signs what it submits: ``submission: sealed`` or ``approved``."""
+        link = self._policy_link()
+        return link is not None and grant_of(link).submission in SIGNED
+
+    def _sealed(self, expr: Any, *, actors: Any = None) -> Serialized:
+        """Return *expr* written out and signed, for the scheduler of the current connection.
+
+        :raises PolicyDenied: if the scheduler would refuse it; that is recorded.
+        """
+        link = self._policy_link()
+        assert link is not None
+        try:
+            return self._written(expr, link, actors=actors)
+        except PolicyDenied as error:
+            if not error.recorded:
+                link.note_refusal(link.outbound(Kind.TASK, SUBMIT), error)
+                error.recorded = True
+            raise
+
+    def _written(self, expr: Any, link: Link, *, actors: Any) -> Serialized:
+        identity = self._identity()
+        assert identity is not None
+        approved = grant_of(link).submission == APPROVED
+        if approved and actors is not None and actors is not False:
+            raise PolicyDenied(
+                "an actor cannot be submitted: any of its methods could be called by name",
+                rule="submission.actors",
+                fix="Ask the operator for 'submission: sealed', which lets you run any code.",
+            )
+        if actors is not None and not isinstance(actors, bool):
+            actors = list(self._expand_key(actors))  # type: ignore[attr-defined]  # of Dask's client
+        named: set[Any] = set()
+        self._call.named = named
+        return Serialized(
+            *write_out(
+                expr,
+                identity,
+                link.session.peer_key,
+                link.policy.limits,
+                annotations=dask.get_annotations(),
+                actors=actors,
+                keys=named,
+                definitions=listed_by(link) if approved else None,
+            )
+        )
+
+    def _send_to_scheduler(self, msg: Any) -> None:
+        if msg["op"] == "update-graph" and is_sealed(msg["expr_ser"]):
+            msg = {**msg, "annotations": ToPickle(without_functions(msg["annotations"].data))}
+        super()._send_to_scheduler(msg)
+
+    def _look_for_due(self) -> None:
+        """Have the client's loop, which runs this, renew statements from now on."""
+        callback = PeriodicCallback(self._renew_statements, _EVERY * 1000)
+        self._periodic_callbacks["renew-statements"] = callback  # type: ignore[attr-defined]  # of Dask's client, which stops it
+        callback.start()
+
+    def _stated(self, graph: Serialized) -> Stated | None:
+        """Return the statement of *graph*, which was sent, with those of the graphs it needs."""
+        if not is_sealed(graph):
+            return None
+        identity, packed = self._identity(), bytes(graph.frames[0])
+        if identity is None:
+            return None
+        signer = SignedStatement.parse(packed).statement.signer
+        # Of a key that was replaced while the graph was written out, at once.
+        due = time.time() + RENEWED_AFTER if signer == identity.verifying else 0.0
+        needs = {
+            id(each.stated): each.stated
+            for each in self._kept.graphs_of(self._call.named, self.futures)
+            if each.stated is not None
+        }
+        self._due = min(self._due, due)
+        self._signer = self._signer or identity.verifying
+        return Stated(packed, due, RENEWED_AFTER, signer, tuple(needs.values()))
+
+    def _renew_statements(self) -> None:
+        """Sign the statements anew that are due, or all of them if the signing key was replaced."""
+        identity, now = self._identity(), time.time()
+        if identity is None or self._due == math.inf:
+            return
+        if now < self._due and identity.verifying == self._signer:
+            return
+        link = self._policy_link()
+        if self.status != "running" or link is None or not _may_renew(link):
+            return
+        self._due = math.inf  # what another thread submits from here on makes it earlier
+        held = list(_with_needs(each.stated for each in self._kept.held(self.futures)))
+        due = [each for each in held if each.is_due(now, identity.verifying)]
+        # First those of a key that was replaced: the others are signed by this one.
+        due.sort(key=lambda each: (each.signer == identity.verifying, each.due))
+        try:
+            for each in due[:_AT_ONCE]:
+                self._renew(each, identity, now)
+        except ConfigError as error:
+            logger.warning("The statements of submitted graphs are not renewed: %s", error)
+            self._due, self._signer = min(self._due, now + _LATER), identity.verifying
+            return
+        if len(due) > _AT_ONCE:
+            self._due = now
+        else:
+            self._due = min(self._due, min((each.due for each in held), default=math.inf))
+            self._signer = identity.verifying
+
+    def _renew(self, stated: Stated, identity: Identity, now: float) -> None:
+        """Sign anew what *stated* says, and say so to the scheduler.
+
+        The scheduler sends no answer. Where a key is new, a roster on the way may not list it yet,
+        so that the next attempts follow soon, each after twice the time of the last one.
+        """
+        statement = SignedStatement.parse(stated.packed).statement
+        stated.packed = statement.renewed_by(identity, now).packed
+        replaced = stated.signer != identity.verifying
+        stated.pause = _EVERY if replaced else min(2 * stated.pause, RENEWED_AFTER)
+        stated.due, stated.signer = now + stated.pause, identity.verifying
+        self._send_to_scheduler({"op": RENEW, "statement": stated.packed})
+
+    def _identity(self) -> Identity | None:
+        """Return the identity that signs, or None while there is no session."""
+        link = self._policy_link()
+        channel = None if link is None else link.voices
+        return channel.identity if isinstance(channel, Channel) else None
+
+
+def grant_of(link: Link) -> Grant:
+    """Return what may be submitted on *link*."""
+    return link.policy.grant(link.outbound(Kind.TASK, SUBMIT), sealing=True)
+
+
+def listed_by(link: Link) -> ListedDefinitions:
+    """Return what takes the functions that may be submitted on *link*, and typed data."""
+    rule = link.policy.match(link.outbound(Kind.TASK, SUBMIT))
+    assert rule is not None
+    return ListedDefinitions(Signable.by([rule]).functions, rule.name, link.policy.limits)
+
+
+def _may_renew(link: Link) -> bool:
+    return link.policy.permits_operation(link.outbound(Kind.TASK, RENEW)).permitted
+
+
+def _with_needs(held: Iterable[Stated | None]) -> Iterator[Stated]:
+    """Yield *held* and all that they need, each once."""
+    ahead = [each for each in held if each is not None]
+    seen = {id(each) for each in ahead}
+    while ahead:
+        each = ahead.pop()
+        yield each
+        for need in each.needs:
+            if id(need) not in seen:
+                seen.add(id(need))
+                ahead.append(need)

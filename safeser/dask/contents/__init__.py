@@ -1,0 +1,1 @@
+"""What Dask pickles inside of its messages, as data: failures, events, plans and shards."""

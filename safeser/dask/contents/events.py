@@ -1,0 +1,143 @@
+"""Events that Dask's client prints or logs, as text that steers no terminal and formats nothing.
+
+The one rule: whoever may log an event chose every part of it, and somebody else sees it. What will
+be printed is made text and escaped first; a log record has its message and no arguments, and makes
+no logger.
+
+Where Dask does it (distributed 2026.8.0, ``client.py``): ``_handle_print`` prints what comes,
+``_handle_forwarded_log_record`` makes a :class:`logging.LogRecord` of whatever attributes come, and
+a logger of its name.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from safeser.dask.wire.bounded_repr import has_bounded_repr, type_name
+from safeser.errors import PayloadError
+from safeser.families.errors.failures import shown
+
+__all__ = ["handle_forwarded", "plain_event"]
+
+#: The topic of what ``distributed.print`` says, and how those of forwarded log records begin.
+_PRINT, _FORWARDED = "print", "forwarded-log-record"
+
+#: Longer than the path of any module.
+_LOGGER_NAME = 500
+
+#: Attributes of a record that are numbers, and come from the clock and the process of its worker.
+_NUMBERS = frozenset(
+    {"created", "levelno", "lineno", "msecs", "process", "relativeCreated", "thread"}
+)
+
+
+def plain_event(topic: str, event: Any) -> Any:
+    """Return *event* as Dask's client may handle it.
+
+    :raises PayloadError: if it is not one that Dask makes of that topic.
+    """
+    if topic == _PRINT:
+        stamp, said = _parts(event)
+        return stamp, _printed(said)
+    if topic.startswith(_FORWARDED):
+        stamp, said = _parts(event)
+        return stamp, _record(said)
+    return event
+
+
+def _parts(event: Any) -> tuple[Any, Any]:
+    match event:
+        case (stamp, said):
+            return stamp, said
+    raise _malformed()
+
+
+def _malformed() -> PayloadError:
+    return PayloadError("an event is not one that can be shown", rule="raw.event", where="event")
+
+
+#: As much as is printed between the parts of one event. Each part may be as short as nothing: half
+#: a megabyte of both was eighty gigabytes on everybody's terminal.
+_BETWEEN = 1 << 16
+
+#: So long a separator is none that grows much.
+_SEPARATOR = 8
+
+
+def _printed(said: Any) -> Any:
+    if not isinstance(said, dict):
+        return _text(said)
+    args, file = said.get("args"), said.get("file")
+    if not isinstance(args, tuple):
+        return {"args": _text(args)}  # of which Dask logs that it is no tuple
+    if not (file is None or (type(file) is int and file in (1, 2))):
+        return {"args": (), "file": _text(file)}  # of which it logs that it is no file
+    between = {name: said.get(name) for name in ("sep", "end")}
+    if not all(isinstance(text, str | None) for text in between.values()):
+        raise _malformed()
+    if len(args) * len(between["sep"] or "") > max(_BETWEEN, _SEPARATOR * len(args)):
+        raise _malformed()
+    return {
+        "args": tuple(map(_text, args)),
+        **{name: text if text is None else shown(text) for name, text in between.items()},
+        "file": file,
+        "flush": said.get("flush") is True,
+    }
+
+
+def _text(value: Any) -> str:
+    """Return what ``print`` would say of *value*, without what steers a terminal.
+
+    Dask's own ``print`` and its loggers send text; others may send anything.
+    """
+    try:
+        return shown(str(value) if has_bounded_repr(value) else type_name(value))
+    except Exception as error:  # a type's own code; and an integer may be too long to be printed
+        return f"<its text could not be made: {type(error).__name__}>"
+
+
+def _record(said: Any) -> dict[str, Any]:
+    """Return the attributes of a log record that are plain, and name no part of its class.
+
+    ``msg % args`` of a peer's choice is a gigabyte in twelve bytes; an honest worker made one text
+    of both.
+    """
+    name = said.get("name") if isinstance(said, dict) else None
+    if not isinstance(name, str) or len(name) > _LOGGER_NAME:
+        raise _malformed()
+    kept: dict[str, Any] = {}
+    for name, value in said.items():
+        if not isinstance(name, str) or hasattr(logging.LogRecord, name):
+            continue
+        if name in _NUMBERS:
+            kept[name] = value if type(value) in (int, float) else 0
+        elif isinstance(value, str):
+            kept[name] = shown(value)
+        elif value is None or type(value) in (bool, int, float):
+            kept[name] = value
+    return {**kept, "msg": _text(said.get("msg", "")), "args": None, "exc_info": None}
+
+
+def handle_forwarded(client: Any, event: Any) -> None:
+    """Have a forwarded record handled by the loggers that this process has.
+
+    :mod:`logging` keeps a logger for good, and a place for each of its name's beginnings: 80 kB of
+    dots took 1.5 GB. One that nobody asked for here would hand its records to the next above.
+    """
+    del client
+    record = logging.makeLogRecord(event[1])
+    name, logger = record.name, _known(record.name)
+    if logger is not None:
+        logger.handle(record)
+        return
+    while logger is None:
+        name = name.rpartition(".")[0]
+        logger = _known(name)
+    logger.callHandlers(record)
+
+
+def _known(name: str) -> logging.Logger | None:
+    """Return the logger *name* if this process has it, as it always has the root."""
+    found = logging.root if name in ("", "root") else logging.root.manager.loggerDict.get(name)
+    return found if isinstance(found, logging.Logger) else None

@@ -1,0 +1,1 @@
+"""Whether two definitions of one key say the same, and what differs."""

@@ -1,0 +1,1 @@
+"""Worker groups: whose tasks run where, and who may read whose values."""

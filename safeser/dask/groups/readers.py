@@ -1,0 +1,144 @@
+"""Who may read which value of one scheduler: its author, and whom the policy names.
+
+The one rule: whatever hands a principal a value, or computes with it in that principal's name, asks
+here first. The author of a value is the principal that submitted its key or scattered it; a dataset
+that an authorised reader published may be read by all who may ask for it.
+
+A graph that depends on a value is a reader as well: the result of a function that returns its
+argument is that value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import chain
+from typing import Any
+
+from safeser.dask.groups.author_statements import stating
+from safeser.dask.servers import Part
+from safeser.errors import PolicyDenied
+from safeser.policy import Policy
+from safeser.policy.questions.readable import readable
+from safeser.values import UNKNOWN, Context, Kind
+
+__all__ = ["Readers", "unreadable"]
+
+#: As much of a key as errors show: its submitter chose it.
+_SHOWN = 60
+
+#: What the names of clients begin with for which Dask's scheduler keeps published keys.
+_PUBLISHED = "published-"
+
+#: Over which link a dataset is being published here and now.
+_publisher: ContextVar[Any] = ContextVar("safeser-publisher", default=None)
+
+
+def unreadable(policy: Policy, context: Context, key: Any, author: str | None) -> PolicyDenied:
+    """Return the error that refuses the sender of *context* the value of *key*."""
+    shown = "".join(char for char in str(key)[:_SHOWN] if char.isprintable())
+    whose = f"a value of {author!r}" if author else "a value whose author is not known"
+    rule = policy.match(context)
+    name = "a context" if rule is None else f"context {rule.name!r}"
+    return PolicyDenied(
+        f"{context.sender!r} may not read {shown!r}, {whose}",
+        rule="values.author",
+        where="keys",
+        fix=f"If it should, ask the operator to list {author or 'its author'} under 'values' of"
+        f" {name}, or its author to publish it as a dataset.",
+    )
+
+
+class Readers(Part):
+    """Who may read the values of one scheduler."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        #: Who submitted a task, or scattered its value.
+        self.owner_of: Callable[[Any], str] = lambda _: UNKNOWN
+
+    @property
+    def _policy(self) -> Policy:
+        return self._known.channel.policy
+
+    def refusal(self, context: Context, keys: Iterable[Any]) -> PolicyDenied | None:
+        """Return why the sender of *context* may not read one of *keys*, if that is so."""
+        if context.sender == context.recipient:
+            return None
+        tasks, may = self._server.tasks, readable(self._policy, context)
+        for key in keys:
+            task = tasks.get(key)
+            if task is None or self.owner_of(task) in may or _is_published(task):
+                continue
+            return unreadable(self._policy, context, key, self.owner_of(task))
+        return None
+
+    def require(self, link: Any, name: str, keys: Iterable[Any]) -> None:
+        """Refuse the request *name* for values of *keys* that the peer on *link* may not read.
+
+        :raises PolicyDenied: which was recorded.
+        """
+        context = link.inbound(Kind.DATA, name)
+        error = self.refusal(context, keys)
+        if error is not None:
+            link.note_refusal(context, error)
+            error.recorded = True
+            raise error
+
+    def of_graph(self, context: Context, graph: Mapping[Any, Any]) -> PolicyDenied | None:
+        """Return why *graph* may not use a value that is there, if that is so.
+
+        A key of the graph that is there already stands for the value of its first author.
+        """
+        if self._policy.principals.keys() <= readable(self._policy, context):
+            return None
+        inputs = chain.from_iterable(node.dependencies for node in graph.values())
+        return self.refusal(context, chain(graph, (key for key in inputs if key not in graph)))
+
+    async def gathered(self, gather: Callable[[], Awaitable[Any]], keys: Collection[Any]) -> Any:
+        """Return what *gather* returns, if *keys* are of the same tasks as when it was called.
+
+        Dask looks for workers again after each that does not answer (distributed 2026.8.0,
+        ``Scheduler.gather``). By then the key that was asked for may be another author's task.
+        """
+        tasks = self._server.tasks
+        before = [(key, tasks.get(key)) for key in keys]
+        with stating("get_data", authors=self._authors(task for _, task in before)):
+            reply = await gather()
+        changed = [key for key, task in before if tasks.get(key) is not task]
+        return {"status": "error", "keys": changed} if changed else reply
+
+    def _authors(self, tasks: Iterable[Any]) -> dict[Any, str]:
+        """Return whose the values of *tasks* have to be, by their keys.
+
+        None where policy lets others bring data under a key that is taken.
+        """
+        if self._policy.lets_keys_be_taken:
+            return {}
+        return {task.key: self.owner_of(task) for task in tasks if task is not None}
+
+    # --- datasets --------------------------------------------------------------------------------
+
+    @staticmethod
+    @contextmanager
+    def publishing(link: Any) -> Iterator[None]:
+        """Note for as long as it takes that the peer on *link* publishes a dataset."""
+        token = _publisher.set(link)
+        try:
+            yield
+        finally:
+            _publisher.reset(token)
+
+    def require_publishable(self, keys: Iterable[Any], client: str) -> None:
+        """Refuse to keep *keys* for *client*, a dataset, if its publisher may not read them.
+
+        :raises PolicyDenied: which was recorded.
+        """
+        link = _publisher.get()
+        if link is not None and client.startswith(_PUBLISHED):
+            self.require(link, "publish_put", keys)
+
+
+def _is_published(task: Any) -> bool:
+    return any(each.client_key.startswith(_PUBLISHED) for each in task.who_wants or ())

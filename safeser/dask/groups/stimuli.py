@@ -1,0 +1,170 @@
+"""What a worker's state hears of values that it fetches and computes.
+
+The one rule: what the scheduler says is fetched or computed, and nothing stands in for it.
+
+A task that is cancelled runs on to its end, and its key is free as soon as the scheduler forgets
+it. If a task that gets the key then is computed by another worker, and needed by this one, Dask
+takes what the cancelled one gives, which its submitter chose, and offers it to others. If this
+worker is to compute that task, the cancelled one stands for it until it ends. Likewise a value that
+was being fetched stands in for a task of its key that this worker is to compute, or for the one
+that it is to fetch by then. And a copy that is still here when its key is another author's is
+reported as the result of that author's task, or given to what depends on it (distributed 2026.8.0).
+
+A worker that fails to fetch a dependency, for any reason but the network, reports the dependency
+alone; the scheduler, which knows that it exists, ignores that, and the dependent task waits for
+ever (distributed issue 6705). So each task that waits for it is reported as failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from distributed.worker_state_machine import (
+    AcquireReplicasEvent,
+    CancelComputeEvent,
+    ComputeTaskEvent,
+    ExecuteFailureEvent,
+    ExecuteSuccessEvent,
+    FreeKeysEvent,
+    GatherDepDoneEvent,
+    GatherDepSuccessEvent,
+    RescheduleEvent,
+    StealRequestEvent,
+    TaskErredMsg,
+)
+
+from safeser.dask.groups.author_statements import stated_by
+from safeser.dask.groups.authors import Authors
+from safeser.dask.servers import Part
+
+__all__ = ["Stimuli"]
+
+#: What releases tasks, and so what they need: of keys, or of one.
+_RELEASES = (FreeKeysEvent, StealRequestEvent, CancelComputeEvent)
+
+#: By these the scheduler states whose the values are.
+_STATING = (ComputeTaskEvent, AcquireReplicasEvent)
+
+#: How a task ends that ran.
+_ENDS = (ExecuteSuccessEvent, ExecuteFailureEvent)
+
+_DEPENDENTS = "safeser-dependents"
+_FORMER = "safeser-former"
+
+
+class Stimuli(Part):
+    """The events of one worker, before its state handles them."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._authors = self._known.part(self._server, Authors)
+        self._cancelled: set[Any] = set()  # keys of which old values are still on their way
+
+    def handle(self, stock: Callable[[Any], None], event: Any) -> None:
+        """Do what ``Worker.handle_stimulus``, *stock*, does with *event*, once that is true."""
+        worker = self._server
+        if isinstance(event, _STATING):
+            authors = stated_by(event)
+            self.release_former(authors)
+            stock(event)
+            self._authors.note(authors)
+        elif isinstance(event, _RELEASES):
+            fetched = list(self._fetched_for(worker.state, event))
+            stock(event)
+            self._cancelled.update(task.key for task in fetched if task.state == "cancelled")
+        elif isinstance(event, GatherDepDoneEvent):
+            asked = worker.state.in_flight_workers.get(event.worker, ())
+            flying = [key for key in asked if _state_of(worker.state, key) == "flight"]
+            stock(self._fetched(worker.state, event))
+            for key in flying:
+                if _state_of(worker.state, key) == "error":
+                    _fail_dependents(worker, worker.state.tasks[key])
+        elif isinstance(event, _ENDS) and _is_stale(worker.state, event):
+            # As if it had asked to be computed elsewhere: then Dask goes on to fetch it, or the
+            # scheduler has the task computed that the key names now.
+            stock(RescheduleEvent(key=event.key, stimulus_id=event.stimulus_id))
+        else:
+            stock(event)
+
+    def release_former(self, authors: Mapping[Any, str]) -> None:
+        """Release what is here, or on its way, under keys that are of other *authors* by now."""
+        worker, held = self._server, []
+        for key in self._authors.of_others(authors):
+            task = worker.state.tasks.get(key)
+            if task is None:
+                continue
+            if task.state == "memory":
+                held.append(key)
+            elif "flight" in (task.state, task.previous):
+                self._cancelled.add(key)
+        if held:
+            worker.handle_stimulus(FreeKeysEvent(keys=held, stimulus_id=_FORMER))
+
+    @staticmethod
+    def _fetched_for(state: Any, event: Any) -> Iterator[Any]:
+        """Yield what is on its way here and may be needed no more after *event*."""
+        for key in event.keys if isinstance(event, FreeKeysEvent) else (event.key,):
+            task = state.tasks.get(key)
+            if task is not None:
+                yield from (each for each in (task, *task.dependencies) if each.state == "flight")
+
+    def _fetched(self, state: Any, event: Any) -> Any:
+        """Return what *event*, the end of a transfer, says of the tasks that keys name now."""
+        asked = set(state.in_flight_workers.get(event.worker, ()))
+        cancelled = self._cancelled & asked
+        self._cancelled -= cancelled
+        if not isinstance(event, GatherDepSuccessEvent):
+            return event
+        # What was brought meanwhile stays: Dask would let go of it to fetch what is missing.
+        here = {key for key in asked if _state_of(state, key) == "memory"}
+        left = {key for key in event.data if key in cancelled or _is_resumed(state, key)} - here
+        if not left and here <= event.data.keys():
+            return event
+        # What is missing of an answer, Dask goes on to compute or to fetch if it was told to.
+        data = {key: value for key, value in event.data.items() if key not in left}
+        data = {**dict.fromkeys(here), **data}
+        return GatherDepSuccessEvent(
+            worker=event.worker,
+            total_nbytes=event.total_nbytes,
+            data=data,
+            stimulus_id=event.stimulus_id,
+        )
+
+
+def _state_of(state: Any, key: Any) -> str | None:
+    task = state.tasks.get(key)
+    return None if task is None else str(task.state)
+
+
+def _is_resumed(state: Any, key: Any) -> bool:
+    return _state_of(state, key) == "resumed"
+
+
+def _is_stale(state: Any, event: Any) -> bool:
+    """Tell whether *event* ends a run of a task that the key does not name any more."""
+    if _is_resumed(state, event.key):
+        return isinstance(event, ExecuteSuccessEvent)  # a failure is not taken for what is fetched
+    task = state.tasks.get(event.key)
+    return task is not None and task.run_id != event.run_id
+
+
+def _fail_dependents(worker: Any, failed: Any) -> None:
+    """Report as failed each task on *worker* that waits for *failed*, which did not arrive."""
+    waiting = [task for task in failed.dependents if task.state == "waiting"]
+    for task in waiting:
+        message = TaskErredMsg(
+            key=task.key,
+            run_id=task.run_id,
+            exception=failed.exception,
+            traceback=failed.traceback,
+            exception_text=failed.exception_text,
+            traceback_text=failed.traceback_text,
+            thread=None,
+            startstops=[],
+            stimulus_id=_DEPENDENTS,
+        )
+        worker.batched_send(message.to_dict())
+    if waiting:
+        keys = [task.key for task in waiting]
+        worker.handle_stimulus(FreeKeysEvent(keys=keys, stimulus_id=_DEPENDENTS))

@@ -1,0 +1,184 @@
+"""Building what was decided: the objects of a message, or what passes them on unopened.
+
+The one rule: only a :class:`Judged` comes here, which was decided and recorded with all that is in
+it, and nothing else is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from distributed.protocol.serialize import Serialized
+
+from safeser.channel import Received
+from safeser.dask.contents import opened_graph
+from safeser.dask.contents.annotations import check_beside
+from safeser.dask.contents.failures import Relayed
+from safeser.dask.contents.shards import check_shards
+from safeser.dask.messages import translate
+from safeser.dask.messages.deciding import Judged, Part, is_graph
+from safeser.dask.sealed.arrival import runnable
+from safeser.dask.sealed.node import nodes
+from safeser.dask.sealed.renewal import Current
+from safeser.dask.sealed.statement import SignedStatement
+from safeser.dask.wire.codec import PayloadRow, substitute
+from safeser.dask.wire.fields import select
+from safeser.dask.wire.shapes import check_built
+from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
+from safeser.policy.rules import APPROVED
+from safeser.values import ANY_AUTHOR, SEALED
+
+__all__ = ["build", "load_part", "with_objects"]
+
+#: As much of a peer's explanation as an error of ours repeats.
+_EXPLANATION = 500
+
+
+def build(judged: Judged, *, opens: bool) -> Any:
+    """Return the message with its payloads loaded, or passed on where this side is a relay.
+
+    :param opens: whether payloads are opened here at all; eager ones always are.
+    :raises PayloadError: if one of them cannot be built, or the sender could not send it.
+    """
+    message = judged.body
+    if judged.parts or judged.left_out:
+        message = _loaded(judged, opens=opens)
+        check_built(judged.later, message)
+    if judged.context.operation == "update-graph" and judged.admitted.grant.submission != "code":
+        _check_written_out(message, judged.admitted.grant.submission)
+    for path in judged.wrapped:
+        for where, value in select(message, path):
+            _refuse_bytes(value, where)
+            check_shards(value, judged.link.policy.limits, given=_arrived(judged), where=where)
+    return message
+
+
+def _arrived(judged: Judged) -> int:
+    """Return how many bytes the payloads of a message are."""
+    return sum(memoryview(frame).nbytes for _, _, row in judged.parts for frame in row.frames)
+
+
+def _loaded(judged: Judged, *, opens: bool) -> Any:
+    """Return the message with what was loaded or is passed on in the places of its payloads."""
+    objects: dict[int, Any] = dict.fromkeys(judged.left_out)
+    objects |= {part[1].index: load_part(judged, part, opens=opens) for part in judged.parts}
+    return with_objects(judged.body, objects)
+
+
+def with_objects(body: Any, objects: Mapping[int, Any]) -> Any:
+    """Return *body* with each reference replaced by ``objects[index]``.
+
+    :raises PayloadError: if what would be a key then cannot be one.
+    """
+    try:
+        return substitute(body, objects)
+    except SafeserError:
+        raise
+    # Two keys with one hash are compared, which is their types' own code.
+    except Exception:
+        raise PayloadError(
+            "the payloads among its keys cannot be keys", rule="payload.key"
+        ) from None
+
+
+def _check_written_out(message: dict[str, Any], submission: str) -> None:
+    """Refuse what steers the scheduler beside a graph, but for plain values."""
+    check_beside({name: part for name, part in message.items() if name != "expr_ser"})
+    if not opened_graph.is_opened(message.get("expr_ser")):
+        raise PayloadError("there is no graph to submit", rule="submission.graph", where="expr_ser")
+    if message.get("actors") and submission == APPROVED:
+        # Any method of an actor can be called by its name, tofile of an array as well.
+        raise PolicyDenied(
+            "an approved submission makes no actors", rule="submission.actors", where="actors"
+        )
+
+
+def load_part(judged: Judged, part: Part, *, opens: bool) -> Any:
+    """Return what one payload is, or what passes it on where this side is a relay."""
+    payload, reference, row = part
+    if (opens or reference.eager) and not is_graph(judged.context, payload.where):
+        return _load(judged, payload, row)
+    return _pass_on(judged, payload, row)
+
+
+def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
+    admitted = judged.admitted
+    if payload.family == SEALED:
+        call = judged.link.sealed_in(admitted, payload)
+        return runnable(judged.link, judged.context, call, _current(judged, call.signed))
+    # Shards of a shuffle are opened here, in place of a handler that would unpickle them.
+    value = judged.link.load_one(admitted, admitted.inside(payload) or payload)
+    if row.failed:
+        raise _unsent(payload, value)
+    return value
+
+
+def _unsent(payload: Received, reason: Any) -> SerializationError:
+    text = "".join(c if c.isprintable() else " " for c in _said(reason)[:_EXPLANATION])
+    return SerializationError(
+        f"{payload.author} could not send this value: {text.rstrip('. ')}",
+        rule="peer.unsent",
+        where=payload.where,
+    )
+
+
+def _said(value: Any) -> str:
+    """Return what *value* says, if it is an error or text: others might not even have a text."""
+    if not isinstance(value, str | BaseException):
+        return "it does not say why"
+    try:
+        return str(value)
+    except ValueError:  # an argument is an integer of more digits than Python prints
+        return type(value).__name__
+
+
+def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
+    if is_graph(judged.context, payload.where):
+        if payload.family == SEALED:
+            graph = judged.link.sealed_in(judged.admitted, payload)
+            graph = replace(graph, current=_current(judged, graph.signed))
+            return opened_graph.opened(nodes(graph), graph.annotations)
+        if row.failed and payload.family == "error":
+            raise _unsent(payload, judged.link.load_one(judged.admitted, payload))
+        # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit
+        # code, handed on byte for byte.
+        if payload.family != "cloudpickle" or row.failed:
+            raise PolicyDenied(
+                "a graph can be opened only where code may be submitted", rule="submission.none"
+            )
+        return Serialized(translate.to_dask_pickle(payload.header), list(payload.frames))
+    return Relayed(
+        payload.header, list(payload.frames), author=_author(judged, payload), failed=row.failed
+    )
+
+
+def _current(judged: Judged, signed: SignedStatement) -> Current:
+    """Return the place of the statement of a graph, in which it is renewed.
+
+    :raises PolicyDenied: if another graph has its id.
+    """
+    if judged.statements is None:  # in a reply, in which nothing waits
+        return Current(signed)
+    return judged.statements.of(signed)
+
+
+def _author(judged: Judged, payload: Received) -> str:
+    """Return whom this side vouches for as the author of what it passes on.
+
+    A peer may name any author; only of those that its context lists does its word count. Passing
+    on others would make a worker's claim the scheduler's.
+    """
+    vouched = judged.admitted.grant.vouches_for(payload.author, sender=judged.link.peer)
+    return payload.author if vouched else ANY_AUTHOR
+
+
+def _refuse_bytes(value: Any, where: str) -> None:
+    """Refuse bytes where a handler would unpickle them, without restrictions.
+
+    Honest shards are bytes themselves, which were decided, or no bytes at all. What is bytes only
+    after it was loaded, as a pickle of a pickle is, was decided as something else.
+    """
+    if isinstance(value, bytes):
+        raise PayloadError("a shard is a pickle of a pickle", rule="raw.wrapped", where=where)

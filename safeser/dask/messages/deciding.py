@@ -1,0 +1,528 @@
+"""Deciding what a message holds: everything about it that needs no state of a connection.
+
+The one rule: a verified message becomes a :class:`Message`, this a :class:`Judged` when every
+payload in it, the wrapped ones included, is decided and recorded, and only this an object, see
+:mod:`safeser.dask.messages.building`. Each is made by the step before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import starmap
+from typing import Any, NamedTuple, TypeAlias
+
+from safeser.channel import Admitted, Arrived, Link, Received
+from safeser.dask.messages import translate
+from safeser.dask.sealed import requests
+from safeser.dask.sealed.arrival import is_sealed, received, require_sealed
+from safeser.dask.sealed.call import Call, Kept
+from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
+from safeser.dask.sealed.requests import Raw
+from safeser.dask.sealed.value import Requests
+from safeser.dask.wire.ceilings import CeilingOf
+from safeser.dask.wire.codec import PayloadRow, Reference, parse, parse_apart, paths
+from safeser.dask.wire.fields import pickled, references, select, transform
+from safeser.dask.wire.shapes import Later, check_fields, check_inner
+from safeser.envelope import Verified
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.policy.rules import HARMLESS
+from safeser.values import Context, Kind, Limits
+
+__all__ = [
+    "Judged",
+    "Message",
+    "Part",
+    "is_graph",
+    "judge_operation",
+    "judge_reply",
+    "judge_values",
+    "names_operation",
+    "nested",
+    "operation_of",
+    "read",
+    "read_apart",
+    "unknown_operation",
+]
+
+
+#: What a worker does for its scheduler alone: which values it has, by which keys, and whose shards.
+#: Relayed, it would arrive as the scheduler's: a client that may scatter could put a value of its
+#: own under the key of another's task, which the worker then takes for its result, or read any.
+_NEVER_RELAYED = frozenset(
+    {
+        *("update_data", "gather", "get_data", "free_keys"),
+        *("shuffle_receive", "shuffle_inputs_done"),
+    }
+)
+
+#: One payload, where it stands, and its row of the payload table.
+Part: TypeAlias = tuple[Received, Reference, PayloadRow]
+
+
+class Message(NamedTuple):
+    """A verified message, parsed and not yet decided: *body* holds references, not objects."""
+
+    verified: Arrived
+    body: Any
+    rows: tuple[PayloadRow, ...]
+
+    def with_calls(self, kept: Kept, limits: Limits) -> Message:
+        """Return this message of a stream with its sealed tasks read, or why each cannot be.
+
+        To be called once for each message, in the order in which they came.
+        """
+        if not any(map(is_sealed, self.rows)):
+            return self
+        rows = (
+            replace(row, call=_call(row, kept, limits)) if is_sealed(row) else row
+            for row in self.rows
+        )
+        return self._replace(rows=tuple(rows))
+
+
+def _call(row: PayloadRow, kept: Kept, limits: Limits) -> Call | SafeserError:
+    try:
+        return kept.call(row.frames, limits)
+    except SafeserError as error:
+        return error.without_frames()
+
+
+def read(verified: Verified, limits: Limits, ceiling_of: CeilingOf | None = None) -> Message:
+    """Parse *verified* as one message; raise PayloadError if it is none.
+
+    :param ceiling_of: of the operations one of which this asks for, if it is a request.
+    """
+    parsed = parse(verified.frames, limits, ceiling_of)
+    return Message(verified, parsed.body, parsed.rows)
+
+
+def read_apart(
+    verified: Verified, limits: Limits, ceiling_of: CeilingOf
+) -> tuple[Message, list[SafeserError]]:
+    """Parse *verified* as a batch of which some elements are refused; return why they are."""
+    parsed, errors = parse_apart(verified.frames, limits, ceiling_of)
+    return Message(verified, parsed.body, parsed.rows), errors
+
+
+class Judged(NamedTuple):
+    """One request, reply or stream element, permitted with all that is in it, not yet built."""
+
+    link: Link
+    context: Context
+    body: Any
+    admitted: Admitted
+    parts: tuple[Part, ...] = ()
+    wrapped: tuple[str, ...] = ()
+    left_out: frozenset[int] = frozenset()
+    later: tuple[Later, ...] = ()
+    statements: Statements | None = None
+
+
+def judge_operation(
+    link: Link,
+    row: Operation,
+    body: dict[str, Any],
+    message: Message,
+    willing: Sequence[str] | None,
+    *,
+    opens: bool = True,
+    taken: Requests | None = None,
+    statements: Statements | None = None,
+) -> Judged:
+    """Decide a request or stream element under the row of the table that its name stands for.
+
+    :param body: the request, or one element of those in *message*.
+    :param willing: families that this side asked for; narrows what policy permits.
+    :param opens: whether payloads are opened here, or passed on unless they are eager.
+    :param taken: signed requests that this server has taken; None where functions are passed on.
+    :param statements: of the sealed graphs that there are, for elements of a stream.
+    :raises PolicyDenied: for the operation, an operation inside it, a field, or a payload.
+    """
+    payloads = bool(message.rows)
+    try:
+        later = check_fields(row, body, payloads=payloads)
+    except SafeserError:
+        # Who may not ask for it at all hears that, and no more.
+        link.permit_named(link.inbound(row.kind, row.name), where="op")
+        raise
+    require_sealed(link, link.inbound(row.kind, row.name), body, message.rows)
+    if row.name in RENEWALS and statements is not None:
+        said = body.get("statement")
+        require_renewal(link, link.inbound(row.kind, row.name), said, statements)
+    if not payloads and row.plain:
+        context = link.inbound(row.kind, row.name)
+        return Judged(link, context, body, link.admit(message.verified, context))
+    wrapped: tuple[str, ...] = ()
+    if not row.plain:
+        wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
+    if wrapped:
+        body, message = _with_bare_pickles(wrapped, body, message)
+    raw, declared = _payload_fields(row, body)
+    opened_at = [] if row.server is Server.SCHEDULER else [each.where for each in raw]
+    kinds = [row.kind]
+    for path, inner, known in () if row.plain else nested(row, body):
+        for one in known:
+            # A relay must not carry what its sender may not ask for directly.
+            link.permit_named(link.inbound(one.kind, one.name), where=f"{path}.op")
+            inner_raw, inner_declared = _payload_fields(one, inner)
+            raw += [each for each in inner_raw if each not in raw]
+            declared |= inner_declared
+            kinds.append(one.kind)
+        later += check_inner(known, path, inner, payloads=payloads)
+    kinds += [Kind.CONTROL] if raw else []
+    # Every reference stands for a row: without rows there is nothing to look for.
+    rows = bool(message.rows)
+    places = paths(body) if rows else []
+    kinds += [Kind.DATA] if places else []
+    context = link.inbound(Kind.strongest(kinds), row.name)
+    return _judge(
+        link,
+        context,
+        body,
+        message,
+        places=places,
+        raw=raw,
+        willing=willing,
+        declared=declared,
+        wrapped=wrapped,
+        wholes=_wholes(row.fields, body, reply=False) if rows else frozenset(),
+        failures=_failures(row, body) if rows else frozenset(),
+        later=tuple(later),
+        opens=opens,
+        opened_at=opened_at,
+        taken=taken,
+        statements=statements,
+    )
+
+
+def judge_reply(
+    link: Link,
+    fields: Mapping[str, Encoding],
+    message: Message,
+    willing: Sequence[str] | None,
+    *,
+    opens: bool = True,
+    known: frozenset[str] | None = None,
+) -> Judged:
+    """Decide a reply. It names no operation; *fields* are those of the one that was asked for.
+
+    :param known: every field that it may have, where Dask's own code makes it; None where its
+        fields are anybody's.
+    """
+    body, rows = message.body, message.rows
+    if known is not None and isinstance(body, dict) and not body.keys() <= known:
+        raise PayloadError(
+            "the reply has a field that Dask's replies to this do not have", rule="reply.field"
+        )
+    body = requests.without_refused(link, body, fields)
+    raw = [each for path, e in fields.items() if e is Encoding.RAW for each in _replied(body, path)]
+    kind = Kind.CONTROL if raw else Kind.DATA if rows else Kind.ADMIN
+    return _judge(
+        link,
+        link.inbound(kind),
+        body,
+        message,
+        places=paths(body) if rows else [],
+        raw=raw,
+        willing=willing,
+        declared={
+            index
+            for path in (
+                *(p for p, e in fields.items() if e in (Encoding.MARKED, Encoding.ERROR)),
+                *("exception", "traceback"),  # of any reply
+            )
+            for _, value in select(body, path)
+            for index in references(value)
+        },
+        wholes=_wholes(fields, body, reply=True),
+        opens=opens,
+        opened_at=[path for path, encoding in fields.items() if encoding is Encoding.RAW],
+    )
+
+
+def _replied(body: Any, path: str) -> Iterator[Raw]:
+    """Yield the bare pickles at *path* of a reply, with what plugins must be signed for."""
+    bare = [each for at, value in select(body, path) for each in _bare(value, at)]
+    plugins = list(requests.plugins_in(body, path))
+    if not plugins:
+        yield from starmap(Raw, bare)
+    for where, data, purpose in plugins:
+        for at, each in pickled(data, where):
+            yield Raw(at, each, purpose if each is data else "")
+
+
+def judge_values(
+    link: Link,
+    values: Mapping[Any, Any],
+    message: Message,
+    willing: Sequence[str] | None,
+    *,
+    opens: bool,
+    failed: Callable[[int, SafeserError], None],
+) -> Judged:
+    """Decide the values of a reply to ``get_data``, whose other fields are decided without them.
+
+    :param failed: is told of each payload that is refused by itself, and why.
+    """
+    body = {"data": values}
+    places = paths(body)
+    return _judge(
+        link,
+        link.inbound(Kind.DATA),
+        body,
+        message,
+        places=places,
+        raw=(),
+        willing=willing,
+        declared={reference.index for _, reference in places},
+        opens=opens,
+        failed=failed,
+    )
+
+
+def _judge(
+    link: Link,
+    context: Context,
+    body: Any,
+    message: Message,
+    *,
+    places: Sequence[tuple[str, Reference]],
+    raw: Sequence[Raw],
+    willing: Sequence[str] | None,
+    declared: set[int],
+    wrapped: tuple[str, ...] = (),
+    wholes: frozenset[int] = frozenset(),
+    failures: frozenset[int] = frozenset(),
+    later: tuple[Later, ...] = (),
+    opens: bool,
+    failed: Callable[[int, SafeserError], None] | None = None,
+    opened_at: Sequence[str] = (),
+    taken: Requests | None = None,
+    statements: Statements | None = None,
+) -> Judged:
+    verified = message.verified
+    wrapping = _wrapping(wrapped, body)
+    marked = declared | wholes | failures
+    parts = []
+    left_out = set()
+    for where, found in places:
+        reference, row = found, message.rows[found.index]
+        if context.operation is not None and found.index not in marked:
+            # What a relay kept there unopened would go to everybody who asks it for anything else:
+            # one worker's metrics, say, that nobody can open, with each answer about the cluster.
+            reference = replace(found, eager=True)
+        try:
+            payload = _payload(
+                link,
+                verified,
+                context,
+                where,
+                row,
+                body=body,
+                wraps=reference.index in wrapping and not row.failed,
+                relayed=not (opens or reference.eager or is_graph(context, where)),
+            )
+        except SafeserError as error:
+            if failed is None:
+                raise
+            failed(reference.index, error)
+            continue
+        if reference.index in wholes:
+            # The failure itself stands beside it as data, so that nothing is lost with it.
+            if row.failed or not link.permits_part(context, payload, willing):
+                left_out.add(reference.index)
+                continue
+            parts.append((payload, reference, row))
+            continue
+        if reference.index not in declared and payload.family not in HARMLESS:
+            # Dask's own decoder would open a pickle in any field of any message. That it may not
+            # pass at all says more to whom it was to reach.
+            if context.operation is None:
+                link.permit_payload(context, payload, willing)
+            link.refuse(
+                context,
+                "operation.field",
+                "this operation has no pickled payload in that field",
+                payload=payload,
+            )
+        parts.append((payload, reference, row))
+    # Dask's handlers give bare pickles to an unpickler without restrictions.
+    bare = requests.received(link, verified, context, raw)
+    payloads = [*(payload for payload, _, _ in parts), *bare]
+    apart: list[tuple[Received, SafeserError]] | None = None if failed is None else []
+    admitted = link.admit(verified, context, payloads, willing=willing, apart=apart)
+    if failed is not None and apart:
+        refused = {id(payload): error for payload, error in apart}
+        for payload, reference, _ in parts:
+            if id(payload) in refused:
+                failed(reference.index, refused[id(payload)])
+        parts = [part for part in parts if id(part[0]) not in refused]
+    left = frozenset(left_out)
+    body = requests.opened(body, bare, opened_at, taken)
+    return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later, statements)
+
+
+def _payload(
+    link: Link,
+    verified: Arrived,
+    context: Context,
+    where: str,
+    row: PayloadRow,
+    *,
+    body: Any,
+    wraps: bool,
+    relayed: bool,
+) -> Received:
+    if is_sealed(row):
+        return received(link, verified, context, where, row, body=body)
+    return link.payload(
+        verified,
+        context,
+        where,
+        row.header,
+        row.frames,
+        author=row.author,
+        wraps=wraps,
+        relayed=relayed,
+    )
+
+
+def _with_bare_pickles(
+    wrapped: Sequence[str], body: dict[str, Any], message: Message
+) -> tuple[dict[str, Any], Message]:
+    """Make bytes that stand bare where a handler unpickles them payloads like all others."""
+    rows = list(message.rows)
+
+    def listed(value: Any) -> Any:
+        if not isinstance(value, bytes):
+            return value
+        rows.append(PayloadRow(translate.PICKLE_HEADER, (value,)))
+        return Reference(len(rows) - 1, eager=True)
+
+    for path in wrapped:
+        body = transform(body, path, listed)
+    return body, message._replace(rows=tuple(rows))
+
+
+def _wrapping(wrapped: Sequence[str], body: Any) -> set[int]:
+    """Return the rows of payloads that themselves stand where a handler unpickles bytes."""
+    found = (value for path in wrapped for _, value in select(body, path))
+    return {value.index for value in found if isinstance(value, Reference)}
+
+
+def is_graph(context: Context, where: str) -> bool:
+    """Tell whether the payload at *where* is a graph that is submitted."""
+    return context.operation == "update-graph" and where == "expr_ser"
+
+
+def _payload_fields(row: Operation, body: dict[str, Any]) -> tuple[list[Raw], set[int]]:
+    """Return the bare pickles of a message, and the rows that stand where it has pickles."""
+    raw: list[Raw] = []
+    declared: set[int] = set()
+    for path, encoding in row.fields.items():
+        if encoding is Encoding.RAW and not row.reports(path):
+            purpose = requests.purpose_of(row, path, body)
+            raw += [
+                Raw(where, data, purpose)
+                for at, value in select(body, path)
+                for where, data in _bare(value, at)
+            ]
+        elif encoding in (Encoding.MARKED, Encoding.WRAPPED):
+            declared.update(i for _, value in select(body, path) for i in references(value))
+    return raw, declared
+
+
+def _wholes(fields: Mapping[str, Encoding], body: Any, *, reply: bool) -> frozenset[int]:
+    """Return the rows that hold failures as their process pickled them, see translate.outgoing.
+
+    No row counts that stands elsewhere too: there it is a payload like all others.
+    """
+    paths_of = {p for p, e in fields.items() if e is Encoding.ERROR and p.endswith("traceback")}
+    if reply:
+        nested = [p for p, encoding in fields.items() if encoding is Encoding.NESTED]
+        paths_of |= {"traceback", *(f"{path}.traceback".strip(".") for path in nested)}
+    found = [
+        value.index
+        for path in paths_of
+        for _, value in select(body, path)
+        if isinstance(value, Reference)
+    ]
+    if not found:
+        return frozenset()
+    used = Counter(reference.index for _, reference in paths(body))
+    return frozenset(index for index in found if used[index] == 1)
+
+
+def _failures(row: Operation, body: dict[str, Any]) -> frozenset[int]:
+    """Return the rows that stand where a message says why something failed."""
+    return frozenset(
+        index
+        for path, encoding in row.fields.items()
+        if encoding is Encoding.ERROR
+        for _, value in select(body, path)
+        for index in references(value)
+    )
+
+
+def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the bare pickles of a field whose handler unpickles whatever bytes it finds there."""
+    if any(True for _ in references(value)):
+        # Plain bytes in a payload of family msgpack would be judged as data and run as code.
+        raise PayloadError(
+            "a payload stands where only bare bytes can", rule="raw.payload", where=where
+        )
+    return pickled(value, where)
+
+
+def nested(
+    row: Operation, body: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], list[Operation]]]:
+    """Yield what a relay carries, at which field, and as each server it may reach knows it."""
+    for path, encoding in row.fields.items():
+        if encoding is not Encoding.NESTED:
+            continue
+        inner = body.get(path)
+        name = inner.get("op") if isinstance(inner, dict) else None
+        if not isinstance(inner, dict) or not isinstance(name, str):
+            raise PayloadError(
+                "a relayed request must name its operation", rule="operation.missing", where=path
+            )
+        servers = (Server.WORKER, Server.NANNY)
+        rows = [lookup(server, Channel.RPC, name, inner) for server in servers]
+        known = [one for one in rows if one is not None]
+        if not known:
+            raise unknown_operation(name)
+        if name in _NEVER_RELAYED:
+            raise PolicyDenied(
+                f"no relay carries {name}: workers would take it for their scheduler's own word",
+                rule="operation.relayed",
+                where=f"{path}.op",
+                fix="Scatter data, and gather it, by the scheduler's own operations.",
+            )
+        yield path, inner, known
+
+
+def unknown_operation(name: Any) -> PolicyDenied:
+    """Return the refusal of an operation that the table does not have at this place."""
+    shown = "".join(c for c in str(name)[:64] if c.isprintable())
+    return PolicyDenied(
+        f"operation {shown!r} is not one that this connection knows",
+        rule="operation.unknown",
+        fix="Use a version of distributed that this version of safeser supports.",
+    )
+
+
+def names_operation(message: Any) -> bool:
+    """Tell whether *message*, which this side writes, is a request or stream element."""
+    return isinstance(message, dict) and "op" in message
+
+
+def operation_of(body: Any) -> str:
+    """Return the operation that a peer's request or stream element names, or refuse it."""
+    name = body.get("op") if isinstance(body, dict) else None
+    if not isinstance(name, str):
+        raise PayloadError("a message must name its operation", rule="operation.missing")
+    return name

@@ -1,0 +1,78 @@
+"""What is handled, or said, in place of a stream element that was refused.
+
+The one rule: whoever waits for what the element was about is told, and nobody else; only fields
+that nothing is wrong with are kept of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safeser.dask.contents import failures, substitutes
+from safeser.dask.groups.author_statements import StatedKeys
+from safeser.dask.messages import replies
+from safeser.dask.messages.translate import STATING
+from safeser.dask.wire.shapes import sound
+from safeser.errors import SafeserError
+from safeser.operations import Operation
+
+__all__ = ["GraphFailures", "element_instead"]
+
+#: Futures of the refused graphs of one message that say why as errors of their own.
+_EXPLAINED = 100
+
+
+def element_instead(
+    row: Operation, element: dict[str, Any], error: SafeserError, *, local: str
+) -> dict[str, Any] | None:
+    """Return what Dask handles in place of *element*, or None to leave it out.
+
+    :param local: who refused it, and so wrote what stands in its place.
+    """
+    kept = sound(row, element)
+    if row.name in STATING:
+        StatedKeys.taken_from(kept)
+    if row.name == "task-finished" and not element.keys() - {"type"} <= kept.keys():
+        # That its result is there, nothing can be told of; but its clients wait for the task.
+        failure = replies.refused(error, local, failed=False)
+        return substitutes.failed_report(kept, failure, str(error))
+    return substitutes.for_element(row.server, kept, error)
+
+
+class GraphFailures:
+    """What fails the futures of the refused graphs of one message, so that nobody waits for them.
+
+    The first ones say why as errors of their own; the answer to a million keys, of one graph or of
+    many, must not be a million errors, so all others are cancelled at once.
+    """
+
+    def __init__(self) -> None:
+        self._elements: list[dict[str, Any]] = []
+        self._rest: list[Any] = []
+        self._why = ""
+
+    def add(self, keys: Any, error: SafeserError) -> None:
+        """Fail the futures of *keys*, which a refused graph was to compute, for *error*."""
+        if not isinstance(keys, tuple | set):
+            return
+        plain = [key for key in keys if substitutes.is_plain(key)]
+        left = _EXPLAINED - len(self._elements)
+        if plain and left > 0:
+            failure = failures.failure_of(error)
+            self._elements += [
+                {"op": "task-erred", "key": key, "exception": failure, "traceback": None}
+                for key in plain[:left]
+            ]
+        if len(plain) > left:
+            self._why = self._why or str(error)
+            self._rest += plain[left:]
+
+    def elements(self) -> list[dict[str, Any]]:
+        """Return, once, the stream elements that tell the client."""
+        told, rest = self._elements, self._rest
+        if rest:
+            told.append(
+                {"op": "cancelled-keys", "keys": rest, "reason": "refused", "msg": self._why}
+            )
+        self._elements, self._rest, self._why = [], [], ""
+        return told

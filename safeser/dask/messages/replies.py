@@ -1,0 +1,466 @@
+"""What answers to a request may hold, and what stands in their place when they are refused.
+
+The one rule: what was asked for decides how an answer is read; the peer's word takes nothing away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from safeser.dask.contents import failures
+from safeser.dask.contents.failures import Relayed
+from safeser.dask.wire.bounded_repr import has_bounded_repr
+from safeser.dask.wire.fields import transform
+from safeser.errors import PayloadError, SafeserError
+from safeser.families.errors import wire as errors
+from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.operations.shapes import shape
+
+__all__ = [
+    "answers_call",
+    "error_reply",
+    "failed_call",
+    "failed_values",
+    "fields_of",
+    "is_actor_call",
+    "known_fields",
+    "refused",
+    "require_bounded_repr",
+    "require_form",
+    "require_values",
+    "rows_of",
+    "why_no_values",
+    "with_withheld",
+]
+
+_SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
+
+
+def rows_of(asked: Any) -> list[Operation]:
+    """Return the rows of the request *asked*, on each server that knows it."""
+    name = asked.get("op") if isinstance(asked, dict) else None
+    if not isinstance(name, str):
+        return []
+    found = [lookup(server, Channel.RPC, name, asked) for server in _SERVERS]
+    return [row for row in found if row is not None]
+
+
+def fields_of(asked: Mapping[str, Any]) -> dict[str, Encoding]:
+    """Return where the answer to the request *asked* may hold payloads.
+
+    A name that several servers know has the fields of all: the peer's own word on which of
+    them it is must not take away from what is looked at.
+    """
+    fields: dict[str, Encoding] = {}
+    for row in rows_of(asked):
+        fields |= row.reply
+        if Encoding.NESTED in row.reply.values():
+            inner = asked.get("msg")
+            prefix = next(p for p, e in row.reply.items() if e is Encoding.NESTED)
+            for nested in rows_of(inner):
+                fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
+    return fields
+
+
+#: Fields of any answer that says how it went.
+_OUTCOME = frozenset(
+    ["status", "message", "exception", "traceback", "exception_text", "traceback_text"]
+)
+
+#: Fields of answers that Dask's own code makes and reads by name; others answer with whatever they
+#: were asked about: addresses, keys, what users put in.
+_KNOWN: Mapping[str, frozenset[str]] = {
+    name: _OUTCOME | frozenset(fields.split())
+    for names, fields in (
+        ("get_data gather", "data keys workers"),
+        ("update_data", "nbytes"),
+        ("run run_coroutine run_function actor_execute actor_attribute", "result"),
+        ("shuffle_get shuffle_get_or_create", "run_spec"),
+        ("shuffle_receive shuffle_restrict_task plugin-add plugin-remove", ""),
+        ("plugin_add plugin_remove upload_file", "nbytes"),
+        ("heartbeat_worker", "time heartbeat-interval"),
+        ("register-worker", "time heartbeat-interval worker-plugins warning error"),
+        ("register_nanny", "nanny-plugins"),
+        ("queue_get", "type value state"),
+        ("variable_get", "type value state token"),
+    )
+    for name in names.split()
+}
+
+
+def known_fields(asked: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return every field that the answer to *asked* may have, or None where that is not fixed."""
+    inner = asked.get("msg") if asked.get("op") == "proxy" else asked
+    name = inner.get("op") if isinstance(inner, dict) else None
+    return _KNOWN.get(name) if isinstance(name, str) else None
+
+
+def error_reply(error: SafeserError) -> dict[str, Any]:
+    """Return the answer that makes Dask raise *error* where it was asked."""
+    return {
+        "status": "uncaught-error",
+        "exception": error,
+        "traceback": None,
+        "exception_text": str(error),
+        "traceback_text": "",
+    }
+
+
+def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
+    """Return an answer in which each value that *asked* wants is *value*, a failure.
+
+    To a client that waits for them it says why. Without it Dask's client asks again for ever
+    for what its scheduler could not gather.
+    """
+    keys = asked.get("keys")
+    keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
+    return {"status": "OK", "data": dict.fromkeys(keys, value)}
+
+
+def with_withheld(reply: Any, withheld: Mapping[Any, Any]) -> Any:
+    """Return the *reply* to a request for values with what stands for those not handed out."""
+    data = reply.get("data") if isinstance(reply, dict) else None
+    return {**reply, "data": {**data, **withheld}} if isinstance(data, dict) else reply
+
+
+def require_values(reply: Any) -> None:
+    """Refuse what is no answer of a worker that was asked for values, in a form that Dask reads.
+
+    Of another one Dask's scheduler tells a client neither values nor why, and the client asks again
+    a hundred times a second, for ever; or all that was asked for at once fails with it.
+
+    :raises PayloadError: if it is neither values, nor that they can't be sent now, nor an error.
+    """
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is str:
+        if status in ("busy", "uncaught-error"):
+            return
+        if status == "OK" and isinstance(reply.get("data"), dict):
+            return
+    raise PayloadError(
+        "a worker that was asked for values answers neither with values nor why not",
+        rule="reply.values",
+    )
+
+
+def require_form(asked: Mapping[str, Any], reply: Any) -> None:
+    """Refuse an answer that Dask's tools would take for more than it is; see ``_FORMS``.
+
+    :raises PayloadError: if it is another than an honest peer gives.
+    """
+    name = asked.get("op")
+    fits = _FORMS.get(name) if isinstance(name, str) else None
+    status = reply.get("status") if isinstance(reply, dict) else None
+    failed = type(status) is str and status == "uncaught-error"
+    if fits is not None and not failed and not fits(asked, reply):
+        raise PayloadError(f"that is no answer to {name}", rule="reply.form")
+
+
+def require_bounded_repr(asked: Mapping[str, Any], reply: Any) -> None:
+    """Refuse an opened answer whose repr may be far larger than the answer, but for users' values.
+
+    Notebooks show such answers, and the client itself by Dask's templates, whose filters make text
+    of parts before anything looks at them: one byte in the answer to ``identity`` stalled for
+    minutes each process that showed its client. Dask compares the status with a word, and an array
+    does so element by element. Values that users put somewhere may be anything.
+
+    :param reply: as :func:`~safeser.dask.messages.translate.incoming_reply` returns it: errors are
+        errors.
+    :raises PayloadError: if the repr of a part may be far larger than what came.
+    """
+    if asked.get("op") in _USERS:
+        return
+    for path, encoding in fields_of(asked).items():
+        if encoding is Encoding.NESTED:
+            for name in ("exception", "traceback"):
+                reply = transform(reply, f"{path}.{name}", _no_more)
+        else:
+            reply = transform(reply, path, _no_more)
+    if isinstance(reply, dict):
+        reply = {**reply, "exception": None, "traceback": None}
+    if not has_bounded_repr(reply):
+        raise PayloadError(f"that is no answer to {asked.get('op')}", rule="reply.form")
+
+
+def _no_more(_: Any) -> None:
+    """Stand for a value that is looked at elsewhere, or is its user's."""
+
+
+def _is_state(_: Mapping[str, Any], state: Any) -> bool:
+    """Tell whether a worker's state names it by what is no path.
+
+    Dask's ``DumpArtefact.to_yamls`` makes a folder of that name and writes what the worker says of
+    its configuration there: into ``~/.config/dask``, from where Dask reads what it is to import.
+    """
+    named = not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
+    return named and has_bounded_repr(state)
+
+
+def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
+    """Tell whether that is what Dask writes of a cluster to a file: of one byte, gigabytes."""
+    workers = dump.get("workers") if isinstance(dump, dict) else None
+    named = isinstance(workers, dict) and all(
+        not isinstance(each, dict) or "id" not in each or _NAME_OF_FILE(each["id"])
+        for each in workers.values()
+    )
+    return named and has_bounded_repr(dump)
+
+
+def _is_samples(_: Mapping[str, Any], samples: Any) -> bool:
+    """Tell whether samples of memory were taken lately; ``plot`` makes a row for each second."""
+    now = time.time()
+    return isinstance(samples, list | tuple) and all(
+        isinstance(sample, list | tuple)
+        and len(sample) == 2
+        and all(map(_AMOUNT, sample))
+        and now - _LONGEST <= sample[0] <= now + _AHEAD
+        for sample in samples
+    )
+
+
+def _is_kept(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether a worker says of what it was given, and of nothing else, how large it is.
+
+    Whoever scatters takes a key from each worker's answer, whichever of them has it, and adds it to
+    what a worker holds: with infinity that is no number any more, for good.
+    """
+    if "data" not in asked:
+        return True  # a scheduler's, which is told where data are, says nothing
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is not str or status != "OK":
+        return False
+    given, sizes = asked["data"], reply.get("nbytes")
+    if not (isinstance(given, dict) and isinstance(sizes, dict) and _SIZES(sizes)):
+        return False
+    return sizes.keys() <= given.keys()
+
+
+def _is_gathered(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that is values, or which of those that were asked for did not come.
+
+    Whoever asked takes the latter one by one: of a range, for ever, and with a word on each. For a
+    value that is neither, Dask's client hands out its key.
+    """
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is not str:
+        return False
+    if status != "OK":
+        return _are_some(asked.get("keys") or asked.get("who_has"), reply.get("keys"))
+    # A worker that is told who has what keeps the values itself.
+    data, keys = reply.get("data"), asked.get("keys")
+    return keys is None or (isinstance(data, dict) and data.keys() >= set(keys))
+
+
+def _is_retried(_: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that lists keys; a stock scheduler also names what those asked for depend on."""
+    return _KEYS(reply) and len(set(reply)) == len(reply)
+
+
+def _are_some(asked: Any, told: Any) -> bool:
+    """Tell whether *told* lists keys that were *asked* for, and none of them again and again."""
+    if not (_KEYS(told) and isinstance(asked, Collection)):
+        return False
+    return len(told) <= len(asked) and set(told).issubset(asked)
+
+
+def _is_told_by_all(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether workers told in lists, if Dask puts together what they tell."""
+    inner = asked.get("msg")
+    if not isinstance(inner, dict) or inner.get("op") != "get_story":
+        return True
+    return isinstance(reply, dict) and all(
+        _STORY(each) or isinstance(each, bytes | BaseException) for each in reply.values()
+    )
+
+
+def _is_published(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that is one record for each name; before 2026.6.0 requests hold one name."""
+    names = asked.get("names")
+    if names is None:
+        return reply is None or (isinstance(reply, dict) and "data" in reply)
+    return (
+        _MAPPINGS(reply)
+        and isinstance(names, Collection)
+        and len(reply) == len(names)
+        and all(each is None or "data" in each for each in reply)
+    )
+
+
+def _is_taken(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that is what was in a queue, or a list of such if that was asked for."""
+    if asked.get("batch", False) is False:
+        return _is_held(asked, reply)
+    return isinstance(reply, list | tuple) and all(_is_held(asked, each) for each in reply)
+
+
+def _is_set(asked: Mapping[str, Any], record: Any) -> bool:
+    """Tell whether that is what a variable holds; Dask's client sends its token back."""
+    return _is_held(asked, record) and _TEXT(record.get("token", ""))
+
+
+def _is_held(_: Mapping[str, Any], record: Any) -> bool:
+    """Tell whether that is what queues and variables hold: a value, or where one is found."""
+    if not (isinstance(record, dict) and "value" in record and _TEXT(record.get("type"))):
+        return False
+    return record["type"] != "Future" or (_KEY(record["value"]) and _TEXT(record.get("state")))
+
+
+def _is_stream(_: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that is which task ran when; Dask draws each span of each of them."""
+    return _MAPPINGS(reply) and all(
+        each is not None
+        and _TABLES(each.get("startstops", ()))
+        and all(has_bounded_repr(each.get(name)) for name in _DRAWN)
+        for each in reply
+    )
+
+
+def _is_profile(asked: Mapping[str, Any], told: Any) -> bool:
+    """Tell whether that is a profile, or one of each worker if that was asked for.
+
+    Dask adds those of all workers up, and draws them: one that is none fails it for all.
+    """
+    several = not asked.get("merge_workers", True)
+    if several and not isinstance(told, dict):
+        return False
+    ahead = [("root", each) for each in (told.values() if several else [told])]
+    while ahead:
+        name, node = ahead.pop()
+        if not (isinstance(node, dict) and node.keys() == _NODE and node["identifier"] == name):
+            return False
+        described, below = node["description"], node["children"]
+        if not (_TABLE(described) and _TABLE(below) and _AMOUNT(node["count"])):
+            return False
+        if not all(name in described and fits(described[name]) for name, fits in _CALL.items()):
+            return False
+        ahead += below.items()
+    return True
+
+
+def _fits(spelt: str) -> Callable[[Mapping[str, Any], Any], bool]:
+    fits = shape(spelt)
+    return lambda _, told: fits(told)
+
+
+def _is_times(_: Mapping[str, Any], told: Any) -> bool:
+    """Tell whether that says when how often a profile was taken, and of which tasks.
+
+    Dask's scheduler makes a list for each name at each time (distributed 2026.8.0,
+    ``Scheduler.get_profile_metadata``): a hundred kilobytes of both took two gigabytes.
+    """
+    if not isinstance(told, dict) or not _are_times(told):
+        return False
+    names = {name for _, counted in told["keys"] for name in counted}
+    return len(names) * len(told["keys"]) <= _TIMES_OF_NAMES
+
+
+def _are_times(told: Mapping[str, Any]) -> bool:
+    return all(
+        isinstance(told.get(name), list | tuple)
+        and all(
+            isinstance(pair, list | tuple) and len(pair) == 2 and _AMOUNT(pair[0]) and fits(pair[1])
+            for pair in told[name]
+        )
+        for name, fits in (("counts", _AMOUNT), ("keys", shape("text->amount")))
+    )
+
+
+_NAME_OF_FILE, _AMOUNT, _TABLE = shape("file"), shape("amount"), shape("table")
+_TEXT, _KEY, _KEYS, _TABLES = shape("text"), shape("key"), shape("key*"), shape("table*")
+_STORY, _MAPPINGS = shape("any**"), shape("mapping?*")
+_SIZES = shape("key->number")
+
+#: A call in a profile, and how it is described.
+_NODE = frozenset({"identifier", "description", "children", "count"})
+_CALL = {**dict.fromkeys(("filename", "name", "line"), shape("text")), "line_number": _AMOUNT}
+
+#: What Dask draws of a task in a stream of them, as text.
+_DRAWN = ("key", "worker", "thread", "status", "startstops")
+
+#: Lists that a scheduler makes of one worker's profile. A worker keeps a thousand times, and has
+#: some hundred names of tasks.
+_TIMES_OF_NAMES = 2_000_000
+
+#: Longer than anybody samples, and more than clocks differ, in seconds.
+_LONGEST, _AHEAD = 100 * 86_400, 86_400
+
+_FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
+    "broadcast": _is_told_by_all,
+    "dump_state": _is_state,
+    "gather": _is_gathered,
+    "get_cluster_state": _is_dump,
+    "get_story": _fits("any**"),
+    "get_task_stream": _is_stream,
+    "memory_sampler_stop": _is_samples,
+    "profile": _is_profile,
+    "profile_metadata": _is_times,
+    "publish_get": _is_published,
+    "queue_get": _is_taken,
+    "retry": _is_retried,
+    "update_data": _is_kept,
+    "variable_get": _is_set,
+    # Dask's client goes through what stands here and above; a range, or an array that repeats one
+    # element, takes a few bytes at any length. On stock clusters addresses are of other schemes.
+    "has_what": _fits("text->key*"),
+    "publish_list": _fits("key*"),
+    "who_has": _fits("key->text*"),
+}
+
+#: Requests that are answered with what users put in, in plain fields.
+_USERS = frozenset({"get_metadata", "events", "queue_get", "variable_get"})
+
+_ACTOR_CALLS = ("actor_execute", "actor_attribute")
+
+
+def is_actor_call(asked: Mapping[str, Any]) -> bool:
+    """Tell whether an actor's method or attribute was asked for, directly or by a relay."""
+    inner = asked.get("msg") if asked.get("op") == "proxy" else asked
+    return isinstance(inner, dict) and inner.get("op") in _ACTOR_CALLS
+
+
+def failed_call(error: object) -> dict[str, Any]:
+    """Return an actor's answer that its method raised *error*.
+
+    Where asking fails with anything but OSError, Dask's actor tells only a log, and whoever called
+    waits for ever (distributed 2026.8.0, ``actor.py``, ``wait_then_set_result``).
+    """
+    return {"status": "error", "exception": error}
+
+
+def answers_call(reply: Any) -> bool:
+    """Tell whether *reply* is an actor's answer in the form that Dask's actor reads."""
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is not str:
+        return False
+    failed = status == "error" and isinstance(reply.get("exception"), Exception)
+    return failed or (status == "OK" and "result" in reply)
+
+
+def refused(error: SafeserError, local: str, *, failed: bool = True) -> Relayed:
+    """Return *error* of this process, whose principal is *local*, in a form that is passed on.
+
+    :param failed: whether it stands in place of a value, or is told as an error itself.
+    """
+    header, frames = failures.serialize_failure(failures.failure_of(error))
+    return Relayed(header, frames, author=local, failed=failed)
+
+
+def why_no_values(exception: Any, *, local: str) -> Relayed | None:
+    """Return what a relay hands on for values that failed with *exception*; None where asking again
+    may help, as after an error of the network.
+    """
+    if isinstance(exception, Relayed) and exception.sealed_header.get("serializer") == "error":
+        return exception.as_failed() if _is_ours(exception) else None
+    if not isinstance(exception, SafeserError):
+        exception = PayloadError("a peer failed without saying why", rule="raw.exception")
+    return refused(exception, local)
+
+
+def _is_ours(value: Relayed) -> bool:
+    """Tell whether a relayed failure is an error of safeser's, not one of the network or of Dask.
+
+    It is only looked at: whoever wrote it may say so of any failure, and gains nothing by it.
+    """
+    return errors.decode(value.frames[0]).type.startswith("safeser.errors:")

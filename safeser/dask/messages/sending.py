@@ -1,0 +1,369 @@
+"""Turning what Dask writes into frames: each value by a family that policy lets leave.
+
+The one rule: a value that may not leave is never sent by another family than those allowed, and
+nothing leaves that the other side's limits refuse: it would only be asked for again. A request that
+holds such a value is refused here; in a reply or stream element the reason travels instead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from distributed.comm.utils import OFFLOAD_THRESHOLD
+from distributed.protocol.serialize import Pickled, Serialize, Serialized, ToPickle
+from distributed.sizeof import safe_sizeof
+
+from safeser import families
+from safeser.channel import Link
+from safeser.dask.contents import failures
+from safeser.dask.contents.failures import Failure, Relayed
+from safeser.dask.messages import translate
+from safeser.dask.sealed.call import HEADER, Call, Sent
+from safeser.dask.sealed.node import Sealed
+from safeser.dask.wire.ceilings import CeilingOf, ceilings_of
+from safeser.dask.wire.codec import Encoder, PayloadRow
+from safeser.dask.wire.reader import check_header, check_readable
+from safeser.envelope import check_payload, too_large
+from safeser.envelope import format as wire
+from safeser.errors import PayloadError, SafeserError
+from safeser.operations import Channel, Operation, Server, lookup
+from safeser.policy.rules import SUBMIT
+from safeser.values import SEALED, Context, Grant, Kind, Limits, Payload
+
+__all__ = ["encode_elements", "encode_message", "encode_plain", "is_overfull", "may_be_large"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: A stray leaf of an otherwise plain message, such as a NumPy integer in a key, may be this.
+_STRAY = ("msgpack", "dask")
+
+#: What the rows of the payload table may grow by where values are replaced.
+_SLACK = 1 << 12
+
+#: Values of a message that are looked at before Dask is asked how large it is.
+_FEW = 200
+
+_SCALARS = frozenset({int, float, bool, type(None)})
+
+_Leaf = Callable[[Any], tuple[PayloadRow, bool]]
+
+
+def encode_plain(elements: Sequence[Any], limits: Limits, *, listed: bool = False) -> list[Any]:
+    """Return the frames of messages that hold plain data and failures, nothing else."""
+    encoder = Encoder(limits)
+    for element in elements:
+        encoder.add(translate.outgoing(element), _failures_only)
+    return _checked(encoder.frames(listed=listed), limits)
+
+
+def encode_message(
+    link: Link,
+    message: Any,
+    row: Operation | None,
+    *,
+    serializers: Sequence[str] | None,
+    fails: bool,
+    answers: Operation | None = None,
+) -> list[Any]:
+    """Return the frames of one request (*row* given) or reply.
+
+    :param answers: the request that is replied to.
+    :param serializers: families that Dask or its user asked for; narrows what policy allows.
+    :param fails: send the reason in place of a value that may not leave, instead of raising.
+    """
+    limits = link.policy.limits
+    encoder = Encoder(limits)
+    values = _Values(link, row, serializers, fails=fails)
+    ceiling_of = None
+    if row is not None:
+        ceiling_of = ceilings_of(link, row.server, row.channel, outbound=True)
+    told = translate.outgoing(message, takes_code=values.take_code, answers=answers)
+    encoder.add(told, values, ceiling_of)
+    frames = _shed(encoder, link, listed=False) if fails else encoder.frames(listed=False)
+    return _checked(frames, limits)
+
+
+def encode_elements(
+    link: Link, server: Server, elements: Sequence[Any], sent: Sent, *, listed: bool
+) -> list[Any]:
+    """Return the frames of stream elements for *server*'s table; unknown ones are left out.
+
+    :param sent: what the peer keeps of sealed tasks that it was sent on this connection.
+
+    Several elements may be more than one message can hold, see :func:`is_overfull`; one is not.
+    """
+    limits = link.policy.limits
+    encoder = Encoder(limits)
+    ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
+
+    def of_tasks() -> bool:
+        return server is Server.SCHEDULER or _submits_code(link)
+
+    added = 0
+    for element in elements:
+        name = element.get("op") if isinstance(element, dict) else None
+        row = lookup(server, Channel.STREAM, name, element) if isinstance(name, str) else None
+        if row is None:
+            logger.error("Not sent to %s: operation %r is not known", link.peer, name)
+            continue
+        # An element that cannot be sent is left out, or its error would end the stream that
+        # carries everybody's.
+        mark = sent.mark
+        try:
+            values = _Values(link, row, None, fails=True, sent=sent)
+            told = translate.outgoing(element, takes_code=values.take_code, of_tasks=of_tasks)
+            added += _add(encoder, told, row.splits, values, ceiling_of)
+        except SafeserError as error:
+            sent.rollback(mark)
+            logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line
+    if added > 1:
+        return encoder.frames(listed=True)
+    if not added:
+        return Encoder().frames(listed=True)
+    rows = list(encoder.rows)
+    try:
+        frames = _checked(_shed(encoder, link, listed=listed), limits)
+    except SafeserError as error:
+        sent.rollback()
+        logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
+        return Encoder().frames(listed=True)
+    pairs = zip(rows, encoder.rows, strict=True)
+    if any(row is not left and row.header.get("serializer") == SEALED for row, left in pairs):
+        sent.rollback()  # what was left out told the peer what to keep
+    return frames
+
+
+def _add(encoder: Encoder, element: Any, splits: str, values: _Leaf, ceiling_of: CeilingOf) -> int:
+    """Add *element*, in parts if it is over its ceiling and may be split; return how many."""
+    try:
+        encoder.add(element, values, ceiling_of)
+    except PayloadError as error:
+        many = element.get(splits)
+        if error.rule != "limit.operation" or not isinstance(many, list | tuple) or len(many) < 2:
+            raise
+        middle = len(many) // 2
+        halves = ({**element, splits: part} for part in (many[:middle], many[middle:]))
+        return sum(_add(encoder, half, splits, values, ceiling_of) for half in halves)
+    return 1
+
+
+def _submits_code(link: Link) -> bool:
+    """Tell whether the peer may have its graphs run here: what fails in them is its own."""
+    rule = link.policy.match(link.inbound(Kind.TASK, SUBMIT))
+    return rule is not None and rule.submission == "code"
+
+
+def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
+    """Tell whether *frames* of a batch might hold more than one message may.
+
+    A byte of msgpack stands for at most two elements: one container, as itself and in another.
+    """
+    if len(frames) > limits.max_frames or _size(frames) > limits.max_bytes:
+        return True
+    longest = max(map(len, frames[:2]))
+    return 2 * longest > limits.max_refs or longest > wire.MAX_FRAME
+
+
+def may_be_large(message: Any) -> bool:
+    """Tell whether to encode *message* would keep the event loop for long.
+
+    Dask's own answer takes longer than to encode what most messages are, a few plain values.
+    """
+    if _is_small(message):
+        return False
+    size = safe_sizeof(message, default_size=-1)
+    return bool(size == -1 or size > OFFLOAD_THRESHOLD)
+
+
+def _is_small(message: Any) -> bool:
+    """Tell whether *message* is a few plain values; of anything else it does not know."""
+    found, size = [message], 0
+    for value in found:
+        kind = value.__class__
+        if kind is str or kind is bytes:
+            size += len(value)
+        elif kind is dict or kind is list or kind is tuple:
+            if len(found) + len(value) > _FEW:
+                return False
+            found += value.values() if kind is dict else value
+            found += value if kind is dict else ()
+        elif kind not in _SCALARS:
+            return False
+    return bool(size <= OFFLOAD_THRESHOLD)
+
+
+def _checked(frames: list[Any], limits: Limits) -> list[Any]:
+    """Return *frames*, if they are a message that the other side takes.
+
+    :raises PayloadError: by the rule of the limit.
+    """
+    if _size(frames) > limits.max_bytes:
+        raise too_large("a message", "max_bytes", _size(frames), limits)
+    if len(frames) > limits.max_frames:
+        raise too_large("the number of a message's frames", "max_frames", len(frames), limits)
+    if any(len(part) > wire.MAX_FRAME for part in frames[:2]):
+        raise PayloadError(
+            f"what a message says beside its values is over {wire.MAX_FRAME} bytes",
+            rule="limit.frame",
+            fix="Send large data as a value: scatter it, or wrap it in to_serialize.",
+        )
+    if len(frames) > 1 and 2 * len(frames[1]) > limits.max_refs:
+        check_readable(frames[1], limits)
+    return frames
+
+
+def _size(frames: Sequence[Any]) -> int:
+    return sum([memoryview(frame).nbytes for frame in frames])
+
+
+def _shed(encoder: Encoder, link: Link, *, listed: bool) -> list[Any]:
+    """Return the message with values replaced by the reason, the largest first, until it fits."""
+    limits = link.policy.limits
+    frames = encoder.frames(listed=listed)
+    size = _size(frames)
+    if size <= limits.max_bytes and len(frames) <= limits.max_frames:  # as nearly all messages
+        return frames
+    weighs: list[tuple[str, int, Callable[[PayloadRow], int]]] = [
+        ("max_bytes", size, lambda row: _size(row.frames)),
+        ("max_frames", len(frames), lambda row: len(row.frames)),
+    ]
+    for limit, total, weigh in weighs:
+        over = total - getattr(limits, limit)
+        if over <= 0:
+            continue
+        over += _SLACK if limit == "max_bytes" else 0
+        error = too_large("the message with this value", limit, total, limits)
+        logger.warning("Not all sent to %s: %s", link.peer, error)
+        instead = _failure_row(failures.failure_of(error), failed=True)
+        weights = [weigh(row) for row in encoder.rows]
+        for index in sorted(range(len(weights)), key=weights.__getitem__, reverse=True):
+            gain = weights[index] - weigh(instead)
+            if over <= 0 or gain <= 0:
+                break
+            encoder.rows[index] = instead
+            over -= gain
+        frames = encoder.frames(listed=listed)
+    return frames
+
+
+def _failures_only(leaf: Any) -> tuple[PayloadRow, bool]:
+    if isinstance(leaf, Failure):
+        return _failure_row(leaf), False
+    raise PayloadError("this message can hold plain data only", rule="payload.unsendable")
+
+
+def _failure_row(failure: Failure, *, failed: bool = False) -> PayloadRow:
+    header, frames = failures.serialize_failure(failure)
+    return PayloadRow(header, tuple(frames), None, failed)
+
+
+class _Values:
+    """Turns each leaf of one outgoing message into a payload row, as policy allows."""
+
+    __slots__ = ("_fails", "_known", "_link", "_made", "_operation", "_sent", "_serializers")
+
+    def __init__(
+        self,
+        link: Link,
+        row: Operation | None,
+        serializers: Sequence[str] | None,
+        *,
+        fails: bool,
+        sent: Sent | None = None,
+    ) -> None:
+        self._link = link
+        self._sent = sent
+        self._operation = row
+        self._serializers = serializers
+        self._fails = fails
+        # Made when they are asked for: most messages have no values.
+        self._known: Grant | None = None
+        self._made: Context | None = None
+
+    @property
+    def _context(self) -> Context:
+        if self._made is None:
+            row = self._operation
+            kind = Kind.DATA if row is None or row.kind is Kind.ADMIN else row.kind
+            self._made = self._link.outbound(kind, None if row is None else row.name)
+        return self._made
+
+    def __call__(self, leaf: Any) -> tuple[PayloadRow, bool]:
+        if isinstance(leaf, Failure):
+            return _failure_row(leaf, failed=leaf.failed), False
+        eager = not isinstance(leaf, Serialize | Serialized)
+        try:
+            return self._row(leaf), eager
+        except SafeserError as error:
+            if not self._fails:
+                raise
+            logger.warning("Not sent to %s: %s", self._link.peer, error)
+            return _failure_row(failures.failure_of(error), failed=True), eager
+
+    def take_code(self) -> bool:
+        """Tell whether the other side may be sent code."""
+        return "cloudpickle" in self._grant.families
+
+    def _serialize(self, x: Any, grant: Grant) -> tuple[dict[str, Any], list[Any]]:
+        # Workers send what tasks return; the client that asks for it registers the class.
+        return self._link.serialize(x, grant, context=self._context, unregistered=True)
+
+    def _row(self, leaf: Any) -> PayloadRow:
+        author, failed = None, False
+        if isinstance(leaf, ToPickle) and isinstance(leaf.data, Sealed):
+            return self._sealed_task(leaf.data.call)
+        if isinstance(leaf, Serialized) and leaf.header.get("serializer") == SEALED:
+            return self._sealed(leaf.header, leaf.frames, self._link.local)
+        if isinstance(leaf, Serialize | ToPickle):
+            header, frames = self._serialize(leaf.data, self._grant)
+        elif isinstance(leaf, Relayed):
+            header, frames = leaf.sealed_header, leaf.frames
+            author, failed = leaf.author, leaf.failed
+        elif isinstance(leaf, Serialized):
+            header, frames = translate.from_dask_pickle(leaf.header, leaf.frames)
+        elif isinstance(leaf, Pickled):
+            raise PayloadError("bytes that Dask pickled are not passed on", rule="payload.pickled")
+        else:
+            grant = self._grant.narrowed(_STRAY)
+            header, frames = self._serialize(leaf, grant)
+        family = self._family(header)
+        if family == "pickle" and "cloudpickle" in self._grant.families:
+            family = "cloudpickle"  # the most that it can be; reading it would change nothing
+        payload = Payload("", family, header, tuple(frames), author or self._link.local)
+        self._link.permit_sending(self._context, payload)
+        limits = self._link.policy.limits
+        check_payload(payload.frames, limits)
+        check_header(header, limits)
+        return PayloadRow(header, payload.frames, author, failed)
+
+    def _sealed_task(self, call: Call) -> PayloadRow:
+        author = call.signed.statement.author
+        if self._sent is None:  # in a reply, to its author, nothing is kept
+            return self._sealed(HEADER, Sent().frames(call), author)
+        mark = self._sent.mark
+        try:
+            return self._sealed(HEADER, self._sent.frames(call), author)
+        except SafeserError:
+            self._sent.rollback(mark)  # the reason is sent in its place, and the peer keeps nothing
+            raise
+
+    def _sealed(self, header: dict[str, Any], frames: Sequence[Any], author: str) -> PayloadRow:
+        payload = Payload("", SEALED, dict(header), tuple(frames), author)
+        self._link.permit_sending(self._context, payload)
+        check_payload(payload.frames, self._link.policy.limits)
+        return PayloadRow(payload.header, payload.frames)
+
+    def _family(self, header: dict[str, Any]) -> str:
+        family = header["serializer"]
+        # What else may be in it, where it is one pickle, says the family alone.
+        if family == "cloudpickle" and "sub-headers" not in header:
+            return "cloudpickle"
+        return families.claimed(header, declared=self._link.policy.families)
+
+    @property
+    def _grant(self) -> Grant:
+        if self._known is None:
+            self._known = self._link.allowed(self._context, self._serializers)
+        return self._known

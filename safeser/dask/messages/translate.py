@@ -1,0 +1,387 @@
+"""Fields that Dask pickles or unpickles by itself, carried as data instead.
+
+The one rule: outgoing, a pickle that this very process made becomes plain data; incoming, Dask's
+own unpicklers get objects, text, or bytes that safeser emitted here and now, never a peer's.
+
+Where Dask does it (distributed 2026.8.0): ``type`` of a finished task, exceptions and tracebacks
+of errors, ``warn`` events, results of ``Client.run`` that failed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+from dask.typing import no_default
+
+from safeser import pickles
+from safeser.dask.contents import substitutes
+from safeser.dask.contents.events import plain_event
+from safeser.dask.contents.failures import (
+    TRACEBACK,
+    Relayed,
+    described,
+    from_pickled_error,
+    is_failure,
+    is_of_user,
+    is_partly_named,
+    logged,
+    record_text,
+    relayed_answer,
+)
+from safeser.dask.contents.shuffle_plans import make_plugins, name_plugins
+from safeser.dask.groups.author_statements import StatedKeys
+from safeser.dask.wire.fields import transform
+from safeser.errors import PayloadError, SafeserError
+from safeser.families.errors.failures import shown
+from safeser.families.errors.wire import from_data
+from safeser.operations import Encoding, Operation, Server
+
+__all__ = [
+    "PICKLE_HEADER",
+    "WARN",
+    "from_dask_pickle",
+    "incoming_element",
+    "incoming_reply",
+    "outgoing",
+    "to_dask_pickle",
+]
+
+Note = Callable[[PayloadError], object]
+
+logger = logging.getLogger("safeser.dask")
+
+#: The topic of events that Dask opens as warnings.
+WARN = "warn"
+
+#: Longer than any real class's name.
+_TYPE_NAME = 200
+
+# --- outgoing ----------------------------------------------------------------------------------
+
+
+def outgoing(
+    message: Any,
+    *,
+    takes_code: Callable[[], bool] = lambda: False,
+    answers: Operation | None = None,
+    of_tasks: Callable[[], bool] = lambda: False,
+) -> Any:
+    """Return *message* with the pickles that Dask put into its fields turned into data.
+
+    Of a failure of this server's own, nothing names a folder of its file system.
+
+    :param takes_code: tells whether its recipient may be sent code.
+    :param answers: the request that it replies to.
+    :param of_tasks: tells whether it is a stream element that tells how tasks or graphs failed, and
+        its recipient is a worker's scheduler, or a client that may run code here.
+    """
+    if not isinstance(message, dict):
+        return message
+    name = message.get("op")
+    translated = isinstance(name, str) and name in _TRANSLATED
+    if answers is None and not translated and message.get("exception") is None:
+        return message  # as most stream elements
+    failed = message.get("status") == "uncaught-error"
+    if answers is not None and answers.reply.get("*") is Encoding.NESTED and not failed:
+        return {name: relayed_answer(answer) for name, answer in message.items()}
+    changed: dict[str, Any] = {}
+    if message.get("exception") is not None:
+        of_user = of_tasks() or is_of_user(message, answers)
+        changed = described(message, of_user=of_user, takes_code=takes_code)
+    if answers is not None and answers.name == "register-worker":
+        changed["worker-plugins"] = name_plugins(message.get("worker-plugins"))
+    if name == "task-finished":
+        # The name travels beside the pickle anyway.
+        changed["type"] = message.get("typename")
+    elif name == "log-event" and message.get("topic") == WARN:
+        changed["msg"] = _plain_warning(message.get("msg"))
+    elif name == "log-event" and is_failure(message.get("msg")):
+        changed["msg"] = logged(message["msg"])
+    elif name == "get_metadata" and message.get("default") is no_default:
+        # Dask's word for "none was given", an enum; left out it means the same to the handler.
+        return {key: value for key, value in message.items() if key != "default"}
+    return {**message, **changed} if changed else message
+
+
+#: Operations by which Dask sends what is translated, beside its errors.
+_TRANSLATED = frozenset({"task-finished", "log-event", "get_metadata"})
+
+# --- pickles that Dask itself makes and opens ----------------------------------------------------
+
+#: The header of a field that holds nothing but the bytes of one pickle.
+PICKLE_HEADER: dict[str, Any] = {"serializer": "pickle", "writeable": []}
+
+
+def from_dask_pickle(header: Any, frames: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Return our header for a payload that this process serialized with Dask's own functions.
+
+    :raises PayloadError: for any family but pickle; Dask's typed headers hold a pickled class.
+    """
+    match header:
+        case {"serializer": "pickle", "writeable": writeable}:
+            flags = [bool(flag) for flag in writeable]
+            return {"serializer": "pickle", "writeable": flags}, list(frames)
+    raise PayloadError(
+        "a payload that Dask serialized by itself cannot be sent on safeser://",
+        rule="payload.dask-serialized",
+        fix="Send the object, or to_serialize(object).",
+    )
+
+
+def to_dask_pickle(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the header under which Dask's scheduler opens a granted graph."""
+    return {"serializer": "pickle", "writeable": tuple(header["writeable"])}
+
+
+def _plain_warning(event: Any) -> Any:
+    """Turn a worker's pickled warning into its text and the name of its category."""
+    if not isinstance(event, dict):
+        return event
+    plain = dict(event)
+    for name in ("message", "category"):
+        value = event.get(name)
+        if isinstance(value, bytes):
+            plain[name], category = _text_of(value)
+            if category is not None:
+                plain["category"] = category
+                break
+    return plain
+
+
+def _text_of(data: bytes) -> tuple[str, str | None]:
+    """Return what a pickled text or warning says, and the category that a warning has itself."""
+    try:
+        named = pickles.global_of(data)
+        if named is not None:
+            return named, None
+        value = pickles.loads(data, profile="data")
+    except SafeserError:
+        return _text_of_warning(data)
+    return value if isinstance(value, str) else str(value), None
+
+
+def _text_of_warning(data: bytes) -> tuple[str, str | None]:
+    try:
+        record = pickles.exception_record(data)
+    except SafeserError:
+        record = None
+    if record is None or record.name is None or not record.args:
+        return "a message that could not be read", None
+    return record_text(record), record.name
+
+
+# --- incoming ----------------------------------------------------------------------------------
+
+
+def incoming_element(
+    server: Server,
+    name: str,
+    element: dict[str, Any],
+    *,
+    takes_code: Callable[[], bool] = lambda: False,
+    note: Note = logger.warning,
+) -> dict[str, Any]:
+    """Return a decided stream element as the handler of *name* on *server* may have it.
+
+    :param takes_code: tells whether its sender may hand code to this process.
+    :param note: is told of each field that was refused and replaced.
+    :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
+    """
+    element = _without_raw_errors(element, note)
+    if server is Server.CLIENT:
+        # A status that says error makes Dask's client raise inside its report loop, which ends
+        # the loop and hangs every future.
+        element.pop("status", None)
+        element |= {k: _plain_text(element[k], note=note) for k in _SHOWN if k in element}
+        if name == "key-in-memory":
+            element["type"] = _type_pickle(element.get("type"), takes_code, note)
+        elif name == "event":
+            element["event"] = _plain_event(element)
+        elif name == "task-erred" and element.get("exception") is None:
+            element["exception"] = _unsaid(note)
+    elif server is Server.WORKER:
+        if name in STATING:
+            StatedKeys.taken_from(element)
+    elif name == "task-erred" and element.get("traceback") is None:
+        # The scheduler keeps the text only where it has a traceback, for which Dask itself takes
+        # text. It goes no further: a client has it from the failure.
+        text = element.get("traceback_text")
+        element["traceback"] = text if isinstance(text, str) else None
+    elif name == "task-finished" and not isinstance(element.get("type"), str | None):
+        raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
+    return element
+
+
+def incoming_reply(
+    fields: Mapping[str, Encoding], reply: Any, *, note: Note = logger.warning
+) -> Any:
+    """Return a decided reply as the code that asked for it may have it.
+
+    :param fields: where the operation's replies hold what Dask would unpickle.
+    :param note: is told of each field that was refused and replaced.
+    """
+    if isinstance(reply, dict):
+        reply = _without_raw_errors(reply, note)
+        status = reply.get("status")
+        if type(status) is str and status == "uncaught-error" and reply.get("exception") is None:
+            reply["exception"] = _unsaid(note)
+        if "worker-plugins" in fields:
+            reply["worker-plugins"] = make_plugins(reply.get("worker-plugins"))
+    for path, encoding in fields.items():
+        if encoding is Encoding.ERROR:
+            safe = _SAFE[path.rpartition(".")[2]]
+            reply = transform(reply, path, partial(safe, note=note))
+        elif encoding is Encoding.NESTED:
+            reply = transform(reply, path, partial(_nested_reply, note=note))
+    return reply
+
+
+def _nested_reply(answer: Any, *, note: Note) -> Any:
+    """Return one worker's part of a broadcast's reply; Client.run unpickles bytes as an error."""
+    if isinstance(answer, bytes):
+        return pickles.dumps(from_data(from_pickled_error(answer, {}, "")))
+    return _without_raw_errors(answer, note) if isinstance(answer, dict) else answer
+
+
+def _without_raw_errors(message: dict[str, Any], note: Note) -> dict[str, Any]:
+    """Refuse bytes where Dask's ``clean_exception`` would unpickle them."""
+    message = dict(message)
+    said = message.get("exception")
+    if isinstance(said, Exception) and is_partly_named(said):
+        message["exception"] = _as_it_was(said, message.get("traceback"))
+    for name, safe in _SAFE.items():
+        if name in message:
+            message[name] = safe(message[name], note=note)
+    return message
+
+
+def _as_it_was(said: Exception, whole: Any) -> Exception:
+    """Return *whole*, the same failure as code, if policy let it in; with what was said of it."""
+    if not isinstance(whole, Exception):
+        return said
+    for note in getattr(said, "__notes__", ()):
+        BaseException.add_note(whole, note)
+    if whole.__cause__ is None and whole.__context__ is None:
+        whole.__cause__, whole.__context__ = said.__cause__, said.__context__
+        whole.__suppress_context__ = said.__suppress_context__
+    return whole
+
+
+def _safe_exception(value: Any, *, note: Note) -> Any:
+    if value is None or isinstance(value, BaseException | Relayed):
+        return value
+    if isinstance(value, str):
+        return _plain_text(value, note=note)  # Dask makes an Exception of it
+    refusal = PayloadError(
+        "an error arrived as raw bytes, which are never unpickled",
+        rule="raw.exception",
+        where="exception",
+        fix="Its text is in the log of the process that raised it.",
+    )
+    note(refusal)
+    return refusal
+
+
+def _unsaid(note: Note) -> PayloadError:
+    """Return what is raised for a failure that does not say what failed; Dask would raise None."""
+    refusal = PayloadError(
+        "a failure arrived without any error",
+        rule="raw.exception",
+        where="exception",
+        fix="No honest peer sends that.",
+    )
+    note(refusal)
+    return refusal
+
+
+def _no_traceback(value: Any, *, note: Note) -> Relayed | None:
+    """Drop a traceback: its text is a note of the exception, and no object is made of a peer's.
+
+    What is only passed on is no traceback but the failure itself, see :func:`_whole`.
+    """
+    if isinstance(value, bytes):
+        note(_raw("a traceback", "traceback"))
+    return value if isinstance(value, Relayed) else None
+
+
+def _plain_text(value: Any, *, note: Note) -> Any:
+    """Return text of a peer's, which ends up in logs and on terminals, so that it steers none."""
+    del note
+    return shown(value[-TRACEBACK:]) if isinstance(value, str) else value
+
+
+_SAFE: dict[str, Callable[..., Any]] = {
+    "exception": _safe_exception,
+    "traceback": _no_traceback,
+    "exception_text": _plain_text,
+    "traceback_text": _plain_text,
+}
+
+#: What Dask's client shows to its user of elements that hold no error.
+#: Elements by which a scheduler states whose the values are that a worker is to have.
+STATING = frozenset({"compute-task", "acquire-replicas"})
+
+_SHOWN = ("msg", "reason", "warning", "error")
+
+
+def _raw(what: str, where: str) -> PayloadError:
+    """Return why bytes of a peer's that Dask would unpickle are left out."""
+    return PayloadError(
+        f"{what} arrived as raw bytes, which are never unpickled", rule=f"raw.{where}", where=where
+    )
+
+
+def _type_pickle(name: Any, takes_code: Callable[[], bool], note: Note) -> bytes | None:
+    """Return bytes, made here, that Dask's client unpickles to a class of that name."""
+    if not isinstance(name, str):
+        if name is not None:
+            note(_raw("the type of a result", "type"))
+        return None
+    if takes_code() and substitutes.known_type(name) is not None:
+        return _named_type(name, known=True)
+    return _named_type(name[:_TYPE_NAME], known=False)
+
+
+@lru_cache(maxsize=256)
+def _named_type(name: str, *, known: bool) -> bytes:
+    if not known:
+        name = "".join(char for char in name if char.isprintable())
+    return pickles.dumps(substitutes.NamedType(name, known=known))
+
+
+def _plain_event(element: Mapping[str, Any]) -> Any:
+    """Return the event that Dask's client handles by its topic; decided on an exact name.
+
+    An array in place of the topic would be compared element by element, and the error that follows
+    would end the client's report loop.
+    """
+    topic, event = element.get("topic"), element.get("event")
+    if not isinstance(topic, str):
+        raise PayloadError("the topic of an event must be a name", rule="raw.topic", where="topic")
+    return _warning_event(event) if topic == WARN else plain_event(topic, event)
+
+
+def _warning_event(event: Any) -> Any:
+    match event:
+        case (stamp, {"message": str() as text, **rest}):
+            category = _category(rest.get("category"))
+            plain = {"message": pickles.dumps(shown(text)), "category": pickles.dumps(category)}
+            return (stamp, plain)
+        case (stamp, str() as text):
+            return (stamp, shown(text))
+    raise PayloadError("a warning must be text", rule="raw.warn", where="event")
+
+
+def _category(name: Any) -> type[Warning]:
+    """Return the builtin warning class of that exact name, else UserWarning."""
+    if not isinstance(name, str):  # text of another object is made by its own code, and may fail
+        return UserWarning
+    module, _, cls = name.partition(":")
+    found = getattr(builtins, cls, None) if module == "builtins" and cls.isidentifier() else None
+    if isinstance(found, type) and issubclass(found, Warning):
+        return found
+    return UserWarning

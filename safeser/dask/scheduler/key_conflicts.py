@@ -1,0 +1,605 @@
+"""Keys that are there already: nobody gets somebody else's result, or another one, unawares.
+
+The one rule: before a graph touches a task that exists, who first submitted that task, and what,
+is compared with what has arrived, and policy says what becomes of a difference. It happens in
+``Scheduler._create_taskstate_from_graph``, which Dask keeps free of ``await``: nothing comes
+between the comparison and the creation. A graph that is refused creates and changes nothing.
+
+Dask itself returns the result of whatever was first submitted under a key, across clients and
+without a word. So somebody who knows which key another will use decides what that one computes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from time import time
+from typing import Any, NoReturn
+
+from dask._task_spec import Alias
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import TaskState
+
+from safeser.channel.records import event, note_refusal
+from safeser.dask.equality.calls import Sameness, SealedComparison
+from safeser.dask.equality.definitions import Comparison
+from safeser.dask.equality.difference import Difference, find_difference
+from safeser.dask.groups.author_statements import stating
+from safeser.dask.groups.direct_requests import runs_code
+from safeser.dask.groups.placement import Placement
+from safeser.dask.groups.readers import Readers
+from safeser.dask.groups.value_moves import keeping
+from safeser.dask.messages.refused import GraphFailures
+from safeser.dask.messages.replies import error_reply
+from safeser.dask.same_host import anywhere
+from safeser.dask.scheduler.cancellation import Cancelling
+from safeser.dask.scheduler.lost_futures import Lost
+from safeser.dask.scheduler.scattered import Arrivals, Coming
+from safeser.dask.scheduler.unattended_tasks import release_unattended
+from safeser.dask.scheduler.weak_task_dict import NotedTasks, OfTasks
+from safeser.dask.sealed.node import Sealed
+from safeser.dask.servers import Part
+from safeser.errors import PolicyDenied
+from safeser.values import UNKNOWN, Context, Kind
+
+__all__ = ["Guard"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: Conflicts of one graph that are recorded one by one; the others are counted.
+_RECORDED = 20
+
+#: As much of a key as errors and records show.
+_SHOWN = 60
+
+_FIX = "Name another key, leave key= out, or release all futures of the other one first."
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    """Whose graph or data is being taken in, for as long as that takes, and over which link."""
+
+    principal: str
+    client: str
+    link: Any = None
+
+
+_submission: ContextVar[_Submission | None] = ContextVar("safeser-submission", default=None)
+
+
+class _Refused(BaseException):
+    """Ends Dask's ``update_graph``, whose own handler would tell every client that wants a key."""
+
+    def __init__(self, error: PolicyDenied, keys: set[Any]) -> None:
+        super().__init__()
+        self.error = error
+        self.keys = keys
+
+
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    """One key that is there already, and how what arrived differs.
+
+    :param difference: how the two definitions differ, if both are known.
+    :param doubted: whether it cannot be told that they differ, so that nothing is refused for it.
+    """
+
+    task: TaskState | Coming
+    rule: str
+    owner: str
+    difference: Callable[[], Difference] | None = None
+    doubted: bool = False
+
+
+class Guard(Part):
+    """Who first submitted each task of one scheduler, and what becomes of conflicts there."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._channel = self._known.channel
+        self._clients = self._known.client_ids
+        # Both forget a task when Dask does: then its key is free.
+        self._owners: OfTasks[str] = OfTasks()
+        self._refused: dict[str, NotedTasks] = {}
+        self._coming = Arrivals(*args)
+        self._lost = Lost()
+        self._placement = self._known.part(self._server, Placement)
+        self._placement.owner_of = self.owner_of
+        self._readers = self._known.part(self._server, Readers)
+        self._readers.owner_of = self.owner_of
+        self.cancelling = Cancelling(*args, owner_of=self.owner_of, principal_of=self.principal_of)
+        release_unattended(self._server, self._channel, self.owner_of)
+
+    # --- who -------------------------------------------------------------------------------------
+
+    def _link_of(self, client: str) -> Any:
+        comm = getattr(self._server.client_comms.get(client), "comm", None)
+        return getattr(comm, "link", None)
+
+    def principal_of(self, client: str) -> str | None:
+        link = self._link_of(client)
+        found: str | None = link.peer if link is not None else self._clients.owner(client)
+        return found
+
+    def _current(self, client: str | None) -> _Submission:
+        """Return whose submission this is; the scheduler's own where no message began it."""
+        own = self._channel.identity.principal
+        return _submission.get() or _Submission(own, client or "")
+
+    def note_owner(self, task: TaskState) -> None:
+        """Note on whose behalf *task* was just created."""
+        self._owners[task] = self._current(None).principal
+        coming = self._coming.get(task.key)
+        for client in coming.refused if coming is not None else ():
+            self._refused.setdefault(client, NotedTasks()).add(task)
+
+    def owner_of(self, task: TaskState) -> str:
+        return self._owners.get(task, UNKNOWN)
+
+    def state_authors(self, message: dict[str, Any], task: TaskState) -> dict[str, Any]:
+        """Return *message*, which hands *task* to a worker, with the authors of what it needs."""
+        author = message["author"] = self.owner_of(task)
+        others = self.authors_of(task.dependencies, author)
+        if others:
+            message["authors"] = others
+        return message
+
+    def authors_of(self, tasks: Iterable[TaskState], but: str | None = None) -> dict[Any, str]:
+        """Return the authors of *tasks* by their keys, without those of the author *but*."""
+        owners = ((task.key, self.owner_of(task)) for task in tasks)
+        return {key: owner for key, owner in owners if owner != but}
+
+    def _is_worker(self, principal: str) -> bool:
+        """Whether *principal* may be a worker here: it computes what everybody submits anyway."""
+        own = self._channel.identity.principal
+        asked = anywhere(principal, own, "register-worker")
+        return any(self._channel.policy.permits_operation(each).permitted for each in asked)
+
+    # --- graphs ----------------------------------------------------------------------------------
+
+    async def update_graph(
+        self, stock: Callable[..., Awaitable[Any]], *, client: str, keys: Any, **graph: Any
+    ) -> None:
+        """Take a client's graph in as *stock* does, or tell that client alone why not."""
+        principal = self.principal_of(client)
+        if principal is None:  # it has left, and cannot be asked who it was
+            return
+        token = _submission.set(_Submission(principal, client, self._link_of(client)))
+        try:
+            await stock(client=client, keys=keys, **graph)
+        except _Refused as refused:
+            self._server.log_event(
+                ["scheduler", client], {"action": "update-graph", "status": "refused"}
+            )
+            told = [key for key in keys if key in refused.keys]
+            self._lost.note(client, told, refused.error, present=self._server.clients)
+            self._tell(client, told, refused.error)
+        finally:
+            _submission.reset(token)
+
+    def create(
+        self,
+        stock: Callable[..., Any],
+        *,
+        dsk: Mapping[Any, Any],
+        keys: set[Any],
+        client: str,
+        **rest: Any,
+    ) -> Any:
+        """Compare with what is there, then create; Dask calls it in one turn of its event loop."""
+        submission = self._current(client)
+        actors = rest.get("actors")
+        context = self._context(submission, Kind.TASK, "update-graph")
+        conflicts = [
+            *self._conflicts(submission, dsk),
+            *self._on_their_way(dsk),
+            *self._other_actors(keys if actors is True else actors or ()),
+            *self._refused_before(client, dsk, keys),
+        ]
+        unread = self._readers.of_graph(context, dsk)
+        # Of a key that both say, what it computes is the first thing to know.
+        if unread is not None and not any(each.rule == "key.definition" for each in conflicts):
+            self._refuse_graph(submission, unread, keys)
+        refused = self._decide(submission, conflicts, operation="update-graph", kind=Kind.TASK)
+        if refused:
+            # Ids are their clients', who make a new one each time that they connect.
+            for gone in self._refused.keys() - self._server.clients.keys():
+                del self._refused[gone]
+            marked = self._refused.setdefault(client, NotedTasks())
+            tasks = set()
+            for task in (conflict.task for conflict in refused):
+                if isinstance(task, Coming):
+                    task.refused.add(client)
+                else:
+                    tasks.add(task)
+            marked.update(tasks)
+            raise _Refused(_error(submission, refused), self._unserved(keys, client, tasks))
+        if unread is not None:
+            self._refuse_graph(submission, unread, keys)
+        try:
+            self._placement.require_places(dsk)
+        except PolicyDenied as error:
+            self._refuse_graph(submission, error, keys)
+        self._lost.found(client, dsk)
+        return stock(dsk=dsk, keys=keys, client=client, **rest)
+
+    def _refuse_graph(
+        self, submission: _Submission, error: PolicyDenied, keys: set[Any]
+    ) -> NoReturn:
+        self._record(submission, error, Kind.TASK, "update-graph")
+        raise _Refused(error, self._unserved(keys, submission.client, set())) from None
+
+    def explain_lost(self, missing: set[Any], keys: set[Any]) -> None:
+        """Raise why what Dask finds *missing* was refused, before it cancels what depends on that.
+
+        See lost.py.
+        """
+        client = self._current(None).client
+        error = self._lost.why(client, missing) if missing else None
+        if error is not None:
+            raise _Refused(error, self._unserved(keys, client, set()))
+
+    def _conflicts(self, submission: _Submission, dsk: Mapping[Any, Any]) -> Iterator[_Conflict]:
+        """Yield what differs from tasks that are there.
+
+        All of the graph is compared, not only what its keys need: Dask adds dependencies to any
+        task of it.
+        """
+        tasks = self._server.tasks
+
+        def there(key: Any) -> Any:
+            task = tasks.get(key)
+            return None if task is None else self._definition(task, submission)
+
+        def here(key: Any) -> Any:
+            return dsk[key] if key in dsk else there(key)
+
+        comparison = Comparison(there, here)
+        sealed = SealedComparison(there, here, self._channel.policy.limits)
+        for key, node in dsk.items():
+            task = tasks.get(key)
+            if task is None or (type(node) is Alias and node.target == key):
+                continue
+            owner = self.owner_of(task)
+            known = self._definition(task, submission)
+            own = owner == submission.principal
+            found = _compared(comparison, sealed, known, node, own=own)
+            if found is Sameness.UNKNOWN:
+                yield _Conflict(task, "key.definition", owner, doubted=True)
+            elif found is Sameness.DIFFERENT:
+                differs = partial(find_difference, known, node)
+                yield _Conflict(task, "key.definition", owner, differs)
+            elif owner != submission.principal:
+                yield _Conflict(task, "key.principal", owner)
+
+    def _definition(self, task: TaskState, submission: _Submission) -> Any:
+        """Return what *task* computes, if what it names is what that was for its owner.
+
+        Of data that a task was given, Dask keeps the key alone; once that is forgotten, somebody
+        else's data can have it, with which that task would have given something else.
+        """
+        lost = task.has_lost_dependencies and self.owner_of(task) != submission.principal
+        return None if lost else task.run_spec
+
+    def _on_their_way(self, keys: Iterable[Any]) -> Iterator[_Conflict]:
+        """Yield keys of data that is being brought to workers, and is no task yet."""
+        for key in keys if self._coming else ():
+            coming = self._coming.get(key)
+            if coming is not None and key not in self._server.tasks:
+                yield _Conflict(coming, "key.definition", coming.owner)
+
+    def _other_actors(self, actors: Iterable[Any]) -> Iterator[_Conflict]:
+        """Yield tasks that are no actors and would become some."""
+        for key in actors:
+            task = self._server.tasks.get(key)
+            if task is not None and not task.actor:
+                yield _Conflict(task, "key.definition", self.owner_of(task))
+
+    def _refused_before(
+        self, client: str, dsk: Mapping[Any, Any], keys: set[Any]
+    ) -> Iterator[_Conflict]:
+        """Yield tasks of others that stand under keys which this client thinks are its own.
+
+        Its graph for them was refused. What depends on those futures, and was perhaps on its way
+        already, would compute with the other task's result.
+        """
+        marked = self._refused.get(client)
+        if not marked:
+            return
+        for key in {*keys, *chain.from_iterable(n.dependencies for n in dsk.values())} - dsk.keys():
+            task = self._server.tasks.get(key)
+            if task is not None and task in marked:
+                yield _Conflict(task, "key.definition", self.owner_of(task))
+
+    def _unserved(self, keys: set[Any], client: str, refused: set[TaskState]) -> set[Any]:
+        """Return those of *keys* whose futures would wait for ever, or for the wrong value."""
+        tasks, state = self._server.tasks, self._server.clients.get(client)
+        served = set()
+        for key in keys:
+            task = tasks.get(key)
+            if task is not None and task not in refused and state in (task.who_wants or ()):
+                served.add(key)
+        return keys - served
+
+    # --- data ------------------------------------------------------------------------------------
+
+    async def scatter(
+        self,
+        stock: Callable[..., Awaitable[Any]],
+        comm: Any,
+        *,
+        data: Any,
+        client: str,
+        **rest: Any,
+    ) -> Any:
+        """Scatter as Dask does, once it is clear that no key of *data* is somebody else's."""
+        try:
+            with self._from(comm, client) as submission:
+                self._check_data(submission, data, operation="scatter")
+                rest["workers"] = self._where_to(submission, rest.get("workers"))
+                said = stating("update_data", author=submission.principal)
+                with self._coming.of(submission.principal, tuple(data)), said:
+                    return await stock(data=data, client=client, **rest)
+        except PolicyDenied as error:
+            return error_reply(error)
+
+    def _where_to(self, submission: _Submission, workers: Any) -> Any:
+        """Return to which of *workers* data of this submission may be brought; None for all."""
+        author = self._placement.brought_by(submission.principal)
+        try:
+            return keeping(self._server, author, workers)
+        except PolicyDenied as error:
+            self._record(submission, error, Kind.DATA, "scatter")
+            raise
+
+    def update_data(
+        self, stock: Callable[..., Any], comm: Any, *, client: str | None, who_has: Any, nbytes: Any
+    ) -> Any:
+        """Take note of data as *stock* does, unless a key of it is somebody else's.
+
+        :param comm: the connection of a client that brought data to workers by itself, and asks;
+            None where it says so on its stream, and where the scheduler itself has brought it.
+        """
+        data = {"who_has": who_has, "nbytes": nbytes, "client": client}
+        if comm is not None:
+            return self._announce(stock, comm, data)
+        if client is None or _submission.get() is not None:
+            return self._take_data(stock, data)
+        stream = self._server.client_comms.get(client)
+        if stream is not None:  # else it has left; nobody waits for an answer
+            self._announce(stock, stream.comm, data)
+        return None
+
+    def _announce(self, stock: Callable[..., Any], comm: Any, data: Mapping[str, Any]) -> Any:
+        try:
+            with self._from(comm, data["client"]):
+                return self._take_data(stock, data)
+        except PolicyDenied as error:
+            if error.rule == "key.definition":
+                self._coming.drop(self._brought(comm, data["who_has"]))
+            return error_reply(error)
+
+    def _take_data(self, stock: Callable[..., Any], data: Mapping[str, Any]) -> Any:
+        """Take note of *data*; a key may have come to be another's since it was on its way."""
+        submission = self._current(data["client"])
+        self._check_data(submission, data["who_has"], operation="update_data")
+        self._placement.brought_by(submission.principal)
+        return stock(**data)
+
+    def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:
+        """Return at which workers there may be what the peer on *comm* says that it brought.
+
+        Of who brought nothing, the word alone would have workers drop what they are computing.
+        """
+        sender = self._by(comm, None).principal
+        return {
+            key: [each for each in addresses if self._takes_data(each, sender)]
+            for key, addresses in who_has.items()
+        }
+
+    def _takes_data(self, address: str, sender: str) -> bool:
+        """Tell whether the worker at *address* takes data from *sender*; see direct.py."""
+        stream = self._server.stream_comms.get(self._server.coerce_address(address))
+        link = getattr(getattr(stream, "comm", None), "link", None)
+        if link is None:
+            return False
+        policy, own = self._channel.policy, self._channel.identity.principal
+        return any(
+            policy.permits_operation(each).permitted and runs_code(policy, each, (own,))
+            for each in anywhere(sender, link.peer, "update_data", Kind.DATA)
+        )
+
+    @contextmanager
+    def _from(self, comm: Any, client: str | None) -> Iterator[_Submission]:
+        """Note for as long as it takes that what arrives came over *comm*."""
+        submission = self._by(comm, client)
+        token = _submission.set(submission)
+        try:
+            yield submission
+        finally:
+            _submission.reset(token)
+
+    def _by(self, comm: Any, client: str | None) -> _Submission:
+        link = getattr(comm, "link", None)
+        if link is None:
+            return self._current(client)
+        return _Submission(link.peer, client or "", link)
+
+    def _check_data(self, submission: _Submission, keys: Iterable[Any], *, operation: str) -> None:
+        """Refuse data under the keys of tasks, and under keys of somebody else's data.
+
+        What data says is not compared: neither is it opened here, nor is it there any more.
+        """
+        found = []
+        for key in keys:
+            task = self._server.tasks.get(key)
+            if task is None:
+                coming = self._coming.get(key)
+                if coming is not None and coming.owner != submission.principal:
+                    found.append(_Conflict(coming, "key.definition", coming.owner))
+                continue
+            owner = self.owner_of(task)
+            if task.run_spec is not None or owner != submission.principal:
+                found.append(_Conflict(task, "key.definition", owner))
+        refused = self._decide(submission, found, operation=operation, kind=Kind.DATA)
+        if refused:
+            raise _error(submission, refused)
+
+    # --- what becomes of it ----------------------------------------------------------------------
+
+    def _decide(
+        self, submission: _Submission, conflicts: Sequence[_Conflict], *, operation: str, kind: Kind
+    ) -> list[_Conflict]:
+        """Record what differs, warn of what policy lets pass, and return what it does not."""
+        if not conflicts:
+            return []
+        workers = {
+            name: self._is_worker(name)
+            for name in {submission.principal, *(conflict.owner for conflict in conflicts)}
+        }
+        context = self._context(submission, kind, operation)
+        words = self._channel.policy.key_conflicts(context)
+        refused: list[_Conflict] = []
+        warned: list[_Conflict] = []
+        for conflict in conflicts:
+            if conflict.doubted:
+                warned.append(conflict)
+            elif conflict.rule == "key.definition":
+                (warned if words.definition == "warn" else refused).append(conflict)
+            elif not (workers[submission.principal] or workers[conflict.owner]):
+                # What a worker submits in the course of a task, and what it computes for others
+                # that submitted the same, is computed by workers in any case.
+                (warned if words.principal == "warn" else refused).append(conflict)
+        self._note(context, refused, permitted=False)
+        self._note(context, warned, permitted=True)
+        if warned and not refused:
+            self._warn(submission, warned)
+        return refused
+
+    def _context(self, submission: _Submission, kind: Kind, operation: str) -> Context:
+        """Return the hop by which it came: contexts of the policy may ask how, and where from."""
+        if submission.link is not None:
+            found: Context = submission.link.inbound(kind, operation)
+            return found
+        own = self._channel.identity.principal
+        return Context(submission.principal, own, kind, operation, transport="safeser")
+
+    def _record(
+        self, submission: _Submission, error: PolicyDenied, kind: Kind, operation: str
+    ) -> None:
+        context = self._context(submission, kind, operation)
+        note_refusal(self._channel.audit, context, error)
+        error.recorded = True
+
+    def _note(self, context: Context, conflicts: Sequence[_Conflict], *, permitted: bool) -> None:
+        audit = self._channel.audit
+        for place, conflict in enumerate(conflicts):
+            if place < _RECORDED:
+                name = "warn" if permitted else "refuse"
+                said = event(name, context, None, conflict.rule, permitted, where=_key(conflict))
+                audit.record({**said, "author": conflict.owner})
+            else:
+                audit.count(
+                    sender=context.sender,
+                    recipient=context.recipient,
+                    operation=context.operation or "",
+                    rule=conflict.rule,
+                    permitted=permitted,
+                )
+
+    def _warn(self, submission: _Submission, conflicts: Sequence[_Conflict]) -> None:
+        """Tell the client that submitted, and nobody else, as Dask's own warnings come."""
+        fix = f" {_FIX}" if conflicts[0].rule == "key.definition" else ""
+        text = _text(submission, conflicts, f"Its result is used.{fix}")
+        logger.warning("%s", text)
+        message = {"message": text, "category": "builtins:UserWarning"}
+        self._send(submission.client, {"op": "event", "topic": "warn", "event": (time(), message)})
+
+    def _tell(self, client: str, keys: Sequence[Any], error: PolicyDenied) -> None:
+        """Fail the futures of a refused graph, in the client that submitted it alone."""
+        failures = GraphFailures()
+        failures.add(tuple(keys), error)
+        for message in failures.elements():
+            self._send(client, message)
+
+    def _send(self, client: str, message: dict[str, Any]) -> None:
+        stream = self._server.client_comms.get(client)
+        if stream is not None:
+            with suppress(CommClosedError):  # nobody waits there any more
+                stream.send(message)
+
+    def report(
+        self, stock: Callable[..., Any], msg: dict[str, Any], ts: Any, client: str | None
+    ) -> None:
+        """Report as *stock* does, but the failure of a graph to no other client than its own.
+
+        Dask tells it to everybody who wants one of the keys that the graph names: a graph that
+        cannot even be opened would fail the futures of others.
+        """
+        if msg.get("op") == "task-erred" and ts is None and client is not None:
+            self._send(client, msg)
+        else:
+            stock(msg, ts=ts, client=client)
+
+
+def _compared(
+    comparison: Comparison, sealed: SealedComparison, known: Any, node: Any, *, own: bool
+) -> Sameness:
+    """Return what is known of two nodes under one key, of which *known* is there, if any is.
+
+    Of sealed ones the scheduler knows bytes, by which alone those of two authors are the same, and
+    what an author says of definitions, which counts against that author.
+
+    :param own: whether one principal submitted both.
+    """
+    if isinstance(known, Sealed) and isinstance(node, Sealed):
+        if own:
+            return sealed.compare(known, node)
+        same = known.says_same(node)
+    elif isinstance(known, Sealed) or isinstance(node, Sealed):
+        same = False
+    else:
+        same = known is not None and comparison.same(known, node)
+    return Sameness.SAME if same else Sameness.DIFFERENT
+
+
+def _error(submission: _Submission, conflicts: Sequence[_Conflict]) -> PolicyDenied:
+    rule = conflicts[0].rule
+    error = PolicyDenied(
+        _text(submission, conflicts, "Nothing of this submission was taken in."),
+        rule=rule,
+        fix=_FIX,
+    )
+    error.recorded = True
+    return error
+
+
+def _text(submission: _Submission, conflicts: Sequence[_Conflict], outcome: str) -> str:
+    first = conflicts[0]
+    others = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+    what = "another definition" if first.rule == "key.definition" else "the same definition"
+    if first.doubted:
+        what = "a definition of which it cannot be told whether it is the same"
+    return (
+        f"key {_key(first)!r}{others}, submitted by {submission.principal!r}, was first submitted"
+        f" by {first.owner!r} with {what}{_difference(submission, first)}. {outcome}"
+    )
+
+
+def _difference(submission: _Submission, conflict: _Conflict) -> str:
+    """Return what differs, with both values only where one principal submitted both."""
+    if conflict.difference is None:
+        return ""
+    own = conflict.owner == submission.principal
+    return f" ({conflict.difference().text(values=own)})"
+
+
+def _key(conflict: _Conflict) -> str:
+    """Return as much of a key as may be shown: whoever submitted it chose it."""
+    shown = "".join(char for char in str(conflict.task.key)[:_SHOWN] if char.isprintable())
+    return shown

@@ -1,0 +1,129 @@
+"""Requests that need more than a grant: what a peer may ask a server depends on its state.
+
+The one rule: a request is checked in one turn of the event loop with the handler that serves it.
+Policy says whether a principal may ask for an operation at all; here is said of which worker, of
+which shuffle and of whose values it may.
+
+The checks stand before Dask's handlers and not in their place: a handler of another release is
+checked just the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from distributed.shuffle._core import barrier_key
+
+from safeser.dask.groups import direct_requests
+from safeser.dask.groups.authors import Authors
+from safeser.dask.groups.readers import Readers
+from safeser.dask.scheduler import worker_authority
+from safeser.dask.scheduler.worker_authority import Workers
+from safeser.dask.servers import Served
+from safeser.dask.worker import nannies
+from safeser.operations import GROUPS, Server
+
+__all__ = ["require_authority"]
+
+Request = Mapping[str, Any]
+_Check = Callable[[Served, Any, Any, Request], None]
+
+
+def _own_scheduler(known: Served, server: Any, comm: Any, request: Request) -> None:
+    del server
+    direct_requests.require_own_scheduler(comm.link, request["op"], known.is_scheduler)
+
+
+def _own_worker(known: Served, server: Any, comm: Any, request: Request) -> None:
+    del request
+    nannies.require_own_worker(server, comm, worker_key=known.worker_key)
+
+
+def _runs_code(known: Served, server: Any, comm: Any, request: Request) -> None:
+    del server
+    nannies.require_unconfined(known, comm, request["op"])
+
+
+def _about_itself(known: Served, server: Any, comm: Any, request: Request) -> None:
+    known.part(server, Workers).require_own(comm.link, request["op"], request)
+
+
+def _as_client(known: Served, server: Any, comm: Any, request: Request) -> None:
+    known.part(server, Workers).require_client(comm.link, request["op"])
+
+
+def _ends_half(known: Served, server: Any, comm: Any, request: Request) -> None:
+    workers = known.part(server, Workers)
+    workers.require_barrier(comm.link, request.get("id"), request.get("run_id"))
+
+
+def _takes_part(known: Served, server: Any, comm: Any, request: Request) -> None:
+    # It could fail the shuffle, which gives it no shards that it may not read.
+    barrier = barrier_key(request.get("id", request.get("shuffle_id")))
+    known.part(server, Readers).require(comm.link, request["op"], [barrier])
+
+
+def _joins(known: Served, server: Any, comm: Any, request: Request) -> None:
+    _about_itself(known, server, comm, request)
+    _takes_part(known, server, comm, request)
+
+
+def _places_part(known: Served, server: Any, comm: Any, request: Request) -> None:
+    _takes_part(known, server, comm, request)
+    workers = known.part(server, Workers)
+    named = (request.get(name) for name in ("id", "run_id", "key", "worker"))
+    workers.require_part(comm.link, *named)
+
+
+def _reads(known: Served, server: Any, comm: Any, request: Request) -> None:
+    known.part(server, Readers).require(comm.link, request["op"], request.get("keys", ()))
+
+
+def _relays(known: Served, server: Any, comm: Any, request: Request) -> None:
+    asked = request.get("msg")
+    if isinstance(asked, Mapping) and asked.get("op") in GROUPS["actors"]:
+        # The worker knows the scheduler alone as who asks.
+        known.part(server, Readers).require(comm.link, asked["op"], [asked.get("actor")])
+
+
+def _has_read(known: Served, server: Any, comm: Any, request: Request) -> None:
+    assert isinstance(request, dict)
+    known.part(server, Authors).narrow(comm, request)
+
+
+def _calls(known: Served, server: Any, comm: Any, request: Request) -> None:
+    authors, actor = known.part(server, Authors), request.get("actor")
+    authors.require(comm.link, request["op"], authors.of(actor), actor)
+
+
+_CHECKS: Mapping[tuple[Server, str], _Check] = {
+    **{(Server.WORKER, name): _own_scheduler for name in direct_requests.CHANGES},
+    (Server.WORKER, "get_data"): _has_read,
+    **{(Server.WORKER, name): _calls for name in GROUPS["actors"]},
+    (Server.NANNY, "close_gracefully"): _own_worker,
+    (Server.NANNY, "run"): _runs_code,
+    (Server.NANNY, "plugin_add"): _runs_code,
+    **{(Server.SCHEDULER, name): _about_itself for name in worker_authority.ABOUT},
+    (Server.SCHEDULER, "shuffle_get"): _joins,
+    (Server.SCHEDULER, "shuffle_get_or_create"): _joins,
+    (Server.SCHEDULER, "gather"): _reads,
+    (Server.SCHEDULER, "proxy"): _relays,
+    (Server.SCHEDULER, "broadcast"): _relays,
+    (Server.SCHEDULER, "replicate"): _as_client,
+    (Server.SCHEDULER, "rebalance"): _as_client,
+    (Server.SCHEDULER, "shuffle_barrier"): _ends_half,
+    (Server.SCHEDULER, "shuffle_restrict_task"): _places_part,
+}
+
+
+def require_authority(known: Served, server: Any, comm: Any, request: Any) -> None:
+    """Refuse a *request* that its peer may not make of *server* as it is now.
+
+    :param request: admitted and built; what is no request is not for this to judge.
+    :raises PolicyDenied: which was recorded.
+    """
+    name = request.get("op") if isinstance(request, dict) else None
+    check = _CHECKS.get((known.role, name)) if isinstance(name, str) else None
+    if check is not None:
+        check(known, server, comm, request)

@@ -1,0 +1,78 @@
+"""Graphs and data are taken in as a whole or not at all.
+
+The one rule: what cannot be taken in leaves no task behind, and each task has its place in the
+order of all.
+
+Dask's scheduler makes the tasks of a graph first, and then reads what was said beside it: a time
+that is none, or a task that is named as the sender's and has no priority, ends it in between.
+Tasks stay behind then that nobody wants and whose keys are taken for good. Those that a client's
+own order of its graph leaves out get no place in it: where tasks queue, they cannot be compared
+with any other, so that everybody's work stopped and worker after worker was removed. Data that is
+said to be at a worker which is not there leaves its key taken as well (distributed 2026.8.0).
+
+A task whose key or annotation fits into no message is handed to a worker, for Dask, and never
+arrives there: a few of them, and everybody's work stands still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from safeser.dask.contents.annotations import can_be_sent
+from safeser.errors import PayloadError
+
+__all__ = ["create", "update_data"]
+
+
+def create(
+    scheduler: Any,
+    stock: Callable[..., Any],
+    *,
+    dsk: Mapping[Any, Any],
+    ordered: Mapping[Any, Any],
+    client: str,
+    **rest: Any,
+) -> Any:
+    """Do what ``_create_taskstate_from_graph``, *stock*, does, or leave nothing behind."""
+    if not dsk.keys() <= ordered.keys():
+        ordered = {**dict.fromkeys(dsk, 0), **ordered}
+    new = [key for key in dsk if key not in scheduler.tasks]
+    said = (rest["global_annotations"], rest["annotations_by_type"])
+    if not all(map(can_be_sent, new)) or not all(map(can_be_sent, said)):
+        raise PayloadError(
+            "a key or an annotation holds text or a number that no message can hold",
+            rule="payload.unsendable",
+            fix="Name and annotate them by text of Unicode characters, or numbers of 63 bits.",
+        )
+    try:
+        return stock(dsk=dsk, ordered=ordered, client=client, **rest)
+    except Exception:
+        _forget(scheduler, new, client)
+        raise
+
+
+def update_data(
+    scheduler: Any,
+    stock: Callable[..., Any],
+    *,
+    who_has: Mapping[Any, Any],
+    nbytes: Mapping[Any, Any],
+    client: str | None = None,
+) -> Any:
+    """Do what ``Scheduler.update_data``, *stock*, does, or leave nothing behind."""
+    new = [key for key in who_has if key not in scheduler.tasks]
+    try:
+        return stock(who_has=who_has, nbytes=nbytes, client=client)
+    except Exception:
+        _forget(scheduler, new, client)
+        raise
+
+
+def _forget(scheduler: Any, keys: Iterable[Any], client: str | None) -> None:
+    stimulus = "safeser-taken"
+    if client in scheduler.clients:
+        # First, so that it hears of the error, and not that they were cancelled.
+        scheduler.client_releases_keys(keys, client, stimulus)
+    left = {key: "forgotten" for key in keys if key in scheduler.tasks}
+    scheduler.transitions(left, stimulus)

@@ -1,0 +1,367 @@
+"""The workers of one scheduler: whose word is taken for which of them, and of which tasks.
+
+The one rule: a worker speaks for itself, of what it was given to compute. Whoever registered it, by
+that very key, speaks for it and nobody else does; what is said of a task that another worker is
+computing is refused, and that it has the result of one that it was never told of.
+
+Dask's scheduler takes each message's own word for which worker it is about, and tells workers apart
+by an id that they choose, and that whoever asks hears: one that registered under the id of another
+was that one in all comparisons, gave results in its place, and when it left, the other was given
+nothing any more (distributed 2026.8.0, ``WorkerState.__eq__``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from time import monotonic
+from typing import Any
+
+from distributed.batched import BatchedSend
+from distributed.comm.addressing import normalize_address
+from distributed.shuffle._core import barrier_key
+
+from safeser.dask.groups.placement import Placement
+from safeser.dask.groups.readers import Readers
+from safeser.dask.messages.replies import error_reply
+from safeser.dask.scheduler import named_addresses
+from safeser.dask.scheduler.weak_task_dict import NotedTasks
+from safeser.dask.servers import Part
+from safeser.dask.transport.key_succession import successors
+from safeser.dask.worker.confinement import require_report
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.values import Kind
+
+__all__ = ["ABOUT", "Workers"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: In which field these requests name the worker that they are about.
+ABOUT = {
+    "heartbeat_worker": "address",
+    "unregister": "address",
+    "add_keys": "worker",
+    "shuffle_get": "worker",
+    "shuffle_get_or_create": "worker",
+}
+
+#: What somebody else than a worker says of it, too: its nanny, or whom policy lets remove it.
+_OTHERS_SAY = frozenset({"unregister"})
+
+#: So long after a worker left is its nanny known as its own: by then it was started again.
+HELD_SECONDS = 120.0
+_MOST_HELD = 10_000
+
+#: Why a worker is told to drop a copy.
+_FORMER = "safeser-former"
+
+#: As much of a key as the log shows: whoever submitted it chose it.
+_SHOWN = 60
+
+
+def _key_of(link: Any) -> str:
+    # A worker that was given another key is known by the one that it registered by.
+    return successors.first(link.session.peer_key)
+
+
+def _only_works(link: Any) -> bool:
+    """Tell whether the peer on *link* may register workers and, as a client, submit nothing."""
+    if not link.policy.permits_operation(link.inbound(Kind.ADMIN, "register-worker")).permitted:
+        return False
+    return _submission(link) == "none"
+
+
+def _submission(link: Any) -> str | None:
+    """Return what the peer on *link* may submit."""
+    grant = link.policy.grant(link.inbound(Kind.TASK, "update-graph"))
+    return None if grant.submission is None else str(grant.submission)
+
+
+def _runs_code(link: Any) -> bool:
+    return link is not None and _submission(link) == "code"
+
+
+class Workers(Part):
+    """The workers of one scheduler."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._keys: dict[str, str] = {}  # by which key each worker registered, by its address
+        #: Of workers that have just left: by which key they had registered, and until when that
+        #: counts, by the place of their nanny.
+        self._left: dict[Any, tuple[str, float]] = {}
+        #: What the scheduler had each worker compute, or have for that, or keep a copy of.
+        self._told: defaultdict[str, NotedTasks] = defaultdict(NotedTasks)
+
+    # --- who there is ----------------------------------------------------------------------------
+
+    async def register(
+        self, stock: Callable[..., Awaitable[Any]], comm: Any, **request: Any
+    ) -> Any:
+        """Add a worker as *stock* does, and leave nothing of it behind."""
+        link, told = getattr(comm, "link", None), request["address"]
+        names = self._known.part(self._server, named_addresses.Names)
+        resolve = request.get("resolve_address", True)
+        if resolve:
+            await names.look_up(told)
+        if link is not None and request.get("nanny"):
+            # The place itself: a name may lead elsewhere later, and one place has many spellings.
+            request["nanny"] = await named_addresses.resolved(request["nanny"])
+        # From here on until it is there, or refused, nobody else is served.
+        try:
+            if link is not None:
+                self._require_new(link, request)
+        except PolicyDenied as error:
+            await comm.write(error_reply(error))
+            await comm.close()
+            return None
+        try:
+            return await self._register(stock, comm, link, resolve, request)
+        finally:
+            names.forget(told)
+
+    async def _register(
+        self,
+        stock: Callable[..., Awaitable[Any]],
+        comm: Any,
+        link: Any,
+        resolve: bool,
+        request: dict[str, Any],
+    ) -> Any:
+        scheduler, placement = self._server, self._known.part(self._server, Placement)
+        address = normalize_address(scheduler.coerce_address(request["address"], resolve))
+        if address in scheduler.workers:
+            return await stock(comm, **request)  # which refuses
+        if link is not None:
+            self._keys[address] = _key_of(link)
+            placement.joins(address, link)
+        came = request.get("name") not in scheduler.aliases  # or it is refused
+        try:
+            return await stock(comm, **request)
+        finally:
+            state = scheduler.workers.get(address)
+            if state is not None and state.server_id == request.get("server_id"):
+                await self._remove(address)
+            if address not in scheduler.workers:
+                key = self._keys.pop(address, None)
+                if came and key is not None and request.get("nanny"):
+                    self._hold(named_addresses.place(request["nanny"]), key)
+                self._told.pop(address, None)
+                placement.leaves(address)
+
+    def _hold(self, place: Any, key: str) -> None:
+        """Keep the nanny at *place* for the next worker of *key*, which it starts now.
+
+        Whoever named that nanny in between would keep the worker out.
+        """
+        now = monotonic()
+        self._left = {at: held for at, held in self._left.items() if held[1] > now}
+        if place in self._left or len(self._left) < _MOST_HELD:
+            self._left[place] = key, now + HELD_SECONDS
+
+    def _held_by_another(self, place: Any, key: str) -> bool:
+        owner, until = self._left.get(place, (key, 0.0))
+        return owner != key and until > monotonic()
+
+    async def _remove(self, address: str) -> None:
+        """Remove a worker whose registration ended half way, as Dask does by itself for no other.
+
+        Nobody listens to it, so that nobody would notice that it is gone: tasks that are given to
+        it wait for ever.
+        """
+        scheduler = self._server
+        logger.warning("Removing %s, whose registration ended half way", address)
+        scheduler.stream_comms.setdefault(address, BatchedSend("5ms", loop=scheduler.loop))
+        await scheduler.remove_worker(address, stimulus_id="safeser-registration")
+
+    def _require_new(self, link: Any, request: dict[str, Any]) -> None:
+        """Refuse a worker that could be taken for another one, or that proves no confinement."""
+        try:
+            require_report(link.policy, link.peer, request.get("extra"))
+        except PolicyDenied as error:
+            self._refuse(link, "register-worker", error.rule, error.message)
+        workers = self._server.workers.values()
+        if any(state.server_id == request.get("server_id") for state in workers):
+            self._refuse(link, "register-worker", "worker.id", "its id is that of another worker")
+        nanny, key = request.get("nanny"), _key_of(link)
+        if not nanny:
+            return
+        others = [state for state in workers if self._keys.get(state.address) != key]
+        place = named_addresses.place(nanny)
+        if self._held_by_another(place, key) or any(
+            state.nanny and named_addresses.place(state.nanny) == place for state in others
+        ):
+            # What Dask has a nanny do to the worker that it names would be done to the other one.
+            reason = "its nanny is that of another worker, which registered by another key"
+            self._refuse(link, "register-worker", "worker.nanny", reason)
+
+    def _refuse(self, link: Any, operation: str, rule: str, reason: str) -> None:
+        link.refuse(link.inbound(Kind.ADMIN, operation), rule, reason)
+
+    # --- what is said of them --------------------------------------------------------------------
+
+    def require_own(self, link: Any, name: str, request: Mapping[str, Any]) -> None:
+        """Refuse the request *name* about a worker that registered by another key than the peer's.
+
+        :raises PolicyDenied: which was recorded.
+        """
+        named = request.get(ABOUT[name])
+        # Where Dask's handler looks a name up unless it is told not to.
+        resolve = request.get("resolve_address", True) if name == "heartbeat_worker" else None
+        for address in self._meant(named, resolve):
+            owner = self._keys.get(address)
+            if owner in (None, _key_of(link)) or address not in self._server.workers:
+                continue
+            if name in _OTHERS_SAY and self._principal_of(address) != link.peer:
+                continue
+            reason = "that worker registered by another key"
+            self._refuse(link, name, "worker.another", reason)
+
+    def _meant(self, named: Any, resolve: bool | None) -> Iterable[str]:
+        """Yield which addresses Dask's handlers take *named* for."""
+        if isinstance(named, str):
+            yield named
+        try:
+            yield normalize_address(self._server.coerce_address(named, resolve))
+        except (SafeserError, TypeError, ValueError):
+            return  # no worker's; the handler says so
+
+    def _link_of(self, address: str) -> Any:
+        stream = self._server.stream_comms.get(address)
+        return getattr(getattr(stream, "comm", None), "link", None)
+
+    def _principal_of(self, address: str) -> str | None:
+        link = self._link_of(address)
+        return None if link is None else str(link.peer)
+
+    # --- what they say of tasks ------------------------------------------------------------------
+
+    def is_its_own(self, name: str, key: Any, worker: str, run_id: Any) -> bool:
+        """Tell whether *worker* may report on the task *key*; note it where it may not."""
+        task = self._server.tasks.get(key)
+        # Of an earlier run of the task, Dask knows that it is over.
+        if task is not None and task.run_id == run_id:
+            at = task.processing_on
+            if at is not None and at.address != worker:
+                return self._not_its_own(name, key, worker)
+            if task.state == "memory" and not self._may_hold(worker, task):
+                return self._not_its_own(name, key, worker)
+        return True
+
+    def gives_up_its_own(self, in_flight: Mapping[Any, Any], key: Any, worker: str | None) -> bool:
+        """Tell whether *worker* is the one that was asked to give up the task *key*.
+
+        Requests are numbered, so that others can tell what they would have to name.
+
+        :param in_flight: the requests that are not answered yet, by their tasks.
+        """
+        task = self._server.tasks.get(key)
+        request = in_flight.get(task) if task is not None else None
+        if request is not None and request["victim"].address != worker:
+            return self._not_its_own("steal-response", key, str(worker))
+        return True
+
+    def _not_its_own(self, name: str, key: Any, worker: str) -> bool:
+        link = self._link_of(worker)
+        logger.warning("%s reports %s, which is not its own", worker, str(key)[:_SHOWN])
+        if link is not None:
+            error = PolicyDenied("that task is another worker's", rule="worker.task")
+            link.note_refusal(link.inbound(Kind.DATA, name), error)
+        return False
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def note_computing(self, task: Any) -> None:
+        """Note that the worker which is to compute *task* has it, and what it needs for that."""
+        if task.processing_on is not None:
+            known = self._told[task.processing_on.address]
+            known.add(task)
+            if task.dependencies:
+                known.update(task.dependencies)
+
+    def note_told(self, address: str, keys: Iterable[Any]) -> None:
+        """Note that the worker at *address* is told to fetch and keep the values of *keys*."""
+        tasks = self._server.tasks
+        self._told[address].update(tasks[key] for key in keys if key in tasks)
+
+    def _may_hold(self, address: str, task: Any) -> bool:
+        state = self._server.workers.get(address)
+        return task in self._told.get(address, ()) or state in (task.who_has or ())
+
+    def may_have(
+        self, name: str, worker: str, keys: Iterable[Any], authors: Mapping[Any, str]
+    ) -> list[Any]:
+        """Return those of *keys* of which *worker* may say that it has a copy.
+
+        Whoever is asked for a value may be any of those who say that they have it, and all others
+        are told to drop theirs. Not of who may run code here: that changes any result anyway. But
+        nobody has a copy of a value of another author: that is of a task which had the key before.
+
+        :param authors: whose the copies are, as the worker says.
+        """
+        kept, others = [], []
+        owner_of = self._known.part(self._server, Readers).owner_of
+        for key in keys:
+            task = self._server.tasks.get(key)
+            if task is None or task.state != "memory":
+                kept.append(key)  # Dask has it dropped
+            elif authors.get(key, owner_of(task)) != owner_of(task):
+                others.append(key)
+            elif self._may_hold(worker, task) or _runs_code(self._link_of(worker)):
+                kept.append(key)
+            else:
+                self._not_its_own(name, key, worker)
+        if others and worker in self._server.stream_comms:
+            dropped = {"op": "remove-replicas", "keys": others, "stimulus_id": _FORMER}
+            self._server.worker_send(worker, dropped)
+        return kept
+
+    def require_client(self, link: Any, name: str) -> None:
+        """Refuse a worker that asks for copies, of which it could be told to keep one.
+
+        :raises PolicyDenied: which was recorded.
+        """
+        if _only_works(link):
+            reason = "who may register workers and submit nothing moves no values"
+            self._refuse(link, name, "worker.copies", reason)
+
+    # --- shuffles --------------------------------------------------------------------------------
+
+    def _barrier_of(self, shuffle: Any, run_id: Any) -> Any:
+        """Return the task between the halves of a shuffle, if that very run is under way.
+
+        Of another one Dask says that it is over.
+        """
+        extension = self._server.extensions.get("shuffle")
+        active = None if extension is None else extension.active_shuffles.get(shuffle)
+        if active is None or active.run_id != run_id:
+            return None
+        return self._server.tasks.get(barrier_key(shuffle))
+
+    def require_barrier(self, link: Any, shuffle: Any, run_id: Any) -> None:
+        """Refuse a peer that ends the first half of a shuffle and computes no task that does.
+
+        On anybody's word before, what arrives afterwards fails the shuffle.
+
+        :raises PolicyDenied: which was recorded.
+        """
+        barrier = self._barrier_of(shuffle, run_id)
+        if barrier is not None:
+            at = barrier.processing_on
+            if at is None or self._keys.get(at.address) != _key_of(link):
+                reason = "it computes no barrier of it"
+                self._refuse(link, "shuffle_barrier", "worker.shuffle", reason)
+
+    def require_part(self, link: Any, shuffle: Any, run_id: Any, key: Any, worker: Any) -> None:
+        """Refuse to say where a task is to run that is none of a shuffle's, or anywhere else.
+
+        :raises PolicyDenied: which was recorded.
+        """
+        barrier, task = self._barrier_of(shuffle, run_id), self._server.tasks.get(key)
+        if barrier is not None and task is not None:
+            active = self._server.extensions["shuffle"].active_shuffles[shuffle]
+            places = active.run_spec.worker_for.values()
+            if task not in barrier.dependents or worker not in places:
+                reason = "that is no part of it"
+                self._refuse(link, "shuffle_restrict_task", "worker.shuffle", reason)

@@ -1,0 +1,75 @@
+"""One connection to a stock cluster: what it says is read by Dask's layout, decided by ours.
+
+The one rule: only the reading differs from a connection on ``safeser://``. Which message may come,
+what becomes of a refusal, and what Dask's client gets to see are :class:`Conversation`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from safeser.channel import Arrived, OpenLink
+from safeser.dask.messages import replies
+from safeser.dask.messages.conversation import Conversation
+from safeser.dask.messages.deciding import Message, unknown_operation
+from safeser.dask.stock.errors import Plainer
+from safeser.dask.stock.reader import Stock
+from safeser.dask.stock.wire import GREETING
+from safeser.operations import Operation
+
+__all__ = ["GuardedConversation"]
+
+#: A restart cancels futures, all at once. The scheduler's request of that name is authority, which
+#: no policy grants to unknown; this is what it says to clients, and they must hear of it.
+_RESTART, _CANCELS = "restart", "cancelled-keys"
+
+
+class GuardedConversation(Conversation):
+    """The state of one connection to a stock scheduler or worker.
+
+    :param deserializers: families that this side is willing to open at all.
+    """
+
+    def __init__(self, link: OpenLink, *, deserializers: Sequence[str] | None = None) -> None:
+        super().__init__(link, server=None, opens=True, deserializers=deserializers)
+
+    def _parse(self, verified: Arrived) -> Message:
+        limits = self.link.policy.limits if self._greeted else GREETING
+        stock = Stock(verified.frames, limits)
+        body, plainer = stock.body, Plainer(stock)
+        if self._reads is not None and not (isinstance(body, dict) and "op" not in body):
+            listed = body if isinstance(body, tuple) else (body,)
+            body = plainer.elements(listed)
+        elif self._greeted:
+            body = plainer.reply(replies.fields_of(self._asked), body)
+        return Message(verified, body, tuple(stock.rows))
+
+    def _parse_apart(self, verified: Arrived) -> Message:
+        # Dask's layout has no element of which one could be malformed without the others.
+        return Message(verified, (), ())
+
+    def _row_of_element(self, element: Any) -> Operation:
+        row = super()._row_of_element(element)
+        return replace(row, name=_CANCELS) if row.name == _RESTART else row
+
+    def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
+        return list(elements)  # written by Dask's own protocol, which the other side reads
+
+    def note_sent(self, message: Any) -> None:
+        """Take note of what Dask writes: it says how the answer is read.
+
+        :raises PolicyDenied: if no answer to it could be read.
+        """
+        if not self._greeting_sent:
+            self._greeting_sent = True
+            return
+        if not isinstance(message, dict) or "op" not in message:
+            return  # a batch of stream elements, or the last word of an exchange
+        row = self._row_for(message)
+        if row is None:
+            raise unknown_operation(message["op"])
+        self._asked = message
+        self._begin_stream(row, message, reading=1)
+        self._opening = bool(self._stream)

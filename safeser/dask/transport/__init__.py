@@ -1,0 +1,1 @@
+"""Connections of ``safeser://``: bytes of a socket, sessions and their ends."""

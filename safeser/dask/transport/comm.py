@@ -1,0 +1,603 @@
+"""One connection of ``safeser://`` whose peer has proved who it is, and its one conversation.
+
+The one rule: bytes from a socket reach Dask only through :class:`Conversation`, which stands behind
+the one door. What ends a session ends its connection: nothing after it can be trusted to begin
+where a message begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn
+from weakref import ref
+
+from distributed.client import Client, _current_client
+from distributed.comm.core import CommClosedError
+from distributed.comm.tcp import TCP, convert_stream_closed_error
+from distributed.comm.utils import OFFLOAD_THRESHOLD
+from distributed.utils import offload
+from tornado.iostream import IOStream, StreamClosedError
+
+from safeser.channel import Link
+from safeser.dask.client_ids import ClientIds
+from safeser.dask.messages.conversation import SKIP, Conversation
+from safeser.dask.messages.sending import may_be_large
+from safeser.dask.sealed.renewal import Current, Statements
+from safeser.dask.sealed.value import Requests
+from safeser.dask.transport.session_control import LONGEST_HEADER, SessionControl
+from safeser.dask.transport.unfinished import (
+    COUNTED_FROM,
+    PIECE,
+    Arriving,
+    fill,
+    frame_memory,
+    receive,
+    unfinished,
+)
+from safeser.dask.wire.ceilings import control_room, over_room
+from safeser.envelope import PRELUDE_SIZE, Arrival, Buffer, HandshakeRefused, Sealed, Verified, runs
+from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
+from safeser.operations import Server
+from safeser.values import Suite
+
+__all__ = ["REFUSED", "SafeserComm"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: The first sealed message from the responder: the initiator's key was accepted.
+_ACCEPTED = b"accepted"
+#: In its place: it was, and its principal holds as many connections as one may.
+_FULL = b"full"
+
+#: What the responder writes, in the clear, in its place: the initiator did not authenticate,
+#: whatever the reason. Without it a refused key looks like a network fault, which Dask's workers
+#: retry for ever. Whoever forges it achieves what cutting the connection does.
+REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
+
+#: A body up to this size is read in one piece; a larger one frame by frame, so that each large
+#: buffer owns its memory and arrays need no copy.
+_ONE_READ = 1 << 18
+
+#: Frames up to this size are read and written with their neighbours: ten thousand results are as
+#: many frames, and a system call for each takes longer than everything else that is done to it.
+_SMALL = 1 << 14
+
+#: What a frame counts among those besides its length: at most four thousand are verified at once,
+#: in some 10 milliseconds.
+_EACH = 1 << 6
+
+#: Messages up to this size are understood on the event loop: to parse and judge runs at a megabyte
+#: a second. To authenticate, encrypt and decrypt runs at some gigabytes, and larger messages are
+#: verified and decrypted there a piece at a time.
+_AT_ONCE = 1 << 15
+
+#: What a frame costs beside its bytes, in bytes that are understood.
+_TO_UNDERSTAND = 1 << 6
+
+#: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
+_ELEMENTS = 500
+
+
+class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
+    """One connection whose peer has proved who it is."""
+
+    stream: IOStream | None
+
+    #: The client whose stream from its scheduler this is.
+    stream_of: ref[Client] | None = None
+
+    #: None where there is no session.
+    control: SessionControl | None = None
+
+    def __init__(
+        self,
+        stream: IOStream,
+        local_addr: str,
+        peer_addr: str,
+        deserialize: bool = True,
+        *,
+        link: Link,
+        server: Server | None,
+        deserializers: Sequence[str] | None = None,
+        client_ids: ClientIds | None = None,
+        taken: Requests | None = None,
+        registration_refused: Callable[[SafeserError], None] | None = None,
+        authority: Callable[[SafeserComm, Any], None] | None = None,
+        statements: Statements | None = None,
+        renewed: Callable[[Current], None] | None = None,
+    ) -> None:
+        super().__init__(stream, local_addr, peer_addr, deserialize)
+        self.link = link
+        self._written: Any = None  # the future of the last write; done when all is written
+        self._sealing = asyncio.Lock()  # one large message is sealed and written at a time
+        self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
+        self._deserializers = deserializers
+        self._authority = authority
+        self.conversation = Conversation(
+            link,
+            server=server,
+            opens=deserialize,
+            deserializers=deserializers,
+            client_ids=client_ids,
+            taken=taken,
+            registration_refused=registration_refused,
+            statements=statements,
+            renewed=renewed,
+        )
+        self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
+        self.control = SessionControl(self, link, initiator=server is None)
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Call *callback* once the open stream of this connection closes, whoever closes it."""
+        assert self.stream is not None
+        # A stream has one callback, which is Dask's, and this connection may be collected first.
+        note_closed = self.stream._close_callback
+
+        def closed() -> None:
+            note_closed()
+            callback()
+
+        self.stream.set_close_callback(closed)
+
+    def handshake_info(self) -> dict[str, Any]:
+        # The envelope's MAC covers frames as they are; compression would only add a bomb to check.
+        info: dict[str, Any] = {**super().handshake_info(), "compression": None}
+        server = self.conversation.server
+        if server is not None:
+            info["safeser-server"] = server.value
+        return info
+
+    async def read(self, deserializers: Sequence[str] | None = None) -> Any:
+        """Return the next message that policy lets through; refusals are answered here."""
+        instead = self.conversation.take_reply()
+        if instead is not None:
+            return instead
+        if self._unread and self.link.over is None:
+            await asyncio.sleep(0)
+            return self._take_elements()
+        while True:
+            message = await self._next(deserializers)
+            answers = self.conversation.take_answers()
+            for answer in answers:
+                await self._send(answer)
+            if isinstance(message, SafeserError):
+                raise message
+            if message is not SKIP and not self.conversation.answers_requests:
+                if self.control is not None:
+                    self.control.answered()
+                return self._some_of(message) if self.conversation.reads_stream else message
+            # Reading what has already arrived does not pause: a peer who sends one request after
+            # the other, refused or not, would keep the event loop for itself.
+            await asyncio.sleep(0)
+            if message is not SKIP and not self._refuse(message):
+                return message
+            if message is not SKIP:
+                answers = self.conversation.take_answers()
+                for answer in answers:
+                    await self._send(answer)
+            if answers:
+                await self._flush()
+
+    def _refuse(self, request: Any) -> bool:
+        """Refuse *request* where its peer may not make it now; tell whether that was so.
+
+        Dask calls the handler of what :meth:`read` returns without a pause.
+        """
+        try:
+            if self._authority is not None:
+                self._authority(self, request)
+        except PolicyDenied as error:
+            self.conversation.refuse(request, error)
+            return True
+        return False
+
+    def _some_of(self, message: Any) -> Any:
+        """Return *message* of a stream, or as many of its elements as may be handled at once.
+
+        Dask handles all elements of what it reads without a pause. The others are read next.
+        """
+        if type(message) is not tuple or len(message) <= _ELEMENTS:
+            return message
+        self._unread.extend(message)
+        return self._take_elements()
+
+    def _take_elements(self) -> tuple[Any, ...]:
+        count = min(len(self._unread), _ELEMENTS)
+        return tuple(self._unread.popleft() for _ in range(count))
+
+    async def _next(self, deserializers: Sequence[str] | None) -> Any:
+        """Return what the conversation makes of the next message, or the error that refuses it.
+
+        A refused message is gone with this call: the error does not refer to its frames.
+        """
+        with unfinished.arriving(self.link.peer, self.abort) as arriving:
+            try:
+                verified = await self._receive(arriving)
+                if self.control is not None and verified.header:
+                    await self._take_control(self.control, verified)
+                    return SKIP
+                if _is_long(verified):
+                    return await offload(self._hear, verified, deserializers)
+                return self._hear(verified, deserializers)
+            except SafeserError as error:
+                if self.conversation.forgotten:
+                    self.abort()
+                return error.without_frames()
+
+    async def accept(self) -> None:
+        """Tell the initiator that its key was accepted."""
+        await self._send([_ACCEPTED])
+
+    async def turn_away(self) -> None:
+        """Tell the initiator, whose key is fine, that its principal holds too many connections."""
+        await self._send([_FULL])
+
+    async def hear_acceptance(self) -> bool:
+        """Read the responder's first message; return whether it accepted this side.
+
+        :raises CommClosedError: if it has no room, which Dask tries again.
+        """
+        with unfinished.arriving(self.link.peer, self.abort) as arriving:
+            verified = await self._receive(arriving, first=True)
+        said = [bytes(frame) for frame in verified.frames]
+        if said == [_FULL]:
+            raise CommClosedError(
+                f"{self.link.peer} keeps no more connections of {self.link.local} open"
+                " (limits.max_connections in its policy, or its limit of open files)"
+            )
+        return said == [_ACCEPTED]
+
+    async def _flush(self) -> None:
+        """Wait until the peer took what it was told.
+
+        Answers to somebody who asks and never reads them would fill this process's memory.
+        """
+        await asyncio.wait([self._written])  # if it failed, the next read says so
+
+    def _hear(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
+        """Return what the conversation makes of *verified*; actors in it are its client's.
+
+        An actor takes for its own the current client of where it is made (distributed 2026.8.0,
+        ``actor.py``), which is the latest of a process that has several: what it is asked would go
+        to the cluster of another, under a key and to a worker of this peer's choice.
+        """
+        client = None if self.conversation.server is not None else self._client()
+        if client is None:
+            return self.conversation.receive(verified, deserializers)
+        token = _current_client.set(client)
+        try:
+            return self.conversation.receive(verified, deserializers)
+        finally:
+            _current_client.reset(token)
+
+    def _client(self) -> Client | None:
+        """Return the client that this connection is of, where it is one's."""
+        pool = getattr(self, "_pool", None)  # Dask's, of which this is, to ask through
+        of = self.stream_of if pool is None else getattr(pool(), "server", None)
+        server = None if of is None else of()
+        return server if isinstance(server, Client) else None
+
+    async def _receive(self, arriving: Arriving, *, first: bool = False) -> Verified:
+        """Read one message; *first* is the responder's word on whether it accepted this side."""
+        stream = self.stream
+        if stream is None:
+            self.raise_if_ended()
+            raise CommClosedError("the connection is closed")
+        try:
+            return await self._read_message(stream, arriving, first=first)
+        except StreamClosedError as error:
+            self.stream = None
+            self._closed = True
+            self.raise_if_ended()
+            convert_stream_closed_error(self, error)
+            raise  # unreachable: the line above always raises
+        except AuthenticationError:
+            self.abort()
+            raise
+        except EnvelopeError as error:
+            self.raise_if_ended()
+            self._give_up(error)
+        except BaseException:
+            # What was already read is unknown, so this connection cannot be read again.
+            self.abort()
+            raise
+
+    async def _read_message(self, stream: IOStream, arriving: Arriving, *, first: bool) -> Verified:
+        session = self.link.session
+        head = await stream.read_bytes(PRELUDE_SIZE)
+        if first:
+            _check_accepted(head)
+        prelude = session.prelude(head)
+        # Dask's messages have no header; those about the session have little else.
+        room = control_room() if prelude.header_length else self.conversation.room()
+        size, start_size = prelude.body_length, prelude.start_length
+        if size > room.whole:
+            raise over_room("a message", size, room.whole)
+        if prelude.header_length > LONGEST_HEADER:
+            raise over_room("the header of a message", prelude.header_length, LONGEST_HEADER)
+        if prelude.frame_count > room.frames:
+            raise over_room("the number of a message's frames", prelude.frame_count, room.frames)
+        if start_size + size > COUNTED_FROM:
+            await arriving.take(start_size + min(size, _ONE_READ))
+        whole = size + _EACH * prelude.frame_count <= _ONE_READ
+        data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE if whole else start_size))
+        await stream.read_into(data)
+        start = session.start(prelude, data[:start_size])
+        said = max(start.lengths[:2], default=0)
+        if said > room.structure:
+            raise over_room("what a message says", said, room.structure)
+        if whole:
+            arriving.end()
+            *frames, end = _cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
+            return session.verify(Sealed(start, frames, end))
+        arrival = session.arrival(start, piece=PIECE)
+        if arrival.memory:
+            await arriving.take(arrival.memory)
+        groups = runs(start.lengths, small=_SMALL, together=_ONE_READ, each=_EACH)
+        for together in groups:
+            await _read_frames(stream, together, arriving, arrival, prelude.overhead.frame)
+        last = await _read_end(stream, prelude.overhead.end)
+        arriving.end()
+        return arrival.verified(last)
+
+    async def write(
+        self,
+        msg: Any,
+        serializers: Sequence[str] | None = None,
+        on_error: str = "message",
+    ) -> int:
+        """Seal and enqueue *msg*; return the number of bytes.
+
+        :raises PolicyDenied: if policy does not let this message leave.
+        """
+        del on_error  # the conversation knows what a refusal becomes: an error, a reply, a field
+        if self.stream is None:
+            self.raise_if_ended()
+            raise CommClosedError("the connection is closed")
+        if self.allow_offload and OFFLOAD_THRESHOLD and may_be_large(msg):
+            frames = await offload(self.conversation.send, msg, serializers)
+        else:
+            frames = self.conversation.send(msg, serializers)
+        if not frames:  # the conversation has said it already
+            return 0
+        if self.conversation.is_overfull(msg, frames):
+            self.conversation.sent.rollback()
+            middle = len(msg) // 2
+            sent = await self.write(msg[:middle], serializers)
+            return sent + await self.write(msg[middle:], serializers)
+        self.conversation.sent.commit()
+        size = _size(frames)
+        if size <= _ONE_READ and not self._sealing.locked():  # as most messages
+            sent = self._send_whole(b"", frames, None)
+        else:
+            sent = await self._send(frames)
+        if self.conversation.answers_requests:
+            await self._flush()
+        return sent
+
+    @property
+    def ended_because(self) -> str:
+        """Why the session was ended, by this side or by the peer; empty while it was not."""
+        return "" if self.control is None else self.control.ended_because
+
+    def raise_if_ended(self) -> None:
+        """Raise :class:`CommClosedError` with the reason if either side ended the session."""
+        if self.control is not None:
+            self.control.raise_if_ended()
+
+    async def _take_control(self, control: SessionControl, verified: Verified) -> None:
+        try:
+            await control.take(verified)
+        except EnvelopeError as error:
+            self._give_up(error)
+        except asyncio.CancelledError:
+            self.abort()  # a step that was taken and not answered is never answered
+            raise
+
+    def _give_up(self, error: EnvelopeError) -> NoReturn:
+        """End a session of which what follows cannot be trusted to begin where a message begins.
+
+        Dask handles a closed connection; it knows no other failure.
+        """
+        logger.warning("Closing the connection from %s: %s", self.link.peer, error)
+        self.link.note_unauthenticated(error)
+        self.link.session.end(error.message)
+        self.abort()
+        raise self._over(error) from None
+
+    def is_idle(self) -> bool:
+        """Tell whether this connection lies unused in one of Dask's pools."""
+        pool = getattr(self, "_pool", _no_pool)()
+        return pool is not None and any(self in idle for idle in pool.available.values())
+
+    async def send_control(
+        self, header: bytes, frames: Sequence[bytes], *, then: Callable[[], None]
+    ) -> None:
+        """Send one message about the session and call *then* before anything else is sealed.
+
+        Return when it left this process: the next step is not read from a peer that takes none.
+        """
+        await self._send_sealed(header, frames, then=then)
+        await self._flush()
+
+    async def _send(self, frames: Sequence[Any]) -> int:
+        return await self._send_sealed(b"", frames)
+
+    async def _send_sealed(
+        self, header: bytes, frames: Sequence[Any], *, then: Callable[[], None] | None = None
+    ) -> int:
+        # A message is sealed and enqueued before the next one is sealed: the sequence number is the
+        # order on the wire.
+        size = _size(frames)
+        if size <= _ONE_READ and not self._sealing.locked():  # nothing comes in between
+            return self._send_whole(header, frames, then)
+        async with self._sealing:
+            if size <= _ONE_READ:
+                return self._send_whole(header, frames, then)
+            return await self._send_pieces(header, frames, then)
+
+    def _send_whole(
+        self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
+    ) -> int:
+        buffers = self._seal(header, frames)
+        try:
+            sent = self._enqueue(b"".join(buffers))
+        except BaseException as error:
+            self._not_sent(error)
+        if then is not None:
+            then()
+        return sent
+
+    async def _send_pieces(
+        self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
+    ) -> int:
+        buffers = self._seal(header, frames)
+        try:
+            sent = await self._write_pieces(buffers)
+        except BaseException as error:
+            self._not_sent(error)
+        if then is not None:
+            then()
+        return sent
+
+    def _not_sent(self, error: BaseException) -> NoReturn:
+        """End this connection, since a message whose number is taken failed with *error*."""
+        if isinstance(error, StreamClosedError):
+            self.stream = None
+            self._closed = True
+            self.raise_if_ended()
+            convert_stream_closed_error(self, error)
+        if isinstance(error, EnvelopeError):
+            self.raise_if_ended()
+            self.abort()
+            raise self._over(error) from None
+        # Part of it may be written: nothing can follow it.
+        self.abort()
+        raise error
+
+    def _seal(self, header: bytes, frames: Sequence[Any]) -> Iterator[Buffer]:
+        if self.stream is None or self.stream.closed():
+            self.raise_if_ended()
+            raise CommClosedError("the connection is closed")
+        session = self.link.session
+        try:
+            return session.sealing(header, frames)
+        except EnvelopeError as error:
+            if not session.ended:  # this one message is too large; nothing of it was sent
+                raise
+            self.raise_if_ended()
+            self.abort()
+            raise self._over(error) from None
+
+    def _over(self, error: EnvelopeError) -> CommClosedError:
+        return CommClosedError(f"the session with {self.link.peer} ended: {error}")
+
+    async def _write_pieces(self, buffers: Iterator[Buffer]) -> int:
+        """Write *buffers*; return how many bytes they are.
+
+        Where they are encrypted as they are taken, one is made while the socket takes the one
+        before it, and no third: the ciphertext of a large message is never in memory whole.
+        """
+        waits = self.link.session.suite is Suite.ENCRYPT
+        total, before = 0, None
+        for piece in _pieces(buffers):
+            total += self._enqueue(piece)
+            if waits:
+                if before is not None:
+                    await before
+                before = self._written
+                # A peer that is as fast as this side would keep the event loop for itself.
+                await asyncio.sleep(0)
+        return total
+
+    def _enqueue(self, piece: Buffer) -> int:
+        if self.stream is None:
+            raise CommClosedError("the connection is closed")
+        self._written = self.stream.write(piece)
+        return len(piece)
+
+
+def _size(frames: Sequence[Any]) -> int:
+    """Return what *frames* count among those that are written together."""
+    return sum([_EACH + memoryview(frame).nbytes for frame in frames])
+
+
+def _is_long(verified: Verified) -> bool:
+    """Tell whether to understand *verified* may take long, and belongs in a thread.
+
+    Connections that Dask opens without *allow_offload*, a scheduler's, are no exception: nothing of
+    the scheduler is touched there, only this connection's conversation.
+    """
+    frames = verified.frames
+    return _TO_UNDERSTAND * len(frames) + sum(map(len, frames)) > _AT_ONCE
+
+
+def _no_pool() -> None:
+    """Stand for the pool of a connection that is in none."""
+
+
+def _check_accepted(head: bytes) -> None:
+    if head == REFUSED:
+        raise HandshakeRefused("the peer did not accept this side")
+
+
+def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
+    """Yield *buffers* as what to write one after the other: small neighbours in one, none empty."""
+    small: list[Any] = []
+    size = 0
+    for buffer in buffers:
+        view = memoryview(buffer)
+        if small and (view.nbytes > _SMALL or size + view.nbytes > _ONE_READ):
+            yield b"".join(small)
+            small, size = [], 0
+        if view.nbytes > _SMALL:
+            yield view.cast("B")
+        elif view.nbytes:
+            small.append(buffer)
+            size += view.nbytes
+    if small:
+        yield b"".join(small)
+
+
+async def _read_frames(
+    stream: IOStream, lengths: Sequence[int], arriving: Arriving, arrival: Arrival, added: int
+) -> None:
+    """Read frames of *lengths* into memory that they share, and give each to *arrival*.
+
+    :param added: bytes that follow each of them on the wire.
+    """
+    small = sum(lengths) <= _ONE_READ
+    sealed = [length + added for length in lengths] if small else lengths
+    try:
+        memory = frame_memory(sum(sealed))
+    except MemoryError:
+        raise EnvelopeError(
+            "there is no memory for a frame as long as a message says", rule="envelope.limits"
+        ) from None
+    frames = _cut_at(memory, sealed)
+    if small:
+        await fill(stream, memory, arriving)
+        for frame in frames:
+            arrival.take(frame)
+        return
+    for frame in frames:
+        # Parts of one value lie behind each other, without what follows them on the wire.
+        arrival.begin(frame)
+        await receive(stream, len(frame), arriving, arrival.space, arrival.arrived)
+        arrival.finish(await _read_end(stream, added))
+
+
+async def _read_end(stream: IOStream, size: int) -> bytes:
+    data: bytes = await stream.read_bytes(size) if size else b""
+    return data
+
+
+def _cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:
+    frames, at = [], 0
+    for length in lengths:
+        frames.append(data[at : at + length])
+        at += length
+    return frames

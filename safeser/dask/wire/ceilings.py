@@ -1,0 +1,185 @@
+"""Hold requests, stream elements and replies to their ceilings before they are parsed.
+
+The one rule: what is larger than every operation may be is looked at first: the operation that it
+names, right at its beginning, says how large it may be. Nothing of it is built for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgpack
+
+from safeser.channel import Link
+from safeser.dask.wire.reader import Reader
+from safeser.errors import EnvelopeError, PayloadError
+from safeser.operations import (
+    FLOOR,
+    MANY,
+    NAMES,
+    UNBOUNDED,
+    Ceiling,
+    Channel,
+    Operation,
+    Server,
+    lookup,
+)
+from safeser.policy.ceilings import ceiling, largest
+from safeser.values import Kind, Limits
+
+__all__ = [
+    "CeilingOf",
+    "Room",
+    "ceilings_of",
+    "check_element",
+    "control_room",
+    "greeting_room",
+    "incoming_room",
+    "named_first",
+    "over_room",
+    "reply_room",
+]
+
+#: Tells how large an operation of that name may be; None where there is no such operation.
+CeilingOf = Callable[[str], Ceiling | None]
+
+#: Bytes of values that have a frame of their own, at least, on average.
+_FRAME = 1 << 5
+
+_OP = msgpack.packb("op")
+_NAMED = {msgpack.packb(name): name for name in NAMES}
+#: The header of a map, its first key and the longest name.
+_HEAD = 5 + len(_OP) + max(map(len, _NAMED))
+
+
+class Room(NamedTuple):
+    """What the next message of a connection may take.
+
+    :param structure: bytes of frame 0, and likewise of frame 1.
+    :param whole: bytes of all frames.
+    :param frames: frames, of which those after the first two belong to values.
+    """
+
+    structure: int
+    whole: int
+    frames: int
+
+
+def greeting_room() -> Room:
+    """Return the room for Dask's own handshake: a few versions."""
+    return Room(FLOOR, FLOOR, 2 + FLOOR // _FRAME)
+
+
+def control_room() -> Room:
+    """Return the room for a message about the session: a step of a handshake, or why it ends."""
+    return Room(FLOOR, FLOOR, 2)
+
+
+def incoming_room(link: Link, server: Server, channel: Channel) -> Room:
+    """Return the room for what the peer may send to *server*: a request, or a batch of elements."""
+    context = link.inbound(Kind.ADMIN)
+    most = largest(link.policy, context, server, channel)
+    # A sender cuts batches to half as many bytes as the limit has elements.
+    structure = max(FLOOR, most.structure) + link.policy.limits.max_refs
+    return _room(structure, most.values, link.policy.limits)
+
+
+def reply_room(link: Link, rows: list[Operation]) -> Room:
+    """Return the room for the reply to a request that *rows* describe."""
+    values = any(row.reply or row.kind is not Kind.ADMIN for row in rows)
+    return _room(MANY, UNBOUNDED if values else MANY, link.policy.limits)
+
+
+def _room(structure: int, values: int, limits: Limits) -> Room:
+    frames = min(limits.max_frames, 2 + max(FLOOR, values) // _FRAME)
+    return Room(structure, min(UNBOUNDED, 2 * structure + values), frames)
+
+
+def over_room(what: str, size: int, most: int) -> EnvelopeError:
+    """Return why what is larger than anything that its sender may say now is not read.
+
+    The connection cannot be read any further.
+    """
+    return EnvelopeError(
+        f"{what} is over the ceiling of all that its sender may say now ({size} > {most})",
+        rule="limit.ceiling",
+    )
+
+
+def named_first(packed: Any) -> str:
+    """Return the operation that *packed*, one map, names as its first key; empty if it does not.
+
+    The sender's encoder writes it there.
+    """
+    head = bytes(memoryview(packed)[:_HEAD])
+    start = _START.get(head[:1], 0) or (1 if head[:1] and 0x80 <= head[0] <= 0x8F else 0)
+    if not start or head[start : start + len(_OP)] != _OP:
+        return ""
+    name = head[start + len(_OP) :]
+    # A short text has its length in its first byte, a longer one in the second.
+    long = name[:1] == b"\xd9"
+    length = name[1] + 2 if long and len(name) > 1 else (name[0] & 0x1F) + 1 if name else 0
+    return _NAMED.get(name[:length], "")
+
+
+#: Where the first key of a map with more than fifteen begins, by its first byte.
+_START: Mapping[bytes, int] = {b"\xde": 3, b"\xdf": 5}
+
+
+def check_element(packed: Any, limits: Limits, ceiling_of: CeilingOf) -> None:
+    """Refuse one packed request or element that is over the ceiling of the operation it names.
+
+    :param ceiling_of: returns the ceiling of an operation, by its name; None for an unknown one.
+    :raises PayloadError: naming the operation and the ceiling.
+    """
+    size = len(packed)
+    if size <= FLOOR:
+        return
+    name = named_first(packed)
+    found = ceiling_of(name) if name else None
+    if found is None:
+        raise _over(f"an element of {size} bytes that names no known operation first", FLOOR, name)
+    if size > found.structure:
+        raise _over(f"operation {name} with {size} bytes", found.structure, name)
+    if 2 * size > found.elements:
+        try:
+            Reader(_with_elements(limits, found.elements)).read(packed)
+        except PayloadError as error:
+            error.operation = name
+            if error.rule != "limit.max_refs":
+                raise
+            raise _over(
+                f"operation {name} with more keys and elements", found.elements, name
+            ) from None
+
+
+@lru_cache(maxsize=16)
+def _with_elements(limits: Limits, most: int) -> Limits:
+    return replace(limits, max_refs=min(limits.max_refs, most))
+
+
+def _over(what: str, most: int, name: str) -> PayloadError:
+    error = PayloadError(
+        f"{what} is over its ceiling for this sender ({most})",
+        rule="limit.operation",
+        fix="Send less at a time (fewer keys, a smaller event), or large data as values. A policy"
+        " can raise this only for a sender without a submission, by granting one.",
+    )
+    error.operation = name
+    return error
+
+
+def ceilings_of(
+    link: Link, server: Server, channel: Channel, *, outbound: bool = False
+) -> CeilingOf:
+    """Return what tells how large an operation on *server* may be, in one direction of *link*."""
+    context = link.outbound if outbound else link.inbound
+
+    def ceiling_of(name: str) -> Ceiling | None:
+        row = lookup(server, channel, name)
+        return None if row is None else ceiling(link.policy, context(row.kind, row.name), row)
+
+    return ceiling_of

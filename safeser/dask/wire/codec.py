@@ -1,0 +1,411 @@
+"""Dask's messages as frames and back: structure only, nothing is imported, decided or built here.
+
+The one rule: what a message says is plain msgpack plus references to payloads; a reference names a
+row of the payload table, and a row is a family header and its frames. No decoding hook imports
+anything, and the markers of Dask's own codec (``__Pickled__``, ``__Enum__`` ...) are refused: an
+honest peer on ``safeser://`` never sends them.
+
+Layout of the verified frames: frame 0 is the message, frame 1 the payload table (present only if
+there are payloads), then each payload's frames in the order of the table, long ones cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgpack
+from distributed.scheduler import WorkerState
+
+from safeser.dask.wire import ceilings
+from safeser.dask.wire.ceilings import CeilingOf
+from safeser.dask.wire.packer import packed
+from safeser.dask.wire.reader import (
+    EXT_EAGER,
+    EXT_OPAQUE,
+    EXT_SET,
+    LEAVES,
+    Reader,
+    Reference,
+    check_element,
+    check_hashes,
+)
+from safeser.envelope import join, split
+from safeser.errors import ConfigError, PayloadError, SafeserError
+from safeser.values import Limits, check_principal
+
+__all__ = [
+    "MOST_STRANGE",
+    "Encoder",
+    "Parsed",
+    "PayloadRow",
+    "Reference",
+    "parse",
+    "parse_apart",
+    "paths",
+    "slices",
+    "substitute",
+]
+
+
+#: How much of one key, and how many parts of it, a path to a payload names.
+_STEP, _SHOWN = 64, 4
+
+#: Elements of one batch that name no known operation, after which its rest is left out: encoders
+#: of other releases may write a few.
+MOST_STRANGE = 100
+
+#: Steps that a longer path names, from each of its ends.
+_ENDS = 4
+
+
+@dataclass(slots=True)  # one for each payload; a frozen one takes three times as long to make
+class PayloadRow:
+    """One row of the payload table: a family's header, its frames, and who wrote it.
+
+    :param author: principal that a relay names; None where the sender itself wrote it.
+    :param failed: the sender could not or may not send the value; the payload says why.
+    :param call: the sealed task that it is, or why it is none, once that was read.
+    """
+
+    header: Mapping[str, Any] = field(repr=False)
+    frames: tuple[Any, ...] = field(repr=False)
+    author: str | None = None
+    failed: bool = False
+    call: Any = field(default=None, repr=False)
+
+
+class Parsed(NamedTuple):
+    """A verified message, parsed and not yet decided: *body* holds references, not objects."""
+
+    body: Any
+    rows: tuple[PayloadRow, ...]
+
+
+class Encoder:
+    """Packs one message, element by element, and collects its payload table.
+
+    :param limits: those of whoever reads it; an element that they refuse is refused here, by the
+        same error. None for a message that no reader is meant to accept.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits
+        self._parts: list[bytes] = []
+        self.rows: list[PayloadRow] = []
+
+    def add(
+        self,
+        element: Any,
+        default: Callable[[Any], tuple[PayloadRow, bool]],
+        ceiling_of: CeilingOf | None = None,
+    ) -> None:
+        """Pack *element*; if anything in it is refused, nothing of it is kept.
+
+        :param ceiling_of: of the operations that its reader takes, one of which it names.
+        :param default: turns a leaf that msgpack does not know into a payload row, or raises. It is
+            called with the leaf and returns ``(row, eager)``.
+        """
+        mark = len(self.rows)
+        try:
+            part = self._pack(_operation_first(element), default)
+            if self._limits is not None:
+                check_element(part, self._limits)
+                if ceiling_of is not None:
+                    ceilings.check_element(part, self._limits, ceiling_of)
+        except BaseException as error:
+            del self.rows[mark:]
+            if isinstance(error, ValueError | RecursionError | OverflowError):
+                raise PayloadError(
+                    "the message is nested too deeply or too large to send",
+                    rule="payload.unsendable",
+                ) from None
+            raise
+        self._parts.append(part)
+
+    def _pack(self, value: Any, default: Callable[[Any], tuple[PayloadRow, bool]]) -> bytes:
+        # Not a function in a function that names itself: such a cycle would keep the frames of
+        # every message in memory until the garbage collector comes by.
+        return packed(value, partial(self._encode, default))
+
+    def _encode(self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any) -> Any:
+        if isinstance(leaf, set | frozenset):
+            return msgpack.ExtType(EXT_SET, self._pack(list(leaf), default))
+        if isinstance(leaf, WorkerState):
+            # Scheduler.replicate logs the states of workers, which are no data
+            # (docs/explanation/upstream.md): after one replicate, each answer to get_events would
+            # hold a value that cannot be sent.
+            return leaf.address
+        row, eager = default(leaf)
+        self.rows.append(row)
+        code = EXT_EAGER if eager else EXT_OPAQUE
+        return msgpack.ExtType(code, (len(self.rows) - 1).to_bytes(4, "big"))
+
+    def frames(self, *, listed: bool) -> list[Any]:
+        """Return the message's frames; *listed* says whether it is a batch of elements."""
+        body = b"".join(self._parts)
+        if listed:
+            body = _array_header(len(self._parts)) + body
+        if not self.rows:
+            return [body]
+        frames: list[Any] = [body, b""]
+        table = []
+        for row in self.rows:
+            parts, counts = split(row.frames)
+            entry = [row.header, len(parts), row.author, row.failed]
+            table.append([*entry, counts] if counts else entry)
+            frames += parts
+        frames[1] = packed(table)
+        return frames
+
+
+def _array_header(count: int) -> bytes:
+    """Return the msgpack header of an array of *count* items."""
+    if count < 16:
+        return bytes((0x90 | count,))
+    header: bytes = msgpack.Packer().pack_array_header(count)
+    return header
+
+
+def _operation_first(element: Any) -> Any:
+    """Return *element* with the operation that it names, if any, as its first field.
+
+    A reader asks how large it may be before it reads any further.
+    """
+    if element.__class__ is dict and "op" in element and next(iter(element)) != "op":
+        return {"op": element["op"], **element}
+    return element
+
+
+def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = None) -> Parsed:
+    """Parse verified *frames* into structure.
+
+    Lists come back as tuples, as Dask's handlers expect. Every row of the table is referred to
+    exactly once and every frame belongs to exactly one row.
+
+    :param ceiling_of: of the operations one of which this asks for, if it is a request.
+    :raises PayloadError: for anything else.
+    """
+    if not frames:
+        raise PayloadError("the message has no frames", rule="payload.empty")
+    reader = Reader(limits)
+    rows: tuple[PayloadRow, ...] = ()
+    try:
+        if ceiling_of is not None:
+            ceilings.check_element(frames[0], limits, ceiling_of)
+        body = reader.read(frames[0])
+        if len(frames) > 1:
+            rows = _table(frames[1], frames[2:], limits)
+        _check_used(reader, rows)
+    except PayloadError as error:
+        error.operation = error.operation or _named_in(frames[0])
+        raise
+    return Parsed(body, rows)
+
+
+def _named_in(data: Any) -> str:
+    """Return the operation that a malformed request, or batch of one, names, for its record."""
+    view = memoryview(data)
+    return ceilings.named_first(view[1:] if view[:1] == _LIST_OF_ONE else view)
+
+
+_LIST_OF_ONE = msgpack.Packer().pack_array_header(1)
+
+
+def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
+    if (rows or reader.references) and sorted(reader.references) != list(range(len(rows))):
+        raise PayloadError(
+            "the message does not use each of its payloads exactly once", rule="payload.table"
+        )
+
+
+def parse_apart(
+    frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf
+) -> tuple[Parsed, list[SafeserError]]:
+    """Parse a batch of stream elements that cannot be parsed as one; leave out those at fault.
+
+    A scheduler batches what many principals made it say. One element that is nested too deeply, or
+    too large, must not take with it those that somebody waits for. All that is kept together stays
+    within the limits of one message.
+
+    :param ceiling_of: of the operations of this stream.
+    :returns: what is left, and why the rest is missing; all after many that name no operation.
+    :raises PayloadError: if the batch is no list of separate elements.
+    """
+    if not frames:
+        raise PayloadError("the message has no frames", rule="payload.empty")
+    rows = _table(frames[1], frames[2:], limits) if len(frames) > 1 else ()
+    kept: list[Any] = []
+    used: list[int] = []
+    errors: list[SafeserError] = []
+    left, strange = limits.max_refs, 0
+    for data in slices(frames[0]):
+        if strange == MOST_STRANGE:
+            break
+        strange += not ceilings.named_first(data)
+        reader = Reader(limits, left)
+        try:
+            ceilings.check_element(data, limits, ceiling_of)
+            value = reader.read(data)
+        except SafeserError as error:
+            error.operation = error.operation or ceilings.named_first(data)
+            errors.append(error.without_frames())
+            continue
+        left = reader.left
+        kept.append(value)
+        used += reader.references
+    if len(set(used)) != len(used) or any(index >= len(rows) for index in used):
+        raise PayloadError(
+            "the message does not use each of its payloads once", rule="payload.table"
+        )
+    return Parsed(tuple(kept), rows), errors
+
+
+def slices(data: Any) -> Iterable[memoryview]:
+    """Yield the bytes of each element of a msgpack array, without building any of them."""
+    view = memoryview(data).cast("B")
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(view)))
+    try:
+        unpacker.feed(view)
+        count = unpacker.read_array_header()
+        start = unpacker.tell()
+        for _ in range(count):
+            unpacker.skip()
+            end = unpacker.tell()
+            yield view[start:end]
+            start = end
+    except (msgpack.UnpackException, ValueError) as error:
+        if isinstance(error, PayloadError):
+            raise
+        raise PayloadError(
+            "the message is not well-formed msgpack", rule="payload.msgpack"
+        ) from None
+    if start != len(view):
+        raise PayloadError("the message is not well-formed msgpack", rule="payload.msgpack")
+
+
+def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow, ...]:
+    reader = Reader(limits)
+    entries = reader.read(data)
+    if reader.references or not isinstance(entries, tuple):
+        raise PayloadError("the payload table is malformed", rule="payload.table")
+    rows, start = [], 0
+    for entry in entries:
+        match entry:
+            case (
+                dict() as header,
+                int() as count,
+                str() | None as author,
+                bool() as failed,
+                *counts,
+            ) if (
+                not isinstance(count, bool)
+                and 0 <= count <= len(frames) - start
+                and _can_name(author)
+                and len(counts) <= 1
+            ):
+                parts = frames[start : start + count]
+                whole = join(parts, counts[0]) if counts else parts
+                rows.append(PayloadRow(header, tuple(whole), author, failed))
+                start += count
+            case _:
+                raise PayloadError("the payload table is malformed", rule="payload.table")
+    if start != len(frames):
+        raise PayloadError(
+            "the message carries frames that belong to no payload", rule="payload.table"
+        )
+    return tuple(rows)
+
+
+def _can_name(author: str | None) -> bool:
+    # Errors and logs repeat an author, so that it must be a name and no longer than one.
+    try:
+        return author is None or bool(check_principal(author))
+    except ConfigError:
+        return False
+
+
+def paths(value: Any) -> list[tuple[str, Reference]]:
+    """Return each reference in *value* with its path, in order; keys are shortened for people."""
+    found: list[tuple[str, Reference]] = []
+    _find(value, [], found)
+    return found
+
+
+def _find(value: Any, steps: list[Any], found: list[tuple[str, Reference]]) -> None:
+    """Append what is in *value*, which *steps* lead to: a key and True, or a position and False.
+
+    They become text where something was found, since most containers of most messages hold nothing.
+    """
+    if isinstance(value, Reference):
+        found.append((_path(steps), value))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if item.__class__ not in LEAVES:
+                steps.append((key, True))
+                _find(item, steps, found)
+                steps.pop()
+            if key.__class__ not in LEAVES:
+                steps.append(("(key)", True))
+                _find(key, steps, found)
+                steps.pop()
+    elif isinstance(value, tuple | set):
+        for position, item in enumerate(value):
+            if item.__class__ not in LEAVES:
+                steps.append((position, False))
+                _find(item, steps, found)
+                steps.pop()
+
+
+def _path(steps: Sequence[tuple[Any, bool]]) -> str:
+    if len(steps) > 2 * _ENDS:
+        # Each payload below a hundred long keys would name them all, and so would its record.
+        return f"{_path(steps[:_ENDS])}....{_path(steps[-_ENDS:])}"
+    named = (f".{_step(step)}" if key else f"[{step}]" for step, key in steps)
+    return "".join(named).removeprefix(".")
+
+
+def _step(key: Any) -> str:
+    # Each payload below a key names it: a megabyte in a key is not to be written out each time.
+    if isinstance(key, tuple):
+        shown = [*map(_shown, key[:_SHOWN]), *(["..."] if len(key) > _SHOWN else [])]
+        text = f"({', '.join(shown)})"
+    else:
+        text = key if isinstance(key, str) else _shown(key)
+    text = text[:_STEP]
+    return text if text.isprintable() else "".join(c for c in text if c.isprintable())
+
+
+def _shown(key: Any) -> str:
+    if isinstance(key, str | bytes):
+        return repr(key[:_STEP])
+    return repr(key) if key.__class__ in LEAVES else "..."
+
+
+def substitute(value: Any, objects: Mapping[int, Any]) -> Any:
+    """Return *value* with each reference replaced by ``objects[index]``.
+
+    :raises PayloadError: if what is a key then is not hashable, or was made to meet other keys.
+    """
+    if isinstance(value, Reference):
+        return objects[value.index]
+    if isinstance(value, dict):
+        if LEAVES.issuperset(map(type, value)):
+            changed = dict(value)
+        else:
+            keys = [substitute(key, objects) for key in value]
+            check_hashes("a dictionary's key", keys)  # again: payloads are keys among them now
+            changed = dict(zip(keys, value.values(), strict=True))
+        for key, item in changed.items():
+            if item.__class__ not in LEAVES:
+                changed[key] = substitute(item, objects)
+        return changed
+    if isinstance(value, tuple):
+        return tuple(v if v.__class__ in LEAVES else substitute(v, objects) for v in value)
+    if isinstance(value, set) and not LEAVES.issuperset(map(type, value)):
+        members = [substitute(member, objects) for member in value]
+        check_hashes("a set's member", members, members=True)
+        return set(members)
+    return value

@@ -1,0 +1,1 @@
+"""What safeser adds to Dask's workers and nannies."""

@@ -1,0 +1,283 @@
+"""Nannies: whose word one takes for its worker's, and how long others wait for one that starts.
+
+The one rule: of a worker that retires, its nanny hears from that worker, or from somebody who may
+end it anyway; what a worker's process says of its start is about itself; and no nanny that never
+finishes to start keeps anybody waiting.
+
+In distributed 2026.8.0 whoever asks a nanny to close gracefully has it start no worker any more: a
+worker's key was enough to have each node of the cluster lost at its worker's next end. And a
+plugin for nannies waits for each one that said that it starts and not yet that it did, for ever;
+any worker's key was enough to say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+import psutil
+from distributed.comm.addressing import parse_address, parse_host_port
+
+from safeser.channel.records import note_refusal
+from safeser.dask.same_host import is_of_this_machine
+from safeser.dask.servers import Part, Served
+from safeser.dask.worker.confinement import demand_for
+from safeser.dask.worker.start_pipes import START_RULE
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.values import UNKNOWN, Context, Kind
+
+__all__ = [
+    "Starting",
+    "WorkerFolder",
+    "refused_plugin",
+    "refusing_start",
+    "require_own_start",
+    "require_own_worker",
+    "require_unconfined",
+]
+
+logger = logging.getLogger("safeser.dask")
+
+#: So long does a plugin wait for nannies that start; they get it afterwards if they take longer.
+PATIENCE = 30.0
+
+
+# --- on a nanny ----------------------------------------------------------------------------------
+
+
+def require_own_worker(nanny: Any, comm: Any, *, worker_key: str | None) -> None:
+    """Refuse a peer that tells *nanny* that a worker retires, unless it is its own.
+
+    :param worker_key: the key that its worker has; None if that is not known here.
+    :raises PolicyDenied: which was recorded.
+    """
+    link = comm.link
+    if not _may_end(link) and not _is_of(nanny, comm, link, worker_key):
+        link.refuse(
+            link.inbound(Kind.CONTROL, "close_gracefully"),
+            "nanny.another",
+            "a nanny is told by its own worker alone that this retires",
+        )
+
+
+def _may_end(link: Any) -> bool:
+    permits = link.policy.permits_operation
+    return bool(permits(link.inbound(Kind.CONTROL, "kill")).permitted)
+
+
+def _is_of(nanny: Any, comm: Any, link: Any, key: str | None) -> bool:
+    """Tell whether the peer on *comm* is the worker of *nanny*: by its key, or by its process."""
+    if key is not None and link.session.peer_key.text == key:
+        return True
+    # It may have been given another key than this process knows of.
+    pid = nanny.pid
+    if not pid:
+        return False
+    peer = parse_host_port(parse_address(comm.peer_address)[1])
+    try:
+        held = psutil.Process(pid).net_connections(kind="inet")
+    except psutil.Error:
+        return False
+    return any(tuple(each.laddr[:2]) == peer for each in held)
+
+
+# --- a worker that starts ------------------------------------------------------------------------
+
+
+class WorkerFolder(Part):
+    """The folder that one nanny makes for each start of its worker, and deletes as the worker ends.
+
+    The worker makes its own inside of it. Dask's are beside those of all nannies' workers that have
+    the same local_directory.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._made: Any = None
+        self._above = self._server._original_local_dir
+
+    def make(self) -> None:
+        """Make the folder for the next start, if the last one is over."""
+        if self._made is not None:
+            return
+        nanny = self._server
+        # It is locked as those of workers are, so that others delete it once this process is gone.
+        self._made = nanny._workspace.new_work_dir(prefix="nanny-")
+        nanny._original_local_dir = self._made.dir_path
+        if nanny.process is not None:  # which starts again as it did
+            nanny.process.worker_kwargs["local_directory"] = self._made.dir_path
+
+    def has(self, path: str) -> bool:
+        """Tell whether *path* is directly in this folder."""
+        if self._made is None or os.path.normpath(path) != path:
+            return False
+        return os.path.dirname(path) == str(self._made.dir_path)
+
+    def delete(self) -> None:
+        if self._made is not None:
+            self._made.release()
+            self._made, self._server._original_local_dir = None, self._above
+
+
+def require_own_start(
+    nanny: Any, folder: WorkerFolder, said: Mapping[str, Any], *, pid: int | None
+) -> None:
+    """Refuse what a worker's process says of its start, unless it is about itself.
+
+    Once the process ends, the nanny deletes that folder and unregisters that address.
+
+    :param folder: what was made for this start.
+    :param said: the ``address`` and ``dir`` that it told.
+    :raises PolicyDenied: if another address or folder is named.
+    """
+    if not folder.has(said["dir"]):
+        what = "names a folder that is not one of its workers'"
+    elif not _is_address_of(nanny, said["address"], pid):
+        what = "names an address at which that process does not listen"
+    else:
+        return
+    raise PolicyDenied(
+        f"what a worker process tells its nanny of its start {what}",
+        rule=START_RULE,
+        fix="Look at what ran in this worker's process. A nanny takes folders in the one that it"
+        " made for its workers, and its contact_address or where the process listens.",
+    )
+
+
+def _is_address_of(nanny: Any, address: str, pid: int | None) -> bool:
+    if nanny.contact_address is not None:
+        return bool(address == nanny.contact_address)
+    try:
+        host, port = parse_host_port(parse_address(address, strict=True)[1])
+        held = psutil.Process(pid).net_connections(kind="inet") if pid else []
+    except (ValueError, psutil.Error):
+        return False
+    if not is_of_this_machine(host):
+        return False
+    return any(each.laddr[1] == port for each in held if each.status == psutil.CONN_LISTEN)
+
+
+@contextlib.contextmanager
+def refusing_start(known: Served, said: Callable[[], SafeserError | None]) -> Iterator[None]:
+    """Record what is refused of a worker's start.
+
+    :param said: returns the refusal of its message, if there was one.
+    """
+    try:
+        yield
+    except SafeserError as error:
+        # The worker's own error has been told in such a message, which was taken.
+        if error is said() or (isinstance(error, PolicyDenied) and error.rule == START_RULE):
+            context = Context(known.worker or UNKNOWN, known.channel.identity.principal, Kind.ADMIN)
+            note_refusal(known.channel.audit, context, error)
+        raise
+
+
+# --- a worker that is confined -------------------------------------------------------------------
+
+_CONFINED = "nanny.confined"
+_CONFINED_TEXT = "the nanny of a confined worker takes no functions, plugins or environment"
+_CONFINED_FIX = (
+    "Run it on workers, if policy lets you. Set variables of the environment where the worker is"
+    " started."
+)
+
+
+def starts_confined(known: Served) -> bool:
+    """Tell whether the policy of a nanny demands confinement of the worker that it starts."""
+    return bool(known.worker) and demand_for(known.channel.policy, known.worker) is not None
+
+
+def require_unconfined(known: Served, comm: Any, operation: str) -> None:
+    """Refuse code for the nanny of a confined worker: it would run outside of the sandbox.
+
+    :raises PolicyDenied: which was recorded.
+    """
+    if starts_confined(known):
+        link = comm.link
+        context = link.inbound(Kind.CONTROL, operation)
+        link.refuse(context, _CONFINED, _CONFINED_TEXT, fix=_CONFINED_FIX)
+
+
+def refused_plugin(known: Served, name: Any) -> PolicyDenied | None:
+    """Return why a nanny leaves the plugin *name* out, which is recorded; None if it takes it.
+
+    The scheduler sends those that are registered when a nanny starts. The others of the cluster
+    take them, and the confined workers are to start nevertheless.
+    """
+    if not starts_confined(known):
+        return None
+    error = PolicyDenied(_CONFINED_TEXT, rule=_CONFINED, fix=_CONFINED_FIX)
+    context = Context(UNKNOWN, known.channel.identity.principal, Kind.CONTROL, "plugin_add")
+    note_refusal(known.channel.audit, context, error)
+    logger.warning("The plugin %.64r is left out: %s", name, error)
+    return error
+
+
+# --- on the scheduler ----------------------------------------------------------------------------
+
+
+class Starting(Part):
+    """The nannies that have registered and not yet said that they started."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._numbers = itertools.count()
+        #: What each of them was not waited for, by the name that Dask has for it meanwhile.
+        self._missed: dict[str, dict[str, Any]] = {}
+
+    async def register(self, stock: Callable[..., Awaitable[Any]], comm: Any, address: str) -> Any:
+        """Do what ``Scheduler.add_nanny``, *stock*, does, and tell of plugins that came meanwhile.
+
+        Each is one of its own: of two that say the same address, the first to leave would take the
+        other's place with it.
+        """
+        name = f"{address} ({next(self._numbers)})"
+        missed = self._missed[name] = {}
+        try:
+            await stock(comm, address=name)
+        finally:
+            del self._missed[name]
+        for plugin, content in missed.items():
+            if self._server.nanny_plugins.get(plugin) is content:
+                await self._tell(address, plugin, content)
+
+    async def _tell(self, address: str, plugin: str, content: bytes) -> None:
+        try:
+            await self._server.rpc(address).plugin_add(plugin=content, name=plugin)
+        except Exception as error:  # whatever the nanny answers; nobody waits for it any more
+            logger.warning("The nanny at %s did not take %s: %s", address, plugin, error)
+
+    async def register_plugin(self, plugin: bytes, name: str, idempotent: bool) -> Any:
+        """Do as ``Scheduler.register_nanny_plugin``, which waits until no nanny starts at all."""
+        scheduler = self._server
+        if name in scheduler.nanny_plugins and idempotent:
+            return {}
+        logger.info("Registering Nanny plugin %s", name)
+        scheduler.nanny_plugins[name] = plugin
+        late = await self._wait(frozenset(self._missed))
+        reached = {state.nanny for state in scheduler.workers.values()}
+        for each in late:
+            if each.rpartition(" ")[0] not in reached:
+                self._missed[each][name] = plugin
+        told = {"op": "plugin_add", "plugin": plugin, "name": name}
+        return await scheduler.broadcast(msg=told, nanny=True)
+
+    async def _wait(self, starting: frozenset[str]) -> frozenset[str]:
+        """Wait for *starting*, and for none that come later: these are told of the plugin."""
+        over = self._server._starting_nannies_cond
+
+        async def started() -> None:
+            async with over:
+                await over.wait_for(lambda: starting.isdisjoint(self._missed))
+
+        try:
+            await asyncio.wait_for(started(), PATIENCE)
+        except TimeoutError:
+            logger.warning("Some nannies take long to start, and are not waited for any longer")
+        return starting & self._missed.keys()

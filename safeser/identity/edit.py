@@ -1,0 +1,233 @@
+"""Changing a roster file: a line added or replaced, all others and their comments as they were.
+
+The one rule: the file is replaced whole, by renaming a complete one that loads over it, or it stays
+as it was. Two commands at once change it one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from safeser.errors import ConfigError
+from safeser.identity.files import reason, refused, shown, sync_directory, write_new
+from safeser.identity.identities import PublicKey
+from safeser.identity.roster import KeyState, Roster, RosterEntry, meaningful, today
+
+__all__ = ["RosterFile"]
+
+#: How often, and how many seconds apart, a command asks whether another one is done.
+_TRIES, _PAUSE = 100, 0.1
+
+
+class RosterFile:
+    """A roster file that is being changed; :meth:`edit` gives one.
+
+    :ivar roster: what it lists, with the changes so far.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._text = Roster.read(path).decode("utf-8", "surrogateescape")
+        self.roster = self._checked(self._text)
+
+    @classmethod
+    @contextlib.contextmanager
+    def edit(cls, path: Path) -> Iterator[RosterFile]:
+        """Yield the roster at *path*, locked; write it back at the end if nothing was raised.
+
+        :raises ConfigError: if it cannot be read or written, or would not load.
+        """
+        Roster.read(path)  # judges the folders and links of its path, which are followed next
+        target = path.resolve()  # a link stays a link
+        with _locked(target.parent, path):
+            file = cls(target)
+            before = file._text
+            yield file
+            if file._text != before:
+                file._write()
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def add(self, entry: RosterEntry) -> RosterEntry:
+        """List *entry* and return its line; a key that is listed as pending takes its place.
+
+        :raises ConfigError: if the key is listed otherwise, or with another signing key, or its
+            last day is over.
+        """
+        if entry.ended(today()):
+            raise ConfigError(
+                f"not_after={entry.not_after} is over, and the key would never be let in",
+                rule="roster.dates",
+                fix="Name a later day, or none.",
+            )
+        known = self.roster.entry_of(entry.public)
+        if known is None:
+            line_break = "" if self._text.endswith("\n") or not self._text else "\n"
+            self._change(f"{self._text}{line_break}{entry.text()}\n")
+            return entry
+        if known.principal != entry.principal or known.state is not KeyState.PENDING:
+            raise _listed_already(known)
+        if entry.verifying not in (None, known.verifying):
+            # What was checked when the key was listed as pending stays with it.
+            raise _unfit(
+                entry.public,
+                f"is pending for {known.principal!r} with"
+                f" {'another' if known.verifying else 'no'} signing key",
+                "roster.signing",
+                fix="Ask its owner for the fingerprints of both keys, which 'safeser keys"
+                " fingerprint' prints. Retire the line if they are others.",
+            )
+        added = replace(entry, created=known.created, verifying=known.verifying)
+        self._replace(added)
+        return added
+
+    def end(self, principal: str, *, last_day: datetime.date, keep: PublicKey) -> None:
+        """Let the active and verify-only keys of *principal* but *keep* end with *last_day*."""
+        ended = []
+        for entry in self.roster.entries:
+            in_use = entry.state in (KeyState.ACTIVE, KeyState.VERIFY_ONLY)
+            own = entry.principal == principal and in_use
+            earlier = entry.not_after is not None and entry.not_after <= last_day
+            if own and entry.public != keep and not earlier:
+                ended.append(replace(entry, not_after=last_day))
+        self._replace(*ended)
+
+    def retire(self, *keys: PublicKey) -> None:
+        """Retire *keys*, for good.
+
+        :raises ConfigError: if one is not listed, or retired already.
+        """
+        self._replace(*map(self._retired, keys))
+
+    def verify_only(self, *keys: PublicKey) -> None:
+        """Give *keys* the state verify-only: no sessions, while their signatures still verify.
+
+        :raises ConfigError: if one is not listed, not active, or has no signing key.
+        """
+        self._replace(*map(self._verify_only, keys))
+
+    def _retired(self, public: PublicKey) -> RosterEntry:
+        entry = self._listed(public)
+        if entry.state is KeyState.RETIRED:
+            raise _unfit(public, "is retired already", "roster.retired")
+        return replace(entry, state=KeyState.RETIRED)
+
+    def _verify_only(self, public: PublicKey) -> RosterEntry:
+        entry = self._listed(public)
+        if entry.state is not KeyState.ACTIVE:
+            # From any other state it would bring signatures back.
+            raise _unfit(
+                public, f"is {entry.state.value}; an active key becomes verify-only", "roster.state"
+            )
+        if entry.verifying is None:
+            raise _unfit(
+                public,
+                "has no signing key, and no signature could verify",
+                "roster.signing",
+                fix="Retire it without --verify-only.",
+            )
+        return replace(entry, state=KeyState.VERIFY_ONLY)
+
+    def _listed(self, public: PublicKey) -> RosterEntry:
+        entry = self.roster.entry_of(public)
+        if entry is None:
+            raise _unfit(public, "is not listed here", "roster.unknown-key")
+        return entry
+
+    def _replace(self, *entries: RosterEntry) -> None:
+        by_key = {entry.public: entry for entry in entries}
+        lines = self._text.split("\n")
+        for number, line in meaningful(self._text):
+            entry = by_key.get(RosterEntry.parse(line).public)
+            if entry is not None:
+                lines[number - 1] = entry.text()
+        self._change("\n".join(lines))
+
+    def _change(self, text: str) -> None:
+        self.roster = self._checked(text)
+        self._text = text
+
+    def _checked(self, text: str) -> Roster:
+        return Roster.decode(text.encode("utf-8", "surrogateescape"), str(self.path))
+
+    # --- the file --------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        status = self.path.stat()
+        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        try:
+            write_new(temporary, self._text.encode("utf-8"), mode=stat.S_IMODE(status.st_mode))
+            try:
+                if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+                    os.chown(temporary, status.st_uid, status.st_gid)
+                temporary.replace(self.path)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
+            sync_directory(self.path.parent)
+        except (OSError, ValueError) as error:
+            raise refused(
+                self.path, f"cannot be written: {reason(error)}", rule="config.roster"
+            ) from None
+
+
+def _listed_already(known: RosterEntry) -> ConfigError:
+    over = known.state in (KeyState.RETIRED, KeyState.VERIFY_ONLY)
+    return _unfit(
+        known.public,
+        f"is listed already, as {known.state.value} for {known.principal!r}",
+        "roster.duplicate",
+        fix="Such a key opens no sessions again: make another with 'safeser keys new'."
+        if over
+        else "Nothing needs to be added; each principal has keys of its own.",
+    )
+
+
+def _unfit(
+    public: PublicKey,
+    what: str,
+    rule: str,
+    *,
+    fix: str = "'safeser keys list' shows the keys of a roster, their states and fingerprints.",
+) -> ConfigError:
+    return ConfigError(f"key {public.fingerprint} {what}", rule=rule, fix=fix)
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, path: Path) -> Iterator[None]:
+    """Keep other commands from changing files of *directory* meanwhile.
+
+    :raises ConfigError: if another process keeps it locked: all who may list it can, and to retire
+        a stolen key must not wait for them without a word.
+    """
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise refused(path, f"cannot be opened: {reason(error)}", rule="config.roster") from None
+    try:
+        _lock(handle, path)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, path: Path) -> None:
+    for _ in range(_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_PAUSE)
+    raise ConfigError(
+        f"another process keeps the folder of {shown(path)} locked",
+        rule="roster.locked",
+        fix="Wait for the other command, or end that process: 'lslocks' and 'fuser' name it.",
+    )

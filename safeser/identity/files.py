@@ -1,0 +1,138 @@
+"""Files of keys, rosters and policies: read only if no other user made or chose them.
+
+The one rule: every such file is read through :func:`load`, which judges the folders and symbolic
+links of its path and then the open file. Reading writes nothing, so a read-only mount will do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from safeser.errors import ConfigError
+from safeser.identity.access import check_private, check_public, check_shipped
+from safeser.identity.groups import listed, own_groups
+from safeser.identity.paths import Unfit, open_file, open_shipped, shown
+
+__all__ = [
+    "Kept",
+    "Unfit",
+    "load",
+    "read_file",
+    "reason",
+    "refused",
+    "shown",
+    "sync_directory",
+    "write_new",
+]
+
+
+Kept = Literal["private", "public", "shipped"]
+
+_WAYS: dict[Kept, tuple[Callable[[str], int], Callable[[int, str], None]]] = {
+    "private": (open_file, check_private),
+    "public": (open_file, check_public),
+    "shipped": (open_shipped, check_shipped),
+}
+
+
+def reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or "not a usable path"
+
+
+def refused(
+    path: str | os.PathLike[str], what: str, *, rule: str = "config.identity", fix: str = ""
+) -> ConfigError:
+    return ConfigError(f"{shown(path)} {what}", rule=rule, fix=fix)
+
+
+def load(path: str | os.PathLike[str], kept: Kept, *, limit: int) -> bytes:
+    """Return the bytes of the file at *path*, at most one more than *limit*.
+
+    :param kept: ``private`` holds a secret, which others must not be able to read; ``public`` says
+        who is who; ``shipped`` lies beside the code of this package, whose owner it shares.
+    :raises Unfit: if it cannot be read, or another user could have made, chosen or, of a private
+        one, read it.
+    """
+    name = os.fspath(path)
+    opened, check = _WAYS[kept]
+    # 1. open; 2. judge what was opened, not what the path may name by now; 3. read one byte more
+    # than is allowed, whatever the size claims to be.
+    try:
+        handle = opened(name)
+    except (OSError, ValueError) as error:
+        raise _not_opened(name, error) from None
+    try:
+        check(handle, name)
+        data = b""
+        while len(data) <= limit and (more := os.read(handle, limit + 1 - len(data))):
+            data += more
+    except OSError as error:
+        raise Unfit("unreadable", f"cannot be read: {reason(error)}") from None
+    finally:
+        os.close(handle)
+    return data
+
+
+def _not_opened(path: str, error: OSError | ValueError) -> Unfit:
+    if isinstance(error, FileNotFoundError):
+        return Unfit("missing", "does not exist", _correct(path))
+    fix = ""
+    if isinstance(error, PermissionError):
+        fix = (
+            f"This process is user {os.geteuid()} with groups {listed(own_groups())}: let it read"
+            " the file and search its folders. For a Kubernetes secret, set 'defaultMode: 0440' and"
+            " 'fsGroup'."
+        )
+    return Unfit("unreadable", f"cannot be read: {reason(error)}", fix)
+
+
+def _correct(path: str) -> str:
+    """Return what to do about a file that is not there."""
+    if os.path.isabs(path):
+        return "Correct the path"
+    return f"Correct the path, which is looked for in {shown(os.getcwd())}"
+
+
+def read_file(
+    path: str | os.PathLike[str], kept: Kept, *, limit: int, rule: str, make: str
+) -> bytes:
+    """Return at most *limit* bytes of the file at *path*, as :func:`load` reads it.
+
+    :param rule: of the errors.
+    :param make: the command that makes such a file.
+    :raises ConfigError: that names the path and the fix.
+    """
+    try:
+        data = load(path, kept, limit=limit)
+    except Unfit as error:
+        or_make = f", or make one with '{make}'." if error.cause == "missing" else ""
+        raise refused(path, error.what, rule=rule, fix=error.fix + or_make) from None
+    if len(data) > limit:
+        raise refused(path, "is too large to be what it should be", rule=rule)
+    return data
+
+
+def write_new(path: Path, data: bytes, *, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(path, flags, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, mode)  # whatever the umask is
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+    except OSError:
+        path.unlink(missing_ok=True)  # half a key is worse than none
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,1 @@
+"""From a judged program to objects."""

@@ -1,0 +1,1 @@
+"""Questions about a whole policy: which context decides, whose code runs where, what is wrong."""

@@ -1,0 +1,126 @@
+"""Which context decides, why, and what would change it: for people, from the decision itself.
+
+The one rule: the answer comes from :meth:`Policy.decide`; nothing is decided a second time here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from safeser.policy.policy import Policy
+from safeser.policy.rules import SESSION_TRANSPORTS, Rule
+from safeser.policy.source.faults import shown
+from safeser.values import UNKNOWN, Context, Decision, Suite
+
+__all__ = ["Explanation", "explain"]
+
+_HOSTS = {True: "the same host", False: "another host", None: "a host that is not known"}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One decision with the way to it.
+
+    :param question: what was asked, on one line.
+    :param decision: the answer.
+    :param steps: what was looked at, in order, one line each.
+    """
+
+    question: str
+    decision: Decision
+    steps: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        verdict = "permitted" if self.decision.permitted else "denied"
+        lines = [self.question, *(f"  {step}" for step in self.steps)]
+        lines.append(f"{verdict} [{self.decision.rule}]: {self.decision.reason}")
+        if self.decision.fix:
+            lines.append(f"to change it: {self.decision.fix}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def explain(
+    policy: Policy,
+    context: Context,
+    family: str | None,
+    *,
+    sealing: bool = False,
+    author: str | None = None,
+) -> Explanation:
+    """Return why *policy* permits or denies *family* in *context*, and the edit that changes it."""
+    decision = policy.decide(context, family, sealing=sealing, author=author)
+    operation = f", operation {shown(context.operation)}" if context.operation is not None else ""
+    written = f", written by {author}" if author is not None else ""
+    question = (
+        f"may {context.sender} hand {context.recipient} {context.kind.value}"
+        f" as {shown(str(family))}{operation}{written}{_way(context)}"
+        f" ({'sealing' if sealing else 'opening'}), under {policy.name} revision {policy.revision}?"
+    )
+    steps = _strangers(policy, context) + _walk(policy, context) + _suite(policy, context)
+    return Explanation(question, decision, tuple(steps))
+
+
+def _way(context: Context) -> str:
+    """Say how the message came, as far as that is known."""
+    over = f", over {context.transport}" if context.transport is not None else ""
+    return over + ("" if context.same_host is None else f", from {_HOSTS[context.same_host]}")
+
+
+def _suite(policy: Policy, context: Context) -> list[str]:
+    """Return what the session between the two must be, where their connection is one."""
+    if context.transport not in {*SESSION_TRANSPORTS, None}:
+        return []
+    pair = (context.sender, context.recipient)
+    if not all(name in policy.principals for name in pair):
+        return []
+    suite = policy.suite(*pair, transport=context.transport, same_host=context.same_host)
+    return [f"their session: suite {suite.word}{' or stricter' if suite < max(Suite) else ''}"]
+
+
+def _strangers(policy: Policy, context: Context) -> list[str]:
+    return [
+        f"{name} is not listed under 'principals' and counts as unknown"
+        for name in dict.fromkeys((context.sender, context.recipient))
+        if name not in policy.principals and name != UNKNOWN
+    ]
+
+
+def _walk(policy: Policy, context: Context) -> list[str]:
+    matched = policy.match(context)
+    steps = []
+    for rule in policy.contexts:
+        if rule is matched:
+            steps.append(f"line {rule.line}, {rule.name}: matches; nothing below is looked at")
+            if rule.types:
+                types = ", ".join(sorted(rule.types))
+                steps.append(f"  read by what their libraries registered with distributed: {types}")
+            if rule.authors:
+                steps.append(f"  what these wrote passes like the sender's own: {_few(rule)}")
+            if rule.values:
+                listed = ", ".join(sorted(rule.values))
+                steps.append(f"  the sender may read values of these there: {listed}")
+            return steps
+        steps.append(f"line {rule.line}, {rule.name}: {_mismatch(policy, context, rule)}")
+    return [*steps, "no context is left: deny"]
+
+
+def _few(rule: Rule) -> str:
+    return ", ".join(sorted(rule.authors))
+
+
+def _mismatch(policy: Policy, context: Context, rule: Rule) -> str:
+    sender = context.sender if context.sender in policy.principals else UNKNOWN
+    recipient = context.recipient if context.recipient in policy.principals else UNKNOWN
+    if sender not in rule.senders:
+        return f"not for sender {sender}"
+    if recipient not in rule.recipients:
+        return f"not for recipient {recipient}"
+    if context.kind not in rule.kinds:
+        return f"not for kind {context.kind.value}"
+    if context.transport not in rule.transports:
+        return f"not for transport {context.transport or 'unknown'}"
+    return f"not for {_HOSTS[context.same_host]}"

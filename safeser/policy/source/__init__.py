@@ -1,0 +1,1 @@
+"""From the bytes of a policy file to plain, checked values."""

@@ -1,0 +1,347 @@
+"""Strict YAML: from the bytes of a policy to plain values and the place of each of them.
+
+The one rule: what a person sees in the file is what is read. Whatever makes YAML mean something
+else than it shows (anchors, merges, tags, directives, duplicate keys, `no` as false, line breaks
+that editors do not draw) is refused. Size and number of values are bounded before parsing, depth
+while parsing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    Event,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+)
+
+from safeser.policy.source.faults import Place, fault, shown
+
+__all__ = ["INTEGER", "MAX_BYTES", "MAX_MARKS", "Document", "Path", "Value", "read"]
+
+MAX_BYTES = 1 << 20  # a policy for thousands of principals has a tenth of this
+
+#: A second of parsing; a policy of 100 contexts has 5,000, and 10,000 principals without keys fit.
+MAX_MARKS = 30_000
+
+_MAX_DEPTH = 8  # contexts > one context > operations > grant > name needs 5
+_MAX_SCALAR = 256  # the longest legal values are operations, 128 characters
+_MAX_DIGITS = 19  # 2**63 has 19; Python's int() is quadratic in the number of digits
+_MAX_PROBLEM = 100  # characters of what a parser says was wrong
+
+Path = tuple[str | int, ...]
+Value = str | int | bool | list["Value"] | dict[str, "Value"]
+
+#: Keys whose value is true or false. Anywhere else those words are refused: a principal or a class
+#: of that name is text to one reader of YAML and none to another.
+_BOOLEANS = frozenset({"execute", "same_host"})
+
+#: What begins or separates values in YAML, wherever it stands. Counting takes milliseconds, and no
+#: text has more than three values for each two of these.
+_MARK = re.compile(r"""[\n,\[{] | [:?-](?=[\s,\[\]{}]|\Z) | (?<=["']):""", re.VERBOSE)
+
+INTEGER = re.compile(r"(?:0|[1-9][0-9]*(?:_[0-9]+)*)\Z")
+
+# What some YAML reader, of version 1.1 or 1.2, takes for something other than text. The union of
+# both, so that the file means the same to whatever else reads it.
+_NOT_TEXT = re.compile(
+    r"""(?: ~ | null | y | n | yes | no | on | off | true | false | << | =
+      | [-+]? \. (?: inf | nan )
+      | [-+]? 0 [box] [0-9a-f_]+
+      | [-+]? (?: [0-9][0-9_]* \.? | \.[0-9] ) [0-9_.]* (?: e [-+]? [0-9]+ )?
+      | [-+]? [0-9][0-9_]* (?: : [0-5]?[0-9] )+ (?: \. [0-9_]* )?
+      | [0-9]{4} - [0-9]{1,2} - [0-9]{1,2} (?: [tT\ ] .* )?
+    )\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One policy's text as plain values, with the places that error messages need.
+
+    :param value: the mapping at the top.
+    :param source: file or label, for messages.
+    :param sha256: of the exact bytes.
+    :param places: path of each value to its place.
+    :param keys: path of each value to the place of its key, where it has one.
+    """
+
+    value: dict[str, Value]
+    source: str
+    sha256: str
+    places: Mapping[Path, Place]
+    keys: Mapping[Path, Place]
+
+    def place(self, path: Path) -> Place | None:
+        """Return where the value at *path* is, or where the nearest one around it is."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path)
+
+    def key_place(self, path: Path) -> Place | None:
+        return self.keys.get(path) or self.place(path)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or sequence whose end has not been read yet."""
+
+    path: Path
+    into: dict[str, Value] | list[Value]
+    key: str | None = None
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Takes events one by one and builds the values; a stack, so that depth costs no recursion."""
+
+    source: str
+    root: Value | None = None
+    stack: list[_Open] = field(default_factory=list)
+    places: dict[Path, Place] = field(default_factory=dict)
+    keys: dict[Path, Place] = field(default_factory=dict)
+    documents: int = 0
+
+    def refuse(
+        self, message: str, event: Event, *, rule: str = "config.yaml", fix: str = ""
+    ) -> NoReturn:
+        place = _place(event.start_mark)
+        raise fault(message, source=self.source, place=place, rule=rule, fix=fix)
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, DocumentStartEvent):
+            self._document(event)
+        elif isinstance(event, NodeEvent):
+            self._node(event)
+        elif self.stack and event.__class__.__name__ in ("MappingEndEvent", "SequenceEndEvent"):
+            self.stack.pop()
+
+    def _document(self, event: DocumentStartEvent) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            self.refuse("a policy is one YAML document; another one starts", event)
+
+    def _node(self, event: NodeEvent) -> None:
+        if isinstance(event, AliasEvent) or event.anchor is not None:
+            self.refuse(
+                "anchors and aliases are not allowed in a policy", event, fix="Write it out."
+            )
+        if getattr(event, "tag", None) is not None:
+            self.refuse("YAML tags are not allowed in a policy", event, fix="Leave the tag out.")
+        if isinstance(event, CollectionStartEvent):
+            self._collection(event)
+        else:
+            assert isinstance(event, ScalarEvent)
+            self._scalar(event)
+
+    def _collection(self, event: CollectionStartEvent) -> None:
+        if len(self.stack) >= _MAX_DEPTH:
+            self.refuse("a policy does not nest this deep", event)
+        if self._at_key():
+            self.refuse("a key must be plain text", event)
+        into: dict[str, Value] | list[Value] = {} if isinstance(event, MappingStartEvent) else []
+        path = self._put(into, event)
+        self.stack.append(_Open(path, into))
+
+    def _scalar(self, event: ScalarEvent) -> None:
+        value = self._text(event)
+        if not self._at_key():
+            self._put(value, event)
+            return
+        if not isinstance(value, str):
+            self.refuse("a key must be text", event, fix="Write it in quotes.")
+        top = self.stack[-1]
+        if value in top.into:
+            first = self.keys[(*top.path, value)]
+            self.refuse(
+                f"key {shown(value)} was already given at {first}",
+                event,
+                rule="config.duplicate-key",
+                fix="Keep one of the two.",
+            )
+        top.key = value
+        self.keys[(*top.path, value)] = _place(event.start_mark)
+
+    def _at_key(self) -> bool:
+        return bool(self.stack) and isinstance(self.stack[-1].into, dict) and not self.stack[-1].key
+
+    def _put(self, value: Value, event: NodeEvent) -> Path:
+        path: Path = ()
+        if not self.stack:
+            self.root = value
+        else:
+            top = self.stack[-1]
+            if isinstance(top.into, list):
+                path = (*top.path, len(top.into))
+                top.into.append(value)
+            else:
+                assert top.key is not None
+                path = (*top.path, top.key)
+                top.into[top.key] = value
+                top.key = None
+        self.places[path] = _place(event.start_mark)
+        return path
+
+    def _text(self, event: ScalarEvent) -> str | int | bool:
+        text = event.value
+        if len(text) > _MAX_SCALAR:
+            self.refuse(f"no value in a policy is longer than {_MAX_SCALAR} characters", event)
+        if not text:
+            self._refuse_empty(event)
+        if not (text.isascii() and text.isprintable()):
+            # Another alphabet's letter that looks like ours would name another principal.
+            self.refuse(
+                f"{shown(text)} has characters outside printable ASCII",
+                event,
+                rule="config.characters",
+            )
+        if event.style:
+            return str(text)
+        if INTEGER.match(text):
+            return self._integer(text, event)
+        if text in ("true", "false") and self.stack and self.stack[-1].key in _BOOLEANS:
+            return bool(text == "true")
+        if _NOT_TEXT.match(text):
+            self.refuse(
+                f"{shown(text)} is not text to every YAML reader",
+                event,
+                rule="config.ambiguous",
+                fix=f"Write '{text}' in quotes if it is a name, or a plain number without sign.",
+            )
+        return str(text)
+
+    def _refuse_empty(self, event: ScalarEvent) -> NoReturn:
+        # YAML places an absent value after the blank lines and comments that follow its key.
+        top = self.stack[-1] if self.stack else None
+        place = _place(event.start_mark)
+        if top is not None and top.key is not None and not event.style:
+            place = self.keys[(*top.path, top.key)]
+        raise fault(
+            "there is no value here",
+            source=self.source,
+            place=place,
+            rule="config.yaml",
+            fix="Give one, or leave the key out; for no entries write [] or {}.",
+        )
+
+    def _integer(self, text: str, event: ScalarEvent) -> int:
+        digits = text.replace("_", "")
+        if len(digits) > _MAX_DIGITS:
+            self.refuse("that number is too large", event, rule="config.number")
+        return int(digits)
+
+
+def read(data: bytes, *, source: str) -> Document:
+    """Return the values in *data*, the bytes of one policy.
+
+    :raises ConfigError: if they are not strict YAML within the bounds of this module.
+    """
+    # 1. Bound, then decode, then look for what an editor would not show, then parse.
+    text = _decode(data, source)
+    _check_marks(text, source)
+    _check_characters(text, source)
+    builder = _Builder(source)
+    try:
+        for event in YAML(typ="safe", pure=True).parse(text):
+            builder.take(event)
+    except MarkedYAMLError as error:
+        place = _place(error.problem_mark) if error.problem_mark else None
+        raise fault(_not_yaml(error), source=source, place=place, rule="config.yaml") from None
+    except (YAMLError, ValueError, OverflowError):
+        # ValueError and OverflowError: escapes such as "\\UFFFFFFFF" that name no character.
+        raise fault("that is not YAML", source=source, place=None, rule="config.yaml") from None
+    # 2. The top is a mapping.
+    if not isinstance(builder.root, dict):
+        raise fault(
+            "a policy is a mapping that starts with 'safeser: 1'",
+            source=source,
+            place=Place(1, 1),
+            rule="config.yaml",
+        )
+    digest = hashlib.sha256(data).hexdigest()
+    return Document(builder.root, source, digest, builder.places, builder.keys)
+
+
+def _not_yaml(error: MarkedYAMLError) -> str:
+    """Say what was expected, and where that began: a parser sees only later that it is missing."""
+    what = "that is not YAML"
+    # What it says of escapes in quotes names characters; everything else was looked at before.
+    if error.problem and error.problem.isascii() and error.problem.isprintable():
+        what += f": {error.problem[:_MAX_PROBLEM]}"
+    began, seen = error.context_mark, error.problem_mark
+    if began and seen and began.line != seen.line:
+        what += f" ({error.context}, which began at {_place(began)})"
+    return what
+
+
+def _decode(data: bytes, source: str) -> str:
+    if len(data) > MAX_BYTES:
+        raise fault(
+            f"a policy has {MAX_BYTES} bytes at most", source=source, place=None, rule="config.size"
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise fault(
+            "a policy is UTF-8 text", source=source, place=Place(line, 1), rule="config.encoding"
+        ) from None
+
+
+def _check_marks(text: str, source: str) -> None:
+    """Refuse a text with more values than are worth parsing, before any of it is parsed."""
+    beyond = next(itertools.islice(_MARK.finditer(text), MAX_MARKS, None), None)
+    if beyond is not None:
+        raise fault(
+            f"a policy has {MAX_MARKS} line ends and marks of YAML at most",
+            source=source,
+            place=Place(text.count("\n", 0, beyond.start()) + 1, 1),
+            rule="config.size",
+            fix="Give principals groups, and name those in contexts; keys can stand in a roster.",
+        )
+
+
+def _check_characters(text: str, source: str) -> None:
+    """Refuse what YAML and an editor would show or break into lines differently."""
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        if line.startswith("%"):
+            raise fault(
+                "YAML directives are not allowed in a policy",
+                source=source,
+                place=Place(number, 1),
+                rule="config.yaml",
+            )
+        if line.isascii() and line.isprintable():
+            continue
+        for column, character in enumerate(line, 1):
+            # Cc: controls, a lone CR and NEL; Cf: BOM, bidirectional overrides, zero width;
+            # Zl, Zp: line breaks to YAML 1.1 that end a comment unseen; Cs, Co, Cn: nothing at all.
+            if unicodedata.category(character) in _UNSEEN:
+                raise fault(
+                    f"U+{ord(character):04X} is invisible or changes how lines are shown",
+                    source=source,
+                    place=Place(number, column),
+                    rule="config.characters",
+                    fix="Delete it, and use spaces for indentation.",
+                )
+
+
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"})
+
+
+def _place(mark: StringMark) -> Place:
+    return Place(mark.line + 1, mark.column + 1)

@@ -1,0 +1,122 @@
+"""Relays: nobody's word about an author becomes the scheduler's, and lists are kept on both ends.
+
+The peers here hold valid sessions. A hostile worker names other authors than itself; what it wrote
+must reach a client as its own or as nobody's.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from distributed.protocol import to_serialize
+
+from safeser.dask.contents.failures import Relayed
+from safeser.errors import PayloadError, PolicyDenied
+
+PICKLE = {"serializer": "pickle", "writeable": []}
+
+POLICY = """
+safeser: 1
+name: relays
+revision: 1
+principals: {scheduler: {}, worker: {}, nanny: {}, alice: {}, bob: {}}
+contexts:
+  - name: down
+    sender: scheduler
+    recipient: worker
+    operations: {grant: [get_data]}
+  - name: up
+    sender: worker
+    recipient: scheduler
+    authors: [alice]
+    serializers: [dask, msgpack, pickle]
+    deserializers: [dask, msgpack, pickle]
+    operations: {grant: [register-worker]}
+  - name: ask
+    sender: bob
+    recipient: scheduler
+    operations: {grant: [gather]}
+  - name: results
+    sender: scheduler
+    recipient: bob
+    authors: [worker]
+    serializers: [dask, msgpack, pickle]
+    deserializers: [dask, msgpack, pickle]
+"""
+
+
+def fetched(talk, row, policy="demo"):
+    """Return what a scheduler keeps of *row*, which a worker sent it in a reply."""
+    ask = talk("scheduler", "worker", policy)
+    ask.request({"op": "get_data", "keys": ["x"], "who": None, "reply": True})
+    return ask.attack_back({"status": "OK", "data": {"x": row}})["data"]["x"]
+
+
+def delivered(talk, relayed, user="bob", policy="demo"):
+    """Return what *user* reads of what the scheduler relays, and its connection."""
+    down = talk(user, "scheduler", policy)
+    down.request({"op": "gather", "keys": ["x"], "reply": True})
+    return down.reply({"status": "OK", "data": {"x": relayed}})["data"]["x"], down
+
+
+@pytest.mark.parametrize("claimed", ["scheduler", "alice", "bob", "nanny", "any", "unknown"])
+def test_what_a_worker_says_of_an_author_the_scheduler_does_not_repeat(talk, claimed):
+    relayed = fetched(talk, talk("worker").Row(*talk("worker").in_msgpack(7), claimed))
+    assert isinstance(relayed, Relayed)
+    assert relayed.author == "any"
+    value, down = delivered(talk, relayed)
+    assert value == 7
+    assert down.near.audit.events[-1]["author"] == "any"
+
+
+@pytest.mark.parametrize("claimed", ["worker", None])
+def test_what_a_worker_wrote_stays_its_own(talk, claimed):
+    relayed = fetched(talk, talk("worker").Row(*talk("worker").in_msgpack(7), claimed))
+    assert relayed.author == "worker"
+
+
+def test_of_whom_the_context_lists_a_relay_passes_the_name_on(talk):
+    row = talk("worker").Row(*talk("worker").in_msgpack(7), "alice")
+    assert fetched(talk, row, POLICY).author == "alice"
+
+
+def test_pickles_of_listed_authors_reach_a_client_and_no_others(talk):
+    row = talk("worker").Row(PICKLE, (pickle.dumps({"x": 1}),))
+    relayed = fetched(talk, row, POLICY)
+    value, down = delivered(talk, relayed, policy=POLICY)
+    assert value == {"x": 1}
+    assert down.near.audit.events[-1]["author"] == "worker"
+    # The scheduler keeps the list where it sends.
+    relayed.author = "alice"
+    with pytest.raises(PayloadError, match=r"listed author.*author\.relayed"):
+        delivered(talk, relayed, policy=POLICY)
+
+
+def test_the_client_keeps_the_list_by_itself(talk):
+    down = talk("bob", "scheduler", POLICY)
+    for author in ("alice", "any", "nanny"):
+        down.request({"op": "gather", "keys": ["x"], "reply": True})
+        row = down.Row(PICKLE, (pickle.dumps(1),), author)
+        with pytest.raises(PolicyDenied) as caught:
+            down.attack_back({"status": "OK", "data": {"x": row}})
+        assert caught.value.rule == "author.relayed"
+
+
+def test_a_listed_author_sends_no_code_where_none_is_granted(talk, marker):
+    down = talk("bob", "scheduler", POLICY)
+    for author in ("worker", "scheduler"):
+        down.request({"op": "gather", "keys": ["x"], "reply": True})
+        with pytest.raises(PolicyDenied) as caught:
+            down.attack_back({"data": {"x": down.Row(PICKLE, (marker.pickle,), author)}})
+        assert caught.value.rule == "context.family"
+
+
+def test_arrays_pass_whoever_wrote_them(talk):
+    ask = talk("scheduler", "worker")
+    ask.request({"op": "get_data", "keys": ["x"], "who": None, "reply": True})
+    relayed = ask.reply({"status": "OK", "data": {"x": to_serialize(np.arange(3))}})["data"]["x"]
+    relayed.author = "any"
+    value, _ = delivered(talk, relayed)
+    assert value.tolist() == [0, 1, 2]

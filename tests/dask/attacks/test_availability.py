@@ -1,0 +1,387 @@
+"""One hostile message against everybody else: report loops, event loops, memory, and logs.
+
+An error that escapes from reading ends a client's report loop, after which its futures wait for
+ever; a batch that is dropped as a whole loses the elements that somebody waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tracemalloc
+
+import msgpack
+import numpy as np
+import pytest
+from tornado.iostream import IOStream
+
+from safeser.dask.transport.comm import SafeserComm
+from safeser.dask.wire.codec import Encoder
+from safeser.families import serialize
+from safeser.operations import Server
+
+#: The reference to the second payload, as msgpack has it.
+SECOND = b"\xd6\1\0\0\0\1"
+
+AFTER = {"op": "key-in-memory", "key": "awaited", "type": None, "workers": ()}
+
+
+def row_of(t, value):
+    header, frames = serialize(value, ["dask", "msgpack"])
+    return t.Row(header, tuple(frames))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        10**5000,  # str() of it is an error
+        np.array(["a", "b"]),
+        (1.0, {"message": "m", "category": 10**5000}),
+        (1.0, {"message": "m", "category": np.array(["a", "b"])}),
+        (1.0, {"message": np.array(["a", "b"]), "category": "builtins:UserWarning"}),
+        {"status": np.array(["a", "b"])},
+    ],
+    ids=["integer", "array", "category", "category-array", "message-array", "mapping"],
+)
+@pytest.mark.parametrize("field", ["event", "topic", "key", "status", "exception", "traceback"])
+@pytest.mark.parametrize("operation", ["event", "task-erred", "key-in-memory", "error"])
+def test_no_value_ends_a_clients_report_loop(talk, operation, field, value):
+    t = talk("alice").client_stream()
+    element = {"op": operation, "topic": "warn", "key": "k", field: row_of(t, value)}
+    got = t.attack_back([element, AFTER])
+    assert got[-1]["key"] == "awaited"
+    for left in got:
+        assert left["op"] in ("event", "task-erred", "key-in-memory", "error")
+        assert "status" not in left
+
+
+# --- keys that were made to collide -----------------------------------------------------------
+
+_PRIMES = 11400714785074694791, 14029467366897019727, 2870177450012600261
+_WORD = (1 << 64) - 1
+
+
+def colliding(count):
+    """Return pairs of integers that share one hash: CPython hashes tuples without a secret."""
+    one, two, five = _PRIMES
+    undo_one, undo_two = pow(one, -1, 1 << 64), pow(two, -1, 1 << 64)
+    found, first = [], 0
+    wanted = 0xDEADBEEFCAFEBABE * undo_one & _WORD
+    wanted = ((wanted >> 31) | (wanted << 33)) & _WORD
+    while len(found) < count:
+        first += 1
+        lane = five + first * two & _WORD
+        lane = ((lane << 31) | (lane >> 33)) * one & _WORD
+        second = (wanted - lane) * undo_two & _WORD
+        if second < (1 << 61) - 1:
+            found.append((first, second))
+    return found
+
+
+def test_the_pairs_do_collide():
+    assert len({hash(pair) for pair in colliding(100)}) == 1
+
+
+@pytest.mark.parametrize("kind", ["dict", "set"])
+def test_keys_that_collide_are_refused_before_a_dict_has_them(talk, kind):
+    # A hundred thousand of them take minutes, a million hours: one message of some megabytes.
+    t = talk("bob")
+    keys = colliding(65)
+    if kind == "set":
+        body = msgpack.packb({"op": "identity", "x": msgpack.ExtType(3, msgpack.packb(keys))})
+    else:
+        pairs = b"".join(msgpack.packb(key) + b"\0" for key in keys)
+        body = b"\x82" + msgpack.packb("op") + msgpack.packb("identity") + msgpack.packb("x")
+        body += msgpack.Packer().pack_map_header(len(keys)) + pairs
+    assert t.raw(body) is t.SKIP
+    assert t.refused_by_server == ["payload.hash-flood"]
+
+
+def test_honest_tuple_keys_pass(talk):
+    t = talk("alice")
+    value = {"x": {("key-1", i): i for i in range(1000)}, "y": set(range(99))}
+    message = {"op": "set_metadata", "keys": ["a"], "value": value}
+    assert t.attack(message)["value"]["x"][("key-1", 7)] == 7
+
+
+# --- containers that claim more than they have --------------------------------------------------
+
+
+@pytest.mark.parametrize("header", [b"\xdd\x00\x0f\x42\x40", b"\xdf\x00\x0f\x42\x40\x01"])
+def test_no_memory_is_taken_for_what_nested_containers_claim(talk, header):
+    # Older versions of msgpack took eight megabytes for each level, and kept some of it.
+    t = talk("bob")
+    tracemalloc.start()
+    try:
+        assert t.raw(header * 200) is t.SKIP
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+
+
+# --- batches that carry what many said ----------------------------------------------------------
+
+
+def nested(levels):
+    value = 1
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
+def event(message):
+    return {"op": "event", "topic": "print", "event": (1.0, message)}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        nested(100),  # as the scheduler may hear it; in the element it is deeper
+        {"__Pickled__": 1},  # from a payload that the scheduler opened
+        {1: {"__Enum__": 1}},
+        ((1,) * 600_000, (2,) * 600_000),
+    ],
+    ids=["deep", "marker", "marker-below", "large"],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_malformed_element_takes_no_other_with_it(talk, message, place):
+    t = talk("alice").client_stream()
+    batch = [AFTER, AFTER]
+    batch.insert(place, event(message))
+    assert [e["op"] for e in t.attack_back(batch)] == ["key-in-memory"] * 2
+    assert len(t.refused_by_asker) == 1
+
+
+def test_payloads_of_the_elements_that_are_left_stay_theirs(talk):
+    t = talk("alice").client_stream()
+    batch = [
+        {**event(row_of(t, "first")), "deep": nested(100)},
+        event(row_of(t, "second")),
+        event([nested(100), row_of(t, "third")]),
+        event(row_of(t, "fourth")),
+    ]
+    assert [e["event"][1] for e in t.attack_back(batch)] == ["second", "fourth"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x92\xc1\xc1",
+        b"\x93\x80",
+        b"\x81\x01",
+        b"\x91\x80\x80",
+        b"\x91" * 3000,
+        b"\x92\xc7\x04\x01\0\0\0\0\xc7\x04\x01\0\0\0\0",
+        b"",
+    ],
+)
+def test_what_is_no_batch_is_left_out_whole(talk, body):
+    t = talk("alice").client_stream()
+    assert t.raw_back(body) is t.SKIP
+    assert t.refused_by_asker
+
+
+@pytest.mark.parametrize("index", [b"\0\0\0\0", b"\0\0\0\2", b"\xff\xff\xff\xff"])
+def test_nor_do_those_that_are_left_share_a_payload_or_name_one_that_is_not_there(talk, index):
+    t = talk("alice").client_stream()
+    batch = [event(nested(100)), event(row_of(t, "first")), event(row_of(t, "second"))]
+    body, *rest = t.forged(batch)
+    assert bytes(body).count(SECOND) == 1
+    assert t.raw_back(bytes(body).replace(SECOND, SECOND[:2] + index), *rest) is t.SKIP
+    assert len(t.refused_by_asker) == 1
+
+
+@pytest.mark.parametrize("reference", [b"\xd4\1\1", b"\xc7\0\1", b"\xd7\1" + bytes(8)])
+def test_a_reference_has_one_form(talk, reference):
+    t = talk("alice").client_stream()
+    body, *rest = t.forged([event(row_of(t, "first")), event(row_of(t, "second"))])
+    assert t.raw_back(bytes(body).replace(SECOND, reference), *rest) is not t.SKIP
+    assert t.refused_by_asker == ["payload.table"]
+
+
+def test_a_batch_without_frames_is_left_out(talk):
+    t = talk("alice").client_stream()
+    assert t.raw_back() is t.SKIP
+    assert t.refused_by_asker == ["payload.empty"]
+
+
+@pytest.mark.parametrize("value", ["\udcff", nested(600), {"a\udcff": 1}])
+def test_what_cannot_be_sent_does_not_end_the_stream_of_others(talk, value):
+    # A scheduler that opened such a value as a payload says it to every client that listens.
+    t = talk("alice").client_stream()
+    assert t.reply([event(value), AFTER]) == ({**AFTER, "type": None},)
+
+
+def test_a_batch_that_may_be_too_large_for_one_message_becomes_several(talk):
+    t = talk("alice").client_stream()
+    large = [event("x" * 600_000), AFTER]
+    assert t.server.is_overfull(large, t.server.send(large))
+    assert not t.server.is_overfull(large[:1], t.server.send(large[:1]))
+    assert not t.server.is_overfull([AFTER, AFTER], t.server.send([AFTER, AFTER]))
+    assert t.server.is_overfull([AFTER, AFTER], [b""] * 100_001)
+
+
+# --- messages that are refused many times --------------------------------------------------------
+
+
+def test_a_refused_graph_of_many_keys_gets_one_short_answer(talk):
+    # Half a millisecond and half a kilobyte for each of a million keys were minutes and gigabytes.
+    t = talk("bob").client_stream()
+    assert t.attack([{"op": "update-graph", "keys": list(range(50_000))}]) is t.SKIP
+    [answer] = t.answers
+    assert len(answer) == 101
+    assert all(element["op"] == "task-erred" for element in answer[:100])
+    assert answer[100]["op"] == "cancelled-keys"
+    assert answer[100]["keys"] == tuple(range(100, 50_000))
+    assert "submission.none" in answer[100]["msg"]
+
+
+def test_many_refused_graphs_of_one_message_get_one_short_answer(talk):
+    # An error of its own for each of twenty thousand held the scheduler for eighteen seconds.
+    t = talk("bob").client_stream()
+    graphs = [{"op": "update-graph", "keys": (number, -number)} for number in range(1, 5_001)]
+    assert t.attack([*graphs, {"op": "update-graph", "keys": 1}]) is t.SKIP
+    [answer] = t.answers
+    assert [element["op"] for element in answer] == ["task-erred"] * 100 + ["cancelled-keys"]
+    assert [element["key"] for element in answer[:4]] == [1, -1, 2, -2]
+    assert len(answer[100]["keys"]) == 9_900
+    assert "submission.none" in answer[100]["msg"]
+    assert t.attack(graphs[:1]) is t.SKIP
+    assert [element["key"] for element in t.answers[0]] == [1, -1]
+
+
+def test_refusals_of_one_message_are_counted_when_they_are_too_many(talk, caplog):
+    t = talk("bob").client_stream()
+    other = {"op": "heartbeat-client", "client": "Client-2"}
+    own = {"op": "client-releases-keys", "client": "Client-1", "keys": "none"}
+    assert t.attack([own] * 5000) is t.SKIP
+    assert len(t.refused_by_server) == 100
+    rule = t.refused_by_server[0]
+    assert sum(1 for count in t.far.audit.counts if count[3] == rule) == 4900
+    assert len(caplog.records) < 110
+    assert t.attack([other]) is t.SKIP
+    assert len(t.refused_by_server) == 101
+
+
+def test_a_count_that_cannot_be_written_ends_nothing(talk):
+    t = talk("bob").client_stream()
+    t.far.audit.broken.add("count")
+    assert t.attack([{"op": "no-such"}] * 200) is t.SKIP
+
+
+# --- peers that ask without a pause, and never read ----------------------------------------------
+
+
+@pytest.fixture
+def wire(doors):
+    """Return a scheduler's side of a connection, and what its peer writes and reads by itself."""
+    pairs = []
+
+    def made(*messages):
+        near, far = doors.links("bob", "scheduler", "demo")
+        mine, theirs = socket.socketpair()
+        mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        pairs.append(mine)
+        comm = SafeserComm(
+            IOStream(theirs), "safeser://a", "safeser://b", False, link=far, server=Server.SCHEDULER
+        )
+        for message in messages:
+            for buffer in near.session.seal(b"", forged(message)):
+                mine.sendall(buffer)
+        return comm
+
+    yield made
+    for mine in pairs:
+        mine.close()
+
+
+GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
+
+
+def forged(message):
+    encoder = Encoder()
+    encoder.add(message, None)
+    return encoder.frames(listed=False)
+
+
+@pytest.mark.parametrize("operation", ["no-such", "identity"])
+def test_a_peer_that_asks_without_a_pause_lets_others_run(wire, run, operation):
+    async def main():
+        ticks = 0
+
+        async def other():
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        comm = wire(GREETING, *[{"op": operation}] * 40, {"op": "versions"})
+        beside = asyncio.create_task(other())
+        await comm.read()
+        while (await comm.read())["op"] != "versions":
+            pass
+        beside.cancel()
+        comm.abort()
+        return ticks
+
+    assert run(main()) >= 40
+
+
+@pytest.mark.parametrize("operation", ["no-such", "identity"])
+def test_answers_that_nobody_reads_stop_the_questions(wire, run, operation):
+    async def main():
+        comm = wire(GREETING, *[{"op": operation}] * 3000)
+        await comm.read()
+        await comm.write(GREETING)
+
+        async def serve():
+            while True:
+                await comm.read()
+                await comm.write({"answer": "x" * 500})
+
+        serving = asyncio.create_task(serve())
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+        kept = len(comm.stream._write_buffer)
+        serving.cancel()
+        comm.abort()
+        return kept
+
+    assert run(main()) < 10_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, np.array(["a", "b"]), KeyError(10**5000), {"a": 1}, "why\x1b[2J"],
+    ids=["integer", "array", "error", "mapping", "text"],
+)
+def test_why_a_value_was_not_sent_is_text_or_nothing(talk, value):
+    # bob logs an event with such a value, the scheduler passes it on to everybody.
+    t = talk("alice").client_stream()
+    header, frames = serialize(value, ["dask", "msgpack", "error"])
+    failed = t.Row(header, tuple(frames), "bob", True)
+    got = t.attack_back(
+        [event(failed), {"op": "task-erred", "key": "k", "exception": failed}, AFTER]
+    )
+    assert got[-1]["key"] == "awaited"
+    assert t.refused_by_asker == ["peer.unsent", "peer.unsent"]
+    assert str(got[0]["exception"]).isprintable()
+
+
+def test_halves_of_a_batch_arrive_in_order(wire, run, monkeypatch):
+    async def main():
+        comm = wire(GREETING)
+        await comm.read()
+        await comm.write(GREETING)
+        conversation = comm.conversation
+        sent = []
+        conversation._writes = Server.CLIENT
+        monkeypatch.setattr(conversation, "is_overfull", lambda batch, _: len(batch) > 2)
+        encode = conversation.send
+        monkeypatch.setattr(conversation, "send", lambda b, s=None: (sent.append(b), encode(b))[1])
+        batch = [event(number) for number in range(5)]
+        assert await comm.write(batch) > 0
+        comm.abort()
+        return [element["event"][1] for part in sent if len(part) <= 2 for element in part]
+
+    assert run(main()) == [0, 1, 2, 3, 4]

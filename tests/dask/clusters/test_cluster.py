@@ -1,0 +1,328 @@
+"""A real cluster by unmodified commands: users work, guests look, nobody else gets in."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from safeser import audit
+from safeser.identity import Identity, KeyState, Roster, RosterEntry
+
+pytestmark = pytest.mark.cluster
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+
+@pytest.fixture(scope="module")
+def alice(cluster):
+    """What came out of everything that alice does."""
+    ended = cluster.run("alice", PROGRAMS / "alice.py", cluster.address)
+    assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
+    return {**ended.answer, "stderr": ended.err}
+
+
+@pytest.mark.parametrize(
+    ("step", "result"),
+    [
+        ("submit", 2),
+        ("gather", [0, 2, 4, 6, 8]),
+        ("scatter", [100_000.0, {"a": 1, "b": [1, 2]}]),
+        ("direct", [3.0, [0, 1, 4]]),
+        ("array", [49_995_000, 12.649111, "ndarray"]),
+        (
+            "frame",
+            [
+                {"0": 47.5, "1": 48.5, "2": 49.5, "3": 50.5, "4": 51.5},
+                100,
+                ["a", "b"],
+                "DataFrame",
+            ],
+        ),
+        ("missing_key", ["missing"]),
+        ("coordination", [[1, 2], {"a": 1}, True, True]),
+        ("failed_future_in_a_queue", "ZeroDivisionError"),
+        ("published", [True, [1, 2, 3]]),
+        ("metadata", [{"a": [1]}, {"x": 1}]),
+        ("shows_progress", True),
+        ("warns", [["careful", "FutureWarning"]]),
+        ("runs", [[7, 7], 8]),
+        ("run_that_fails", "division by zero"),
+        ("looks", [2, True]),
+        ("own_classes", [True, "of glass"]),
+        ("relayed_classes", [True, 5, [4, 5], True, False]),
+        (
+            "typed",
+            dict.fromkeys(("table", "sparse", "fitted", "turned", "mixed", "group"), True),
+        ),
+        ("actors", [8, 5, "inside", "<Actor: Counter, "]),
+        ("actors_of_two_clients", [True, True, True]),
+        ("published_collections", [10.0, 6, 41]),
+        ("restart", "again"),
+    ],
+)
+def test_what_alice_does_comes_out(alice, step, result):
+    assert json.loads(json.dumps(alice[step])) == result, alice["stderr"][-3000:]
+
+
+def test_a_failing_task_shows_its_own_traceback(alice):
+    text, shown = alice["failing"]
+    assert text == "division by zero"
+    assert "lambda: 1 / 0" in shown
+
+
+def test_a_result_that_cannot_be_sent_fails_that_future_only(alice):
+    text, following = alice["unsendable"]
+    assert "safeser.register_class(Local)" in text
+    assert following == "next"
+
+
+@pytest.mark.parametrize(
+    ("name", "culprit", "place", "advice"),
+    [
+        ("lambda", "builtins:function", "at ['f'][0]", "grants family cloudpickle"),
+        ("file", "_io:TextIOWrapper", "", "send what is in it"),
+        ("generator", "builtins:generator", "at [0]", "send what is in it"),
+    ],
+)
+def test_what_is_inside_and_cannot_be_sent_is_named(alice, name, culprit, place, advice):
+    said = alice["says_what_is_inside"][name]
+    assert f"of type {culprit} by dask, msgpack" in said
+    assert "in context worker -> scheduler data" in said
+    assert place in said
+    assert advice in said
+    assert said.endswith(" next")
+
+
+@pytest.mark.parametrize("inside", ["objects", "column"])
+def test_a_class_of_the_program_is_refused_with_the_line_that_registers_it(alice, inside):
+    said = alice["says_what_is_inside"][inside]
+    assert "no type __main__:Odd is registered here" in said
+    assert said.endswith(" safeser.register_class(Odd) next")
+
+
+def test_a_task_may_not_submit_where_its_worker_may_not(alice):
+    assert "submitting work is not granted" in alice["from_inside"]
+
+
+def test_code_does_not_come_back(alice):
+    assert alice["code_as_result"] in ("peer.unsent", "families.cannot-serialize")
+
+
+BOB = """
+import io, json, sys, safeser
+from contextlib import redirect_stdout
+from distributed import Variable, progress
+out = {}
+with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) as client:
+    client.wait_for_workers(2, timeout=60)
+    out["workers"] = len(client.scheduler_info()["workers"])
+    kept = Variable("kept").get(timeout=20)
+    out["kept"] = kept.result(timeout=20)
+    with redirect_stdout(io.StringIO()) as shown:
+        progress(kept, notebook=False)
+    out["shown"] = shown.getvalue()
+    for name, call in {
+        "submit": lambda: client.submit(len, "x"),
+        "map": lambda: client.map(len, ["x"]),
+        "run": lambda: client.run(len, "x"),
+        "scheduler": lambda: client.run_on_scheduler(len, "x"),
+        "restart": lambda: client.restart(),
+        "upload": lambda: client.upload_file(__file__ if "__file__" in globals() else "/etc/hosts"),
+        "own": lambda: client.gather(client.scatter([7], hash=False)),
+    }.items():
+        try:
+            out[name] = call()
+        except safeser.SafeserError as error:
+            out[name] = [type(error).__name__, error.rule]
+        except Exception as error:
+            out[name] = [type(error).__name__, str(error)]
+print(json.dumps(out))
+"""
+
+KEEP = """
+import sys, safeser
+from distributed import Variable
+with safeser.Client(sys.argv[1], timeout=30) as client:
+    client.wait_for_workers(2, timeout=60)
+    Variable("kept").set(client.submit(lambda: [1, 2], key="kept"))
+print("null")
+"""
+
+
+def test_bob_looks_and_gathers_and_submits_nothing(cluster):
+    cluster.run("alice", KEEP, cluster.address).answer  # noqa: B018 - it asserts that it ended well
+    out = cluster.run("bob", BOB, cluster.address).answer
+    assert out["workers"] == 2
+    assert out["kept"] == [1, 2]
+    assert "100% Completed" in out["shown"]
+    assert out["own"] == [7]
+    for name in ("submit", "map", "run", "scheduler", "restart"):
+        assert out[name][0] == "PolicyDenied", (name, out[name])
+    assert out["submit"][1] == "submission.none"
+
+
+# --- strangers on the port --------------------------------------------------------------------
+
+STILL = """
+import sys, safeser
+with safeser.Client(sys.argv[1], timeout=30) as client:
+    client.wait_for_workers(2, timeout=60)
+    print(client.submit(lambda: 1, pure=False).result(timeout=30))
+"""
+
+
+def connections(address, number):
+    host, port = address.removeprefix("safeser://").split(":")
+    return [socket.create_connection((host, int(port)), timeout=20) for _ in range(number)]
+
+
+def test_garbage_and_stalled_connections_leave_a_running_cluster_undisturbed(cluster):
+    stalled = connections(cluster.address, 20)
+    loud = connections(cluster.address, 5)
+    try:
+        for peer, data in zip(
+            loud,
+            [
+                b"GET / HTTP/1.1\r\n\r\n",
+                b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+                bytes(2000),
+                b"\x93SAFESER\x01\x01\x00\x00" + b"\xff" * 500,
+                b"\x93SAFESER\x02\x01\x00\x00" + bytes(32),
+            ],
+            strict=True,
+        ):
+            peer.sendall(data)
+        stalled[0].sendall(b"\x93SAFE")
+        assert cluster.run("alice", STILL, cluster.address).answer == 1
+        for peer in loud:  # each was closed, most without a word
+            with contextlib.suppress(ConnectionError):
+                while peer.recv(4096):
+                    pass
+    finally:
+        for peer in (*stalled, *loud):
+            peer.close()
+
+
+def test_a_stock_client_gets_nowhere(cluster):
+    port = cluster.address.rsplit(":", 1)[1]
+    stock = (
+        "import sys\nfrom distributed import Client\n"
+        "try:\n    Client(sys.argv[1], timeout=3)\n"
+        # It takes what it reads for the size of a message, and may say so in any way.
+        "except Exception:\n    print(7)\n"
+    )
+    ended = cluster.run("alice", stock, f"tcp://127.0.0.1:{port}")
+    assert ended.answer == 7
+
+
+def test_a_key_that_is_not_listed_is_told_at_once(cluster, tmp_path):
+    stranger = Identity.generate("alice")
+    stranger.save(tmp_path / "alice.key")
+    program = (
+        "import sys, time, json, safeser\nbegun = time.monotonic()\n"
+        "try:\n    safeser.Client(sys.argv[1], timeout=60)\n"
+        "except safeser.AuthenticationError as error:\n"
+        "    print(json.dumps([str(error), time.monotonic() - begun]))\n"
+    )
+    roster = Roster(
+        [
+            *(e for e in Roster.load(cluster.keys / "roster").entries if e.principal != "alice"),
+            RosterEntry(stranger.public, "alice", KeyState.ACTIVE, datetime.date(2026, 1, 1)),
+        ]
+    )
+    roster.save(tmp_path / "roster")
+    text, seconds = cluster.run(
+        "alice",
+        program,
+        cluster.address,
+        DASK_SAFESER__IDENTITY=str(tmp_path / "alice.key"),
+        DASK_SAFESER__AUDIT_KEY=str(cluster.keys / "audit.key"),
+    ).answer
+    assert "did not accept each other" in text
+    assert seconds < 20
+
+
+def test_a_principal_that_is_not_the_expected_one_is_refused_at_once(cluster):
+    program = (
+        "import sys, json, safeser\n"
+        "security = safeser.Security(expected_scheduler='worker')\n"
+        "try:\n    safeser.Client(sys.argv[1], security=security, timeout=60)\n"
+        "except safeser.AuthenticationError as error:\n    print(json.dumps(str(error)))\n"
+    )
+    assert "did not accept" in cluster.run("alice", program, cluster.address).answer
+
+
+# --- what is recorded -------------------------------------------------------------------------
+
+
+def test_the_logs_of_a_running_cluster_verify(cluster):
+    report = audit.verify(cluster.audit, key=cluster.keys / "audit.key")
+    assert report.ok, report
+    assert report.files >= 5 or len(list(cluster.audit.iterdir())) >= 5
+
+
+# --- the embedded cluster ---------------------------------------------------------------------
+
+EMBEDDED = """
+import json, safeser
+from pathlib import Path
+if __name__ == "__main__":
+    out = {}
+    with safeser.Client(n_workers=1, threads_per_worker=1, deserializers=["dask"]) as client:
+        out["sum"] = client.submit(sum, [1, 2]).result(timeout=60)
+        out["direct"] = client.gather([client.submit(sum, [3, 4])], direct=True)
+        out["address"] = client.scheduler.address
+        directory = client.cluster.directory if client.cluster else None
+        out["principal"] = client.safeser.identity.principal
+    out["left"] = directory is not None and Path(directory).exists()
+    for options in ({"processes": False}, {"security": object()}, ):
+        try:
+            safeser.Client(**options)
+        except safeser.ConfigError as error:
+            out[next(iter(options))] = error.rule
+    print(json.dumps(out))
+"""
+
+
+def test_an_embedded_cluster_works_and_leaves_nothing(folder):
+    program = folder.path / "embedded.py"
+    program.write_text(EMBEDDED)
+    out = folder.run("alice", program).answer
+    assert out["sum"] == 3
+    assert out["direct"] == [7]
+    assert out["address"].startswith("safeser://127.0.0.1:")
+    assert out["principal"] == "client"
+    assert out["left"] is False
+    assert out["processes"] == "config.processes"
+    assert out["security"] == "config"
+
+
+UNCLOSED = """
+import json, safeser
+
+def main():
+    client = safeser.Client(n_workers=1, threads_per_worker=1)
+    future = client.submit(lambda: print)
+    try:
+        future.result(timeout=30)
+    except safeser.PayloadError as error:
+        print(json.dumps([error.rule, "numbers, text, arrays or frames" in str(error),
+                          client.submit(lambda: 7).result(timeout=30)]))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_result_that_needs_code_fails_once_and_a_client_may_be_left_open(folder):
+    program = folder.path / "unclosed.py"
+    program.write_text(UNCLOSED)
+    ended = folder.run("alice", program)
+    assert ended.answer == ["peer.unsent", True, 7]
+    assert "the log is closed" not in ended.err
+    assert "Traceback" not in ended.err

@@ -1,0 +1,134 @@
+"""Where a running cluster listens and what it connects to: every socket of every process."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import DASK, Folder, until
+
+pytestmark = pytest.mark.cluster
+
+PROGRAM = Path(__file__).parents[1] / "programs" / "listening.py"
+
+
+def address_in(where: Path) -> str:
+    def written() -> str | None:
+        with contextlib.suppress(OSError, ValueError):
+            found: str = json.loads(where.read_text())["address"]
+            return found
+        return None
+
+    return str(until("the scheduler's file", written))
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """A cluster by commands that say nothing about hosts and dashboards, seen by alice."""
+    made = Folder(tmp_path_factory.mktemp("listening"))
+    try:
+        where, stock = made.path / "scheduler.json", made.path / "stock.json"
+        file = ("--port", "0", "--scheduler-file")
+        scheduler = made.start(
+            "scheduler",
+            *(DASK, "scheduler", "--protocol", "safeser", *file, str(where)),
+            environment=made.environment("scheduler"),
+        )
+        # The control: the same command without safeser.
+        plain = made.start(
+            "stock",
+            *(DASK, "scheduler", *file, str(stock)),
+            environment=made.environment("scheduler"),
+        )
+        worker = (DASK, "worker", address_in(where), "--nthreads", "1", "--local-directory")
+        started = [
+            made.start(name, *worker, str(made.path), *more, environment=made.environment("worker"))
+            for name, more in [("nannied", ()), ("alone", ("--no-nanny",))]
+        ]
+        numbers = [process.pid for process in (scheduler, *started)]
+        address_in(stock)
+        listens = psutil.Process(plain.pid).net_connections(kind="inet")
+        ended = made.run("alice", PROGRAM, address_in(where), *map(str, numbers), timeout=170)
+        assert ended.code == 0, f"{ended.err}\n{made.logs()}"
+        yield {
+            **ended.answer,
+            "stock": [one.laddr.ip for one in listens if one.status == "LISTEN"],
+        }
+    finally:
+        made.stop()
+
+
+def port(address: str) -> int:
+    scheme, _, location = address.partition("://")
+    assert scheme == "safeser"
+    return int(location.rpartition(":")[2])
+
+
+def test_stock_dask_listens_everywhere(seen):
+    assert {"0.0.0.0", "::"} & set(seen["stock"])
+    assert len(seen["stock"]) >= 2
+
+
+def test_every_listening_socket_is_known_and_on_loopback(seen):
+    listening = [ends[0] for one in seen["processes"] for ends in one["LISTEN"]]
+    assert all(ipaddress.ip_address(host).is_loopback for host, _ in listening)
+    comms = [seen["scheduler"], *seen["workers"], *seen["nannies"]]
+    assert len(seen["workers"]) == 2
+    assert len(seen["nannies"]) == 1
+    known = {*map(port, comms), *seen["web"]}
+    assert sorted(number for _, number in listening) == sorted(known)
+
+
+def test_every_connection_ends_at_a_comm_of_safeser(seen):
+    comms = {port(one) for one in (seen["scheduler"], *seen["workers"], *seen["nannies"])}
+    connections = [ends for one in seen["processes"] for ends in one["ESTABLISHED"]]
+    assert len(connections) >= 6
+    for near, far in connections:
+        assert comms & {near[1], far[1]}
+        assert {ipaddress.ip_address(end[0]).is_loopback for end in (near, far)} == {True}
+    # Whoever listens nowhere, such as the client, connects to comms alone.
+    client = seen["processes"][-1]
+    assert client["LISTEN"] == []
+    assert {far[1] for _, far in client["ESTABLISHED"]} <= comms
+
+
+def test_no_process_speaks_another_scheme(seen):
+    assert len(seen["inside"]) == 5  # two workers, a nanny, the scheduler and the client
+    for said in seen["inside"]:
+        assert set(said.values()) == {"scheme.sealed"}, said
+
+
+def test_folders_for_spilled_data_are_private(seen):
+    assert seen["folders"] == ["0o700", "0o700"]
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "rule"),
+    [
+        (
+            ("scheduler", "--protocol", "safeser", "--port", "0"),
+            {"DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "['distributed.http.scheduler.api']"},
+            "config.http-routes",
+        ),
+        (
+            ("worker", "safeser://127.0.0.1:1", "--preload", "http://127.0.0.1:1/it.py"),
+            {},
+            "config.preload",
+        ),
+        (("worker", "safeser://127.0.0.1:1", "--local-directory", "open"), {}, "local-directory"),
+    ],
+)
+def test_the_commands_end_with_one_line(folder, command, more, rule):
+    (folder.path / "open").mkdir()
+    (folder.path / "open").chmod(0o777)
+    environment = folder.environment(command[0], **more)
+    options = ("--dashboard-address", "127.0.0.1:0")
+    ended = folder.call(DASK, *command, *options, environment=environment)
+    assert ended.code == 2, ended.err
+    assert rule in ended.err.splitlines()[-1]
+    assert "Traceback" not in ended.err

@@ -1,0 +1,278 @@
+"""What others make a client print or log is text that steers no terminal and formats nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+import logging
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from distributed import Status
+from distributed.client import _handle_print
+from distributed.protocol import to_serialize
+from distributed.scheduler import Scheduler, WorkerState
+
+from safeser.dask.contents.events import handle_forwarded, plain_event
+from safeser.errors import PayloadError
+
+STEERING = "\x1b]0;mine\x07\x1b[2J\x9b1m\r\u202e"
+RECORD = {"name": "safeser.test-events", "levelno": 40, "levelname": "ERROR", "created": 1.5}
+
+
+#: Each takes a few bytes of a message, or as many as the first element.
+MANY = np.broadcast_to(np.int8(1), (6,) * 11)
+LONG = [
+    MANY,
+    slice(MANY),
+    np.broadcast_to(np.array("x" * 1000), (500,)),
+    np.zeros((), [("a", "i1", (6,) * 4)]),
+    np.zeros((), [("a", "i1", (6,) * 4)])[()],
+    np.array([{"a": MANY}]),
+]
+
+
+class Raises(Exception):
+    def __str__(self):
+        raise OSError
+
+
+def told(talk, topic, said):
+    """Return the event that a client's handler gets when a guest logs *said*."""
+    guest = talk("bob").request({"op": "log_event", "topic": topic, "msg": said, "reply": False})
+    t = talk("alice").client_stream()
+    [element] = t.reply([{"op": "event", "topic": topic, "event": (1.0, guest["msg"])}])
+    return element["event"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        STEERING,
+        {"args": (STEERING, "x"), "sep": STEERING, "end": STEERING, "file": 2},
+        {"args": (to_serialize(ValueError(STEERING)),)},
+        {"args": ((STEERING,), {"x": STEERING}, 10**18, None)},
+        5,
+    ],
+    ids=["text", "everywhere", "error", "nested", "number"],
+)
+def test_what_a_guest_prints_steers_nobodys_terminal(talk, capfd, said):
+    _handle_print(told(talk, "print", said))
+    out, err = capfd.readouterr()
+    assert out + err
+    assert all(c.isprintable() or c in "\n\t" for c in out + err)
+
+
+def test_what_an_honest_task_prints_is_printed(talk, capfd):
+    said = {"args": ("Größe:\t5", "x"), "sep": " | ", "end": "!\n", "flush": True, "file": 1}
+    _handle_print(told(talk, "print", said))
+    assert capfd.readouterr().out == "Größe:\t5 | x!\n"
+
+
+@pytest.mark.parametrize(("count", "sep"), [(100_000, ", "), (2, "x" * 30_000), (5, None)])
+def test_much_that_is_honest_is_printed(count, sep):
+    _, said = plain_event("print", (1.0, {"args": ("a",) * count, "sep": sep}))
+    assert (len(said["args"]), said["sep"]) == (count, sep)
+
+
+def test_an_object_without_a_text_is_named():
+    assert "OSError" in plain_event("print", (1.0, Raises()))[1]
+    assert "ValueError" in plain_event("print", (1.0, 10**5000))[1]
+
+
+@pytest.mark.parametrize("said", LONG, ids=lambda said: type(said).__name__)
+def test_what_says_far_more_than_it_holds_is_named(said):
+    """A message of two hundred bytes kept everybody's clients busy until they ran out of memory."""
+    name = type(said).__qualname__
+    assert plain_event("print", (0, said))[1] in (f"<builtins.{name}>", f"<numpy.{name}>")
+    _, printed = plain_event("print", (0, {"args": (said, [said])}))
+    assert printed["args"][1] == "<builtins.list>"
+    _, record = plain_event("forwarded-log-record-x", (0, {"name": "x", "msg": {"a": said}}))
+    assert record["msg"] == "<builtins.dict>"
+
+
+@pytest.mark.parametrize(
+    "said", [np.arange(5), np.float32(0.1), np.array(["a", "b"]), {"x": [1, {2.5}]}, range(9)]
+)
+def test_what_says_what_it_holds_is_printed(said):
+    _, printed = plain_event("print", (0, {"args": (said,)}))
+    assert printed["args"] == (str(said),)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        (1.0,),
+        (1.0, {"args": (), "sep": 5}),
+        (1.0, {"args": (), "end": b"x"}),
+        # Printed, two gigabytes, and eighty.
+        (1.0, {"args": ("",) * 20_000, "sep": "x" * 100_000}),
+        (1.0, {"args": ("",) * 200_000, "sep": "x" * 400_000}),
+        (1.0, {"args": ("",) * 200_000, "sep": "123456789"}),
+    ],
+)
+def test_what_dask_cannot_print_is_refused(event):
+    with pytest.raises(PayloadError):
+        plain_event("print", event)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"args": STEERING},
+        {"args": [STEERING]},
+        {"args": (), "file": 3},
+        {"args": (), "file": True},
+        {"args": (STEERING,), "file": STEERING},
+    ],
+)
+def test_what_dask_calls_a_type_error_stays_one_and_plain(capfd, said):
+    with pytest.raises(TypeError, match="client received") as caught:
+        _handle_print(plain_event("print", (1.0, said)))
+    assert str(caught.value).isprintable()
+    assert capfd.readouterr().out == ""
+
+
+@pytest.fixture
+def lines():
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    handler.setFormatter(logging.Formatter("%(name)s %(levelname)s %(lineno)d %(message)s"))
+    logger = logging.getLogger(RECORD["name"])
+    logger.addHandler(handler)
+    yield said
+    logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"msg": STEERING, "levelname": STEERING, "exc_text": STEERING, "stack_info": STEERING},
+        {"msg": "%2000000000d", "args": (1,)},
+        {"msg": "%(x)2000000000d", "args": {"x": 1}},
+        {"msg": "x", "getMessage": "y", "__class__": "z", "lineno": "five", "exc_info": (1, 2)},
+        {"msg": ("a", STEERING)},
+        {},
+    ],
+)
+def test_a_forwarded_log_record_is_a_line_of_text(talk, lines, attributes):
+    event = told(talk, "forwarded-log-record-forward-logging-x", {**RECORD, **attributes})
+    handle_forwarded(None, event)
+    assert len(lines.getvalue()) < 1000
+    assert lines.getvalue().startswith(RECORD["name"])
+    assert all(c.isprintable() or c in "\n\t" for c in lines.getvalue())
+
+
+def test_an_honest_record_arrives(talk, lines):
+    said = {**RECORD, "msg": "a worker says 5", "args": None, "lineno": 7, "worker": "alice"}
+    event = told(talk, "forwarded-log-record-x", said)
+    handle_forwarded(None, event)
+    assert lines.getvalue() == f"{RECORD['name']} ERROR 7 a worker says 5\n"
+    assert event[1]["worker"] == "alice"
+    assert event[1]["created"] == RECORD["created"]
+
+
+@pytest.mark.parametrize("name", [RECORD["name"] + ".deeper.still", RECORD["name"]])
+def test_a_record_makes_no_logger_and_reaches_the_next_above(talk, lines, name):
+    # Each would be kept for good, with a place for each of its dots.
+    before = set(logging.root.manager.loggerDict)
+    event = told(talk, "forwarded-log-record-x", {**RECORD, "name": name, "msg": "said"})
+    handle_forwarded(None, event)
+    assert lines.getvalue() == f"{name} ERROR 0 said\n"
+    assert set(logging.root.manager.loggerDict) == before
+
+
+@pytest.mark.parametrize("name", ["", "root", "safeser_nobody_has_it.at_all"])
+def test_a_record_of_no_logger_here_reaches_the_root(talk, caplog, name):
+    event = told(talk, "forwarded-log-record-x", {**RECORD, "name": name, "msg": "said"})
+    handle_forwarded(None, event)
+    assert [record.getMessage() for record in caplog.records] == ["said"]
+    assert "safeser_nobody_has_it" not in logging.root.manager.loggerDict
+
+
+@pytest.mark.parametrize(
+    "event", [None, (1.0, "text"), (1.0, {}), (1.0, {"name": 5}), (1.0, {"name": "a." * 40_000})]
+)
+def test_what_is_no_log_record_is_refused(event):
+    with pytest.raises(PayloadError):
+        plain_event("forwarded-log-record-x", event)
+
+
+def test_other_events_are_whoever_subscribed_tos():
+    event = (1.0, {"x": STEERING})
+    assert plain_event("of-glass", event) is event
+
+
+# --- events that the scheduler keeps --------------------------------------------------------------
+
+
+def nested(levels):
+    value = "x"
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
+def levels_of(value):
+    return 0 if value == "x" else 1 + levels_of(value[0])
+
+
+@pytest.mark.parametrize("form", ["plain", "payload"])
+@pytest.mark.parametrize("operation", ["log_event", "log-event"])
+def test_no_event_is_too_deep_for_the_answer_that_holds_all_events(talk, operation, form):
+    streamed = operation == "log-event"
+    t = talk("worker").worker_stream() if streamed else talk("bob")
+
+    def log(levels):
+        value = nested(levels)
+        msg = value if form == "plain" else t.Row(*t.in_msgpack(value))
+        said = {"op": operation, "topic": "t", "msg": msg}
+        return t.attack([{**said, "worker": WORKER}] if streamed else said)
+
+    [kept] = [log(32)] if not streamed else log(32)
+    assert levels_of(kept["msg"]) == 32
+    assert log(33) is t.SKIP
+    assert t.refused_by_server == ["operation.field-shape"]
+    asks = talk("bob")
+    asks.request({"op": "events", "reply": True})
+    [(_, told)] = asks.reply({"t": ((1.0, kept["msg"]),)})["t"]
+    assert levels_of(told) == 32
+
+
+class Running:
+    """What ``Scheduler.replicate`` asks of a scheduler that has one worker and is given no keys."""
+
+    def __init__(self):
+        self.logged = []
+        self.running = {WorkerState(address=WORKER, status=Status.running, pid=0, **ABOUT)}
+        self._replica_lock = lambda _: nullcontext()
+
+    def log_event(self, topic, msg):
+        self.logged.append((1.0, msg))
+
+
+WORKER = "safeser://127.0.0.1:1"
+ABOUT = {"name": "w", "memory_limit": 0, "local_directory": "", "nanny": None, "server_id": "s"}
+
+
+@pytest.mark.parametrize("way", ["asked", "subscribed"])
+def test_events_of_copies_name_workers_by_their_addresses(talk, way):
+    """Dask logs their states, which are no data: nobody was told any events after one of them."""
+    running = Running()
+    replicate = inspect.unwrap(Scheduler.replicate)
+    asyncio.run(replicate(running, keys=[], n=1))
+    [(_, said)] = running.logged
+    assert isinstance(said["workers"][0], WorkerState), "the control did not run"
+    if way == "asked":
+        t = talk("bob")
+        t.request({"op": "events", "topic": "all", "reply": True})
+        [(_, told)] = t.reply(running.logged)
+    else:
+        t = talk("alice").client_stream()
+        [element] = t.reply([{"op": "event", "topic": "all", "event": (1.0, said)}])
+        told = element["event"][1]
+    assert told == {**said, "workers": (WORKER,)}

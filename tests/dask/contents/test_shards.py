@@ -1,0 +1,216 @@
+"""Tables that one worker sends another in a shuffle, forged so that computing with them crashes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+
+import dask.dataframe  # noqa: F401 - registers how Arrow's tables become frames
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from distributed.shuffle._arrow import buffers_to_table, convert_shards
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser import families
+from safeser.dask.contents.shards import check_shards
+from safeser.errors import PayloadError
+from safeser.values import Limits
+
+LIMITS = Limits()
+#: More than any shards here are.
+PLENTY = 1 << 20
+
+OFFSETS = np.array([0, 1, 2, 3, 4], "i4").tobytes()
+
+
+def stream(table):
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+HONEST = stream(pa.table({"s": ["a", "b", "c", "d"], "_partitions": [0, 1, 0, 1]}))
+#: Offsets far outside: distributed 2026.8.0 sorts and splits such a table, and the process is gone.
+CRASH = HONEST.replace(OFFSETS, np.array([0, 1, 2, 1 << 30, (1 << 31) - 1], "i4").tobytes())
+
+
+def refused(shards):
+    with pytest.raises(PayloadError) as caught:
+        check_shards(shards, LIMITS, given=PLENTY, where="data")
+    assert caught.value.where.startswith("data")
+    return caught.value.rule
+
+
+def test_honest_shards_pass():
+    check_shards(
+        [(0, HONEST), (1, memoryview(HONEST)), (2, bytearray(HONEST))],
+        LIMITS,
+        given=PLENTY,
+        where="data",
+    )
+    check_shards([((0, 1), [((0,), np.arange(3))])], LIMITS, given=PLENTY, where="data")
+    check_shards([], LIMITS, given=PLENTY, where="data")
+
+
+@pytest.mark.parametrize(
+    "form", [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, "u1"), pa.py_buffer]
+)
+def test_a_table_whose_offsets_lie_is_refused(form):
+    assert CRASH != HONEST
+    assert refused([(0, HONEST), (1, form(CRASH))]) == "shuffle.table"
+
+
+@pytest.mark.parametrize(
+    "shards",
+    [
+        None,
+        7,
+        CRASH,
+        {0: CRASH},
+        [{0: 1, CRASH: 2}],
+        np.array([(0, CRASH)], dtype=object),
+        [(0, HONEST, CRASH)],
+        [(0,)],
+        [[0, "text"]],
+        [(0, None)],
+        [CRASH],
+    ],
+)
+def test_what_is_no_shard_is_refused(shards):
+    assert refused(shards) in ("shuffle.shard", "shuffle.table")
+
+
+@given(st.binary() | st.tuples(st.integers(0, len(HONEST) - 1), st.binary(max_size=16)))
+def test_any_bytes_are_a_sound_table_or_refused(change):
+    data = change
+    if isinstance(change, tuple):
+        at, new = change
+        data = HONEST[:at] + new + HONEST[at + len(new) :]
+    with contextlib.suppress(PayloadError):
+        check_shards([(0, data)], LIMITS, given=PLENTY, where="data")
+
+
+def compressed():
+    sink = io.BytesIO()
+    zeros = pa.table({"_partitions": np.zeros(1 << 22)})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, zeros.schema, options=options) as writer:
+        writer.write_table(zeros)
+    return sink.getvalue()
+
+
+def test_what_takes_far_more_than_its_bytes_is_refused():
+    few = compressed()
+    assert len(few) < 1 << 15
+    for data in (few, stream(pa.table({"_partitions": pa.nulls(1 << 30)})), few[:100], b""):
+        assert refused([(0, data)]) == "shuffle.table"
+
+
+#: Of each of them, a megabyte of text is written out.
+TEXTS = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, "i1"), pa.array(["x" * 1000]))
+INSIDE = pa.ListArray.from_arrays([0, 1000], TEXTS)
+
+
+def named(column):
+    return stream(pa.table({"v": column, "_partitions": [0] * len(column)}))
+
+
+@pytest.mark.parametrize("shard", [named(TEXTS), named(INSIDE)], ids=["column", "list"])
+def test_categories_stand_for_no_more_than_an_array_may_be(shard):
+    assert len(shard) < 20_000
+    many = Limits(max_array=2_000_000)
+    few = Limits(max_array=999_999)
+    check_shards([(0, shard), (1, shard)], many, given=PLENTY, where="data")
+    for shards, limits in (([(0, shard)], few), ([(at, shard) for at in range(3)], many)):
+        with pytest.raises(PayloadError) as caught:
+            check_shards(shards, limits, given=PLENTY, where="data")
+        assert caught.value.rule == "shuffle.table"
+        assert "limits.max_array" in str(caught.value)
+
+
+def test_without_that_few_bytes_are_written_out_as_many():
+    meta = pd.DataFrame({"v": pd.Series([], dtype="str"), "_partitions": []})
+    made = convert_shards([buffers_to_table([(0, named(TEXTS))])], meta, "_partitions", True)
+    assert made.v.str.len().sum() == 1_000_000
+
+
+def test_all_batches_of_a_shard_count():
+    table = pa.table({"v": TEXTS, "_partitions": [0] * 1000})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        for _ in range(3):
+            writer.write_table(table)
+    with pytest.raises(PayloadError, match="max_array"):
+        check_shards(
+            [(0, sink.getvalue())], Limits(max_array=2_500_000), given=PLENTY, where="data"
+        )
+
+
+MANY = np.broadcast_to(np.float64(1), (1 << 27,))
+
+
+@pytest.mark.parametrize(
+    "shards",
+    [
+        [(number, HONEST) for number in range(9)],
+        [(number, pa.py_buffer(HONEST)) for number in range(9)],
+        [(number, memoryview(HONEST)) for number in range(9)],
+        [((0, 0), [((0, 0), ((0, 0), MANY))])],
+        [((0, number), [((0, 0), ((0, 0), np.zeros(99)))]) for number in range(9)],
+        [((0, 0), [((0, 0), ((0, 0), np.zeros(99))) for _ in range(9)])],
+    ],
+    ids=["bytes", "buffer", "view", "strides", "shards", "arrays"],
+)
+def test_shards_are_no_more_than_arrived(shards):
+    with pytest.raises(PayloadError) as caught:
+        check_shards(shards, LIMITS, given=3 * len(HONEST), where="data")
+    assert caught.value.rule == "shuffle.size"
+    check_shards(shards, LIMITS, given=1 << 31, where="data")
+
+
+PAIRS = np.dtype([("a", "O"), ("b", "i4"), ("c", [("d", "O", (2, 2))])])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(300).astype(object),
+        np.full((20, 20), None),
+        np.ma.masked_array(np.full(300, True, object), [True] * 300),
+        np.array([(1, 2, ([[None, True], [None, 7]],))] * 300, PAIRS),
+    ],
+)
+def test_objects_count_as_the_least_that_they_arrive_as(array):
+    shards = [((0, 0), [((0, 0), array)])]
+    check_shards(shards, LIMITS, given=len(pickle.dumps(array)), where="data")
+    objects = array.size * (5 if array.dtype == PAIRS else 1)
+    with pytest.raises(PayloadError):
+        check_shards(shards, LIMITS, given=objects - 1, where="data")
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_no_worker_writes_one_number_a_million_times(talk, many):
+    t = talk("worker", "worker")
+    array = np.broadcast_to(np.float64(1), (1 << 20,)) if many else np.zeros((9, 9)).T
+    shards = [((0, 0), [((0, 0), ((0, 0), array)), ((0, 1), ("text", None))])]
+    header, frames = families.serialize(shards, ["dask"])
+    message = {"op": "shuffle_receive", "shuffle_id": "s", "run_id": 1}
+    got = t.attack({**message, "data": t.Row(header, tuple(frames))})
+    assert (got is t.SKIP) is many
+
+
+@pytest.mark.parametrize("form", ["typed", "array"])
+def test_no_worker_gets_it(talk, form):
+    t = talk("worker", "worker")
+    for data, passes in ((HONEST, True), (CRASH, False)):
+        sent = np.frombuffer(data, "u1") if form == "array" else data
+        header, frames = families.serialize([(0, sent)], ["dask"])
+        message = {"op": "shuffle_receive", "shuffle_id": "s", "run_id": 1}
+        got = t.attack({**message, "data": t.Row(header, tuple(frames))})
+        assert (got is not t.SKIP) is passes
+    assert t.refused_by_server

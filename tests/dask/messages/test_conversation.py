@@ -1,0 +1,434 @@
+"""What honest peers say arrives as Dask expects it; state decides what may be said next."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+
+import msgpack
+import numpy as np
+import pytest
+from dask._task_spec import Task
+from distributed.core import clean_exception
+from distributed.protocol import Serialized, to_serialize
+from distributed.protocol.serialize import Pickled, Serialize, ToPickle
+
+from safeser.dask.client_ids import ClientIds
+from safeser.dask.contents.failures import Relayed
+from safeser.dask.messages.conversation import Conversation
+from safeser.dask.messages.sending import may_be_large
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
+
+GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
+
+
+# --- Dask's handshake -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        "hello",
+        {**GREETING, "python": "3.11"},
+        {**GREETING, "python": [3, "x"]},
+        {**GREETING, "python": [True, 1]},
+        {**GREETING, "pickle-protocol": 3},
+        {**GREETING, "pickle-protocol": 1000},
+        {**GREETING, "pickle-protocol": "5"},
+    ],
+)
+def test_a_handshake_that_is_none_is_refused(doors, body):
+    near, far = doors.links("alice", "scheduler", "demo")
+    conversation = Conversation(far, server=None, opens=True)
+    frames = near.session.seal(b"", [msgpack.packb(body)])
+    with pytest.raises(PayloadError) as caught:
+        conversation.receive(far.verify(frames), None)
+    assert caught.value.rule == "payload.handshake"
+
+
+def test_a_handshake_with_a_payload_is_refused_unread(doors, talk, marker):
+    near, far = doors.links("alice", "scheduler", "demo")
+    conversation = Conversation(far, server=None, opens=True)
+    evil = talk("alice").Row({"serializer": "pickle", "writeable": []}, (marker.pickle,))
+    for leaf in (evil, type(talk("alice")).Eager(evil)):
+        frames = type(talk("alice")).forged({**GREETING, "note": leaf})
+        with pytest.raises(PayloadError):
+            conversation.receive(far.verify(near.session.seal(b"", frames)), None)
+
+
+def test_only_what_is_known_of_a_handshake_reaches_dask(doors, talk):
+    near, far = doors.links("alice", "scheduler", "demo")
+    conversation = Conversation(far, server=None, opens=True)
+    frames = type(talk("alice")).forged({**GREETING, "compression": "lz4", "safeser-server": 5})
+    assert conversation.receive(far.verify(near.session.seal(b"", frames)), None) == GREETING
+
+
+# --- requests and replies -------------------------------------------------------------------
+
+
+def test_a_plain_request_and_its_reply(talk):
+    t = talk("bob")
+    message = {"op": "who_has", "keys": ["a", ("b", 1)], "reply": True}
+    assert t.request(message) == {"op": "who_has", "keys": ("a", ("b", 1)), "reply": True}
+    assert t.reply({"a": ["safeser://w"]}) == {"a": ("safeser://w",)}
+    assert ("bob", "scheduler", "who_has", "permit", True) in t.far.audit.counts
+    assert t.far.audit.events == []
+
+
+def test_data_is_passed_on_by_the_scheduler_and_opened_by_the_client(talk):
+    up, down = talk("worker"), talk("bob")
+    array = np.arange(5)
+    # The scheduler asks a worker, which answers with a value that the scheduler does not open.
+    ask = talk("scheduler", "worker")
+    ask.request({"op": "get_data", "keys": ["x"], "who": None, "reply": True})
+    got = ask.reply({"status": "OK", "data": {"x": to_serialize(array)}})
+    relayed = got["data"]["x"]
+    assert isinstance(relayed, Relayed)
+    assert relayed.author == "worker"
+    assert "worker" in repr(relayed)
+    # A client that asked the scheduler gets it with the author's name, and opens it.
+    down.request({"op": "gather", "keys": ["x"], "reply": True})
+    reply = down.reply({"status": "OK", "data": {"x": relayed}})
+    assert np.array_equal(reply["data"]["x"], array)
+    assert down.near.audit.events[-1]["author"] == "worker"
+    del up
+
+
+def test_the_last_word_of_a_transfer_is_no_request(talk):
+    t = talk("worker", "worker", policy="demo")
+    t.request({"op": "get_data", "keys": ["x"], "reply": True})
+    t.reply({"status": "OK", "data": {"x": to_serialize(1)}})
+    assert t.request("OK") == "OK"
+    assert t.request("OK") is t.SKIP  # said twice it is no message at all
+    assert t.refused_by_server == ["operation.missing"]
+
+
+def test_what_may_not_leave_in_a_reply_becomes_an_error_there(talk):
+    t = talk("alice")
+    t.request({"op": "gather", "keys": ["x"], "reply": True})
+    with pytest.raises(SafeserError) as caught:
+        t.reply({"status": "OK", "data": {"x": to_serialize(lambda: 1)}})
+    assert caught.value.rule == "peer.unsent"
+    assert "cannot serialize" in str(caught.value)
+    # The connection goes on.
+    t.request({"op": "gather", "keys": ["y"], "reply": True})
+    assert t.reply({"status": "OK", "data": {"y": to_serialize(2)}})["data"] == {"y": 2}
+
+
+def test_a_request_that_may_not_leave_is_raised_here(talk):
+    t = talk("bob")
+    for message in (
+        {"op": "run_function", "function": b"x"},
+        {"op": "no-such-thing"},
+        {"op": "scatter", "data": {"x": to_serialize(lambda: 1)}},
+    ):
+        with pytest.raises(SafeserError):
+            t.request(message)
+
+
+def test_a_callers_serializers_narrow_what_is_sent(talk):
+    t = talk("alice")
+    message = {"op": "scatter", "data": {"x": to_serialize(_Local())}}
+    with pytest.raises(PayloadError):
+        t.request(message, serializers=["dask", "msgpack"])
+    got = t.request(message)
+    assert got["data"]["x"].sealed_header["serializer"] in ("pickle", "cloudpickle")
+
+
+class _Local:
+    """What only a pickle carries."""
+
+    def __reduce__(self):
+        return _Local, ()
+
+
+def test_a_callers_deserializers_narrow_what_is_opened(talk):
+    t = talk("worker", "worker")
+    for narrow in (["msgpack"], ["dask", "msgpack"]):
+        t.request({"op": "get_data", "keys": ["x"], "reply": True})
+        row = t.Row({"serializer": "pickle", "writeable": []}, (pickle.dumps(1),))
+        with pytest.raises(PolicyDenied) as caught:
+            t.attack_back({"status": "OK", "data": {"x": row}}, narrow)
+        assert caught.value.rule == "caller.deserializers"
+
+
+def test_a_connections_own_deserializers_are_the_bound(talk):
+    t = talk("alice", deserializers=["msgpack"])
+    t.request({"op": "gather", "keys": ["x"], "reply": True})
+    with pytest.raises(PolicyDenied):
+        t.reply({"status": "OK", "data": {"x": to_serialize(np.arange(3))}}, ["dask", "msgpack"])
+
+
+def test_values_are_sent_however_dask_wraps_them(talk):
+    t = talk("scheduler", "worker")
+    t.request({"op": "get_data", "keys": ["x"], "reply": True})
+    for sent, opened in ((np.int64(3), 3), (ToPickle({1: 2}), {1: 2}), (Serialize([1]), [1])):
+        got = t.request({"op": "update_data", "data": {"x": sent}})
+        assert got == {"op": "update_data", "data": {"x": opened}}
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        Pickled({"pickled-obj": b"x"}, []),
+        Serialized({"serializer": "dask", "type-serialized": b"x"}, [b""]),
+        object(),
+    ],
+)
+def test_what_dask_serialized_by_itself_is_not_passed_on(talk, leaf):
+    t = talk("alice")
+    with pytest.raises(PayloadError):
+        t.request({"op": "scatter", "data": {"x": leaf}})
+
+
+def test_a_failure_crosses_as_data(talk):
+    t = talk("bob")
+    t.request({"op": "who_has", "keys": [], "reply": True})
+    error = ZeroDivisionError("division by zero")
+    got = t.reply(
+        {
+            "status": "uncaught-error",
+            "exception": pickle.dumps(error),
+            "traceback": pickle.dumps("a traceback object"),
+            "exception_text": repr(error),
+            "traceback_text": "  line 1, in f\n",
+        }
+    )
+    _, raised, traceback = clean_exception(got["exception"], got["traceback"])
+    assert isinstance(raised, ZeroDivisionError)
+    assert str(raised) == "division by zero"
+    assert any("line 1, in f" in note for note in raised.__notes__)
+    assert traceback is None
+
+
+def test_a_failure_without_a_readable_pickle_keeps_its_text(talk):
+    t = talk("bob")
+    t.request({"op": "who_has", "keys": [], "reply": True})
+    got = t.reply(
+        {"status": "uncaught-error", "exception": b"\x80junk", "exception_text": "what it said"}
+    )
+    assert "what it said" in str(got["exception"])
+
+
+# --- refused requests -----------------------------------------------------------------------
+
+
+def answered(t):
+    """Return the one error reply that the asker got."""
+    [answer] = t.answers
+    assert answer["status"] == "uncaught-error"
+    _, error, _ = clean_exception(answer["exception"], answer["traceback"])
+    return error
+
+
+def test_a_refused_request_is_answered_and_the_connection_goes_on(talk):
+    t = talk("bob")
+    assert t.attack({"op": "run_function", "function": b"x", "reply": True}) is t.SKIP
+    error = answered(t)
+    assert isinstance(error, PolicyDenied)
+    assert error.rule == "operation.not-granted"
+    assert t.request({"op": "who_has", "keys": []})["op"] == "who_has"
+    assert t.answers == []
+
+
+def test_nobody_waits_for_an_answer_to_what_wants_none(talk):
+    t = talk("bob")
+    assert t.attack({"op": "run_function", "function": b"x", "reply": False}) is t.SKIP
+    assert t.answers == []
+    assert t.refused_by_server == ["operation.not-granted"]
+
+
+def test_a_refused_registration_is_answered_though_it_wants_no_reply(talk):
+    t = talk("bob")
+    assert t.attack({"op": "register-worker", "address": "x", "reply": False}) is t.SKIP
+    assert answered(t).rule == "operation.not-granted"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        msgpack.packb({"__Pickled__": 1}),
+        msgpack.packb({"op": "echo", "data": {"__Enum__": True, "__name__": "os"}}),
+    ],
+)
+def test_bytes_that_are_no_message_are_answered(talk, body):
+    t = talk("bob")
+    assert t.raw(body) is t.SKIP
+    assert isinstance(answered(t), PayloadError)
+    assert len(t.refused_by_server) == 1
+
+
+def test_bytes_that_are_no_message_fail_the_reply(talk):
+    t = talk("bob")
+    t.request({"op": "who_has", "keys": [], "reply": True})
+    with pytest.raises(PayloadError):
+        t.raw_back(msgpack.packb({"x": {"__Enum__": True}}))
+    assert t.refused_by_asker == ["marker.enum"]
+
+
+# --- streams ---------------------------------------------------------------------------------
+
+
+def test_a_client_stream_carries_graphs_up_and_results_down(talk):
+    t = talk("alice").client_stream()
+    graph = Serialized({"serializer": "pickle", "writeable": ()}, [pickle.dumps({"x": 1})])
+    [got] = t.request([{"op": "update-graph", "expr_ser": graph, "keys": {"x"}}])
+    assert type(got["expr_ser"]) is Serialized
+    assert got["expr_ser"].header == {"serializer": "pickle", "writeable": ()}
+    assert pickle.loads(got["expr_ser"].frames[0]) == {"x": 1}
+    [down] = t.reply([{"op": "key-in-memory", "key": "x", "type": "builtins.int"}])
+    made = pickle.loads(down["type"])
+    assert (made.__module__, made.__qualname__) == ("builtins", "int")
+    assert made is not int
+
+
+def test_a_batch_goes_on_without_its_refused_elements(talk):
+    t = talk("bob").client_stream()
+    got = t.attack(
+        [
+            {"op": "heartbeat-client"},
+            {"op": "task-finished", "key": "x"},
+            {"op": "client-releases-keys", "keys": ["x"], "client": "Client-1"},
+            "OK",
+            5,
+            {"no": "operation"},
+        ]
+    )
+    assert [element["op"] for element in got] == ["heartbeat-client", "client-releases-keys"]
+
+
+def test_a_message_on_a_stream_that_is_none_is_left_out(talk):
+    t = talk("bob").client_stream()
+    assert t.raw(b"\xc1") is t.SKIP
+    assert t.answers == []
+    assert t.attack([{"op": "no-such-thing"}]) is t.SKIP
+    assert len(t.refused_by_server) == 2
+
+
+def test_an_element_of_its_own_needs_no_batch(talk):
+    t = talk("bob").client_stream()
+    assert t.attack({"op": "heartbeat-client"}) == ({"op": "heartbeat-client"},)
+
+
+def test_a_worker_stream_carries_tasks_down_and_results_up(talk):
+    t = talk("worker").worker_stream()
+    task = Task("x", sum, [1, 2])
+    [got] = t.reply([{"op": "compute-task", "key": "x", "run_spec": ToPickle(task)}])
+    assert got["run_spec"] == task
+    finished = {
+        "op": "task-finished",
+        "key": "x",
+        "type": pickle.dumps(int),
+        "typename": "int",
+        "worker": "safeser://127.0.0.1:1",
+    }
+    [got] = t.request([finished])
+    assert got["type"] == "int"
+
+
+def test_a_workers_failure_reaches_the_client_as_it_was(talk):
+    up, down = talk("worker").worker_stream(), talk("bob").client_stream()
+    error = to_serialize(pickle.dumps(KeyError("missing")))
+    erred = {
+        "op": "task-erred",
+        "key": "x",
+        "exception": error,
+        "traceback": to_serialize(None),
+        "exception_text": "KeyError('missing')",
+        "traceback_text": "  in task\n",
+        "worker": "safeser://127.0.0.1:1",
+    }
+    [got] = up.request([erred])
+    assert isinstance(got["exception"], Relayed)
+    assert got["traceback"] == "  in task\n"  # text, which the scheduler passes on as such
+    [seen] = down.reply(
+        [{"op": "task-erred", "key": "x", "exception": got["exception"], "traceback": None}]
+    )
+    assert isinstance(seen["exception"], KeyError)
+    assert any("in task" in note for note in seen["exception"].__notes__)
+
+
+def test_a_warning_crosses_as_text(talk):
+    up, down = talk("worker").worker_stream(), talk("bob").client_stream()
+    event = {"message": pickle.dumps("careful"), "category": pickle.dumps(FutureWarning)}
+    [got] = up.request([{"op": "log-event", "topic": "warn", "msg": event}])
+    assert got["msg"] == {"message": "careful", "category": "builtins:FutureWarning"}
+    [seen] = down.reply([{"op": "event", "topic": "warn", "event": (1.5, got["msg"])}])
+    stamp, shown = seen["event"]
+    assert stamp == 1.5
+    assert pickle.loads(shown["message"]) == "careful"
+    assert pickle.loads(shown["category"]) is FutureWarning
+
+
+def test_an_unknown_element_is_not_sent(talk):
+    t = talk("alice").client_stream()
+    assert t.reply([{"op": "no-such"}, {"no": 1}, {"op": "close"}]) == ({"op": "close"},)
+
+
+def test_what_may_not_leave_in_an_element_is_replaced_by_the_reason(talk):
+    t = talk("scheduler", "worker")
+    del t
+    down = talk("worker").worker_stream()
+    [got] = down.reply(
+        [{"op": "compute-task", "key": "x", "run_spec": ToPickle(open)}]  # code is granted here
+    )
+    assert got["run_spec"] is open
+
+
+def test_large_messages_are_handed_to_another_thread(monkeypatch):
+    large = b"x" * (20 << 20)
+    assert may_be_large({"op": "scatter", "data": large})
+    assert may_be_large([{"op": "log-event", "msg": {"a": (1, [large])}}])
+    assert may_be_large({large: 1})
+    assert may_be_large({"data": to_serialize(large)})
+    assert may_be_large({"many": [large[: 1 << 20]] * 300})  # more than are counted one by one
+    assert not may_be_large({"data": to_serialize(1), "keys": {"a"}, "more": list(range(300))})
+    # What most messages are takes no question to Dask.
+    monkeypatch.delattr("safeser.dask.messages.sending.safe_sizeof")
+    assert not may_be_large({"op": "identity"})
+    assert not may_be_large([{"op": "task-finished", "nbytes": 28, "startstops": ({"a": 1.5},)}])
+
+
+def test_skip_says_what_it_is(talk):
+    assert repr(talk("bob").SKIP) == "SKIP"
+
+
+def test_an_error_as_raw_bytes_is_refused_and_recorded(talk):
+    t = talk("bob")
+    t.request({"op": "who_has", "keys": [], "reply": True})
+    got = t.attack_back({"status": "uncaught-error", "exception": b"bytes", "traceback": b"bytes"})
+    assert isinstance(got["exception"], PayloadError)
+    assert got["exception"].rule == "raw.exception"
+    assert got["traceback"] is None
+
+
+def test_a_client_id_stays_with_its_first_principal(talk):
+    ids = ClientIds()
+    for asker, refused in (("alice", False), ("bob", True), ("alice", False)):
+        t = talk(asker)
+        t.server._speaker._client_ids = ids
+        request = {"op": "register-client", "client": "Client-1", "reply": False, "versions": {}}
+        t.attack(request)
+        assert ("stream.client-id" in t.refused_by_server) is refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "told"),
+    [
+        ({"op": "register-worker", "address": "safeser://127.0.0.1:1"}, PolicyDenied("no"), True),
+        ({"op": "register_nanny", "address": "safeser://127.0.0.1:1"}, PolicyDenied("no"), True),
+        ({"op": "register-worker", "address": "safeser://127.0.0.1:1"}, ValueError("no"), False),
+        ({"op": "identity", "reply": True}, PolicyDenied("no"), False),
+    ],
+)
+def test_a_process_that_may_not_register_is_told_so_apart(talk, asked, said, told):
+    heard = []
+    t = talk("worker", registration_refused=heard.append)
+    t.request(asked)
+    with contextlib.suppress(PolicyDenied, ValueError):
+        t.reply({"status": "uncaught-error", "exception": said, "traceback": None})
+    assert [str(each) for each in heard] == ([str(said)] if told else [])

@@ -1,0 +1,256 @@
+"""A relay decides what it passes on by its shape and family; whoever opens it checks it fully.
+
+The scheduler of a cluster need not have the classes that its clients and workers registered.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from distributed.protocol.serialize import Pickled, Serialize
+
+from safeser.dask.contents.failures import Relayed
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.operations import Channel as How
+from safeser.operations import Server, lookup
+
+THING = {"serializer": "dask", "type": "shop.things:Thing", "sub-header": {}}
+OWN = {"serializer": "parcels", "sub-header": {"size": 1}}
+
+POLICY = """\
+safeser: 1
+name: parcels
+revision: 1
+principals: {scheduler: {}, worker: {}, alice: {}}
+families: [parcels]
+contexts:
+  - name: all
+    sender: [scheduler, worker, alice]
+    recipient: [scheduler, worker, alice]
+    serializers: [dask, msgpack, parcels]
+    deserializers: [dask, msgpack, parcels]
+    authors: [alice]
+    operations: {grant: [basic, cluster]}
+"""
+
+
+def scattered(t, header, frames=(b"x",)):
+    return {"op": "scatter", "data": {"x": t.Row(header, frames)}, "client": "Client-1"}
+
+
+def test_a_relay_passes_on_what_it_has_no_class_for(talk):
+    t = talk("alice")
+    got = t.attack(scattered(t, THING))
+    assert isinstance(got["data"]["x"], Relayed)
+    assert got["data"]["x"].sealed_header == THING
+
+
+def test_whoever_opens_it_needs_the_class(talk):
+    t = talk("scheduler", "worker")
+    t.refuses({"op": "update_data", "data": {"x": t.Row(THING, (b"x",))}})
+    assert t.refused_by_server == ["families.type"]
+
+
+def test_what_is_eager_is_opened_by_a_relay_too(talk):
+    t = talk("alice")
+    t.refuses({"op": "set_metadata", "keys": ["x"], "value": t.Eager(t.Row(THING, (b"x",)))})
+
+
+@pytest.mark.parametrize(
+    ("header", "frames"),
+    [
+        ({**THING, "type": "x" * 200}, (b"x",)),
+        ({**THING, "type": "a\nb"}, (b"x",)),
+        ({**THING, "sub-header": {5: 5}}, (b"x",)),
+        ({**THING, "type-serialized": b"x"}, (b"x",)),
+        ({**THING, "sub-headers": [THING], "frame-lengths": [2]}, (b"x",)),
+        ({"serializer": "msgpack"}, (b"\xc1",)),
+        ({"serializer": "dask", "type": "builtins:bytes", "sub-header": {}}, ()),
+        ({"serializer": "parcels", "sub-header": {}}, (b"x",)),
+    ],
+)
+def test_the_shape_is_checked_all_the_same(talk, header, frames):
+    t = talk("alice")
+    t.refuses(scattered(t, header, frames))
+
+
+def test_a_pickle_inside_what_it_does_not_know_is_still_a_pickle(talk, marker):
+    t = talk("bob")
+    pickled = {"serializer": "pickle", "writeable": []}
+    header = {**THING, "sub-headers": [pickled], "frame-lengths": [1]}
+    t.refuses(scattered(t, header, (marker.pickle,)))
+    assert t.refused_by_server == ["context.family"]
+
+
+def test_a_family_that_policy_declares_passes_a_relay_without_it(talk):
+    t = talk("alice", policy=POLICY)
+    relayed = t.attack(scattered(t, OWN))["data"]["x"]
+    onward = talk("scheduler", "worker", POLICY)
+    request = {"op": "update_data", "data": {"x": relayed}}
+    [row] = onward.sent(onward.asker, request).rows
+    assert (row.header, row.author) == (OWN, "alice")
+    # The worker has no such family either, and says so.
+    onward.refuses({"op": "update_data", "data": {"x": row}})
+
+
+def test_from_an_author_who_is_not_named_it_does_not(talk):
+    relayed = Relayed(OWN, [b"x"], author="worker")
+    onward = talk("scheduler", "worker", POLICY)
+    with pytest.raises(PolicyDenied):
+        onward.asker.send({"op": "update_data", "data": {"x": relayed}})
+    assert onward.refused_by_asker == ["author.relayed"]
+
+
+# --- what a relay carries is asked for by name, before it is sent ---------------------------------
+
+
+@pytest.mark.parametrize("relay", ["broadcast", "proxy"])
+def test_a_client_refuses_before_sending(talk, relay):
+    t = talk("bob")
+    with pytest.raises(PolicyDenied, match=r"operation run is not granted .* of policy 'demo'"):
+        t.asker.send({"op": relay, "msg": {"op": "run", "function": b""}, "reply": True})
+    assert t.refused_by_server == []
+
+
+@pytest.mark.parametrize("asked", ["direct", "relayed"])
+def test_a_call_of_an_actor_that_is_refused_fails_and_is_not_waited_for(talk, asked):
+    t = talk("bob")
+    call = {"op": "actor_execute", "actor": "x", "function": "f", "reply": True}
+    message = call if asked == "direct" else {"op": "proxy", "msg": call, "worker": "x"}
+    assert t.asker.send(message) == []
+    answer = t.asker.take_reply()
+    assert answer["status"] == "error"
+    assert isinstance(answer["exception"], PolicyDenied)
+    assert t.asker.take_reply() is None
+
+
+def test_a_call_of_an_actor_that_the_server_refuses_fails_as_well(talk):
+    t = talk("alice")
+    t.request({"op": "proxy", "msg": {"op": "actor_attribute"}, "worker": "x", "reply": True})
+    answer = t.reply(
+        {"status": "uncaught-error", "exception": PolicyDenied("no"), "traceback": None}
+    )
+    assert answer["status"] == "error"
+    assert isinstance(answer["exception"], PolicyDenied)
+    t.request({"op": "proxy", "msg": {"op": "actor_attribute"}, "worker": "x", "reply": True})
+    answer = t.attack_back({"status": "OK", "result": t.Row(THING, (b"x",))})
+    assert isinstance(answer["exception"], PayloadError)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"status": "OK"},
+        {"status": "error"},
+        {"status": "error", "exception": None},
+        {"status": "error", "exception": "text"},
+        {"status": "uncaught-error"},
+        {"status": "other", "result": 1},
+        {"result": 1},
+        {"status": None},
+        "OK",
+        None,
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("operation", ["actor_execute", "actor_attribute"])
+def test_an_answer_of_an_actor_that_says_nothing_fails_and_is_not_waited_for(talk, said, operation):
+    t = talk("alice")
+    t.request({"op": "proxy", "msg": {"op": operation}, "worker": "x", "reply": True})
+    answer = t.attack_back(said)
+    assert answer["status"] == "error"
+    # Of any operation, a failure without an error is refused before it is looked at as an answer.
+    unsaid = isinstance(said, dict) and said.get("status") == "uncaught-error"
+    rule = "raw.exception" if unsaid else "reply.call"
+    assert answer["exception"].rule == rule
+    assert rule in t.near.audit.rules
+
+
+def test_an_answer_of_an_actor_whose_status_is_a_payload_fails(talk):
+    t = talk("alice")
+    t.request({"op": "proxy", "msg": {"op": "actor_execute"}, "worker": "x", "reply": True})
+    answer = t.reply({"status": Serialize(np.arange(3)), "result": 1})
+    assert answer["exception"].rule == "reply.call"
+
+
+def test_a_call_of_an_actor_whose_worker_nobody_reaches_raises_as_dask_expects(talk):
+    # Dask's actor looks for it elsewhere, and says by itself that it cannot be reached.
+    t = talk("alice")
+    t.request({"op": "proxy", "msg": {"op": "actor_execute"}, "worker": "x", "reply": True})
+    lost = {"status": "uncaught-error", "exception": OSError("timed out"), "traceback": None}
+    answer = t.reply(lost)
+    assert answer["status"] == "uncaught-error"
+    assert type(answer["exception"]) is OSError
+
+
+def test_no_relay_is_known_to_whom_a_relay_asks():
+    for server in (Server.WORKER, Server.NANNY):
+        for name in ("broadcast", "proxy"):
+            assert lookup(server, How.RPC, name) is None
+
+
+# --- text that peers write ------------------------------------------------------------------------
+
+STEERING = "\x1b]0;owned\x07\x9b31m"
+
+
+def test_no_text_of_a_peers_steers_a_terminal(talk):
+    t = talk("bob").client_stream()
+    got = t.attack_back(
+        [
+            {"op": "cancelled-keys", "keys": ["x"], "reason": STEERING, "msg": STEERING},
+            {"op": "stream-start", "warning": STEERING},
+        ]
+    )
+    assert "\\x1b" in got[0]["msg"]
+    for element in got:
+        assert not any(c in str(element) for c in "\x1b\x07\x9b")
+    t = talk("alice")
+    t.request({"op": "who_has", "keys": [], "reply": True})
+    failed = {"status": "uncaught-error", "exception": None, "traceback": None}
+    got = t.attack_back(
+        {**failed, "exception_text": STEERING, "traceback_text": "a\nb\t" + STEERING}
+    )
+    assert got["traceback_text"].startswith("a\nb\t\\x1b")
+    assert not any(c in str(got) for c in "\x1b\x07\x9b")
+
+
+# --- replies --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "more"),
+    [
+        ({"op": "get_data", "keys": ["x"]}, {"data": {}}),
+        ({"op": "gather", "keys": ["x"]}, {"data": {}}),
+        ({"op": "proxy", "msg": {"op": "identity"}, "worker": "x"}, None),
+    ],
+)
+def test_a_reply_has_no_field_but_those_that_dasks_has(talk, asked, more):
+    server = "worker" if asked["op"] == "get_data" else "scheduler"
+    t = talk("alice", server)
+    t.request({**asked, "reply": True})
+    if more is None:  # whose fields are the worker's own
+        assert t.attack_back({"status": "OK", "stray": 1})["stray"] == 1
+        return
+    with pytest.raises(PayloadError) as caught:
+        t.attack_back({"status": "OK", **more, "stray": 1})
+    assert caught.value.rule == "reply.field"
+    assert t.refused_by_asker == ["reply.field"]
+
+
+def test_a_pickle_stands_only_where_the_reply_has_values(talk, forms):
+    t = talk("worker", "scheduler")  # policy lets the scheduler send it any pickle
+    t.request({"op": "who_has", "keys": ["x"], "reply": True})
+    with pytest.raises(PolicyDenied) as caught:
+        t.attack_back({"x": forms["opaque"]})
+    assert caught.value.rule == "operation.field"
+
+
+def test_what_dask_itself_pickled_is_not_passed_on(talk):
+    # Only a server without safeser's conversation would hold such bytes of a peer's.
+    t = talk("alice")
+    pickled = Pickled({"serializer": "pickle", "writeable": ()}, [b"\x80\x04N."])
+    with pytest.raises(PayloadError) as caught:
+        t.asker.send({"op": "scatter", "data": {"x": pickled}, "client": "Client-1"})
+    assert caught.value.rule == "payload.pickled"

@@ -1,0 +1,170 @@
+"""Whom cancelling hits, and who is told of it.
+
+Each attack is made on a scheduler as it comes, too: where it does nothing there any more, its mend
+here can go.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from distributed.core import _expects_comm
+from distributed.utils import has_keyword, iscoroutinefunction
+
+from safeser.dask.patches import PATCHES
+from safeser.dask.scheduler.key_conflicts import Guard
+from safeser.dask.servers import part_of
+from tests.dask.patched import original
+from tests.dask.visitors import VIEWER, Shared, Visited, shared
+
+
+def test_force_reaches_what_nobody_else_wants(doors):
+    def cancels(s: Shared) -> None:
+        s.task("alices", "Client-alice")
+        s.task("both", "Client-alice", "Client-bob")
+        s.task("kept", "published-k")
+        assert s.cancel("bob", "alices", "both", "kept", "nowhere", force=True) == []
+        assert s.links["bob"].audit.rules == ["key.cancel"]
+        assert s.links["bob"].audit.events[0]["operation"] == "cancel-keys"
+        assert s.cancel("alice", "alices", "both", force=True) == ["alices"]
+        assert s.cancel("bob", "both", force=False) == []
+        assert s.cancel("carol", "both", "kept", force=True) == ["both", "kept"]
+        assert s.links["carol"].audit.rules == []
+
+    shared(doors, cancels)
+
+
+def test_force_reaches_nothing_of_others_by_what_it_depends_on(doors):
+    def cancels(s: Shared) -> None:
+        first, second = s.task("first", "Client-bob"), s.task("second", "Client-alice")
+        second.add_dependency(first)
+        assert s.cancel("bob", "first", force=True) == []
+        s.hear("client-releases-keys", keys=["second"], client="Client-alice")
+        assert s.cancel("bob", "first", force=True) == ["first"]
+
+    shared(doors, cancels)
+
+
+def test_bypass_others_are_told_of_what_they_want_alone(doors):
+    """A future whose graph is still on its way ended by another one's cancelling of that key."""
+
+    def cancels(s: Shared) -> None:
+        told: dict[str, list[Any]] = {}
+
+        def note(msg: Any, ts: Any = None, client: Any = None) -> None:
+            if msg["op"] == "cancelled-keys" and ts is None:
+                told.setdefault(client or "everybody", []).extend(msg["keys"])
+
+        s.join("Client-again", s.links["bob"])
+        cancelling = part_of(s.scheduler, Guard).cancelling
+        cancelling._principal_of = lambda name: "bob" if name == "Client-again" else name[7:]
+        s.scheduler.report = note
+        bobs = {"Client-bob", "Client-again"}
+        s.task("k", "Client-bob")
+        assert s.cancel("bob", "k", force=False) == ["k"]
+        assert told.keys() == bobs
+        told.clear()
+        first, second = s.task("first", "Client-alice"), s.task("second", "Client-bob")
+        third = s.task("third", "Client-alice")
+        for one in (second, third):
+            one.add_dependency(first)
+        third.add_dependency(second)
+        assert s.cancel("carol", "first", "nowhere", force=True) == ["first", "second", "third"]
+        assert told.keys() == {"Client-alice", "Client-bob", "Client-carol"}
+        told.clear()
+        s.task("own", VIEWER)
+        assert s.cancel("viewer", "own", force=False) == ["own"]
+        assert told == {"everybody": ["own"]}
+
+    shared(doors, cancels)
+
+
+def needed(visited: Visited, client: str) -> Any:
+    """Return a task of *client*, on which another one of it depends, and one that nobody wants."""
+    mine = visited.task("mine", client)
+    for one in (
+        visited.scheduler.new_task("theirs", None, "released"),
+        visited.task("more", client),
+    ):
+        one.add_dependency(mine)
+    return mine
+
+
+def test_bypass_what_depends_on_a_key_and_nobody_wants_ends_no_cancelling(doors):
+    def cancels(s: Shared) -> None:
+        stock = Visited()
+        needed(stock, VIEWER)
+        with pytest.raises(AssertionError):
+            stock.scheduler.stimulus_cancel(["mine"], VIEWER, False, "r", "m")
+        mine = needed(s, "Client-alice")
+        assert s.cancel("alice", "mine", force=False) == ["more"]
+        assert not mine.who_wants  # needed by what is somebody else's
+        assert s.cancel("nobody", "mine", force=True) == []
+
+    shared(doors, cancels)
+
+
+def test_a_client_that_is_no_peer_cancels_as_ever(doors):
+    def cancels(s: Shared) -> None:
+        s.task("alices", "Client-alice")
+        assert s.cancel("viewer", "alices", force=True) == ["alices"]
+
+    shared(doors, cancels)
+
+
+def test_many_keys_that_much_depends_on_are_looked_at_once(doors):
+    """Each key with all that depends on it is a number of looks that grows with its square."""
+
+    def cancels(s: Shared) -> None:
+        # Dask's own handler calls itself for each task that depends on another.
+        chain = [s.task(f"k-{number:03}", "Client-bob") for number in range(100)]
+        for one, two in pairwise(chain):
+            two.add_dependency(one)
+        cancelling = part_of(s.scheduler, Guard).cancelling
+        looks: list[Any] = []
+        asked = cancelling._principal_of
+        cancelling._principal_of = lambda client: looks.append(client) or asked(client)
+        names = [task.key for task in chain]
+        assert s.cancel("bob", *names, force=True) == names
+        clients = len(s.scheduler.client_comms)
+        assert len(looks) == 100 + clients
+        kept = [s.task(f"k-{number:03}", "Client-bob") for number in range(100)]
+        for one, two in pairwise(kept):
+            two.add_dependency(one)
+        s.hear("client-desires-keys", keys=names[-1:], client="Client-alice")
+        assert s.cancel("bob", *names, force=True) == []
+        assert len(looks) <= 202 + 2 * clients
+
+    shared(doors, cancels)
+
+
+def test_tasks_that_wait_for_each_other_end_the_look(doors):
+    def cancels(s: Shared) -> None:
+        first, second = s.task("first", "Client-bob"), s.task("second", "Client-alice")
+        second.add_dependency(first)
+        first.add_dependency(second)
+        assert s.cancel("bob", "first", "second", force=True) == []
+        assert s.links["bob"].audit.rules == ["key.cancel"]
+
+    shared(doors, cancels)
+
+
+def handlers():
+    """Return the rows that replace a method of a server's class, by which Dask's loop is served."""
+    of_servers = ("distributed.scheduler:S", "distributed.worker:W")
+    return [each for each in PATCHES if each.target.startswith(of_servers)]
+
+
+@pytest.mark.parametrize("row", handlers(), ids=lambda each: each.target.partition(":")[2])
+def test_handlers_that_are_replaced_are_handed_what_dasks_own_are(row):
+    """Dask looks at a handler's parameters: one hidden behind ``**`` is never passed at all."""
+    own = original(row.target)
+    here = row.replace(own)
+    assert has_keyword(own, "serializers") == has_keyword(here, "serializers")
+    assert iscoroutinefunction(own) == iscoroutinefunction(here)
+    # Some of ours ask for the connection, too, to know who speaks.
+    ours, theirs = (partial(each, object()) for each in (here, own))
+    assert _expects_comm(ours) or not _expects_comm(theirs)

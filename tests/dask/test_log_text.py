@@ -1,0 +1,138 @@
+"""What distributed logs of its peers' words steers no terminal, whoever prints it."""
+
+from __future__ import annotations
+
+import io
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from safeser.dask import log_text
+from safeser.dask.log_text import escape_logs
+
+STEERING = "\x1b]0;mine\x07\r\x9b2J\u202e"
+
+
+@pytest.fixture
+def lines():
+    escape_logs()
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    logger = logging.getLogger("distributed.test-logged")
+    logger.addHandler(handler)
+    logger.propagate = False
+    yield logger, said
+    logger.removeHandler(handler)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was():
+    make = logging.getLogRecordFactory()
+    yield
+    logging.setLogRecordFactory(make)
+
+
+def test_no_key_name_or_error_steers_a_terminal(lines):
+    logger, said = lines
+    logger.warning("Scheduler cancels key %s.  Force=%s", STEERING, True)
+    logger.warning(f"Remove worker name: {STEERING}")
+    logger.warning("named %(name)s", {"name": STEERING})
+    error = ValueError(STEERING)
+    logger.error(error, exc_info=error)
+    printed = said.getvalue()
+    assert printed.count("mine") == 5
+    assert all(c.isprintable() or c in "\n\t" for c in printed)
+
+
+def test_what_is_honest_is_untouched(lines):
+    logger, said = lines
+    record = logger.makeRecord(logger.name, 20, "f", 1, "Größe\t%s", ("x",), None)
+    assert (record.msg, record.args, record.exc_text) == ("Größe\t%s", ("x",), None)
+    record = logging.getLogger("mine").makeRecord("mine", 20, "f", 1, STEERING, (), None)
+    assert record.msg == STEERING
+    logger.warning("Größe\n%s", "x")
+    assert said.getvalue() == "Größe\nx\n"
+
+
+def test_arguments_that_do_not_fit_are_whoever_prints_its(lines, monkeypatch):
+    logger, said = lines
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logger.warning("%d", "x")
+    assert said.getvalue() == ""
+    assert logging.makeLogRecord({"name": "x"}).name == "x"
+
+
+def test_it_is_done_once():
+    escape_logs()
+    make = logging.getLogRecordFactory()
+    escape_logs()
+    assert logging.getLogRecordFactory() is make
+
+
+STOCK_CLIENT = """
+import logging, sys
+from distributed.comm.registry import get_backend
+from distributed.objects import SchedulerInfo
+
+get_backend("safeser")
+assert "safeser.dask.client" not in sys.modules
+evil = "<script>x</script>"
+info = {"address": evil, "services": {}, "started": 0, "workers": {}, "type": "x",
+        "id": evil, "n_workers": 1, "total_threads": 1, "total_memory": 1}
+assert "<script" not in SchedulerInfo(info)._repr_html_()
+logging.basicConfig(stream=sys.stdout, force=True)
+logging.getLogger("distributed").handlers[:] = [logging.StreamHandler(sys.stdout)]
+logging.getLogger("distributed.scheduler").warning("key %s", "\\x1b[2J")
+"""
+
+
+def test_a_stock_client_draws_and_logs_escaped_too():
+    ended = subprocess.run(
+        [sys.executable, "-c", STOCK_CLIENT],
+        **{"capture_output": True, "text": True, "timeout": 60, "check": False},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "key \\x1b[2J\n"
+
+
+@pytest.mark.parametrize("name", ["asyncio", "tornado.application", "safeser.dask", "distributed"])
+def test_whoever_tells_of_an_error_tells_it_escaped(name):
+    escape_logs()
+    record = logging.getLogger(name).makeRecord(name, 40, "f", 1, "%s", (STEERING,), None)
+    assert record.getMessage().isprintable()
+
+
+@pytest.fixture
+def loggers(monkeypatch):
+    """safeser's logger and distributed's, as they are where nobody configured any."""
+    own, theirs = logging.getLogger("safeser"), logging.getLogger("distributed")
+    shown = logging.StreamHandler(io.StringIO())
+    shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    monkeypatch.setattr(theirs, "handlers", [shown])
+    monkeypatch.setattr(own, "handlers", [])
+    monkeypatch.setattr(own, "level", logging.NOTSET)
+    monkeypatch.setattr(own, "parent", None)  # pytest listens at the root
+    yield own, shown
+    own._cache.clear()
+
+
+@pytest.mark.parametrize(("command", "tells"), [(True, ["a", "b"]), (False, ["b"])])
+def test_safesers_lines_are_shown_as_dasks(loggers, monkeypatch, command, tells):
+    own, shown = loggers
+    monkeypatch.setattr(log_text, "is_command", lambda: command)
+    log_text.show_logs()
+    log_text.show_logs()
+    own.info("a")
+    own.warning("b")
+    lines = shown.stream.getvalue().splitlines()
+    assert [line[-1] for line in lines] == tells
+    assert all(line[:2] == "20" for line in lines)
+
+
+def test_what_somebody_configured_stays(loggers):
+    own, _ = loggers
+    own.setLevel(logging.ERROR)
+    log_text.show_logs()
+    assert own.handlers == []

@@ -1,0 +1,84 @@
+"""Whether a connection ends on this machine: read off the socket, whatever the peer says."""
+
+import socket
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from safeser.dask.same_host import is_same_host
+
+
+def stream(peer, own="192.0.2.9"):
+    def name(address):
+        if isinstance(address, Exception):
+            raise address
+        return (address, 4711)
+
+    return SimpleNamespace(
+        socket=SimpleNamespace(getpeername=lambda: name(peer), getsockname=lambda: name(own))
+    )
+
+
+@pytest.fixture(autouse=True)
+def interfaces(monkeypatch):
+    def listed(family, address):
+        return SimpleNamespace(family=family, address=address)
+
+    found = {
+        "lo": [listed(socket.AF_INET, "127.0.0.1")],
+        "eth0": [
+            listed(socket.AF_INET, "192.0.2.9"),
+            listed(socket.AF_INET6, "fe80::1%eth0"),
+            listed(psutil.AF_LINK, "02:00:00:00:00:01"),
+        ],
+        "eth1": [listed(socket.AF_INET, "198.51.100.9")],
+    }
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: found)
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        *("127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"),
+        *("192.0.2.9", "::ffff:192.0.2.9", "198.51.100.9", "fe80::1%eth0"),
+    ],
+)
+def test_of_this_machine(peer):
+    assert is_same_host(stream(peer)) is True
+
+
+@pytest.mark.parametrize(
+    "peer", ["192.0.2.10", "::ffff:192.0.2.10", "203.0.113.1", "fe80::1%eth1", "2001:db8::1"]
+)
+def test_of_another(peer):
+    assert is_same_host(stream(peer)) is False
+
+
+@pytest.mark.parametrize("peer", ["", "localhost", "/run/socket", OSError("closed")])
+def test_what_cannot_be_read_is_not_known(peer):
+    assert is_same_host(stream(peer)) is None
+    assert is_same_host(stream("127.0.0.1", own=peer)) is None
+
+
+def test_a_closed_stream_is_not_known():
+    assert is_same_host(SimpleNamespace(socket=None)) is None
+
+
+def test_where_interfaces_cannot_be_listed_only_loopback_is_known(monkeypatch):
+    def forbidden():
+        raise PermissionError("no")
+
+    monkeypatch.setattr(psutil, "net_if_addrs", forbidden)
+    assert is_same_host(stream("127.0.0.1")) is True
+    assert is_same_host(stream("192.0.2.9")) is True
+    assert is_same_host(stream("198.51.100.9")) is None
+
+
+def test_a_real_connection_to_oneself():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
+        with one, other:
+            assert is_same_host(SimpleNamespace(socket=one)) is True
+            assert is_same_host(SimpleNamespace(socket=other)) is True

@@ -1,0 +1,220 @@
+"""Sizes that nobody vouches for yet: a forged prelude on an established connection."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from distributed.comm.core import CommClosedError
+from tornado.iostream import IOStream
+
+from safeser.dask.transport import comm as module
+from safeser.dask.transport import unfinished as unfinished_module
+from safeser.dask.transport.comm import SafeserComm
+from safeser.dask.wire.ceilings import Room
+from safeser.envelope import PRELUDE_SIZE
+from safeser.envelope.format import GCM_TAG_SIZE, pack_fields, pack_lengths
+from safeser.operations import Server
+from safeser.values import Suite
+from tests.conftest import in_suite
+
+STATM = Path("/proc/self/statm")
+
+
+@pytest.fixture(params=list(Suite), ids=lambda suite: suite.word)
+def suite(request):
+    return request.param
+
+
+@pytest.fixture
+def wire(doors, suite):
+    """Return a scheduler's side of a connection to bob, its log, and the socket at bob's end."""
+    mine, theirs = socket.socketpair()
+
+    def made():
+        near, far = doors.links("bob", "scheduler", in_suite("demo", suite))
+        stream = IOStream(theirs)
+        comm = SafeserComm(stream, "safeser://a", "safeser://b", link=far, server=Server.SCHEDULER)
+        return comm, near, mine
+
+    yield made
+    mine.close()
+    theirs.close()
+
+
+def claim(*lengths):
+    """Return the start of a message as somebody on the way, who has no key, can write it."""
+    fields = pack_fields(
+        sequence=1, header_length=0, frame_count=len(lengths), body_length=sum(lengths)
+    )
+    return fields.ljust(PRELUDE_SIZE, b"\0") + pack_lengths(lengths)
+
+
+def resident():
+    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+plain = pytest.mark.parametrize("suite", [Suite.AUTHENTICATE])
+encrypted = pytest.mark.parametrize("suite", [Suite.ENCRYPT])
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="the system does not say what a process holds")
+@plain
+def test_a_claim_takes_no_memory_before_its_bytes_arrive(wire, run, monkeypatch):
+    real = unfinished_module.host_array
+
+    async def main():
+        comm, _, mine = wire()
+        begun = asyncio.Event()
+
+        def noted(size):
+            assert size == 2 << 30  # a full frame and the one behind it may be one
+            asyncio.get_running_loop().call_soon(begun.set)
+            return real(size)
+
+        monkeypatch.setattr(unfinished_module, "host_array", noted)
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        mine.sendall(claim(1 << 30, 1 << 30) + bytes(1 << 16))
+        before = resident()
+        reading = asyncio.create_task(comm.read())
+        await begun.wait()
+        taken = resident() - before
+        comm.abort()
+        with pytest.raises(CommClosedError):
+            await reading
+        return taken
+
+    assert run(main()) < 64 << 20
+
+
+@plain
+def test_a_claim_that_the_system_refuses_ends_the_session(wire, run, monkeypatch):
+    def refuse(size):
+        raise MemoryError
+
+    async def main():
+        comm, _, mine = wire()
+        mine.sendall(claim(1 << 29))
+        monkeypatch.setattr(unfinished_module, "host_array", refuse)
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        with pytest.raises(CommClosedError):
+            await comm.read()
+        assert comm.closed()
+        return comm.link.audit
+
+    audit = run(main())
+    assert audit.rules == ["envelope.limits"]
+    assert audit.events[0]["sender"] == "unknown"
+
+
+@encrypted
+def test_a_forged_claim_asks_for_no_memory_where_messages_are_encrypted(wire, run, monkeypatch):
+    """The table is authentic before a frame is received, so that no one else sizes anything."""
+    sizes = []
+
+    async def main():
+        comm, _, mine = wire()
+        forged = claim(1 << 30, 1 << 30)
+        mine.sendall(forged[:PRELUDE_SIZE] + bytes(GCM_TAG_SIZE) + forged[PRELUDE_SIZE:])
+        monkeypatch.setattr(module, "frame_memory", sizes.append)
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        with pytest.raises(CommClosedError):
+            await comm.read()
+        assert unfinished_module.unfinished.held == 0
+        return comm.link.audit
+
+    assert run(main()).rules == ["envelope.mac"]
+    assert sizes == []
+
+
+@encrypted
+def test_what_arrives_encrypted_counts_with_the_place_that_it_arrives_in(wire, run, monkeypatch):
+    """One piece of ciphertext beside the frame: it is of the same budget."""
+    held = []
+    real = module.receive
+
+    async def noted(stream, length, arriving, *more):
+        held.append(unfinished_module.unfinished.held)
+        await real(stream, length, arriving, *more)
+        held.append(unfinished_module.unfinished.held)
+
+    async def main():
+        comm, near, mine = wire()
+        monkeypatch.setattr(module, "receive", noted)
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        size = 3 << 20
+        buffers = near.session.seal(b"", [bytes(size)])
+        sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
+        with unfinished_module.unfinished.arriving("p", comm.abort) as arriving:
+            await asyncio.gather(comm._receive(arriving), sending)
+        comm.abort()
+        return size
+
+    size = run(main())
+    assert held[0] >= unfinished_module.PIECE
+    assert held[1] - held[0] == size
+    assert unfinished_module.unfinished.held == 0
+
+
+@encrypted
+def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, run, suite, monkeypatch):
+    """A peer that does not read costs a piece or two of ciphertext, not the message once more."""
+    size, turns, sent = 32 << 20, 200, []
+    real = SafeserComm._enqueue
+
+    def enqueue(self, piece):
+        sent.append(len(piece))
+        return real(self, piece)
+
+    async def main():
+        near, far = doors.links("alice", "scheduler", in_suite("demo", suite))
+        mine, theirs = socket.socketpair()
+        writer = SafeserComm(IOStream(mine), "safeser://a", "safeser://b", link=near, server=None)
+        reader = SafeserComm(
+            IOStream(theirs), "safeser://a", "safeser://b", link=far, server=Server.SCHEDULER
+        )
+        monkeypatch.setattr(reader.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        monkeypatch.setattr(SafeserComm, "_enqueue", enqueue)
+        frame = os.urandom(1) * size
+        writing = asyncio.create_task(writer._send([b"", frame]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        held = writer.stream._total_write_index - writer.stream._total_write_done_index
+        begun = sum(sent)
+        with unfinished_module.unfinished.arriving("p", reader.abort) as arriving:
+            verified = await reader._receive(arriving)
+        await writing
+        assert bytes(verified.frames[1]) == frame
+        writer.abort()
+        reader.abort()
+        return held, begun
+
+    held, begun = run(main())
+    assert held <= 2 << 20
+    assert begun < size // 2
+    assert max(sent) <= 1 << 20
+
+
+@pytest.mark.parametrize("size", [1 << 18, (1 << 24) + 1])
+def test_an_honest_large_frame_is_received_where_it_stays(wire, run, monkeypatch, size):
+    async def main():
+        comm, near, mine = wire()
+        frame = os.urandom(1) * size
+        buffers = near.session.seal(b"", [b"", frame, b"x"])
+        sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        with unfinished_module.unfinished.arriving("p", comm.abort) as arriving:
+            verified, _ = await asyncio.gather(comm._receive(arriving), sending)
+        comm.abort()
+        assert [bytes(each) for each in verified.frames] == [b"", frame, b"x"]
+        return verified.frames[1]
+
+    view = run(main())
+    assert not view.readonly
+    assert sys.getsizeof(view) < 1000
+    # A buffer of its own, not a part of another; a tag may stand behind it.
+    assert view.obj.nbytes - size in (0, GCM_TAG_SIZE)

@@ -1,0 +1,262 @@
+"""One budget for messages that have begun to arrive: who waits, who goes on, who is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from safeser.dask.transport.unfinished import LEAST_RATE, Unfinished
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def budget(clock):
+    """A budget of 400 bytes, of which one principal may hold 300."""
+    return Unfinished(400, patience=0.05, clock=clock)
+
+
+async def turns(count=10):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_what_fits_does_not_wait(budget, run):
+    async def main():
+        with budget.arriving("p", pytest.fail) as one, budget.arriving("p", pytest.fail) as other:
+            await one.take(180)
+            await other.take(120)
+            assert budget.held == 300
+        assert budget.held == 0
+
+    run(main())
+
+
+def test_a_message_over_the_whole_budget_is_read_if_it_began_first(budget, run):
+    async def main():
+        with budget.arriving("p", pytest.fail) as one:
+            await one.take(180)
+            await one.take(1000)
+            await one.take(1000)
+            assert budget.held == 180  # the rest is beyond the budget, of this one message
+
+    run(main())
+
+
+def test_others_wait_until_it_is_decided_and_then_go_on_in_turn(budget, run):
+    async def main():
+        order = []
+
+        async def other(name, size):
+            with budget.arriving("p", pytest.fail) as arriving:
+                await arriving.take(size)
+                order.append(name)
+                await turns()
+
+        with budget.arriving("p", pytest.fail) as first:
+            await first.take(300)
+            first.end()
+            tasks = [asyncio.create_task(other(name, 240)) for name in "ab"]
+            await turns()
+            assert order == []
+        await asyncio.gather(*tasks)
+        assert order == ["a", "b"]
+        assert budget.held == 0
+
+    run(main())
+
+
+def test_an_idle_connection_is_not_the_first(budget, run):
+    async def main():
+        with budget.arriving("p", pytest.fail), budget.arriving("p", pytest.fail) as one:
+            await one.take(1000)
+
+    run(main())
+
+
+def test_a_sender_that_stalls_loses_its_connection_while_others_wait(budget, clock, run):
+    async def main():
+        aborted = []
+        stalled = budget.arriving("p", lambda: aborted.append("stalled"))
+        busy = budget.arriving("p", lambda: aborted.append("busy"))
+        with stalled, busy:
+            await stalled.take(180)
+            await busy.take(120)
+            busy.note(10 * LEAST_RATE)
+            await asyncio.sleep(0.02)
+            assert aborted == []  # nothing waits
+            with budget.arriving("p", lambda: aborted.append("waiting")) as waiting:
+                task = asyncio.create_task(waiting.take(30))
+                await turns()
+                clock.now = 1.0
+                while not aborted:
+                    await asyncio.sleep(0.001)
+                assert aborted == ["stalled"]
+                stalled.__exit__(None, None, None)  # what closing its connection does
+                await task
+
+    run(main())
+
+
+def test_a_message_that_waits_or_is_complete_does_not_stall(budget, clock, run):
+    async def main():
+        aborted = []
+        with budget.arriving("p", lambda: aborted.append("complete")) as complete:
+            await complete.take(300)
+            complete.end()
+            with budget.arriving("p", lambda: aborted.append("waiting")) as waiting:
+                task = asyncio.create_task(waiting.take(30))
+                await turns()
+                clock.now = 1000.0
+                await asyncio.sleep(0.05)
+                assert aborted == []
+                complete.__exit__(None, None, None)
+                await task
+                clock.now += 0.04
+                assert not waiting.stalls(clock.now, 0.05)  # it could not send before
+
+    run(main())
+
+
+def test_who_waits_in_another_event_loop_is_woken(budget, run):
+    done = threading.Event()
+
+    def elsewhere():
+        async def main():
+            with budget.arriving("p", pytest.fail) as arriving:
+                await arriving.take(150)
+                done.set()
+
+        asyncio.run(main())
+
+    async def main():
+        with budget.arriving("p", pytest.fail) as one:
+            await one.take(240)
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            while len(budget._arriving) < 2:
+                await asyncio.sleep(0.001)
+            assert not done.is_set()
+        await asyncio.to_thread(thread.join, 30)
+        assert done.is_set()
+
+    run(main())
+
+
+def test_a_waiter_whose_loop_is_closed_wakes_nobody(budget):
+    async def begin():
+        arriving = budget.arriving("p", pytest.fail)
+        await arriving.take(600)
+        arriving.waits = asyncio.Event()
+        return arriving
+
+    arriving = asyncio.run(begin())
+    arriving.wake()
+    arriving.abort()
+
+
+def test_a_wait_that_is_cancelled_leaves_nothing(budget, run):
+    async def main():
+        with budget.arriving("p", pytest.fail) as one:
+            await one.take(300)
+
+            async def wait():
+                with budget.arriving("p", pytest.fail) as arriving:
+                    await arriving.take(1)
+
+            task = asyncio.create_task(wait())
+            await turns()
+            task.cancel()
+            await asyncio.wait([task])
+            assert budget.held == 300
+        assert not budget._arriving
+
+    run(main())
+
+
+def test_one_principal_leaves_room_to_the_others(budget, run):
+    async def main():
+        with budget.arriving("p", pytest.fail) as first, budget.arriving("p", pytest.fail) as own:
+            await first.take(300)
+            task = asyncio.create_task(own.take(1))
+            await turns()
+            assert not task.done()
+            with budget.arriving("q", pytest.fail) as other:
+                await other.take(75)
+            first.__exit__(None, None, None)
+            await task
+
+    run(main())
+
+
+def test_what_a_sender_sent_before_buys_it_no_silence(budget, clock, run):
+    async def main():
+        aborted = []
+        with budget.arriving("p", lambda: aborted.append("stalled")) as stalled:
+            await stalled.take(300)
+            stalled.note(1000 * LEAST_RATE)
+            with budget.arriving("p", pytest.fail) as waiting:
+                task = asyncio.create_task(waiting.take(30))
+                await turns()
+                for clock.now in (1.0, 2.0):
+                    assert not aborted
+                    seen = budget._looked
+                    while budget._looked == seen:
+                        await asyncio.sleep(0.001)
+                while not aborted:
+                    await asyncio.sleep(0.001)
+                stalled.__exit__(None, None, None)
+                await task
+
+    run(main())
+
+
+def test_the_end_of_a_message_that_was_not_counted_wakes_none(budget, run, monkeypatch):
+    async def main():
+        with budget.arriving("p", pytest.fail) as one, budget.arriving("p", pytest.fail) as other:
+            await one.take(300)
+            task = asyncio.create_task(other.take(30))
+            await turns()
+            woken = []
+            monkeypatch.setattr(other, "wake", lambda: woken.append(other))
+            with budget.arriving("p", pytest.fail):
+                pass
+            assert woken == []
+            one.__exit__(None, None, None)
+            assert woken == [other]
+            await task
+
+    run(main())
+
+
+def test_only_those_are_woken_for_whom_there_is_room(budget, run, monkeypatch):
+    async def main():
+        one, last = budget.arriving("p", pytest.fail), budget.arriving("p", pytest.fail)
+        many = [budget.arriving("p", pytest.fail) for _ in range(20)]
+        await one.take(150)
+        await last.take(150)
+        tasks = [asyncio.create_task(each.take(100)) for each in many]
+        await turns()
+        woken = []
+        for each in many:
+            monkeypatch.setattr(each, "wake", lambda each=each: woken.append(each))
+        last.__exit__(None, None, None)
+        assert woken == many[:2]
+        for each in (*tasks, one):
+            each.cancel() if each is not one else one.__exit__(None, None, None)
+        await asyncio.wait(tasks)
+
+    run(main())

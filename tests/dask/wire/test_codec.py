@@ -1,0 +1,279 @@
+"""The codec reads structure and nothing else: any frames give a message or a SafeserError."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.dask.wire.codec import Encoder, PayloadRow, Reference, parse, paths, substitute
+from safeser.errors import PayloadError, SafeserError
+from safeser.values import Limits
+
+LIMITS = Limits()
+
+
+def encode(message, *, listed=False):
+    encoder = Encoder()
+    for element in message if listed else [message]:
+        encoder.add(element, lambda leaf: (leaf, leaf.author == "eager"))
+    return encoder.frames(listed=listed)
+
+
+def row(*frames, author=None, failed=False):
+    return PayloadRow({"serializer": "msgpack"}, frames, author, failed)
+
+
+def test_a_message_comes_back_with_tuples_for_lists():
+    parsed = parse(encode({"op": "x", "keys": [("a", 1), "b"], "n": None}), LIMITS)
+    assert parsed.body == {"op": "x", "keys": (("a", 1), "b"), "n": None}
+    assert parsed.rows == ()
+
+
+def test_payloads_are_references_with_rows():
+    frames = encode({"op": "x", "data": {"k": row(b"1", b"2"), "l": row(author="eager")}})
+    parsed = parse(frames, LIMITS)
+    assert parsed.body["data"]["k"] == Reference(0, False)
+    assert parsed.body["data"]["l"] == Reference(1, True)
+    assert [len(r.frames) for r in parsed.rows] == [2, 0]
+    assert parsed.rows[0].author is None
+    assert parsed.rows[1].author == "eager"
+    assert [where for where, _ in paths(parsed.body)] == ["data.k", "data.l"]
+    assert substitute(parsed.body, {0: "A", 1: "B"})["data"] == {"k": "A", "l": "B"}
+
+
+def test_a_batch_is_a_list_also_of_one():
+    assert parse(encode([{"op": "a"}], listed=True), LIMITS).body == ({"op": "a"},)
+
+
+def test_sets_survive_and_may_hold_payload_free_tuples():
+    message = {"keys": {"a", ("b", 1)}, "frozen": frozenset({1})}
+    assert parse(encode(message), LIMITS).body == {"keys": {"a", ("b", 1)}, "frozen": {1}}
+
+
+def test_a_refused_element_leaves_nothing_behind():
+    encoder = Encoder()
+
+    def default(leaf):
+        if leaf == "bad":
+            raise PayloadError("no")
+        return leaf, False
+
+    class Bad:
+        pass
+
+    def strict(leaf):
+        if isinstance(leaf, Bad):
+            raise PayloadError("no")
+        return leaf, False
+
+    encoder.add({"op": "a", "x": row(b"1")}, strict)
+    with pytest.raises(PayloadError):
+        encoder.add({"op": "b", "x": row(b"2"), "y": Bad()}, strict)
+    encoder.add({"op": "c", "x": row(b"3")}, default)
+    parsed = parse(encoder.frames(listed=True), LIMITS)
+    assert [element["op"] for element in parsed.body] == ["a", "c"]
+    assert [bytes(r.frames[0]) for r in parsed.rows] == [b"1", b"3"]
+
+
+@pytest.mark.parametrize("marker", ["__Pickled__", "__Serialized__", "__Enum__", "__Set__"])
+@pytest.mark.parametrize("wrap", [lambda d: d, lambda d: [d], lambda d: {"deep": [{"er": d}]}])
+def test_markers_of_dasks_own_decoder_are_refused_anywhere(marker, wrap):
+    body = msgpack.packb(wrap({marker: 1, "name": "system"}))
+    with pytest.raises(PayloadError) as caught:
+        parse([body], LIMITS)
+    assert caught.value.rule == f"marker.{marker.strip('_').lower()}"
+
+
+def test_a_marker_hidden_in_a_set_is_refused():
+    inner = msgpack.packb([{"__Enum__": True}])
+    with pytest.raises(PayloadError):
+        parse([msgpack.packb(msgpack.ExtType(3, inner))], LIMITS)
+
+
+def packed(value):
+    return msgpack.packb(value)
+
+
+def ext(index, code=1):
+    return msgpack.ExtType(code, index.to_bytes(4, "big"))
+
+
+GOOD_ROW = [{"serializer": "msgpack"}, 1, None, False]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b""],
+        [b"\xc1"],
+        [packed(1) + b"\x00"],
+        [packed({"op": "x"})[:-1]],
+        [packed([1])[:-1] + b"\xdd\xff\xff\xff\xff"],
+        [packed(ext(0))],
+        [packed(ext(1)), packed([GOOD_ROW]), b"1"],
+        [packed([ext(0), ext(0)]), packed([GOOD_ROW]), b"1"],
+        [packed("unused"), packed([GOOD_ROW]), b"1"],
+        [packed(ext(0)), packed([GOOD_ROW])],
+        [packed(ext(0)), packed([GOOD_ROW]), b"1", b"2"],
+        [packed(ext(0)), packed([[{"serializer": "msgpack"}, -1, None, False]]), b"1"],
+        [packed(ext(0)), packed([[{"serializer": "msgpack"}, True, None, False]]), b"1"],
+        [packed(ext(0)), packed([[{}, 1, 5, False]]), b"1"],
+        [packed(ext(0)), packed([[{}, 1, "", False]]), b"1"],
+        [packed(ext(0)), packed([[{}, 1, "a" * 65, False]]), b"1"],
+        [packed(ext(0)), packed([[{}, 1, "a\x1b[2J", False]]), b"1"],
+        [packed(ext(0)), packed([[{}, 1, None, 0]]), b"1"],
+        [packed(ext(0)), packed([["header", 1, None, False]]), b"1"],
+        [packed(ext(0)), packed({"a": 1}), b"1"],
+        [packed(ext(0)), packed([[{"x": ext(0)}, 1, None, False]]), b"1"],
+        [packed(msgpack.ExtType(1, b"123"))],
+        [packed(msgpack.ExtType(9, b"1234"))],
+        [packed(msgpack.Timestamp(1, 2))[:3]],
+        [packed(msgpack.ExtType(3, packed("no list")))],
+        [packed(msgpack.ExtType(3, packed([[], {}])))],
+        [b"\x82\xa1a\x01\xa1a\x02"],
+        [b"\x81\x80\x01"],
+        [b"\xa1\xff"],
+    ],
+)
+def test_malformed_frames_are_refused(frames):
+    with pytest.raises(PayloadError):
+        parse(frames, LIMITS)
+
+
+def test_depth_is_bounded():
+    deep = b"\x91" * 99 + b"\x01"
+    parse([deep], LIMITS)
+    for depth in (101, 400, 5000, 100_000):
+        with pytest.raises(PayloadError):
+            parse([b"\x91" * depth + b"\x01"], LIMITS)
+    with pytest.raises(PayloadError):
+        parse([packed({(((1,),),): 1})], Limits(max_depth=3))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 200, 5000])
+def test_sets_inside_sets_are_refused_before_they_take_the_stack(depth):
+    body = packed([1])
+    for _ in range(depth):
+        body = packed([msgpack.ExtType(3, body)])
+    with pytest.raises(PayloadError) as caught:
+        parse([packed(msgpack.ExtType(3, body))], LIMITS)
+    assert caught.value.rule == "payload.key"
+
+
+def test_a_container_that_claims_too_much_is_refused_by_its_claim():
+    few = Limits(max_refs=100)
+    for claim in (b"\xdc\x00\x65", b"\xde\x00\x65"):
+        with pytest.raises(PayloadError) as caught:
+            parse([claim + b"\x00" * 300], few)
+        assert caught.value.rule == "limit.max_refs"
+
+
+def test_elements_are_counted_before_they_are_kept():
+    few = Limits(max_refs=100)
+    parse([packed(list(range(50)))], few)
+    for body in (list(range(200)), [[] for _ in range(120)], {i: i for i in range(80)}):
+        with pytest.raises(PayloadError) as caught:
+            parse([packed(body)], few)
+        assert caught.value.rule == "limit.max_refs"
+
+
+def test_a_cyclic_or_deep_message_is_refused_when_sent():
+    cyclic: list = []
+    cyclic.append(cyclic)
+    with pytest.raises(PayloadError):
+        encode({"op": "x", "data": cyclic})
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary(),
+    lambda inner: st.tuples(inner, inner) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(plain)
+def test_plain_messages_round_trip(value):
+    if "__" in repr(value):
+        return
+    assert parse(encode(value), LIMITS).body == value
+
+
+@given(st.lists(st.binary(max_size=80), max_size=4))
+def test_any_frames_give_a_message_or_a_refusal(frames):
+    with contextlib.suppress(SafeserError):
+        parse(frames, LIMITS)
+
+
+@given(st.data())
+def test_mutated_messages_give_a_message_or_a_refusal(data):
+    frames = [bytearray(frame) for frame in encode({"op": "x", "a": [row(b"12"), {1, 2}]})]
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame = data.draw(st.sampled_from(frames))
+        if frame:
+            frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(SafeserError):
+        parse([bytes(frame) for frame in frames], LIMITS)
+
+
+STAMPS = [msgpack.Timestamp(1, 0), msgpack.Timestamp(1, 1), msgpack.Timestamp(-1, 1)]
+# The same with their length spelt in one, two and four bytes.
+SPELT = [b"\xc7\x04\xff", b"\xc8\x00\x04\xff", b"\xc9\x00\x00\x00\x04\xff"]
+
+
+@pytest.mark.parametrize("stamp", [*map(packed, STAMPS), *(head + b"\x00" * 4 for head in SPELT)])
+@pytest.mark.parametrize(
+    "around", [b"%b", b"\x91%b", b"\x91\x91%b", b"\x81\xa1k%b", b"\x81%b\xa1v"]
+)
+def test_a_timestamp_is_an_extension_like_any_other(stamp, around):
+    inside = around % stamp
+    for made in (inside, packed([msgpack.ExtType(3, b"\x91" + stamp)])):
+        with pytest.raises(PayloadError) as caught:
+            parse([made], LIMITS)
+        assert caught.value.rule == "payload.ext"
+
+
+def test_bytes_that_look_like_a_timestamp_are_bytes():
+    body = {b"\xd6\xff": [b"\xd7\xff\xc7\x04\xff", "x"]}
+    assert parse([packed(body)], LIMITS).body == {b"\xd6\xff": (b"\xd7\xff\xc7\x04\xff", "x")}
+
+
+class Counted(tuple):
+    """A key that says how much of it was written out."""
+
+    def __repr__(self):
+        raise AssertionError("written out whole")
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("k", "k"),
+        (("x", 0), "('x', 0)"),
+        (("x" * 100,), f"('{'x' * 62}"),
+        (b"x" * 100, f"b'{'x' * 62}"),
+        ((1, 2, 3, 4, 5), "(1, 2, 3, 4, ...)"),
+        (("x", Counted((1,))), "('x', ...)"),
+        (Counted((1,)), "(1)"),
+        (1.5, "1.5"),
+        ("a\x1bb", "ab"),
+    ],
+)
+def test_a_place_names_as_much_of_a_key_as_is_read(key, shown):
+    [(where, _)] = paths({key: Reference(0, False)})
+    assert where == shown
+
+
+def test_a_place_names_the_ends_of_a_long_path():
+    value = Reference(0, False)
+    for level in range(90):
+        value = {f"{level}-" * 40: (value,)}
+    [(where, _)] = paths(value)
+    assert len(where) < 600
+    assert where.startswith("89-89-")
+    assert where.endswith("[0]")
+    assert "...." in where

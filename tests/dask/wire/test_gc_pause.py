@@ -1,0 +1,75 @@
+"""While a large message is read nobody looks for garbage; before and after it is as it was."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+from safeser.dask.messages import conversation
+from safeser.dask.wire.gc_pause import no_search
+
+
+@pytest.fixture(autouse=True)
+def switched_on():
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_it_is_off_inside_and_on_again_whatever_happens():
+    def fails():
+        with no_search:
+            seen.append(gc.isenabled())
+            raise ValueError("odd")
+
+    seen = []
+    with pytest.raises(ValueError, match="odd"):
+        fails()
+    assert seen == [False]
+    assert gc.isenabled()
+
+
+def test_whoever_switched_it_off_finds_it_off():
+    gc.disable()
+    with no_search:
+        pass
+    assert not gc.isenabled()
+
+
+def test_the_last_one_of_several_threads_switches_it_on():
+    entered, leave = threading.Event(), threading.Event()
+
+    def other():
+        with no_search:
+            entered.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=other)
+    with no_search:
+        thread.start()
+        assert entered.wait(30)
+    assert not gc.isenabled()
+    leave.set()
+    thread.join()
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(("number", "searches"), [(10, True), (2000, False)])
+def test_a_large_reply_is_read_without(talk, monkeypatch, number, searches):
+    seen = []
+    real = conversation.read
+
+    def noted(*arguments):
+        seen.append(gc.isenabled())
+        return real(*arguments)
+
+    t = talk("bob")
+    t.asker._asked = {"op": "gather", "keys": ["0"], "reply": True}
+    row = t.Row({"serializer": "msgpack"}, (b"\x01",))
+    monkeypatch.setattr(conversation, "read", noted)
+    got = t.attack_back({"status": "OK", "data": {str(key): row for key in range(number)}})
+    assert got["data"] == {str(key): 1 for key in range(number)}
+    assert seen == [searches]
+    assert gc.isenabled()

@@ -1,0 +1,238 @@
+"""Fields that a handler does not take, and values that it would misbehave on, do not reach it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safeser.dask.client_ids import ClientIds
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.operations import Channel, Server, lookup
+
+REPORT = {
+    "op": "task-finished",
+    "key": "x",
+    "stimulus_id": "s",
+    "run_id": 1,
+    "metadata": {},
+    "nbytes": 28,
+    "type": "int",
+    "typename": "int",
+    "startstops": [{"action": "disk-write", "start": 1.0, "stop": 2.0}],
+    "thread": 7,
+    "status": "OK",
+}
+
+
+@pytest.mark.parametrize(
+    ("asker", "server", "message"),
+    [
+        ("bob", "scheduler", {"op": "identity", "comm": 1}),
+        ("bob", "scheduler", {"op": "who_has", "keys": [], "deserializers": ["pickle"]}),
+        ("bob", "scheduler", {"op": "gather", "keys": ["x"], 5: "x"}),
+        ("bob", "scheduler", {"op": "broadcast", "msg": {"op": "identity", "comm": 1}}),
+        ("bob", "scheduler", {"op": "proxy", "worker": "x", "msg": {"op": "identity", "": 1}}),
+        ("worker", "scheduler", {"op": "heartbeat_worker", "now": 1.0, "extra": {}}),
+        ("bob", "worker", {"op": "get_data", "keys": ["x"], "max_connections": 9}),
+        ("alice", "scheduler", {"op": "get_error_cause", "keys": [], "args": []}),
+        ("alice", "scheduler", {"op": "retire_workers", "anything": 1}),
+        ("scheduler", "nanny", {"op": "run", "function": b"", "self": 1}),
+    ],
+)
+def test_a_field_that_the_handler_does_not_take_is_refused(talk, asker, server, message):
+    t = talk(asker, server)
+    t.refuses(message)
+    assert t.refused_by_server == ["operation.unknown-field"]
+
+
+@pytest.mark.parametrize(
+    ("asker", "server", "message"),
+    [
+        ("bob", "scheduler", {"op": "who_has", "keys": "abc"}),
+        ("bob", "scheduler", {"op": "who_has", "keys": {"x": 1}}),
+        ("bob", "scheduler", {"op": "who_has", "keys": [], "reply": []}),
+        ("bob", "scheduler", {"op": "gather", "keys": ["x"], "serializers": "pickle"}),
+        ("bob", "scheduler", {"op": "replicate", "keys": ["x"], "branching_factor": 0.1}),
+        ("bob", "scheduler", {"op": "queue_create", "name": {"x": 1}, "maxsize": 1}),
+        ("bob", "scheduler", {"op": "event_wait", "name": "x", "timeout": float("nan")}),
+        ("bob", "scheduler", {"op": "memory_sampler_start", "interval": 0, "client": "x"}),
+        ("bob", "scheduler", {"op": "update_data", "who_has": {"x": ["tcp://a:1"]}}),
+        ("bob", "scheduler", {"op": "proxy", "msg": {"op": "identity"}, "worker": "tcp://a:1"}),
+        (
+            "alice",
+            "scheduler",
+            {"op": "broadcast", "msg": {"op": "call_stack", "keys": "abc"}},
+        ),
+        ("worker", "scheduler", {"op": "register-worker", "nthreads": 0, "address": "x:1"}),
+        (
+            "worker",
+            "scheduler",
+            {"op": "heartbeat_worker", "metrics": {"bandwidth": {"total": 0}}},
+        ),
+        ("scheduler", "worker", {"op": "upload_file", "filename": "../x.py", "data": b""}),
+        ("alice", "scheduler", {"op": "start_task_metadata", "name": "shuffle"}),
+        ("alice", "scheduler", {"op": "stop_task_metadata", "name": "shuffle"}),
+        ("bob", "scheduler", {"op": "log_event", "topic": list(map(str, range(65))), "msg": 1}),
+        (
+            "bob",
+            "scheduler",
+            {"op": "semaphore_refresh_leases", "name": "s", "lease_ids": list(range(1001))},
+        ),
+        ("scheduler", "worker", {"op": "gather", "who_has": {"x": ["tcp://attacker:1"]}}),
+    ],
+)
+def test_a_value_that_its_handler_would_misbehave_on_is_refused(talk, asker, server, message):
+    t = talk(asker, server)
+    t.refuses(message)
+    assert t.refused_by_server == ["operation.field-shape"]
+
+
+@pytest.mark.parametrize("name", ["../x.py", "/tmp/x.py", "", "..", "x\0", "..\\x.py", "C:x.py"])
+@pytest.mark.parametrize("relayed", [True, False])
+def test_an_uploaded_file_stays_in_its_folder_and_its_sender_hears_how_to_name_it(
+    talk, name, relayed
+):
+    upload = {"op": "upload_file", "filename": name, "data": b"x", "load": False}
+    t = talk("client", "scheduler" if relayed else "worker", policy="trusted")
+    t.refuses({"op": "broadcast", "msg": upload} if relayed else upload)
+    assert t.refused_by_server == ["operation.field-shape"]
+    said = str(t.answers[0]["exception"])
+    assert ("msg.filename" if relayed else "filename") in said
+    assert "without any folder" in said
+
+
+@pytest.mark.parametrize("form", ["data", "object"])
+def test_a_payload_stands_for_no_name(talk, form):
+    t = talk("alice")
+    row = t.Row(*t.in_msgpack({"x": 1} if form == "object" else None))
+    for message in (
+        {"op": "who_has", "keys": [t.Eager(row)]},
+        {"op": "proxy", "msg": {"op": "identity"}, "worker": row},
+        {"op": "broadcast", "msg": {"op": "get_story", "keys_or_stimuli": row}},
+    ):
+        t.refuses(message)
+        assert t.refused_by_server.pop() == "operation.field-shape"
+
+
+def test_a_number_of_numpys_stands_for_a_number(talk):
+    t = talk("bob")
+    got = t.request({"op": "who_has", "keys": [("x", np.int64(3))]})
+    assert got["keys"] == (("x", 3),)
+
+
+def test_who_may_not_ask_hears_that_first(talk):
+    t = talk("bob")
+    for message in (
+        {"op": "restart", "nonsense": 1},
+        {"op": "proxy", "msg": {"op": "run", "x": 1}},
+    ):
+        t.refuses(message)
+        assert t.refused_by_server.pop() == "operation.not-granted"
+
+
+def test_a_request_names_no_client_of_another_principals(talk):
+    ids = ClientIds()
+    alice, again, bob = talk("alice"), talk("alice"), talk("bob")
+    for connection in (alice, again, bob):
+        connection.server._speaker._client_ids = ids
+    alice.client_stream("Client-alice")
+    for message in (
+        {"op": "scatter", "data": {}, "client": "Client-alice"},
+        {"op": "publish_delete", "names": ("x",), "client": "Client-alice", "uid": b"x"},
+    ):
+        bob.refuses(message)
+        assert bob.refused_by_server.pop() == "stream.client-id"
+        assert again.attack(message) == message
+    named = bob.Eager(bob.Row(*bob.in_msgpack("Client-alice")))
+    bob.refuses({"op": "scatter", "data": {}, "client": named})
+    assert bob.attack({"op": "scatter", "data": {}, "client": "Client-bob"}) is not bob.SKIP
+
+
+# --- streams ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        {"op": "client-desires-keys", "keys": "abc"},
+        {"op": "client-releases-keys", "keys": {"x": 1}},
+        {"op": "update-data", "who_has": {"x": ["tcp://a:1"]}, "nbytes": {}},
+        {"op": "cancel-keys", "keys": ["x"], "force": "no"},
+        {"op": "subscribe-topic", "topic": ["x"]},
+        {"op": "heartbeat-client", "stimulus_id": "x"},
+        {"op": "report-key", "key": "x", "ts": 1},
+    ],
+)
+def test_an_element_that_would_end_a_stream_is_left_out(talk, element):
+    t = talk("alice").client_stream()
+    assert t.attack([element, {"op": "heartbeat-client"}]) == ({"op": "heartbeat-client"},)
+    assert len(t.refused_by_server) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nbytes": float("nan")},
+        {"nbytes": -1},
+        {"startstops": [{"action": "compute", "start": "x", "stop": 1}]},
+        {"startstops": [{"action": "<b>", "start": 1, "stop": 2}]},
+        {"startstops": [{"action": "", "start": 1, "stop": 2}]},
+        {"metadata": ["x"]},
+        {"cause": "y"},
+        {"startstops": None, "typename": 5},
+    ],
+)
+def test_a_report_that_makes_no_sense_becomes_a_failure_of_its_task(talk, change):
+    t = talk("worker").worker_stream()
+    [element] = t.attack([{**REPORT, **change}])
+    assert element["op"] == "task-erred"
+    assert (element["key"], element["run_id"]) == ("x", 1)
+    assert element["exception"].sealed_header == {"serializer": "error"}
+    row = lookup(Server.SCHEDULER, Channel.STREAM, "task-erred")
+    assert element.keys() - {"op"} <= set(row.takes)
+    assert all(row.takes[name](value) for name, value in element.items() if name != "op")
+
+
+def test_a_report_that_names_no_task_is_left_out(talk):
+    t = talk("worker").worker_stream()
+    t.refuses([{**REPORT, "key": None}])
+    t.refuses([{**REPORT, "run_id": "x"}])
+
+
+def test_an_honest_report_passes(talk):
+    t = talk("worker").worker_stream()
+    assert t.attack([REPORT])[0]["typename"] == "int"
+
+
+def test_a_task_that_makes_no_sense_fails_where_it_should_have_run(talk):
+    t = talk("worker").worker_stream()
+    task = {"op": "compute-task", "key": "x", "run_id": 1, "stimulus_id": "s"}
+    task |= {"author": "alice", "authors": {"y": "carol"}}
+    [element] = t.attack_back([{**task, "priority": "high", "who_has": {"y": ["tcp://a:1"]}}])
+    taken = {*lookup(Server.WORKER, Channel.STREAM, "compute-task").takes, "op"}
+    assert taken - {"author", "authors"} == element.keys()
+    assert element["who_has"] == {}
+    assert t.attack_back([{**task, "key": None}]) is t.SKIP
+    with pytest.raises(PolicyDenied):
+        element["run_spec"]()
+    assert t.refused_by_asker == ["operation.field-shape"] * 2
+
+
+def test_a_client_is_told_nothing_that_makes_no_sense(talk):
+    t = talk("bob").client_stream()
+    assert t.attack_back(
+        [{"op": "cancelled-keys", "keys": "abc"}, {"op": "lost-data", "x": 1}]
+    ) is (t.SKIP)
+    [element] = t.attack_back([{"op": "task-erred", "key": "x", "exception": None, "why": 1}])
+    assert isinstance(element["exception"], PolicyDenied | PayloadError)
+
+
+def test_a_size_that_one_worker_reports_fits_where_others_are_told_it(talk):
+    # Dask hands it on as it came: a task that depends on it would be refused there.
+    t = talk("worker").worker_stream()
+    [said] = t.attack([{**REPORT, "nbytes": 1.5}])
+    assert said["nbytes"] == 1.5
+    for name in ("compute-task", "acquire-replicas"):
+        row = lookup(Server.WORKER, Channel.STREAM, name)
+        for nbytes in (said["nbytes"], 28, -1):  # which says that it is not known
+            assert row.shape_of("nbytes")({"x": nbytes})

@@ -1,0 +1,85 @@
+"""A worker that closes does not log that its connections closed; it logs everything else."""
+
+from __future__ import annotations
+
+import gc
+import logging
+
+import pytest
+from distributed.comm.core import CommClosedError
+from distributed.core import Status
+
+from safeser.dask.worker.endings import say_no_more
+
+LOGGER = logging.getLogger("distributed.worker")
+
+
+class Worker:
+    status = Status.running
+
+
+@pytest.fixture
+def worker():
+    before = LOGGER.filters[:]
+    made = Worker()
+    say_no_more(made)
+    yield made
+    LOGGER.filters[:] = before
+
+
+def logged(caplog, error):
+    """Log as Dask's heartbeat does; return what was logged."""
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger=LOGGER.name):
+        try:
+            raise error
+        except type(error):
+            LOGGER.exception("Failed to communicate with scheduler during heartbeat.")
+    return caplog.messages
+
+
+@pytest.mark.parametrize("status", [Status.closing, Status.closed])
+def test_its_own_end_is_not_a_failure(worker, caplog, status):
+    worker.status = status
+    assert logged(caplog, CommClosedError("ConnectionPool closing.")) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (Status.running, CommClosedError("gone")),
+        (Status.paused, CommClosedError("gone")),
+        (Status.closing_gracefully, CommClosedError("gone")),
+        (Status.closing, ValueError("something else")),
+        (Status.closing, OSError("no route")),
+    ],
+)
+def test_all_else_is_said(worker, caplog, status, error):
+    worker.status = status
+    assert len(logged(caplog, error)) == 1
+
+
+def test_what_has_no_error_is_said(worker, caplog):
+    worker.status = Status.closing
+    with caplog.at_level(logging.INFO, logger=LOGGER.name):
+        LOGGER.info("Stopping worker")
+    assert caplog.messages == ["Stopping worker"]
+
+
+def test_workers_that_are_gone_leave_nothing_behind(caplog):
+    before = LOGGER.filters[:]
+    LOGGER.filters.clear()  # workers of other tests, too, may be gone by now
+    try:
+        for _ in range(5):
+            gone = Worker()
+            say_no_more(gone)
+            del gone
+            gc.collect()
+        last = Worker()
+        say_no_more(last)
+        assert len(LOGGER.filters) == 1
+        del last
+        gc.collect()
+        assert len(logged(caplog, CommClosedError("gone"))) == 1
+    finally:
+        LOGGER.filters[:] = before

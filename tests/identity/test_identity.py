@@ -1,0 +1,285 @@
+"""A private key stays in its file and in its process, and a file that others touch is no key."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import stat
+
+import cloudpickle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeser.errors import ConfigError
+from safeser.identity import Identity, PrivateKey, PublicKey, SigningKey
+
+SECRET = bytes(range(1, 33))
+SECRET_TEXT = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA"
+SEED = bytes(range(33, 65))
+SEED_TEXT = "ISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-P0A"
+
+
+@pytest.fixture
+def alice():
+    return Identity("alice", PrivateKey.from_bytes(SECRET), SigningKey.from_bytes(SEED))
+
+
+@pytest.fixture
+def old():
+    """An identity of before there were signing keys."""
+    return Identity("alice", PrivateKey.from_bytes(SECRET))
+
+
+@pytest.fixture
+def path(tmp_path, alice):
+    path = tmp_path / "alice.key"
+    alice.save(path)
+    return path
+
+
+def refused(path, *words):
+    with pytest.raises(ConfigError) as caught:
+        Identity.load(path)
+    text = str(caught.value)
+    assert caught.value.rule == "config.identity"
+    for word in words:
+        assert word in text
+    assert SECRET_TEXT not in text
+    assert SEED_TEXT not in text
+    assert caught.value.__cause__ is None
+    return text
+
+
+def test_save_and_load(path, alice):
+    loaded = Identity.load(path)
+    assert (loaded.principal, loaded.public) == ("alice", alice.public)
+    assert loaded.exchange(alice.public) == alice.exchange(loaded.public)
+    assert Identity.load(str(path)).public == alice.public
+    assert path.read_bytes() == GOOD
+    assert loaded.verifying == alice.verifying
+    assert loaded.public_text == f"{alice.public.text} {alice.verifying.text}"
+
+
+def test_an_identity_signs(alice):
+    assert alice.verifying.verify(alice.sign(b"data"), b"data")
+    assert not alice.verifying.verify(alice.sign(b"data"), b"other")
+    assert Identity.generate("bob").verifying != Identity.generate("bob").verifying
+
+
+def test_a_file_of_format_1_loads_and_signs_nothing(tmp_path, old):
+    path = tmp_path / "old.key"
+    old.save(path)
+    assert path.read_bytes() == OLD
+    loaded = Identity.load(path)
+    assert (loaded.public, loaded.verifying) == (old.public, None)
+    assert loaded.public_text == old.public.text
+    with pytest.raises(ConfigError) as refused:
+        loaded.sign(b"data")
+    assert refused.value.rule == "config.signing"
+    assert "no signing key" in str(refused.value)
+    assert "sealed submissions" in str(refused.value)
+    assert "safeser keys rotate" in refused.value.fix
+    assert "safeser keys new" in refused.value.fix
+
+
+def test_the_longest_file_loads(tmp_path):
+    identity = Identity.generate("a" * 64)
+    identity.save(tmp_path / "key")
+    assert Identity.load(tmp_path / "key").verifying == identity.verifying
+
+
+def test_the_file_is_its_owners_whatever_the_umask(tmp_path, alice):
+    before = os.umask(0)
+    try:
+        alice.save(tmp_path / "open")
+        os.umask(0o777)
+        alice.save(tmp_path / "shut")
+    finally:
+        os.umask(before)
+    for name in ("open", "shut"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+def test_generated_identities_differ():
+    one, two = Identity.generate("alice"), Identity.generate("alice")
+    assert one.public != two.public
+    assert isinstance(one.public, PublicKey)
+
+
+def test_names_are_checked():
+    with pytest.raises(ConfigError):
+        Identity.generate("no name\n")
+
+
+def test_a_key_is_never_overwritten(path):
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="exists already") as caught:
+        Identity.generate("bob").save(path)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_saving_does_not_follow_links(tmp_path, alice):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError):
+        alice.save(link)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_half_a_key_is_not_left_behind(tmp_path, alice, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        alice.save(tmp_path / "key")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["missing/key", "a\0b", "x" * 300])
+def test_paths_that_cannot_be(tmp_path, alice, name):
+    with pytest.raises(ConfigError):
+        alice.save(tmp_path / name)
+    with pytest.raises(ConfigError):
+        Identity.load(tmp_path / name)
+
+
+def test_missing(tmp_path, monkeypatch):
+    refused(tmp_path / "none", "none", "does not exist", "safeser keys new")
+    monkeypatch.chdir(tmp_path)
+    refused("keys/none", "does not exist", f"looked for in {tmp_path}, or make one")
+
+
+def test_a_directory(tmp_path):
+    refused(tmp_path, "not a regular file")
+
+
+def test_a_fifo_does_not_make_us_wait(tmp_path):
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    refused(tmp_path / "fifo", "not a regular file")
+
+
+def test_a_device():
+    refused("/dev/zero", "not a regular file")
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o660, 0o601, 0o610, 0o602, 0o650, 0o620])
+def test_others_may_touch_it(path, mode):
+    path.chmod(mode)
+    refused(path, str(path), f"{mode:04o}", "chmod 600")
+
+
+def test_stricter_is_fine(path):
+    path.chmod(0o400)
+    Identity.load(path)
+
+
+def test_another_owner(path, monkeypatch):
+    status = list(os.stat(path))
+    status[4] = os.geteuid() + 1000
+    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result(status))
+    refused(path, "another user", f"({os.geteuid() + 1000}; this process is {os.geteuid()})")
+
+
+def test_unreadable(path, monkeypatch):
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "read", broken)
+    refused(path, "Input/output error")
+
+
+def test_no_permission(path, monkeypatch):
+    def denied(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    refused(path, "Permission denied", f"user {os.geteuid()}", "defaultMode: 0440")
+
+
+OLD = f"safeser-identity-1\nprincipal: alice\nprivate: {SECRET_TEXT}\n".encode()
+GOOD = OLD.replace(b"-1", b"-2") + f"signing: {SEED_TEXT}\n".encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0" * 100,
+        GOOD[:-1],
+        GOOD + b"\n",
+        GOOD.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + GOOD,
+        GOOD.replace(b"-2", b"-1"),
+        GOOD.replace(b"-2", b"-3"),
+        GOOD.replace(b"-2", b"-"),
+        OLD.replace(b"-1", b"-2"),
+        OLD + OLD,
+        OLD + GOOD.splitlines(keepends=True)[-1],
+        OLD[:-1],
+        GOOD.replace(b"signing", b"sign"),
+        GOOD.replace(b"P0A", b"P0B"),  # the spare bits of the last character
+        GOOD.replace(b"P0A", b"P0"),
+        GOOD.replace(b"private", b"signing"),
+        GOOD.replace(b"alice", b""),
+        GOOD.replace(b"alice", b"a" * 65),
+        GOOD.replace(b"alice", b"al ice"),
+        GOOD.replace(b"alice", b"-alice"),
+        GOOD.replace(b"private", b"public"),
+        GOOD.replace(b"AQ", b"+Q"),
+        GOOD.replace(b"HyA", b"HyB"),  # the spare bits of the last character
+        GOOD.replace(b"HyA", b"Hy"),
+        GOOD.replace(b"HyA", b"HyAA"),
+        b"-----BEGIN PRIVATE KEY-----\n",
+    ],
+)
+def test_malformed(path, data):
+    path.write_bytes(data)
+    text = refused(path, str(path), "not an identity file")
+    assert "alice\n" not in text
+
+
+def test_too_large(path):
+    path.write_bytes(GOOD + b"#" * 300)
+    refused(path, "too large")
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300))
+def test_any_content(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("any") / "key"
+    path.touch(mode=0o600)
+    path.write_bytes(data)
+    refused(path)
+
+
+def test_no_secret_is_shown(alice):
+    raw = (SECRET_TEXT, SECRET.hex(), repr(SECRET), SEED_TEXT, SEED.hex(), repr(SEED))
+    for text in (repr(alice), str(alice), f"{alice}", repr([alice]), repr(alice._private)):
+        assert "alice" in text or "x25519" in text
+        assert "ed25519" in text or "alice" not in text
+        assert not any(secret in text for secret in raw)
+
+
+@pytest.mark.parametrize(
+    "attempt", [pickle.dumps, cloudpickle.dumps, copy.copy, copy.deepcopy, json.dumps, vars]
+)
+def test_no_secret_is_shared(alice, attempt):
+    with pytest.raises(TypeError):
+        attempt(alice)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_every_pickle_protocol(alice, protocol):
+    with pytest.raises(TypeError, match="never pickled"):
+        pickle.dumps(alice, protocol=protocol)
+
+
+def test_identities_do_not_change(alice):
+    for name in ("principal", "public", "verifying", "anything"):
+        with pytest.raises(AttributeError):
+            setattr(alice, name, "mallory")

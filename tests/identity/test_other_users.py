@@ -1,0 +1,124 @@
+"""Keys that really belong to other users: this process takes on their ids, and the kernel checks.
+
+Needs root, as containers have it; elsewhere ``test_mounted`` covers the rules by what they report.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from safeser.errors import ConfigError
+from safeser.identity import Identity, Roster
+from tests.mounts import Mount
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root takes on other ids")
+
+ALICE, BOB, FS_GROUP = 40_001, 40_002, 41_000
+
+
+@contextmanager
+def acting_as(user: int, *groups: int) -> Iterator[None]:
+    """Have this process the effective ids of *user*, whose primary group has the same number."""
+    before = os.getgroups()
+    os.setgroups(groups)
+    os.setegid(user)
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(before)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that every user may search."""
+    path = Path(tempfile.mkdtemp(prefix="safeser-users-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def mount(place):
+    """A secret of Kubernetes under ``fsGroup``: root's, mode 0440, one group for the pod."""
+    Identity.generate("worker").save(place / "made.key")
+    Roster().save(place / "made")
+    files = {"worker.key": (place / "made.key").read_bytes()}
+    files["roster"] = (place / "made").read_bytes()
+    mount = Mount(place / "keys", files, mode=0o440)
+    for path in (mount.path, *mount.path.rglob("*")):
+        os.chown(path, 0, FS_GROUP, follow_symlinks=False)
+    return mount
+
+
+def refused(path, *words):
+    with pytest.raises(ConfigError) as caught:
+        Identity.load(path)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_process_that_is_not_root_reads_a_secret_by_its_supplementary_group(mount):
+    with acting_as(ALICE, FS_GROUP):
+        assert Identity.load(mount.path / "worker.key").principal == "worker"
+        Roster.load(mount.path / "roster")
+
+
+def test_a_process_reads_a_secret_by_its_effective_group(mount):
+    with acting_as(FS_GROUP):
+        assert Identity.load(mount.path / "worker.key").principal == "worker"
+
+
+def test_a_process_outside_that_group_is_told_its_ids_and_what_to_set(mount):
+    with acting_as(ALICE):
+        refused(mount.path / "worker.key", f"user {ALICE}", "Permission denied", "fsGroup")
+
+
+def test_root_is_not_in_every_group(mount):
+    """Root reads every file; who else can read this one is not known to it."""
+    refused(mount.path / "worker.key", f"group {FS_GROUP}", "chmod 600")
+
+
+def test_a_key_of_another_user_is_refused_though_it_can_be_read(place):
+    (place / "alice").mkdir()
+    os.chown(place / "alice", ALICE, ALICE)
+    Identity.generate("worker").save(place / "alice" / "worker.key")
+    os.chown(place / "alice" / "worker.key", ALICE, FS_GROUP)
+    (place / "alice" / "worker.key").chmod(0o440)
+    with acting_as(ALICE, FS_GROUP):
+        assert Identity.load(place / "alice" / "worker.key").principal == "worker"
+    with acting_as(BOB, FS_GROUP):
+        refused(place / "alice" / "worker.key", "another user", str(ALICE), str(BOB))
+
+
+def test_a_link_into_the_folder_of_another_user_is_refused(place):
+    """The file is this user's own; its folder is not, so its owner chooses which file it is."""
+    (place / "bob").mkdir()
+    Identity.generate("worker").save(place / "bob" / "worker.key")
+    os.chown(place / "bob" / "worker.key", ALICE, ALICE)
+    (place / "worker.key").symlink_to("bob/worker.key")
+    with acting_as(ALICE):
+        assert Identity.load(place / "worker.key").principal == "worker"
+    os.chown(place / "bob", BOB, BOB)
+    with acting_as(ALICE):
+        refused(place / "worker.key", f"folder {place / 'bob'}, ", str(BOB))
+
+
+def test_a_link_of_another_user_is_refused_in_a_sticky_folder(place):
+    place.chmod(0o1777)
+    Identity.generate("worker").save(place / "own.key")
+    os.chown(place / "own.key", ALICE, ALICE)
+    with acting_as(BOB):
+        (place / "worker.key").symlink_to("own.key")
+    with acting_as(ALICE):
+        assert Identity.load(place / "own.key").principal == "worker"
+        refused(place / "worker.key", "symbolic link", "another user", str(BOB))

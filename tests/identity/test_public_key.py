@@ -1,0 +1,115 @@
+"""A public key has one spelling, and is somebody's."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeser.errors import AuthenticationError, ConfigError
+from safeser.identity import PrivateKey, PublicKey
+
+P = 2**255 - 19
+LOW = (
+    0,
+    1,
+    P - 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=32, max_size=32))
+def test_text_round_trip(secret):
+    public = PrivateKey.from_bytes(secret).public
+    assert PublicKey.parse(public.text) == public
+    assert public.text.startswith("x25519:")
+    assert len(public.text) == 7 + 43
+    assert str(public) == public.text in repr(public)
+    assert pickle.loads(pickle.dumps(public)) == public
+
+
+def test_fingerprint_is_short_and_stable():
+    public = PrivateKey.from_bytes(bytes(range(32))).public
+    assert public.fingerprint == "53oy-qpna-vfcr-le64"
+
+
+@pytest.mark.parametrize("number", LOW)
+def test_low_order_points_are_nobodys(number):
+    raw = number.to_bytes(32, "little")
+    with pytest.raises(ConfigError):
+        PublicKey(raw)
+    # The list is right: the library agrees that these share nothing.
+    with pytest.raises(ValueError):
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(raw))
+
+
+@pytest.mark.parametrize("number", [P, P + 1, P + 9, 2**255 - 1, 2**255 + 9, 2**256 - 1])
+def test_other_encodings_of_a_key_are_refused(number):
+    with pytest.raises(ConfigError):
+        PublicKey(number.to_bytes(32, "little"))
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", bytes(31), b"\x09" + bytes(32), bytearray(32), "9" * 32, None]
+)
+def test_wrong_sizes_and_types(raw):
+    with pytest.raises(ConfigError):
+        PublicKey(raw)
+
+
+def test_a_point_that_shares_zero_is_an_authentication_failure():
+    zero = object.__new__(PublicKey)
+    object.__setattr__(zero, "raw", bytes(32))
+    with pytest.raises(AuthenticationError):
+        PrivateKey.generate().exchange(zero)
+
+
+GOOD = PrivateKey.from_bytes(bytes(range(32))).public.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        GOOD[7:],
+        GOOD.upper(),
+        GOOD + "=",
+        GOOD + "\n",
+        " " + GOOD,
+        GOOD[:-1],
+        GOOD + "A",
+        "ed25519:" + GOOD[7:],
+        GOOD[:-1] + chr(ord(GOOD[-1]) + 1),  # the spare bits of the last character
+        "x25519:" + "A" * 43,
+        "x25519:" + "+" * 43,
+        None,
+        b"x25519:",
+    ],
+)
+def test_other_texts_are_refused(text):
+    with pytest.raises(ConfigError) as caught:
+        PublicKey.parse(text)
+    assert caught.value.rule == "config.key"
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60))
+def test_any_text(text):
+    for candidate in (text, "x25519:" + text):
+        with pytest.raises(ConfigError):
+            PublicKey.parse(candidate)
+
+
+def test_private_keys_agree_and_stay():
+    one, two = PrivateKey.generate(), PrivateKey.generate()
+    assert one.exchange(two.public) == two.exchange(one.public)
+    assert one._secret_text() not in repr(one) + str(one)
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError):
+            attempt(one)

@@ -1,0 +1,407 @@
+"""A roster says whose key a key is, once, and lists nobody by accident."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import stat
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeser.errors import ConfigError
+from safeser.identity import (
+    Identity,
+    KeyState,
+    PrivateKey,
+    PublicKey,
+    Roster,
+    RosterEntry,
+    SigningKey,
+    VerifyingKey,
+)
+
+DAY = datetime.date(2026, 1, 31)
+
+
+def key(number):
+    return PrivateKey.from_bytes(bytes([number]) * 32).public
+
+
+def signing(number):
+    return SigningKey.from_bytes(bytes([number]) * 32).public
+
+
+def entry(number, principal, state="active", comment="", **more):
+    return RosterEntry(key(number), principal, KeyState(state), DAY, comment, **more)
+
+
+K1, K2 = key(1).text, key(2).text
+S1, S2 = signing(1).text, signing(2).text
+TEXT = f"""\
+# who may speak
+{K1} alice active 2026-01-31 laptop of Alice
+
+{K2}\t worker  retired 2026-01-31
+{key(3).text} worker pending 2026-01-31
+{key(4).text} worker active 2026-01-31 node 4
+"""
+
+entries_strategy = st.lists(
+    st.builds(
+        RosterEntry,
+        st.integers(1, 40).map(key),
+        st.sampled_from(["alice", "bob", "worker.1"]),
+        st.sampled_from(KeyState),
+        st.dates(),
+        st.text(max_size=20).map(str.strip).filter(str.isprintable),
+        verifying=st.none() | st.integers(1, 200).map(signing),
+    ),
+    max_size=10,
+    unique_by=(lambda one: one.public, lambda one: one.verifying or one.public),
+)
+
+
+def test_example():
+    roster = Roster.parse(TEXT, "here")
+    assert len(roster) == 4
+    assert roster.entries[0] == entry(1, "alice", comment="laptop of Alice")
+    assert roster.principal_of(key(1)) == "alice"
+    assert roster.principal_of(key(2)) is None  # retired
+    assert roster.principal_of(key(3)) is None  # pending
+    assert roster.principal_of(key(9)) is None  # unlisted
+    assert roster.keys_of("worker") == (key(4),)
+    assert roster.keys_of("nobody") == ()
+    assert repr(roster) == "Roster(4 keys, 2 active)"
+
+
+@settings(deadline=None)
+@given(entries_strategy)
+def test_round_trip(entries):
+    roster = Roster(entries)
+    again = Roster.parse(roster.text())
+    assert again == roster
+    assert hash(again) == hash(roster)
+    assert again.text() == roster.text()
+
+
+def test_empty():
+    assert Roster.parse("") == Roster()
+    assert Roster() != 1
+    assert Roster().text() == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("alice active 2026-01-31", "a roster line is"),
+        (f"{K1} alice active", "a roster line is"),
+        (f"x25519:AAAA alice active {DAY}", "not a public key"),
+        (f"x25519:{'A' * 43} alice active {DAY}", "not the public key"),
+        (f"{K1} al/ice active {DAY}", "principal"),
+        (f"{K1} alice Active {DAY}", "pending, active, verify-only or retired"),
+        (f"{K1} alice revoked {DAY}", "pending, active, verify-only or retired"),
+        (f"{K1} alice active 2026-1-31", "written like"),
+        (f"{K1} alice active 20260131", "written like"),
+        (f"{K1} alice active 2026-02-30", "written like"),
+        (f"{K1} alice active 0000-01-01", "written like"),
+        (f"{K1} alice active {DAY} a\x1b[31mb", "printable"),
+        (f"{K1} alice active {DAY} a\u2028{K2} mallory active {DAY}", "printable"),
+        (f"{K1} alice active {DAY} {'c' * 201}", "printable"),
+        (f"{K2} alice active {DAY}", "listed twice"),
+        (f"{K2} bob active {DAY}", "listed for alice and bob"),
+        (f"{K2} bob retired {DAY}", "listed for alice and bob"),
+        (f"{K1} {S2} alice active {DAY}", "signing key .* of alice is listed twice"),
+        (f"{K1} {S2} alice retired {DAY}", "signing key .* of alice is listed twice"),
+        (f"{K1} {S2} bob active {DAY}", "signing key .* is listed for alice and bob"),
+        (f"{K1} {S2} bob pending {DAY}", "signing key .* is listed for alice and bob"),
+        (f"{K1} {S1} {S1} alice active {DAY}", "pending, active, verify-only or retired"),
+        (f"{K1} {K1} alice active {DAY}", "not the public half of a signing key"),
+        (f"{K1} ed25519:{'A' * 43} alice active {DAY}", "not the public half of any signing key"),
+        (f"{K1} ed25519:AAAA alice active {DAY}", "not the public half of a signing key"),
+        (f"{K1} ed25519: alice active {DAY}", "not the public half of a signing key"),
+        (f"{S1} {K1} alice active {DAY}", "one is 'x25519:'"),
+        (f"{S1} alice active {DAY}", "one is 'x25519:'"),
+        (f"{K1} alice {S1} active {DAY}", "pending, active, verify-only or retired"),
+        (f"{K1} {S1} alice active", "a roster line is"),
+        (f"{K1} {S1}", "a roster line is"),
+        (f"{K1} {S1} alice verify_only {DAY}", "pending, active, verify-only or retired"),
+    ],
+)
+def test_a_bad_line_is_named(line, said):
+    text = f"{K2} {S2} alice active {DAY}\n# a comment\n{line}\n"
+    with pytest.raises(ConfigError, match=said) as caught:
+        Roster.parse(text, "team.roster")
+    assert caught.value.where == "team.roster line 3"
+    assert caught.value.rule == "config.roster"
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200))
+def test_any_text(text):
+    for candidate in (text, f"{K1} alice active {DAY} {text}", f"{K1} {text}", f"{K1} {S1} {text}"):
+        try:
+            roster = Roster.parse(candidate)
+        except ConfigError:
+            continue
+        assert {one.principal for one in roster.entries} <= {"alice"}
+
+
+def test_entries_check_themselves():
+    for comment in (" a", "a ", "a\nb", "x" * 201):
+        with pytest.raises(ConfigError):
+            entry(1, "alice", comment=comment)
+    with pytest.raises(ConfigError):
+        entry(1, "no name\n")
+
+
+def test_a_key_listed_twice():
+    with pytest.raises(ConfigError, match="twice"):
+        Roster([entry(1, "alice"), entry(1, "alice", "retired")])
+    with pytest.raises(ConfigError, match="alice and bob"):
+        Roster([entry(1, "alice"), entry(1, "bob")])
+
+
+def test_too_many(monkeypatch):
+    monkeypatch.setattr("safeser.identity.roster._ROSTER_MAX_ENTRIES", 2)
+    with pytest.raises(ConfigError, match="at most 2"):
+        Roster([entry(number, "alice") for number in range(1, 4)])
+
+
+def test_with_entry():
+    roster = Roster([entry(1, "alice")])
+    more = roster.with_entry(entry(2, "alice", "pending"))
+    assert len(roster) == 1  # unchanged
+    assert more.keys_of("alice") == (key(1),)
+    active = more.with_entry(entry(2, "alice"))
+    assert active.keys_of("alice") == (key(1), key(2))
+    assert active.with_entry(entry(1, "alice", "retired")).keys_of("alice") == (key(2),)
+    with pytest.raises(ConfigError, match="alice and bob"):
+        active.with_entry(entry(1, "bob", "retired"))
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "both"),
+    [
+        ("active", "active", "active"),
+        ("active", "pending", "pending"),
+        ("active", "retired", "retired"),
+        ("pending", "retired", "retired"),
+        ("active", "verify-only", "verify-only"),
+        ("pending", "verify-only", "pending"),
+        ("verify-only", "retired", "retired"),
+    ],
+)
+def test_merged_takes_the_more_careful_state(one, two, both):
+    a, b = Roster([entry(1, "alice", one)]), Roster([entry(1, "alice", two), entry(2, "bob")])
+    for merged in (a.merged(b), b.merged(a)):
+        assert {item.public: item.state.value for item in merged.entries} == {
+            key(1): both,
+            key(2): "active",
+        }
+
+
+def test_merged_refuses_one_key_of_two():
+    a, b = Roster([entry(1, "alice", "retired")]), Roster([entry(1, "bob")])
+    with pytest.raises(ConfigError, match="alice and bob"):
+        a.merged(b)
+
+
+def test_save_and_load(tmp_path):
+    path = tmp_path / "roster"
+    path.write_text("old")
+    roster = Roster.parse(TEXT)
+    roster.save(path)
+    assert Roster.load(path) == Roster.load(str(path)) == roster
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert list(tmp_path.iterdir()) == [path]
+    link = tmp_path / "link"
+    link.symlink_to(path)  # a roster is public and may be mounted through links
+    assert Roster.load(link) == roster
+
+
+def test_a_failed_save_leaves_the_old_roster(tmp_path, monkeypatch):
+    path = tmp_path / "roster"
+    Roster([entry(1, "alice")]).save(path)
+
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    for target in ("os.fsync", "os.replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(target, broken)
+            with pytest.raises(ConfigError, match="cannot be written"):
+                Roster().save(path)
+        assert Roster.load(path).keys_of("alice") == (key(1),)
+        assert list(tmp_path.iterdir()) == [path]
+
+
+def test_saving_where_nothing_can_be(tmp_path):
+    for path in (tmp_path / "none" / "roster", tmp_path / "a\0b"):
+        with pytest.raises(ConfigError, match="cannot be written"):
+            Roster().save(path)
+
+
+def refused(path, *words):
+    with pytest.raises(ConfigError) as caught:
+        Roster.load(path)
+    assert caught.value.rule == "config.roster"
+    for word in (os.path.basename(path), *words):
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o620])
+def test_others_may_write_it(tmp_path, mode):
+    path = tmp_path / "roster"
+    path.write_text(TEXT)
+    path.chmod(mode)
+    refused(path, "written by others", "chmod go-w")
+
+
+def test_owners(tmp_path, monkeypatch):
+    path = tmp_path / "roster"
+    Roster().save(path)
+    owner = path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner:
+        refused(path, "another user")
+    else:
+        assert Roster.load(path) == Roster()  # root's is fine
+
+
+def test_another_owner(tmp_path, monkeypatch):
+    path = tmp_path / "roster"
+    Roster().save(path)
+    status = list(os.stat(path))
+    status[4] = os.geteuid() + 1000
+    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result(status))
+    refused(path, "another user")
+
+
+def test_files_that_are_none(tmp_path, monkeypatch):
+    refused(tmp_path / "none", "does not exist", "Correct the path, or", "safeser keys init")
+    refused(tmp_path, "not a regular file")
+    path = tmp_path / "roster"
+    path.write_bytes(b"\xff\xfe\n")
+    path.chmod(0o600)
+    refused(path, "UTF-8")
+    monkeypatch.setattr("safeser.identity.roster._ROSTER_MAX_BYTES", 10)
+    path.write_bytes(b"#" * 11)
+    refused(path, "too large")
+    with pytest.raises(ConfigError, match="too large"):
+        Roster.parse("#" * 11)
+
+
+def test_public_keys_compare_by_their_bytes():
+    assert Roster([entry(1, "alice")]).principal_of(PublicKey(key(1).raw)) == "alice"
+
+
+@pytest.mark.parametrize("lost", [1, 5, 40])
+def test_a_roster_that_is_cut_is_refused_wherever_it_is_read(tmp_path, lost):
+    """What is missing could be the day on which a key ends, or that it is retired."""
+    path = tmp_path / "roster"
+    Roster([entry(1, "alice"), entry(2, "bob", "retired")]).save(path)
+    path.write_bytes(path.read_bytes()[:-lost])
+    with pytest.raises(ConfigError) as caught:
+        Roster.load(path)
+    assert caught.value.rule == "roster.unfinished"
+    assert caught.value.where == str(path)
+
+
+# --- signing keys --------------------------------------------------------------------------------
+
+
+def test_a_line_may_list_a_signing_key_behind_the_key():
+    text = f"{K1} {S1} alice active {DAY} not_after={DAY} laptop of Alice\n{K2} bob active {DAY}\n"
+    roster = Roster.parse(text)
+    one, two = roster.entries
+    assert (one.verifying, one.principal, one.comment) == (signing(1), "alice", "laptop of Alice")
+    assert one.keys == (key(1), signing(1))
+    assert (two.verifying, two.keys) == (None, (key(2),))
+    assert roster.text() == text
+    assert roster.entry_of(signing(1)) is roster.entry_of(key(1)) is one
+    assert roster.entry_of(signing(2)) is None
+    assert roster.sha256 != Roster.parse(text.replace(S1 + " ", "")).sha256
+
+
+def test_a_comment_is_no_signing_key():
+    line = f"{K1} alice active {DAY} {S1}"
+    assert RosterEntry.parse(line).verifying is None
+    assert RosterEntry.parse(line).text() == line
+
+
+def test_the_line_of_an_identity():
+    alice = Identity.generate("alice")
+    made = RosterEntry.of(alice, created=DAY)
+    assert made.text() == f"{alice.public_text} alice active {DAY}"
+    old = Identity("alice", PrivateKey.from_bytes(bytes(32)))
+    assert RosterEntry.of(old, created=DAY).verifying is None
+
+
+@pytest.mark.parametrize(
+    ("state", "speaks", "verifies"),
+    [
+        ("active", True, True),
+        ("verify-only", False, True),
+        ("pending", False, False),
+        ("retired", False, False),
+    ],
+)
+def test_what_a_key_stands_for_in_each_state(state, speaks, verifies):
+    roster = Roster([entry(1, "alice", state, verifying=signing(1))])
+    assert roster.principal_of(key(1)) == ("alice" if speaks else None)
+    assert roster.keys_of("alice") == ((key(1),) if speaks else ())
+    assert roster.author_of(signing(1)) == ("alice" if verifies else None)
+
+
+@pytest.mark.parametrize("state", ["active", "verify-only"])
+@pytest.mark.parametrize(("days", "verifies"), [(-1, False), (0, True), (1, True), (2, False)])
+def test_signatures_verify_on_the_days_of_the_line(state, days, verifies):
+    one = datetime.timedelta(1)
+    listed = entry(1, "alice", state, not_before=DAY, not_after=DAY + one, verifying=signing(1))
+    author = Roster([listed]).author_of(signing(1), on=DAY + days * one)
+    assert author == ("alice" if verifies else None)
+
+
+def test_a_key_that_no_line_lists_is_nobodys():
+    roster = Roster([entry(1, "alice"), entry(2, "bob", verifying=signing(2))])
+    assert roster.author_of(signing(1)) is None
+    assert not roster.entries[0].verifies(DAY)
+    assert roster.author_of(VerifyingKey(signing(2).raw)) == "bob"
+
+
+def test_an_author_is_looked_up_without_reading_the_lines(monkeypatch):
+    roster = Roster(entry(each, "alice", verifying=signing(each)) for each in range(1, 200))
+    asked = []
+    verifies = RosterEntry.verifies
+    monkeypatch.setattr(RosterEntry, "verifies", lambda e, on: asked.append(e) or verifies(e, on))
+    assert roster.author_of(signing(150)) == "alice"
+    assert roster.author_of(signing(250)) is None
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("principal", ["alice", "bob"])
+@pytest.mark.parametrize("state", KeyState)
+def test_a_signing_key_listed_twice(principal, state):
+    one = entry(1, "alice", verifying=signing(1))
+    two = entry(2, principal, state.value, verifying=signing(1))
+    for refuses in (
+        lambda: Roster([one, two]),
+        lambda: Roster([one]).with_entry(two),
+        lambda: Roster([one]).merged(Roster([two])),
+    ):
+        with pytest.raises(ConfigError, match=r"signing key .* listed") as refused:
+            refuses()
+        assert signing(1).fingerprint in str(refused.value)
+
+
+def test_merged_keeps_the_signing_key_that_one_of_the_two_lists():
+    one = Roster([entry(1, "alice")])
+    two = Roster([entry(1, "alice", "verify-only", verifying=signing(1))])
+    for merged in (one.merged(two), two.merged(one), two.merged(two)):
+        assert merged.author_of(signing(1)) == "alice"
+        assert merged.principal_of(key(1)) is None
+    other = Roster([entry(1, "alice", verifying=signing(2))])
+    with pytest.raises(ConfigError, match="two signing keys"):
+        two.merged(other)
