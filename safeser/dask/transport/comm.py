@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 from weakref import ref
 
@@ -27,18 +27,25 @@ from safeser.dask.messages.conversation import SKIP, Conversation
 from safeser.dask.messages.sending import may_be_large
 from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
+from safeser.dask.transport.frames import (
+    ONE_READ,
+    arrives_whole,
+    counted_size,
+    cut_at,
+    read_end,
+    read_frames,
+    read_groups,
+    written_pieces,
+)
 from safeser.dask.transport.session_control import LONGEST_HEADER, SessionControl
 from safeser.dask.transport.unfinished import (
     COUNTED_FROM,
     PIECE,
     Arriving,
-    fill,
-    frame_memory,
-    receive,
     unfinished,
 )
 from safeser.dask.wire.ceilings import control_room, over_room
-from safeser.envelope import PRELUDE_SIZE, Arrival, Buffer, HandshakeRefused, Sealed, Verified, runs
+from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.operations import Server
 from safeser.values import Suite
@@ -56,18 +63,6 @@ _FULL = b"full"
 #: whatever the reason. Without it a refused key looks like a network fault, which Dask's workers
 #: retry for ever. Whoever forges it achieves what cutting the connection does.
 REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
-
-#: A body up to this size is read in one piece; a larger one frame by frame, so that each large
-#: buffer owns its memory and arrays need no copy.
-_ONE_READ = 1 << 18
-
-#: Frames up to this size are read and written with their neighbours: ten thousand results are as
-#: many frames, and a system call for each takes longer than everything else that is done to it.
-_SMALL = 1 << 14
-
-#: What a frame counts among those besides its length: at most four thousand are verified at once,
-#: in some 10 milliseconds.
-_EACH = 1 << 6
 
 #: Messages up to this size are understood on the event loop: to parse and judge runs at a megabyte
 #: a second. To authenticate, encrypt and decrypt runs at some gigabytes, and larger messages are
@@ -321,8 +316,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if prelude.frame_count > room.frames:
             raise over_room("the number of a message's frames", prelude.frame_count, room.frames)
         if start_size + size > COUNTED_FROM:
-            await arriving.take(start_size + min(size, _ONE_READ))
-        whole = size + _EACH * prelude.frame_count <= _ONE_READ
+            await arriving.take(start_size + min(size, ONE_READ))
+        whole = arrives_whole(size, prelude.frame_count)
         data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE if whole else start_size))
         await stream.read_into(data)
         start = session.start(prelude, data[:start_size])
@@ -331,15 +326,14 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             raise over_room("what a message says", said, room.structure)
         if whole:
             arriving.end()
-            *frames, end = _cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
+            *frames, end = cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
             return session.verify(Sealed(start, frames, end))
         arrival = session.arrival(start, piece=PIECE)
         if arrival.memory:
             await arriving.take(arrival.memory)
-        groups = runs(start.lengths, small=_SMALL, together=_ONE_READ, each=_EACH)
-        for together in groups:
-            await _read_frames(stream, together, arriving, arrival, prelude.overhead.frame)
-        last = await _read_end(stream, prelude.overhead.end)
+        for together in read_groups(start.lengths):
+            await read_frames(stream, together, arriving, arrival, prelude.overhead.frame)
+        last = await read_end(stream, prelude.overhead.end)
         arriving.end()
         return arrival.verified(last)
 
@@ -369,8 +363,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             sent = await self.write(msg[:middle], serializers)
             return sent + await self.write(msg[middle:], serializers)
         self.conversation.sent.commit()
-        size = _size(frames)
-        if size <= _ONE_READ and not self._sealing.locked():  # as most messages
+        size = counted_size(frames)
+        if size <= ONE_READ and not self._sealing.locked():  # as most messages
             sent = self._send_whole(b"", frames, None)
         else:
             sent = await self._send(frames)
@@ -431,11 +425,11 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     ) -> int:
         # A message is sealed and enqueued before the next one is sealed: the sequence number is the
         # order on the wire.
-        size = _size(frames)
-        if size <= _ONE_READ and not self._sealing.locked():  # nothing comes in between
+        size = counted_size(frames)
+        if size <= ONE_READ and not self._sealing.locked():  # nothing comes in between
             return self._send_whole(header, frames, then)
         async with self._sealing:
-            if size <= _ONE_READ:
+            if size <= ONE_READ:
                 return self._send_whole(header, frames, then)
             return await self._send_pieces(header, frames, then)
 
@@ -503,7 +497,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """
         waits = self.link.session.suite is Suite.ENCRYPT
         total, before = 0, None
-        for piece in _pieces(buffers):
+        for piece in written_pieces(buffers):
             total += self._enqueue(piece)
             if waits:
                 if before is not None:
@@ -518,11 +512,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             raise CommClosedError("the connection is closed")
         self._written = self.stream.write(piece)
         return len(piece)
-
-
-def _size(frames: Sequence[Any]) -> int:
-    """Return what *frames* count among those that are written together."""
-    return sum([_EACH + memoryview(frame).nbytes for frame in frames])
 
 
 def _is_long(verified: Verified) -> bool:
@@ -542,62 +531,3 @@ def _no_pool() -> None:
 def _check_accepted(head: bytes) -> None:
     if head == REFUSED:
         raise HandshakeRefused("the peer did not accept this side")
-
-
-def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
-    """Yield *buffers* as what to write one after the other: small neighbours in one, none empty."""
-    small: list[Any] = []
-    size = 0
-    for buffer in buffers:
-        view = memoryview(buffer)
-        if small and (view.nbytes > _SMALL or size + view.nbytes > _ONE_READ):
-            yield b"".join(small)
-            small, size = [], 0
-        if view.nbytes > _SMALL:
-            yield view.cast("B")
-        elif view.nbytes:
-            small.append(buffer)
-            size += view.nbytes
-    if small:
-        yield b"".join(small)
-
-
-async def _read_frames(
-    stream: IOStream, lengths: Sequence[int], arriving: Arriving, arrival: Arrival, added: int
-) -> None:
-    """Read frames of *lengths* into memory that they share, and give each to *arrival*.
-
-    :param added: bytes that follow each of them on the wire.
-    """
-    small = sum(lengths) <= _ONE_READ
-    sealed = [length + added for length in lengths] if small else lengths
-    try:
-        memory = frame_memory(sum(sealed))
-    except MemoryError:
-        raise EnvelopeError(
-            "there is no memory for a frame as long as a message says", rule="envelope.limits"
-        ) from None
-    frames = _cut_at(memory, sealed)
-    if small:
-        await fill(stream, memory, arriving)
-        for frame in frames:
-            arrival.take(frame)
-        return
-    for frame in frames:
-        # Parts of one value lie behind each other, without what follows them on the wire.
-        arrival.begin(frame)
-        await receive(stream, len(frame), arriving, arrival.space, arrival.arrived)
-        arrival.finish(await _read_end(stream, added))
-
-
-async def _read_end(stream: IOStream, size: int) -> bytes:
-    data: bytes = await stream.read_bytes(size) if size else b""
-    return data
-
-
-def _cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:
-    frames, at = [], 0
-    for length in lengths:
-        frames.append(data[at : at + length])
-        at += length
-    return frames

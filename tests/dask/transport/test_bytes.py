@@ -247,7 +247,7 @@ def test_many_small_frames_take_few_reads_and_writes(net, run, monkeypatch):
     sizes[100], sizes[101], sizes[500] = 300_000, 20_000, 16_384
     arrays = {str(n): np.full(size, n % 256, "u1") for n, size in enumerate(sizes)}
     written, read = [], []
-    write, read_frames = IOStream.write, module._read_frames
+    write, read_frames = IOStream.write, module.read_frames
 
     def writes(self, data):
         written.append(len(data))
@@ -259,7 +259,7 @@ def test_many_small_frames_take_few_reads_and_writes(net, run, monkeypatch):
 
     async def main():
         async with net.serving() as listener:
-            monkeypatch.setattr(module, "_read_frames", reads)
+            monkeypatch.setattr(module, "read_frames", reads)
             monkeypatch.setattr(IOStream, "write", writes)
             data = {name: to_serialize(array) for name, array in arrays.items()}
             message = {"op": "get_metadata", "keys": ["x"], "default": data, "reply": True}

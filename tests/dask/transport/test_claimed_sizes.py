@@ -12,7 +12,7 @@ import pytest
 from distributed.comm.core import CommClosedError
 from tornado.iostream import IOStream
 
-from safeser.dask.transport import comm as module
+from safeser.dask.transport import frames as module
 from safeser.dask.transport import unfinished as unfinished_module
 from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.wire.ceilings import Room
