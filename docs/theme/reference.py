@@ -87,14 +87,14 @@ def _fields(title: str, part: dict[str, Any]) -> str:
     lines = [f"## {title}", ""]
     if "description" in part:
         lines += [part["description"], ""]
-    lines += ["| field | value | default |", "| --- | --- | --- |"]
+    lines += ["| field | meaning | value | default |", "| --- | --- | --- | --- |"]
     listed = []
     for field, shape in part["properties"].items():
-        value = " ".join(filter(None, [shape.get("description"), _shape(shape)]))
+        meaning, value = shape.get("description", ""), _shape(shape)
         default = "**required**" if field in part.get("required", ()) else ""
         if "default" in shape:
             default = f"`{json.dumps(shape['default'])}`"
-        lines.append(f"| `{field}` | {value} | {default} |")
+        lines.append(f"| `{field}` | {meaning} | {value} | {default} |")
         listed += [(field, words) for words in _long_enumerations(shape)[:1]]
     for field, words in listed:
         lines += ["", f"Words of `{field}`: {', '.join(f'`{each}`' for each in words)}."]

@@ -173,7 +173,9 @@ def _tidied(part: Any) -> Any:
         tidied["description"] = _plain(tidied["description"])
     if tidied.get("type") == "integer" and tidied.get("maximum", 0) >= _LONG:
         # 1_000_000 is a number to some readers of YAML, this one's among them, and text to others.
-        return {"anyOf": [tidied, {"type": "string", "pattern": _pattern(INTEGER.pattern)}]}
+        said = {key: tidied.pop(key) for key in ("description",) if key in tidied}
+        spelt = {"type": "string", "pattern": _pattern(INTEGER.pattern)}
+        return {**said, "anyOf": [tidied, spelt]}
     return tidied
 
 

@@ -75,7 +75,7 @@ def test_every_field_of_a_policy_is_in_the_reference():
         assert heading in page
     for field in ("submission", "max_array", "authors", "same_host", "key_conflicts"):
         assert f"| `{field}` |" in page
-    assert "| `safeser` | `1` | **required** |" in page
+    assert "| `safeser` | Version of the policy language. | `1` | **required** |" in page
     assert "`update-graph`" in page  # in the list of words below its table
     assert max(map(len, page.splitlines())) < 5000
 

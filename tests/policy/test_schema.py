@@ -181,3 +181,14 @@ def test_every_field_is_in_the_schema_and_families_are_offered():
     offered = context["serializers"]["items"]["anyOf"][0]["enum"]
     assert offered == [family for family in FAMILIES if family != "error"]
     assert ":class:" not in str(made)
+
+
+def test_every_field_says_what_it_means():
+    """An editor shows it where a policy is written, and the reference page in its table."""
+    made = json_schema()
+    for part in (made, *made["$defs"].values()):
+        for name, shape in part.get("properties", {}).items():
+            said = shape.get("description", "")
+            assert said.endswith("."), name
+            assert said[0].isupper() or said[0] == "`", name
+            assert len(said) <= 100, name

@@ -105,7 +105,10 @@ _MaybeNone = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # What stands below a field says what it means, in editors and in the reference.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
 
 
 class ConfinedModel(_Strict):
@@ -116,9 +119,13 @@ class ConfinedModel(_Strict):
 
     # Each is a rule of the kernel's, which compares every path that is opened with all of them.
     read: Annotated[_MaybeNone, Field(max_length=64)] = ()
+    """Folders and files that it may read, as absolute paths."""
     write: Annotated[_MaybeNone, Field(max_length=64)] = ()
+    """Folders that it may write to, as absolute paths."""
     execute: bool = False
+    """Whether it may start programs."""
     connect: str = "cluster"
+    """`cluster`: TCP to `ports`, and no other socket; or `any`."""
     ports: (
         Annotated[
             tuple[str | int, ...],
@@ -127,14 +134,18 @@ class ConfinedModel(_Strict):
         ]
         | None
     ) = None
+    """Ports of its cluster, which it may listen at and connect to: 8786, or `9000-9099`."""
 
 
 class PrincipalModel(_Strict):
     """``alice: {keys: [x25519:...], groups: [engineers]}``; each may be left out."""
 
     keys: _MaybeNone = ()
+    """Public keys that speak for it, as `x25519:...`; a roster file can list them instead."""
     groups: Annotated[tuple[_Name, ...], BeforeValidator(_listed), AfterValidator(distinct)] = ()
+    """Groups that it is in; contexts name one as `group:NAME`."""
     confined: ConfinedModel | None = None
+    """What its workers must be unable to do; each proves it when it starts."""
 
 
 class PickleModel(_Strict):
@@ -145,8 +156,10 @@ class PickleModel(_Strict):
     """
 
     profile: _OneOrMore = ("data",)
+    """Lists of globals that a pickle may use."""
     # Each is compared, and resolved, by itself; nobody reviews more by hand.
     allow: Annotated[dict[str, Any], Field(max_length=1_000)] = {}
+    """Single globals beside those, as `module:name`, each with its role."""
 
 
 class DaskModel(_Strict):
@@ -156,40 +169,60 @@ class DaskModel(_Strict):
     """
 
     types: Annotated[_Names, Field(max_length=1_000)]
+    """Types, as `module:name`, that are read by what their library registered with distributed."""
 
 
 class OperationsModel(_Strict):
     """``operations: {grant: [basic, run]}``: groups or exact names; there are no deny lists."""
 
     grant: _OneOrMore
+    """Groups of operations, or operations by their exact names, that the sender may ask for."""
 
 
 class KeyConflictsModel(_Strict):
     """``key_conflicts: {definition: warn}``: what becomes of a submission whose keys are taken."""
 
     definition: str = "refuse"
+    """What becomes of a task whose key stands for another definition."""
     principal: str = "warn"
+    """What becomes of a task whose key another principal submitted first."""
 
 
 class ContextModel(_Strict):
     """One entry of ``contexts``: who hands whom what kinds, and what may pass then."""
 
     name: _Name
+    """Named in errors, in the audit log and by `safeser policy explain`."""
     sender: _OneOrMore
+    """Who hands the message over: principals, `group:NAME`, or `unknown`."""
     recipient: _OneOrMore
+    """Who is handed it: principals, `group:NAME`, or `unknown`."""
     kinds: _Names | None = None
+    """Kinds of messages that it decides; absent: all of them."""
     transport: _OneOrMore | None = None
+    """How the message travels; absent: by any way."""
     same_host: bool | None = None
+    """Whether both ends are on this machine; absent: either."""
     suite: str | None = None
+    """What sessions do with what is sent here; absent: what the policy says."""
     authors: _OneOrMore | None = None
+    """Whose work the sender may hand on in their name."""
     values: _OneOrMore | None = None
+    """Whose values the sender may read from the recipient, beside its own."""
     key_conflicts: KeyConflictsModel | None = None
+    """What becomes of a submission whose keys are taken."""
     submission: str = "none"
+    """What may be submitted: nothing, listed functions, code that workers alone open, or code."""
     serializers: _Names = ("msgpack",)
+    """Serialization families that the sender may write."""
     deserializers: _Names = ("msgpack",)
+    """Serialization families that the recipient may open."""
     dask: DaskModel | None = None
+    """What else family `dask` may read."""
     pickle: PickleModel | None = None
+    """What family `pickle` may use; absent: the profile `data`."""
     operations: OperationsModel | None = None
+    """Which operations of Dask the sender may ask for; absent: those that need no grant."""
 
 
 def _address(value: object) -> object:
@@ -204,6 +237,7 @@ class DashboardModel(_Strict):
 
     # An address, not a name: what a name stands for is somebody else's word.
     address: Annotated[str, BeforeValidator(_address)]
+    """An IP address at which web pages may be served, beside loopback."""
 
 
 class LimitsModel(_Strict):
@@ -211,49 +245,71 @@ class LimitsModel(_Strict):
 
     # One message is held in memory whole.
     max_bytes: Annotated[int, BeforeValidator(sized), Field(ge=1 << 16, le=1 << 40)] | None = None
+    """Bytes of one message."""
     # Deeper values would meet CPython's recursion limit when they are compared, printed or freed.
     max_depth: Annotated[int, Field(ge=8, le=200)] | None = None
+    """How deep values and messages nest."""
     # An element costs some 100 bytes: this is 10 GB.
     max_refs: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
+    """Elements of one message: keys, items and values."""
     max_array: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
+    """Bytes of one array or buffer."""
     # A frame costs a length and a GMAC before its bytes.
     max_frames: Annotated[int, Field(ge=16, le=10_000_000)] | None = None
+    """Frames of one message."""
     max_string: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
+    """Bytes of one text or bytes value in a pickle."""
     # Printing an integer of 1 MiB takes a minute.
     max_int: Annotated[int, BeforeValidator(sized), Field(ge=16, le=1 << 20)] | None = None
+    """Bytes of one integer in a pickle."""
     max_calls: Annotated[int, Field(ge=100, le=100_000_000)] | None = None
+    """Calls of constructors in the pickles of one message."""
     # A few bytes may then stand for as many times max_refs.
     max_sharing: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    """Elements of a value once sharing is undone, in multiples of `max_refs`."""
     # Memory that a sender has us take for each byte that it sends.
     max_copies: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Bytes that building values copies, in multiples of the bytes that came."""
     # Each insertion of a key walks all of it again.
     max_key_cost: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    """Parts of one key that hashing it walks."""
     # Each is compared with all others: the time grows with the square.
     max_collisions: Annotated[int, Field(ge=LEAST_COLLISIONS, le=10_000)] | None = None
+    """Keys of one dictionary or set that share a hash."""
     max_walk: Annotated[int, Field(ge=LEAST_WALK, le=10_000)] | None = None
+    """Other keys that one key is compared with, on average."""
     # A connection costs some 40 kB.
     max_connections: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    """Connections of one principal to one process."""
 
 
 class PolicyModel(_Strict):
     """One policy as its file spells it."""
 
     safeser: Literal[1]
+    """Version of the policy language."""
     name: _Name
+    """Named in errors, in the audit log and in sessions."""
     revision: Annotated[int, Field(ge=1, le=_MAX_REVISION)]
-    # What sessions do at the least, where a context does not say it.
+    """Raised with every change; running processes take none that is lower."""
     suite: str = Suite.AUTHENTICATE.word
+    """What sessions do at the least, where a context does not say it."""
     # Families that programs register; each is compared with every list by itself.
     families: Annotated[_MaybeNone, Field(max_length=100)] = ()
+    """Serialization families that programs register, beside those built in."""
     principals: Annotated[dict[_Name, PrincipalModel], Field(min_length=1)]
+    """Who takes part, by name."""
     contexts: Annotated[
         tuple[ContextModel, ...],
         BeforeValidator(_listed),
         Field(min_length=1, max_length=_MAX_CONTEXTS),
     ]
+    """Who may hand whom what, from top to bottom: the first that matches decides; none: denied."""
     limits: LimitsModel = LimitsModel()
+    """The most that one message or principal may make a process take."""
     # Dask's dashboard asks nobody who he is.
     dashboard: DashboardModel | None = None
+    """Where Dask's web pages may be served, beside loopback."""
 
 
 def shape(document: Document) -> PolicyModel:
