@@ -321,7 +321,7 @@ class Payload:
 
     @property
     def nbytes(self) -> int:
-        return sum(memoryview(frame).nbytes for frame in self.frames)
+        return sum([memoryview(frame).nbytes for frame in self.frames])
 
 
 @dataclass(frozen=True, slots=True)
