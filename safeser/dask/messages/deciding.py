@@ -18,7 +18,7 @@ from safeser.channel import Admitted, Arrived, Link, Received
 from safeser.dask.messages import translate
 from safeser.dask.messages.pending import Pending
 from safeser.dask.sealed import requests
-from safeser.dask.sealed.arrival import is_sealed, received, require_sealed
+from safeser.dask.sealed.arrival import received, require_sealed
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw
@@ -86,10 +86,10 @@ class Message(NamedTuple):
 
         To be called once for each message, in the order in which they came.
         """
-        if not any(map(is_sealed, self.rows)):
+        if not any(row.is_sealed for row in self.rows):
             return self
         rows = (
-            replace(row, call=_call(row, kept, limits)) if is_sealed(row) else row
+            replace(row, call=_call(row, kept, limits)) if row.is_sealed else row
             for row in self.rows
         )
         return self._replace(rows=tuple(rows))
@@ -371,7 +371,7 @@ def _judge(
         parts.append((payload, reference, row))
     # Dask's handlers give bare pickles to an unpickler without restrictions.
     bare = requests.received(link, verified, context, raw) if raw else []
-    payloads = [*(payload for payload, _, _ in parts), *bare]
+    payloads = [part[0] for part in parts] + bare
     apart: list[tuple[Received, SafeserError]] | None = None if failed is None else []
     admitted = link.admit(verified, context, payloads, willing=willing, apart=apart)
     if failed is not None and apart:
@@ -397,7 +397,7 @@ def _payload(
     wraps: bool,
     relayed: bool,
 ) -> Received:
-    if is_sealed(row):
+    if row.is_sealed:
         return received(link, verified, context, where, row, body=body)
     return link.payload(
         verified,

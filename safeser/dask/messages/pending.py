@@ -11,6 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from safeser.dask.wire.fields import steps_of
 from safeser.dask.wire.slots import DECLARED, WHOLE, Plan, plan
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 
@@ -25,12 +26,15 @@ class ReplyFields(NamedTuple):
     :param encodings: its fields, by their paths.
     :param plan: finds its payloads.
     :param raw: the fields that hold bare pickles.
-    :param unshown: those that hold what its user put in, or what is looked at elsewhere.
+    :param blanks: None for each field that holds what its user put in, or what is looked at
+        elsewhere, as errors are.
+    :param unshown: the paths of such fields further down.
     """
 
     encodings: Mapping[str, Encoding]
     plan: Plan
     raw: tuple[str, ...]
+    blanks: Mapping[str, None]
     unshown: tuple[str, ...]
 
 
@@ -90,13 +94,15 @@ def _fields(rows: tuple[Operation, ...], inner: tuple[Operation, ...]) -> ReplyF
     }
     paths = [(path, DECLARED) for path in (*marked, *errors, "exception", "traceback")]
     unshown = [path for path in fields if path not in nested]
-    for path in nested:
-        unshown += [f"{path}.exception", f"{path}.traceback"]
+    for at in ("", *nested):
+        unshown += [f"{at}.{name}".strip(".") for name in ("exception", "traceback")]
+    blanks = [path for path in unshown if steps_of(path) == (path,) and path not in ("*", "[]")]
     return ReplyFields(
         encodings=MappingProxyType(fields),
         plan=plan([*paths, *((path, WHOLE) for path in sorted(wholes))]),
         raw=tuple(path for path, encoding in fields.items() if encoding is Encoding.RAW),
-        unshown=tuple(unshown),
+        blanks=MappingProxyType(dict.fromkeys(blanks)),
+        unshown=tuple(path for path in unshown if path not in blanks),
     )
 
 

@@ -110,7 +110,7 @@ def require_bounded_repr(asked: Pending, reply: Any) -> None:
     for path in asked.fields.unshown:
         reply = transform(reply, path, _no_more)
     if isinstance(reply, dict):
-        reply = {**reply, "exception": None, "traceback": None}
+        reply = {**reply, **asked.fields.blanks}
     if not has_bounded_repr(reply):
         raise PayloadError(f"that is no answer to {asked.name}", rule="reply.form")
 

@@ -34,7 +34,7 @@ from safeser.dask.wire.reader import (
 )
 from safeser.envelope import join, split
 from safeser.errors import ConfigError, PayloadError, SafeserError
-from safeser.values import Limits, check_principal
+from safeser.values import SEALED, Limits, check_principal
 
 __all__ = [
     "MOST_STRANGE",
@@ -68,6 +68,11 @@ class PayloadRow:
     author: str | None = None
     failed: bool = False
     call: Any = field(default=None, repr=False)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it says that it is of family ``sealed``."""
+        return self.header.get("serializer") == SEALED
 
 
 class Parsed(NamedTuple):
