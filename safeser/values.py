@@ -258,6 +258,8 @@ class Grant:
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
         them with distributed's own decorators, which nobody here has reviewed.
     :param authors: principals whose payloads the sender may relay under all of this grant.
+    :ivar of_others: what others may write that the sender relays: families that cannot reach code,
+        no type that only its library reads. None where that is all of this grant.
     """
 
     context: str
@@ -268,6 +270,7 @@ class Grant:
     operations: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     authors: frozenset[str] = frozenset()
+    of_others: Grant | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for family in self.families:
@@ -277,6 +280,11 @@ class Grant:
         if self.submission not in SUBMISSIONS:
             words = f"{', '.join(SUBMISSIONS[:-1])} or {SUBMISSIONS[-1]}"
             raise ConfigError(f"submission must be {words}", rule="config.submission")
+        kept = tuple([family for family in self.families if family in HARMLESS])
+        of_others = None
+        if kept != self.families or self.types:
+            of_others = replace(self, families=kept, profiles=(), allow=(), types=frozenset())
+        object.__setattr__(self, "of_others", of_others)
 
     def narrowed(self, families: Sequence[str]) -> Grant:
         """Return this grant cut to *families*: callers can take away, never add."""
@@ -288,17 +296,10 @@ class Grant:
         return author == sender or (author not in (UNKNOWN, ANY_AUTHOR) and author in self.authors)
 
     def written_by(self, author: str, *, sender: str) -> Grant:
-        """Return this grant cut to what *author* may write, where *sender* hands it over.
-
-        Of whom the context does not list, only families pass that cannot reach code: no pickle, no
-        program's own family, no type that only its library reads.
-        """
-        if self.vouches_for(author, sender=sender):
+        """Return this grant cut to what *author* may write, where *sender* hands it over."""
+        if self.of_others is None or self.vouches_for(author, sender=sender):
             return self
-        kept = tuple(family for family in self.families if family in HARMLESS)
-        if kept == self.families and not self.types:
-            return self
-        return replace(self, families=kept, profiles=(), allow=(), types=frozenset())
+        return self.of_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +321,7 @@ class Payload:
 
     @property
     def nbytes(self) -> int:
-        return sum(memoryview(frame).nbytes for frame in self.frames)
+        return sum([memoryview(frame).nbytes for frame in self.frames])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from safeser import families as serialization
 from safeser.envelope import Verified
 from safeser.errors import PolicyDenied
-from safeser.values import Context, Grant, Kind, Payload
+from safeser.values import Context, Grant, Kind, Limits, Payload
 
 __all__ = ["MADE_BY_ADMIT", "MADE_BY_PAYLOAD", "Admitted", "Arrived", "Received", "Unverified"]
 
@@ -87,6 +87,8 @@ class Admitted:
     context: Context
     payloads: tuple[Received, ...]
     grant: Grant
+    #: Those of the policy that decided, which may not be in force any more when they are loaded.
+    limits: Limits
     #: What all of them together may take when they are loaded.
     budget: serialization.Budget = field(repr=False, compare=False)
     _proof: object = field(repr=False)

@@ -73,9 +73,10 @@ class Link(Recording):
         :raises PayloadError: if its shape is not one that a payload has.
         """
         own = dict(header)
-        bound = self._bound(context).written_by(author or self.peer, sender=self.peer)
+        policy, author = self.policy, author or self.peer
+        bound = _bound(policy, context).written_by(author, sender=self.peer)
         denials: list[PolicyDenied] = []
-        limits = self.policy.limits
+        limits = policy.limits
         try:
             nodes = serialization.alone(own, frames, limits=limits)
             family = serialization.derive(
@@ -86,7 +87,7 @@ class Link(Recording):
                 allow=bound.allow,
                 budget=self.budgets.of(verified)[0],
                 denials=denials,
-                declared=self.policy.families,
+                declared=policy.families,
                 nodes=nodes,
             )
         except SafeserError as error:
@@ -97,7 +98,7 @@ class Link(Recording):
             family,
             own,
             tuple(frames),
-            author or self.peer,
+            author,
             verified=verified,
             wraps=wraps,
             relayed=relayed,
@@ -149,13 +150,6 @@ class Link(Recording):
             _proof=MADE_BY_PAYLOAD,
         )
 
-    def _bound(self, context: Context) -> Grant:
-        """Return the most that may pass in *context*, which may be nothing; refuses nothing yet."""
-        try:
-            return self.policy.grant(context)
-        except PolicyDenied:
-            return _NOTHING
-
     def admit(
         self,
         verified: Arrived,
@@ -185,7 +179,7 @@ class Link(Recording):
             self._refuse_operation(context, decision)
         if not payloads:
             self._record_plain(context)
-            return Admitted(context, (), _PLAIN, UNUSED[2], MADE_BY_ADMIT)
+            return Admitted(context, (), _PLAIN, policy.limits, UNUSED[2], MADE_BY_ADMIT)
         # 3. Every payload by its family; nothing of any of them is decoded before all passed.
         decide = partial(self._decide, policy, context, willing=willing)
         payloads = _sound(payloads, decide, apart)
@@ -194,16 +188,18 @@ class Link(Recording):
         for payload in inside.values():
             decide(payload)
         # 5. What they hold, without building or importing anything.
+        grant = policy.grant(context)
         _, budget, loading = self.budgets.of(verified)
-        check = partial(self._check, policy, context, budget=budget)
+        check = partial(self._check, policy, context, grant, budget=budget)
         payloads = _sound(payloads, check, apart)
         for payload in inside.values():
             check(payload)
         every = (*payloads, *inside.values())
-        grant = policy.grant(context)
         # 6. The record, before the load.
         self._permitted([event("admit", context, each, "permit", True) for each in every])
-        return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
+        return Admitted(
+            context, tuple(payloads), grant, policy.limits, loading, MADE_BY_ADMIT, inside
+        )
 
     def admit_again(self, verified: Arrived, admitted: Admitted, policy: Policy) -> bool:
         """Admit one more message without payloads, in the same context as *admitted*.
@@ -297,15 +293,20 @@ class Link(Recording):
         return found
 
     def _check(
-        self, policy: Policy, context: Context, payload: Received, budget: serialization.Budget
+        self,
+        policy: Policy,
+        context: Context,
+        grant: Grant,
+        payload: Received,
+        budget: serialization.Budget,
     ) -> None:
         """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
         if payload.family == SEALED:  # it was verified and parsed where it was made
             return
         limits = policy.limits
         header, frames = payload.header, payload.frames
+        grant = grant.written_by(payload.author, sender=self.peer)
         try:
-            grant = self._grant_of(policy.grant(context), payload)
             if header["serializer"] not in _PICKLES:  # the shape of those was read already
                 serialization.check(
                     header,
@@ -391,8 +392,8 @@ class Link(Recording):
             return serialization.deserialize(
                 payload.header,
                 payload.frames,
-                self._grant_of(admitted.grant, payload),
-                limits=self.policy.limits,
+                admitted.grant.written_by(payload.author, sender=self.peer),
+                limits=admitted.limits,
                 budget=admitted.budget,
                 context=admitted.context,
                 nodes=payload.nodes,
@@ -406,10 +407,6 @@ class Link(Recording):
         if not admitted.has(payload) or payload.sealed is None or self._unwritten is not None:
             raise TypeError("that payload was not admitted, or is not sealed")
         return payload.sealed
-
-    def _grant_of(self, grant: Grant, payload: Received) -> Grant:
-        """Return what *grant* lets *payload* be read by: less of what its sender only relays."""
-        return grant.written_by(payload.author, sender=self.peer)
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -549,6 +546,14 @@ class Link(Recording):
             self.note_refusal(context, error)
             raise
         return self.admit(verified, context, [payload])
+
+
+def _bound(policy: Policy, context: Context) -> Grant:
+    """Return the most that may pass in *context*, which may be nothing; refuses nothing yet."""
+    try:
+        return policy.grant(context)
+    except PolicyDenied:
+        return _NOTHING
 
 
 def is_own_reply(context: Context, payload: Payload, principal: str) -> bool:

@@ -72,6 +72,8 @@ class Prelude(NamedTuple):
     :param suite: of the session; nothing in the prelude says it.
     :param fields: the 32 bytes that all other numbers were read from; the MAC covers these.
     :param tag: the 32 bytes of MAC that the peer sent.
+    :param start_length: bytes between the prelude and the first frame: the header and the table.
+    :param message_length: bytes of the whole message on the wire.
     """
 
     suite: Suite
@@ -82,25 +84,12 @@ class Prelude(NamedTuple):
     header_length: int
     frame_count: int
     body_length: int
+    start_length: int
+    message_length: int
 
     @property
     def overhead(self) -> Overhead:
         return OVERHEAD[self.suite]
-
-    @property
-    def start_length(self) -> int:
-        """Bytes between the prelude and the first frame: the header and the table."""
-        return self.header_length + self.overhead.header + self.frame_count * _ROW_SIZE
-
-    @property
-    def message_length(self) -> int:
-        """Bytes of the whole message on the wire."""
-        return message_length(
-            self.suite,
-            header_length=self.header_length,
-            frame_count=self.frame_count,
-            body_length=self.body_length,
-        )
 
 
 class Start(NamedTuple):
@@ -175,11 +164,21 @@ def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
         raise EnvelopeError(
             "that is not the start of a message of this version", rule="envelope.format"
         )
-    check_sizes(
-        limits, header_length=header_length, frame_count=frame_count, body_length=body_length
+    sizes = {
+        "header_length": header_length,
+        "frame_count": frame_count,
+        "body_length": body_length,
+    }
+    check_sizes(limits, **sizes)
+    return Prelude(
+        suite,
+        fields=raw[:FIELDS_SIZE],
+        tag=raw[FIELDS_SIZE:],
+        sequence=sequence,
+        **sizes,
+        start_length=header_length + OVERHEAD[suite].header + frame_count * _ROW_SIZE,
+        message_length=message_length(suite, **sizes),
     )
-    fields, tag = raw[:FIELDS_SIZE], raw[FIELDS_SIZE:]
-    return Prelude(suite, fields, tag, sequence, header_length, frame_count, body_length)
 
 
 def parse_start(prelude: Prelude, data: Buffer) -> Start:

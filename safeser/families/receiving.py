@@ -50,7 +50,7 @@ def claimed(
     :param declared: families that policy names, which this process may only ever pass on.
     """
     nodes = parse(header, None, limits=limits, declared=declared)
-    return strongest(node.serializer for node in nodes if node.serializer != "collection")
+    return strongest([node.serializer for node in nodes if node.serializer != "collection"])
 
 
 def derive(
@@ -79,7 +79,7 @@ def derive(
     nodes = nodes or parse(header, frames, limits=limits, declared=declared)
     budget = budget or Budget(limits)
     return strongest(
-        _family(node, limits, unread, allow, budget, denials=denials) for node in nodes
+        [_family(node, limits, unread, allow, budget, denials=denials) for node in nodes]
     )
 
 
@@ -95,11 +95,6 @@ def alone(
         return None
     (node,) = parse(header, frames, limits=limits)
     return (node,)
-
-
-def _again(nodes: Sequence[Node] | None) -> list[Node] | None:
-    """Return nodes of the caller's own, of which nothing is left in those that a payload keeps."""
-    return None if nodes is None else [nodes[0].again()]
 
 
 #: Families whose values mean the same to whoever passes them on and to whoever opens them.
@@ -153,16 +148,19 @@ def check(
     :param declared: families that policy names, which this process may only ever pass on.
     :param nodes: what :func:`alone` made of the payload.
     """
-    nodes = _again(nodes) or parse(header, frames, limits=limits, declared=declared)
+    if nodes is None:
+        nodes = parse(header, frames, limits=limits, declared=declared)
+    else:
+        nodes = [nodes[0].again()]
 
-    def look(name: str, *, where: str) -> Typed | None:
-        if registry.knows(name):
-            return registry.listed(name, where=where)
-        if relayed:
-            return None
+    def look(node: Node) -> Typed | None:
+        name = node.type
+        found = registry.ready(name)
+        if found is not None or relayed or registry.knows(name):
+            return found
         if functions.waits_for(name) or (grant is not None and name in grant.types):
             return None
-        return _refused(name, where, grant)
+        return _refused(name, node.where, grant)
 
     _check(nodes, limits, budget or Budget(limits), look)
 
@@ -185,8 +183,11 @@ def deserialize(
     :raises PolicyDenied: for a family, anywhere inside, that *grant* does not list.
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
-    own_families.look_for(grant.families)
-    nodes = _again(nodes) or parse(header, frames, limits=limits)
+    if nodes is None:
+        own_families.look_for(grant.families)
+        nodes = parse(header, frames, limits=limits)
+    else:
+        nodes = [nodes[0].again()]
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
     if len(nodes) == 1:
         (node,) = nodes
@@ -209,8 +210,8 @@ def deserialize(
         if not covers(grant.families, family):
             raise _not_granted(node, family, grant, denials)
 
-    def look(name: str, *, where: str) -> Typed:
-        return _named(name, where, grant, beside=nodes)
+    def look(node: Node) -> Typed:
+        return _named(node.type, node.where, grant, beside=nodes)
 
     typed = _check(nodes, limits, budget, look)
     builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
@@ -233,7 +234,7 @@ def _alone(
     _checked(node, typed, limits)
     if budget is not None:
         budget.spend(refs=1 + node.refs, calls=0)
-    words = None if context is None else hosted.words_of(context)
+    words = hosted.words_of(context) if typed.contextual else None
     return _decoded(node, typed, [], words)
 
 
@@ -332,11 +333,11 @@ def _family(
 
 
 def _check(
-    nodes: Sequence[Node], limits: Limits, budget: Budget, look: Callable[..., Typed | None]
+    nodes: Sequence[Node], limits: Limits, budget: Budget, look: Callable[[Node], Typed | None]
 ) -> dict[str, Typed]:
     """Check *nodes*, children first, so that a parent may rely on what they yield.
 
-    :param look: finds what is listed under a name, or None for what cannot be checked yet.
+    :param look: finds what is listed as a node's type, or None for what cannot be checked yet.
     :return: what it found, by name.
     """
     budget.spend(refs=len(nodes), calls=0)
@@ -355,7 +356,7 @@ def _check(
             _check_collection(node)
         elif node.serializer == "dask":
             if node.type not in known:
-                known[node.type] = look(node.type, where=node.where)
+                known[node.type] = look(node)
             typed = known[node.type]
             if typed is not None:
                 _checked(node, typed, limits)

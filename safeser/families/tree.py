@@ -6,7 +6,7 @@ these nodes and nothing else; there is no second reading of a header.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
@@ -134,15 +134,15 @@ class Node:
         return tuple(self.meta[key] for key in keys)
 
 
-def strongest(families: Iterable[str]) -> str:
+def strongest(families: Sequence[str]) -> str:
     """Return the most powerful of *families*; of none at all, ``"msgpack"``.
 
     Families that the host registered stand between dask and the pickles: whoever decides by the
     strongest alone must still look at each when it is built.
     """
-    several = list(families)
-    # Most payloads are one value.
-    return several[0] if len(several) == 1 else max(several, key=_strength, default="msgpack")
+    if len(families) == 1:  # most payloads are one value
+        return families[0]
+    return max(families, key=_strength, default="msgpack")
 
 
 def _strength(family: str) -> float:

@@ -27,7 +27,7 @@ from safeser.errors import (
     SafeserError,
 )
 from safeser.identity import KeyState, Roster, RosterEntry
-from safeser.values import Context, Grant, Kind
+from safeser.values import Context, Grant, Kind, Limits
 
 TODAY = datetime.date(2026, 1, 1)
 
@@ -552,9 +552,9 @@ def test_nobody_else_makes_an_admitted(pair):
     grant = Grant("code", ("cloudpickle",))
     for proof in (None, object(), True):
         with pytest.raises(TypeError):
-            Admitted(p.context, admitted.payloads, grant, admitted.budget, proof)
+            Admitted(p.context, admitted.payloads, grant, Limits(), admitted.budget, proof)
     with pytest.raises(TypeError):
-        Admitted(p.context, admitted.payloads, grant, admitted.budget)
+        Admitted(p.context, admitted.payloads, grant, Limits(), admitted.budget)
     with pytest.raises(AttributeError):
         admitted.payloads = ()
 

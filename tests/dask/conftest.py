@@ -19,6 +19,7 @@ from distributed.core import clean_exception
 
 from safeser.dask import comm_backend
 from safeser.dask.messages.conversation import SKIP, Conversation
+from safeser.dask.messages.pending import pending
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.dask.wire.codec import PayloadRow, parse
@@ -85,7 +86,8 @@ class Talk:
         return self._to_asker(forged(message), deserializers)
 
     def raw(self, *frames: Any) -> Any:
-        self.asker._asked = {"op": "identity"}  # the attacker's own side reads what comes back
+        # The attacker's own side reads what comes back.
+        self.asker._asked = pending({"op": "identity"})
         return self._to_server(list(frames))
 
     def raw_back(self, *frames: bytes) -> Any:

@@ -45,7 +45,8 @@ def build(judged: Judged, *, opens: bool) -> Any:
     message = judged.body
     if judged.parts or judged.left_out:
         message = _loaded(judged, opens=opens)
-        check_built(judged.later, message)
+        if judged.later:
+            check_built(judged.later, message)
     if judged.context.operation == "update-graph" and judged.admitted.grant.submission != "code":
         _check_written_out(message, judged.admitted.grant.submission)
     for path in judged.wrapped:
@@ -63,7 +64,8 @@ def _arrived(judged: Judged) -> int:
 def _loaded(judged: Judged, *, opens: bool) -> Any:
     """Return the message with what was loaded or is passed on in the places of its payloads."""
     objects: dict[int, Any] = dict.fromkeys(judged.left_out)
-    objects |= {part[1].index: load_part(judged, part, opens=opens) for part in judged.parts}
+    for part in judged.parts:
+        objects[part[1].index] = load_part(judged, part, opens=opens)
     return with_objects(judged.body, objects)
 
 

@@ -33,6 +33,7 @@ from safeser.dask.messages.deciding import (
     unknown_operation,
 )
 from safeser.dask.messages.fetched import Unfetched, read_values, takes_parts
+from safeser.dask.messages.pending import NO_REQUEST, is_actor_call, pending, rows_of
 from safeser.dask.messages.refused import GraphFailures, element_instead
 from safeser.dask.messages.stream_identity import Speaker, check_registration
 from safeser.dask.sealed import requests
@@ -51,7 +52,7 @@ from safeser.dask.wire.gc_pause import no_search
 from safeser.dask.wire.shapes import check_fields
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
-from safeser.operations import FLOOR, Channel, Encoding, Operation, Server, lookup
+from safeser.operations import FLOOR, Channel, Operation, Server, lookup
 from safeser.policy import Policy
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Kind
@@ -130,7 +131,7 @@ class Conversation:
         self._greeting_sent = False
         self._remote: Server | None = None
         self._current: Operation | None = None  # the last request that was admitted here
-        self._asked: dict[str, Any] = {}  # the last request that this side wrote
+        self._asked = NO_REQUEST  # the last request that this side wrote
         self._stream = ""  # state of the connection, as the table names it
         # How stream elements without payloads were admitted, by their rows, under which policy.
         self._repeated: dict[str, Admitted] = {}
@@ -215,7 +216,7 @@ class Conversation:
             return self._stream_room(self._reads)
         if self.server is not None:
             return incoming_room(self.link, self.server, Channel.RPC)
-        return reply_room(self.link, replies.rows_of(self._asked))
+        return reply_room(self.link, self._asked.rows)
 
     def _stream_room(self, reads: Server) -> Room:
         """Return the room for a batch of elements; it is asked for with each, and changes with the
@@ -381,31 +382,31 @@ class Conversation:
 
     def _reply(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         """What a peer answers to what this side asked."""
-        fields = replies.fields_of(self._asked)
+        asked = self._asked
         try:
-            if not self._asked:
+            if asked is NO_REQUEST:
                 raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
-            reply = self._built_reply(fields, parsed, willing)
-            replies.require_form(self._asked, reply)
-            reply = translate.incoming_reply(fields, reply, note=self._note)
+            reply = self._built_reply(parsed, willing)
+            replies.require_form(asked.message, reply)
+            reply = translate.incoming_reply(asked.fields.encodings, reply, note=self._note)
             if self._opens and parsed.rows:
-                replies.require_bounded_repr(self._asked, reply)
+                replies.require_bounded_repr(asked, reply)
         except SafeserError as error:
             self._note(error)
             return self._without_values(error)
-        if self._opens and replies.is_actor_call(self._asked):
+        if self._opens and asked.is_actor_call:
             return self._called(reply)
         if not _is_uncaught(reply):
             return reply
         refusal = reply.get("exception")
-        tell = self._registration_refused if self._asked["op"] in _REGISTRATIONS else None
+        tell = self._registration_refused if asked.name in _REGISTRATIONS else None
         if tell is not None and isinstance(refusal, SafeserError):
             tell(refusal)
-        if self._asked["op"] == "get_data" and not self._opens:
+        if asked.name == "get_data" and not self._opens:
             failed = replies.why_no_values(refusal, local=self.link.local)
             if failed is not None:
                 self._said = True  # the peer waits for no word after an error
-                return replies.failed_values(self._asked, failed)
+                return replies.failed_values(asked.message, failed)
         if self._stream:
             # Dask looks for a refusal here in no way that its user would understand.
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
@@ -428,20 +429,17 @@ class Conversation:
         self._note(error)
         return replies.failed_call(error)
 
-    def _built_reply(
-        self, fields: Mapping[str, Encoding], parsed: Message, willing: Sequence[str] | None
-    ) -> Any:
+    def _built_reply(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         """Decide, record and build a reply; of several values one that is refused fails alone."""
-        known = replies.known_fields(self._asked)
-        values = self._asked["op"] == "get_data"
+        values = self._asked.name == "get_data"
         if not values or (self._opens and not takes_parts()):
-            judged = judge_reply(self.link, fields, parsed, willing, opens=self._opens, known=known)
+            judged = judge_reply(self.link, self._asked, parsed, willing, opens=self._opens)
             if values:
                 replies.require_values(parsed.body)
             return build(judged, opens=self._opens)
         replies.require_values(parsed.body)
         reply, failed = read_values(
-            self.link, fields, parsed, willing, opens=self._opens, known=known, note=self._note
+            self.link, self._asked, parsed, willing, opens=self._opens, note=self._note
         )
         if failed:
             reply["data"] |= self._instead_of_values(failed)
@@ -458,11 +456,12 @@ class Conversation:
 
     def _without_values(self, error: SafeserError) -> Any:
         """Return what stands in place of a refused reply, or raise *error*."""
-        name = self._asked.get("op")
-        if self._opens and replies.is_actor_call(self._asked):
+        name = self._asked.name
+        if self._opens and self._asked.is_actor_call:
             return replies.failed_call(error)
         if name == "get_data" and not self._opens:
-            return replies.failed_values(self._asked, replies.refused(error, self.link.local))
+            instead = replies.refused(error, self.link.local)
+            return replies.failed_values(self._asked.message, instead)
         if name in _ACKNOWLEDGED:
             # The peer's handler waits for a word that Dask says only when it understood the reply;
             # it would take the next request on this connection for it.
@@ -692,7 +691,7 @@ class Conversation:
         try:
             frames = self._request_frames(message, serializers)
         except SafeserError as error:
-            if not self._opens or not replies.is_actor_call(message):
+            if not self._opens or not is_actor_call(message):
                 raise
             self._ready = replies.failed_call(error)
             return []
@@ -716,7 +715,7 @@ class Conversation:
         frames = sending.encode_message(
             self.link, message, row, serializers=serializers, fails=False
         )
-        self._asked = message
+        self._asked = pending(message)
         self._begin_stream(row, message, reading=1)
         return frames
 
@@ -725,7 +724,7 @@ class Conversation:
 
     def _row_for(self, message: Mapping[str, Any]) -> Operation | None:
         """Return the row of a request; the peer's word about its role only picks the table."""
-        rows = replies.rows_of(message)
+        rows = rows_of(message)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
 

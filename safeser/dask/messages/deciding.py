@@ -10,21 +10,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import starmap
 from typing import Any, NamedTuple, TypeAlias
 
 from safeser.channel import Admitted, Arrived, Link, Received
 from safeser.dask.messages import translate
+from safeser.dask.messages.pending import Pending
 from safeser.dask.sealed import requests
-from safeser.dask.sealed.arrival import is_sealed, received, require_sealed
+from safeser.dask.sealed.arrival import received, require_sealed
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw
 from safeser.dask.sealed.value import Requests
 from safeser.dask.wire.ceilings import CeilingOf
-from safeser.dask.wire.codec import PayloadRow, Reference, parse, parse_apart, paths
+from safeser.dask.wire.codec import PayloadRow, Reference, parse, parse_apart
 from safeser.dask.wire.fields import pickled, references, select, transform
 from safeser.dask.wire.shapes import Later, check_fields, check_inner
+from safeser.dask.wire.slots import (
+    DECLARED,
+    FAILURE,
+    WHOLE,
+    WRAPPED,
+    Plan,
+    Slot,
+    find,
+    plan,
+)
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
@@ -74,10 +86,10 @@ class Message(NamedTuple):
 
         To be called once for each message, in the order in which they came.
         """
-        if not any(map(is_sealed, self.rows)):
+        if not any(row.is_sealed for row in self.rows):
             return self
         rows = (
-            replace(row, call=_call(row, kept, limits)) if is_sealed(row) else row
+            replace(row, call=_call(row, kept, limits)) if row.is_sealed else row
             for row in self.rows
         )
         return self._replace(rows=tuple(rows))
@@ -160,36 +172,32 @@ def judge_operation(
         wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
     if wrapped:
         body, message = _with_bare_pickles(wrapped, body, message)
-    raw, declared = _payload_fields(row, body)
+    raw = _raw_fields(row, body)
     opened_at = [] if row.server is Server.SCHEDULER else [each.where for each in raw]
     kinds = [row.kind]
+    inside: list[tuple[str, Operation]] = []
     for path, inner, known in () if row.plain else nested(row, body):
         for one in known:
             # A relay must not carry what its sender may not ask for directly.
             link.permit_named(link.inbound(one.kind, one.name), where=f"{path}.op")
-            inner_raw, inner_declared = _payload_fields(one, inner)
-            raw += [each for each in inner_raw if each not in raw]
-            declared |= inner_declared
+            raw += [each for each in _raw_fields(one, inner) if each not in raw]
+            inside.append((path, one))
             kinds.append(one.kind)
         later += check_inner(known, path, inner, payloads=payloads)
     kinds += [Kind.CONTROL] if raw else []
     # Every reference stands for a row: without rows there is nothing to look for.
-    rows = bool(message.rows)
-    places = paths(body) if rows else []
-    kinds += [Kind.DATA] if places else []
+    slots = find(body, _plan(row, tuple(inside))) if message.rows else []
+    kinds += [Kind.DATA] if slots else []
     context = link.inbound(Kind.strongest(kinds), row.name)
     return _judge(
         link,
         context,
         body,
         message,
-        places=places,
+        slots=slots,
         raw=raw,
         willing=willing,
-        declared=declared,
         wrapped=wrapped,
-        wholes=_wholes(row.fields, body, reply=False) if rows else frozenset(),
-        failures=_failures(row, body) if rows else frozenset(),
         later=tuple(later),
         opens=opens,
         opened_at=opened_at,
@@ -198,48 +206,62 @@ def judge_operation(
     )
 
 
+@lru_cache(maxsize=1024)  # of rows of the table, of which there are fewer
+def _plan(row: Operation, inside: tuple[tuple[str, Operation], ...]) -> Plan:
+    """Return what finds the payloads of a message of *row*, and of what it relays *inside*."""
+    paths = [(path, role) for path, encoding in row.fields.items() for role in _ROLES[encoding]]
+    paths += [
+        (path, WHOLE)
+        for path, encoding in row.fields.items()
+        if encoding is Encoding.ERROR and path.endswith("traceback")
+    ]
+    paths += [
+        (f"{at}.{path}", DECLARED)
+        for at, one in inside
+        for path, encoding in one.fields.items()
+        if DECLARED in _ROLES[encoding]
+    ]
+    return plan(paths)
+
+
+#: What the table says of payloads in a field of a message, by how they stand there.
+_ROLES = {
+    Encoding.MARKED: (DECLARED,),
+    Encoding.WRAPPED: (DECLARED, WRAPPED),
+    Encoding.ERROR: (FAILURE,),
+    Encoding.RAW: (),
+    Encoding.NESTED: (),
+}
+
+
 def judge_reply(
     link: Link,
-    fields: Mapping[str, Encoding],
+    asked: Pending,
     message: Message,
     willing: Sequence[str] | None,
     *,
     opens: bool = True,
-    known: frozenset[str] | None = None,
 ) -> Judged:
-    """Decide a reply. It names no operation; *fields* are those of the one that was asked for.
-
-    :param known: every field that it may have, where Dask's own code makes it; None where its
-        fields are anybody's.
-    """
-    body, rows = message.body, message.rows
-    if known is not None and isinstance(body, dict) and not body.keys() <= known:
+    """Decide a reply. It names no operation; it is read as one to the request *asked*."""
+    body, rows, fields = message.body, message.rows, asked.fields
+    if asked.known is not None and isinstance(body, dict) and not body.keys() <= asked.known:
         raise PayloadError(
             "the reply has a field that Dask's replies to this do not have", rule="reply.field"
         )
-    body = requests.without_refused(link, body, fields)
-    raw = [each for path, e in fields.items() if e is Encoding.RAW for each in _replied(body, path)]
-    kind = Kind.CONTROL if raw else Kind.DATA if rows else Kind.ADMIN
+    raw: list[Raw] = []
+    if fields.raw:
+        body = requests.without_refused(link, body, fields.raw)
+        raw = [each for path in fields.raw for each in _replied(body, path)]
     return _judge(
         link,
-        link.inbound(kind),
+        link.inbound(Kind.CONTROL if raw else Kind.DATA if rows else Kind.ADMIN),
         body,
         message,
-        places=paths(body) if rows else [],
+        slots=find(body, fields.plan) if rows else [],
         raw=raw,
         willing=willing,
-        declared={
-            index
-            for path in (
-                *(p for p, e in fields.items() if e in (Encoding.MARKED, Encoding.ERROR)),
-                *("exception", "traceback"),  # of any reply
-            )
-            for _, value in select(body, path)
-            for index in references(value)
-        },
-        wholes=_wholes(fields, body, reply=True),
         opens=opens,
-        opened_at=[path for path, encoding in fields.items() if encoding is Encoding.RAW],
+        opened_at=fields.raw,
     )
 
 
@@ -252,6 +274,10 @@ def _replied(body: Any, path: str) -> Iterator[Raw]:
     for where, data, purpose in plugins:
         for at, each in pickled(data, where):
             yield Raw(at, each, purpose if each is data else "")
+
+
+#: What finds the values of a reply to ``get_data``.
+_VALUES = plan([("data", DECLARED)])
 
 
 def judge_values(
@@ -268,16 +294,14 @@ def judge_values(
     :param failed: is told of each payload that is refused by itself, and why.
     """
     body = {"data": values}
-    places = paths(body)
     return _judge(
         link,
         link.inbound(Kind.DATA),
         body,
         message,
-        places=places,
+        slots=find(body, _VALUES),
         raw=(),
         willing=willing,
-        declared={reference.index for _, reference in places},
         opens=opens,
         failed=failed,
     )
@@ -289,13 +313,10 @@ def _judge(
     body: Any,
     message: Message,
     *,
-    places: Sequence[tuple[str, Reference]],
+    slots: Sequence[Slot],
     raw: Sequence[Raw],
     willing: Sequence[str] | None,
-    declared: set[int],
     wrapped: tuple[str, ...] = (),
-    wholes: frozenset[int] = frozenset(),
-    failures: frozenset[int] = frozenset(),
     later: tuple[Later, ...] = (),
     opens: bool,
     failed: Callable[[int, SafeserError], None] | None = None,
@@ -304,13 +325,12 @@ def _judge(
     statements: Statements | None = None,
 ) -> Judged:
     verified = message.verified
-    wrapping = _wrapping(wrapped, body)
-    marked = declared | wholes | failures
+    wholes = _wholes(slots)
     parts = []
     left_out = set()
-    for where, found in places:
+    for where, found, role in slots:
         reference, row = found, message.rows[found.index]
-        if context.operation is not None and found.index not in marked:
+        if context.operation is not None and not (role.declared or role.failure):
             # What a relay kept there unopened would go to everybody who asks it for anything else:
             # one worker's metrics, say, that nobody can open, with each answer about the cluster.
             reference = replace(found, eager=True)
@@ -322,7 +342,7 @@ def _judge(
                 where,
                 row,
                 body=body,
-                wraps=reference.index in wrapping and not row.failed,
+                wraps=role.wrapped and not row.failed,
                 relayed=not (opens or reference.eager or is_graph(context, where)),
             )
         except SafeserError as error:
@@ -337,7 +357,7 @@ def _judge(
                 continue
             parts.append((payload, reference, row))
             continue
-        if reference.index not in declared and payload.family not in HARMLESS:
+        if not role.declared and payload.family not in HARMLESS:
             # Dask's own decoder would open a pickle in any field of any message. That it may not
             # pass at all says more to whom it was to reach.
             if context.operation is None:
@@ -350,8 +370,8 @@ def _judge(
             )
         parts.append((payload, reference, row))
     # Dask's handlers give bare pickles to an unpickler without restrictions.
-    bare = requests.received(link, verified, context, raw)
-    payloads = [*(payload for payload, _, _ in parts), *bare]
+    bare = requests.received(link, verified, context, raw) if raw else []
+    payloads = [part[0] for part in parts] + bare
     apart: list[tuple[Received, SafeserError]] | None = None if failed is None else []
     admitted = link.admit(verified, context, payloads, willing=willing, apart=apart)
     if failed is not None and apart:
@@ -361,7 +381,8 @@ def _judge(
                 failed(reference.index, refused[id(payload)])
         parts = [part for part in parts if id(part[0]) not in refused]
     left = frozenset(left_out)
-    body = requests.opened(body, bare, opened_at, taken)
+    if bare:
+        body = requests.opened(body, bare, opened_at, taken)
     return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later, statements)
 
 
@@ -376,7 +397,7 @@ def _payload(
     wraps: bool,
     relayed: bool,
 ) -> Received:
-    if is_sealed(row):
+    if row.is_sealed:
         return received(link, verified, context, where, row, body=body)
     return link.payload(
         verified,
@@ -407,64 +428,34 @@ def _with_bare_pickles(
     return body, message._replace(rows=tuple(rows))
 
 
-def _wrapping(wrapped: Sequence[str], body: Any) -> set[int]:
-    """Return the rows of payloads that themselves stand where a handler unpickles bytes."""
-    found = (value for path in wrapped for _, value in select(body, path))
-    return {value.index for value in found if isinstance(value, Reference)}
-
-
 def is_graph(context: Context, where: str) -> bool:
     """Tell whether the payload at *where* is a graph that is submitted."""
     return context.operation == "update-graph" and where == "expr_ser"
 
 
-def _payload_fields(row: Operation, body: dict[str, Any]) -> tuple[list[Raw], set[int]]:
-    """Return the bare pickles of a message, and the rows that stand where it has pickles."""
-    raw: list[Raw] = []
-    declared: set[int] = set()
-    for path, encoding in row.fields.items():
-        if encoding is Encoding.RAW and not row.reports(path):
-            purpose = requests.purpose_of(row, path, body)
-            raw += [
-                Raw(where, data, purpose)
-                for at, value in select(body, path)
-                for where, data in _bare(value, at)
-            ]
-        elif encoding in (Encoding.MARKED, Encoding.WRAPPED):
-            declared.update(i for _, value in select(body, path) for i in references(value))
-    return raw, declared
+def _raw_fields(row: Operation, body: dict[str, Any]) -> list[Raw]:
+    """Return the bare pickles of a message of *row*."""
+    if row.plain:
+        return []
+    return [
+        Raw(where, data, requests.purpose_of(row, path, body))
+        for path, encoding in row.fields.items()
+        if encoding is Encoding.RAW and not row.reports(path)
+        for at, value in select(body, path)
+        for where, data in _bare(value, at)
+    ]
 
 
-def _wholes(fields: Mapping[str, Encoding], body: Any, *, reply: bool) -> frozenset[int]:
+def _wholes(slots: Sequence[Slot]) -> frozenset[int]:
     """Return the rows that hold failures as their process pickled them, see translate.outgoing.
 
     No row counts that stands elsewhere too: there it is a payload like all others.
     """
-    paths_of = {p for p, e in fields.items() if e is Encoding.ERROR and p.endswith("traceback")}
-    if reply:
-        nested = [p for p, encoding in fields.items() if encoding is Encoding.NESTED]
-        paths_of |= {"traceback", *(f"{path}.traceback".strip(".") for path in nested)}
-    found = [
-        value.index
-        for path in paths_of
-        for _, value in select(body, path)
-        if isinstance(value, Reference)
-    ]
+    found = [slot.reference.index for slot in slots if slot.role.whole]
     if not found:
         return frozenset()
-    used = Counter(reference.index for _, reference in paths(body))
+    used = Counter(slot.reference.index for slot in slots)
     return frozenset(index for index in found if used[index] == 1)
-
-
-def _failures(row: Operation, body: dict[str, Any]) -> frozenset[int]:
-    """Return the rows that stand where a message says why something failed."""
-    return frozenset(
-        index
-        for path, encoding in row.fields.items()
-        if encoding is Encoding.ERROR
-        for _, value in select(body, path)
-        for index in references(value)
-    )
 
 
 def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:

@@ -12,7 +12,7 @@ event by which others arrive.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -22,9 +22,9 @@ from distributed.worker_state_machine import GatherDepSuccessEvent
 from safeser.channel import Link
 from safeser.dask.messages.building import build, load_part, with_objects
 from safeser.dask.messages.deciding import Judged, Message, judge_reply, judge_values
+from safeser.dask.messages.pending import Pending
 from safeser.dask.wire.fields import holds_reference, references
 from safeser.errors import PayloadError, SafeserError
-from safeser.operations import Encoding
 
 __all__ = [
     "Unfetched",
@@ -52,12 +52,11 @@ def takes_parts() -> bool:
 
 def read_values(
     link: Link,
-    fields: Mapping[str, Encoding],
+    asked: Pending,
     message: Message,
     willing: Sequence[str] | None,
     *,
     opens: bool,
-    known: frozenset[str] | None,
     note: Callable[[SafeserError], object],
 ) -> tuple[Any, dict[Any, SafeserError]]:
     """Return a reply with those of its values that may come, and why each of the others may not.
@@ -73,7 +72,7 @@ def read_values(
     with link.recorded_together():
         # First: whether the sender may send values at all is one decision and one record.
         beside = message._replace(body=rest)
-        others = judge_reply(link, fields, beside, willing, opens=opens, known=known)
+        others = judge_reply(link, asked, beside, willing, opens=opens)
         if values:
             judged = judge_values(
                 link,

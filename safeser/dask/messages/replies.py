@@ -11,11 +11,11 @@ from typing import Any
 
 from safeser.dask.contents import failures
 from safeser.dask.contents.failures import Relayed
+from safeser.dask.messages.pending import Pending
 from safeser.dask.wire.bounded_repr import has_bounded_repr
 from safeser.dask.wire.fields import transform
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
-from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.operations.shapes import shape
 
 __all__ = [
@@ -23,78 +23,13 @@ __all__ = [
     "error_reply",
     "failed_call",
     "failed_values",
-    "fields_of",
-    "is_actor_call",
-    "known_fields",
     "refused",
     "require_bounded_repr",
     "require_form",
     "require_values",
-    "rows_of",
     "why_no_values",
     "with_withheld",
 ]
-
-_SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
-
-
-def rows_of(asked: Any) -> list[Operation]:
-    """Return the rows of the request *asked*, on each server that knows it."""
-    name = asked.get("op") if isinstance(asked, dict) else None
-    if not isinstance(name, str):
-        return []
-    found = [lookup(server, Channel.RPC, name, asked) for server in _SERVERS]
-    return [row for row in found if row is not None]
-
-
-def fields_of(asked: Mapping[str, Any]) -> dict[str, Encoding]:
-    """Return where the answer to the request *asked* may hold payloads.
-
-    A name that several servers know has the fields of all: the peer's own word on which of
-    them it is must not take away from what is looked at.
-    """
-    fields: dict[str, Encoding] = {}
-    for row in rows_of(asked):
-        fields |= row.reply
-        if Encoding.NESTED in row.reply.values():
-            inner = asked.get("msg")
-            prefix = next(p for p, e in row.reply.items() if e is Encoding.NESTED)
-            for nested in rows_of(inner):
-                fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
-    return fields
-
-
-#: Fields of any answer that says how it went.
-_OUTCOME = frozenset(
-    ["status", "message", "exception", "traceback", "exception_text", "traceback_text"]
-)
-
-#: Fields of answers that Dask's own code makes and reads by name; others answer with whatever they
-#: were asked about: addresses, keys, what users put in.
-_KNOWN: Mapping[str, frozenset[str]] = {
-    name: _OUTCOME | frozenset(fields.split())
-    for names, fields in (
-        ("get_data gather", "data keys workers"),
-        ("update_data", "nbytes"),
-        ("run run_coroutine run_function actor_execute actor_attribute", "result"),
-        ("shuffle_get shuffle_get_or_create", "run_spec"),
-        ("shuffle_receive shuffle_restrict_task plugin-add plugin-remove", ""),
-        ("plugin_add plugin_remove upload_file", "nbytes"),
-        ("heartbeat_worker", "time heartbeat-interval"),
-        ("register-worker", "time heartbeat-interval worker-plugins warning error"),
-        ("register_nanny", "nanny-plugins"),
-        ("queue_get", "type value state"),
-        ("variable_get", "type value state token"),
-    )
-    for name in names.split()
-}
-
-
-def known_fields(asked: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return every field that the answer to *asked* may have, or None where that is not fixed."""
-    inner = asked.get("msg") if asked.get("op") == "proxy" else asked
-    name = inner.get("op") if isinstance(inner, dict) else None
-    return _KNOWN.get(name) if isinstance(name, str) else None
 
 
 def error_reply(error: SafeserError) -> dict[str, Any]:
@@ -158,7 +93,7 @@ def require_form(asked: Mapping[str, Any], reply: Any) -> None:
         raise PayloadError(f"that is no answer to {name}", rule="reply.form")
 
 
-def require_bounded_repr(asked: Mapping[str, Any], reply: Any) -> None:
+def require_bounded_repr(asked: Pending, reply: Any) -> None:
     """Refuse an opened answer whose repr may be far larger than the answer, but for users' values.
 
     Notebooks show such answers, and the client itself by Dask's templates, whose filters make text
@@ -170,18 +105,14 @@ def require_bounded_repr(asked: Mapping[str, Any], reply: Any) -> None:
         errors.
     :raises PayloadError: if the repr of a part may be far larger than what came.
     """
-    if asked.get("op") in _USERS:
+    if asked.name in _USERS:
         return
-    for path, encoding in fields_of(asked).items():
-        if encoding is Encoding.NESTED:
-            for name in ("exception", "traceback"):
-                reply = transform(reply, f"{path}.{name}", _no_more)
-        else:
-            reply = transform(reply, path, _no_more)
+    for path in asked.fields.unshown:
+        reply = transform(reply, path, _no_more)
     if isinstance(reply, dict):
-        reply = {**reply, "exception": None, "traceback": None}
+        reply = {**reply, **asked.fields.blanks}
     if not has_bounded_repr(reply):
-        raise PayloadError(f"that is no answer to {asked.get('op')}", rule="reply.form")
+        raise PayloadError(f"that is no answer to {asked.name}", rule="reply.form")
 
 
 def _no_more(_: Any) -> None:
@@ -410,14 +341,6 @@ _FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
 
 #: Requests that are answered with what users put in, in plain fields.
 _USERS = frozenset({"get_metadata", "events", "queue_get", "variable_get"})
-
-_ACTOR_CALLS = ("actor_execute", "actor_attribute")
-
-
-def is_actor_call(asked: Mapping[str, Any]) -> bool:
-    """Tell whether an actor's method or attribute was asked for, directly or by a relay."""
-    inner = asked.get("msg") if asked.get("op") == "proxy" else asked
-    return isinstance(inner, dict) and inner.get("op") in _ACTOR_CALLS
 
 
 def failed_call(error: object) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from safeser.envelope import check_payload, too_large
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
+from safeser.policy import Policy
 from safeser.policy.rules import SUBMIT
 from safeser.values import SEALED, Context, Grant, Kind, Limits, Payload
 
@@ -73,16 +74,19 @@ def encode_message(
     :param serializers: families that Dask or its user asked for; narrows what policy allows.
     :param fails: send the reason in place of a value that may not leave, instead of raising.
     """
-    limits = link.policy.limits
-    encoder = Encoder(limits)
-    values = _Values(link, row, serializers, fails=fails)
+    policy = link.policy
+    encoder = Encoder(policy.limits)
+    values = _Values(link, policy, row, serializers, fails=fails)
     ceiling_of = None
     if row is not None:
         ceiling_of = ceilings_of(link, row.server, row.channel, outbound=True)
     told = translate.outgoing(message, takes_code=values.take_code, answers=answers)
     encoder.add(told, values, ceiling_of)
-    frames = _shed(encoder, link, listed=False) if fails else encoder.frames(listed=False)
-    return _checked(frames, limits)
+    if fails:
+        frames = _shed(encoder, link.peer, policy.limits, listed=False)
+    else:
+        frames = encoder.frames(listed=False)
+    return _checked(frames, policy.limits)
 
 
 def encode_elements(
@@ -94,7 +98,8 @@ def encode_elements(
 
     Several elements may be more than one message can hold, see :func:`is_overfull`; one is not.
     """
-    limits = link.policy.limits
+    policy = link.policy
+    limits = policy.limits
     encoder = Encoder(limits)
     ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
 
@@ -112,7 +117,7 @@ def encode_elements(
         # carries everybody's.
         mark = sent.mark
         try:
-            values = _Values(link, row, None, fails=True, sent=sent)
+            values = _Values(link, policy, row, None, fails=True, sent=sent)
             told = translate.outgoing(element, takes_code=values.take_code, of_tasks=of_tasks)
             added += _add(encoder, told, row.splits, values, ceiling_of)
         except SafeserError as error:
@@ -124,7 +129,7 @@ def encode_elements(
         return Encoder().frames(listed=True)
     rows = list(encoder.rows)
     try:
-        frames = _checked(_shed(encoder, link, listed=listed), limits)
+        frames = _checked(_shed(encoder, link.peer, limits, listed=listed), limits)
     except SafeserError as error:
         sent.rollback()
         logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
@@ -203,7 +208,7 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
         raise too_large("a message", "max_bytes", _size(frames), limits)
     if len(frames) > limits.max_frames:
         raise too_large("the number of a message's frames", "max_frames", len(frames), limits)
-    if any(len(part) > wire.MAX_FRAME for part in frames[:2]):
+    if max(map(len, frames[:2])) > wire.MAX_FRAME:
         raise PayloadError(
             f"what a message says beside its values is over {wire.MAX_FRAME} bytes",
             rule="limit.frame",
@@ -218,9 +223,8 @@ def _size(frames: Sequence[Any]) -> int:
     return sum([memoryview(frame).nbytes for frame in frames])
 
 
-def _shed(encoder: Encoder, link: Link, *, listed: bool) -> list[Any]:
+def _shed(encoder: Encoder, peer: str, limits: Limits, *, listed: bool) -> list[Any]:
     """Return the message with values replaced by the reason, the largest first, until it fits."""
-    limits = link.policy.limits
     frames = encoder.frames(listed=listed)
     size = _size(frames)
     if size <= limits.max_bytes and len(frames) <= limits.max_frames:  # as nearly all messages
@@ -235,7 +239,7 @@ def _shed(encoder: Encoder, link: Link, *, listed: bool) -> list[Any]:
             continue
         over += _SLACK if limit == "max_bytes" else 0
         error = too_large("the message with this value", limit, total, limits)
-        logger.warning("Not all sent to %s: %s", link.peer, error)
+        logger.warning("Not all sent to %s: %s", peer, error)
         instead = _failure_row(failures.failure_of(error), failed=True)
         weights = [weigh(row) for row in encoder.rows]
         for index in sorted(range(len(weights)), key=weights.__getitem__, reverse=True):
@@ -260,13 +264,15 @@ def _failure_row(failure: Failure, *, failed: bool = False) -> PayloadRow:
 
 
 class _Values:
-    """Turns each leaf of one outgoing message into a payload row, as policy allows."""
+    """Turns each leaf of one outgoing message into a payload row, as *policy* allows."""
 
-    __slots__ = ("_fails", "_known", "_link", "_made", "_operation", "_sent", "_serializers")
+    __slots__ = ("_fails", "_known", "_link", "_made", "_operation", "_policy", "_sent",
+                 "_serializers")  # fmt: skip
 
     def __init__(
         self,
         link: Link,
+        policy: Policy,
         row: Operation | None,
         serializers: Sequence[str] | None,
         *,
@@ -274,6 +280,7 @@ class _Values:
         sent: Sent | None = None,
     ) -> None:
         self._link = link
+        self._policy = policy
         self._sent = sent
         self._operation = row
         self._serializers = serializers
@@ -333,7 +340,7 @@ class _Values:
             family = "cloudpickle"  # the most that it can be; reading it would change nothing
         payload = Payload("", family, header, tuple(frames), author or self._link.local)
         self._link.permit_sending(self._context, payload)
-        limits = self._link.policy.limits
+        limits = self._policy.limits
         check_payload(payload.frames, limits)
         check_header(header, limits)
         return PayloadRow(header, payload.frames, author, failed)
@@ -352,7 +359,7 @@ class _Values:
     def _sealed(self, header: dict[str, Any], frames: Sequence[Any], author: str) -> PayloadRow:
         payload = Payload("", SEALED, dict(header), tuple(frames), author)
         self._link.permit_sending(self._context, payload)
-        check_payload(payload.frames, self._link.policy.limits)
+        check_payload(payload.frames, self._policy.limits)
         return PayloadRow(payload.header, payload.frames)
 
     def _family(self, header: dict[str, Any]) -> str:
@@ -360,7 +367,7 @@ class _Values:
         # What else may be in it, where it is one pickle, says the family alone.
         if family == "cloudpickle" and "sub-headers" not in header:
             return "cloudpickle"
-        return families.claimed(header, declared=self._link.policy.families)
+        return families.claimed(header, declared=self._policy.families)
 
     @property
     def _grant(self) -> Grant:

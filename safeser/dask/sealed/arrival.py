@@ -25,12 +25,7 @@ from safeser.policy.rules import COMPUTE, SUBMIT
 from safeser.policy.signable import Signable
 from safeser.values import SEALED, Context, Kind
 
-__all__ = ["is_sealed", "received", "require_sealed", "runnable"]
-
-
-def is_sealed(row: PayloadRow) -> bool:
-    """Tell whether *row* says that it is of family ``sealed``."""
-    return row.header.get("serializer") == SEALED
+__all__ = ["received", "require_sealed", "runnable"]
 
 
 def require_sealed(link: Link, context: Context, body: Any, rows: Sequence[PayloadRow]) -> None:
@@ -47,7 +42,7 @@ def require_sealed(link: Link, context: Context, body: Any, rows: Sequence[Paylo
         return
     if isinstance(spec, Reference):
         row = rows[spec.index]
-        if row.failed or is_sealed(row):
+        if row.failed or row.is_sealed:
             return
     raise PolicyDenied(
         "the task is not sealed",

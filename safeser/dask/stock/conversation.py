@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from safeser.channel import Arrived, OpenLink
-from safeser.dask.messages import replies
 from safeser.dask.messages.conversation import Conversation
 from safeser.dask.messages.deciding import Message, unknown_operation
+from safeser.dask.messages.pending import pending
 from safeser.dask.stock.errors import Plainer
 from safeser.dask.stock.reader import Stock
 from safeser.dask.stock.wire import GREETING
@@ -43,7 +43,7 @@ class GuardedConversation(Conversation):
             listed = body if isinstance(body, tuple) else (body,)
             body = plainer.elements(listed)
         elif self._greeted:
-            body = plainer.reply(replies.fields_of(self._asked), body)
+            body = plainer.reply(self._asked.fields.encodings, body)
         return Message(verified, body, tuple(stock.rows))
 
     def _parse_apart(self, verified: Arrived) -> Message:
@@ -70,6 +70,6 @@ class GuardedConversation(Conversation):
         row = self._row_for(message)
         if row is None:
             raise unknown_operation(message["op"])
-        self._asked = message
+        self._asked = pending(message)
         self._begin_stream(row, message, reading=1)
         self._opening = bool(self._stream)

@@ -6,7 +6,7 @@ names, right at its beginning, says how large it may be. Nothing of it is built 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -87,7 +87,7 @@ def incoming_room(link: Link, server: Server, channel: Channel) -> Room:
     return _room(structure, most.values, link.policy.limits)
 
 
-def reply_room(link: Link, rows: list[Operation]) -> Room:
+def reply_room(link: Link, rows: Sequence[Operation]) -> Room:
     """Return the room for the reply to a request that *rows* describe."""
     values = any(row.reply or row.kind is not Kind.ADMIN for row in rows)
     return _room(MANY, UNBOUNDED if values else MANY, link.policy.limits)

@@ -34,7 +34,7 @@ from safeser.dask.wire.reader import (
 )
 from safeser.envelope import join, split
 from safeser.errors import ConfigError, PayloadError, SafeserError
-from safeser.values import Limits, check_principal
+from safeser.values import SEALED, Limits, check_principal
 
 __all__ = [
     "MOST_STRANGE",
@@ -44,21 +44,14 @@ __all__ = [
     "Reference",
     "parse",
     "parse_apart",
-    "paths",
     "slices",
     "substitute",
 ]
 
 
-#: How much of one key, and how many parts of it, a path to a payload names.
-_STEP, _SHOWN = 64, 4
-
 #: Elements of one batch that name no known operation, after which its rest is left out: encoders
 #: of other releases may write a few.
 MOST_STRANGE = 100
-
-#: Steps that a longer path names, from each of its ends.
-_ENDS = 4
 
 
 @dataclass(slots=True)  # one for each payload; a frozen one takes three times as long to make
@@ -75,6 +68,11 @@ class PayloadRow:
     author: str | None = None
     failed: bool = False
     call: Any = field(default=None, repr=False)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it says that it is of family ``sealed``."""
+        return self.header.get("serializer") == SEALED
 
 
 class Parsed(NamedTuple):
@@ -325,63 +323,6 @@ def _can_name(author: str | None) -> bool:
         return author is None or bool(check_principal(author))
     except ConfigError:
         return False
-
-
-def paths(value: Any) -> list[tuple[str, Reference]]:
-    """Return each reference in *value* with its path, in order; keys are shortened for people."""
-    found: list[tuple[str, Reference]] = []
-    _find(value, [], found)
-    return found
-
-
-def _find(value: Any, steps: list[Any], found: list[tuple[str, Reference]]) -> None:
-    """Append what is in *value*, which *steps* lead to: a key and True, or a position and False.
-
-    They become text where something was found, since most containers of most messages hold nothing.
-    """
-    if isinstance(value, Reference):
-        found.append((_path(steps), value))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if item.__class__ not in LEAVES:
-                steps.append((key, True))
-                _find(item, steps, found)
-                steps.pop()
-            if key.__class__ not in LEAVES:
-                steps.append(("(key)", True))
-                _find(key, steps, found)
-                steps.pop()
-    elif isinstance(value, tuple | set):
-        for position, item in enumerate(value):
-            if item.__class__ not in LEAVES:
-                steps.append((position, False))
-                _find(item, steps, found)
-                steps.pop()
-
-
-def _path(steps: Sequence[tuple[Any, bool]]) -> str:
-    if len(steps) > 2 * _ENDS:
-        # Each payload below a hundred long keys would name them all, and so would its record.
-        return f"{_path(steps[:_ENDS])}....{_path(steps[-_ENDS:])}"
-    named = (f".{_step(step)}" if key else f"[{step}]" for step, key in steps)
-    return "".join(named).removeprefix(".")
-
-
-def _step(key: Any) -> str:
-    # Each payload below a key names it: a megabyte in a key is not to be written out each time.
-    if isinstance(key, tuple):
-        shown = [*map(_shown, key[:_SHOWN]), *(["..."] if len(key) > _SHOWN else [])]
-        text = f"({', '.join(shown)})"
-    else:
-        text = key if isinstance(key, str) else _shown(key)
-    text = text[:_STEP]
-    return text if text.isprintable() else "".join(c for c in text if c.isprintable())
-
-
-def _shown(key: Any) -> str:
-    if isinstance(key, str | bytes):
-        return repr(key[:_STEP])
-    return repr(key) if key.__class__ in LEAVES else "..."
 
 
 def substitute(value: Any, objects: Mapping[int, Any]) -> Any:

@@ -14,17 +14,18 @@ from typing import Any
 
 from safeser.dask.wire.codec import Reference
 
-__all__ = ["holds_reference", "pickled", "references", "select", "transform"]
+__all__ = ["holds_reference", "pickled", "references", "select", "steps_of", "transform"]
 
 
 @lru_cache(maxsize=1024)  # paths come from the table, of which there are fewer
-def _steps(path: str) -> tuple[str, ...]:
+def steps_of(path: str) -> tuple[str, ...]:
+    """Return the steps of a path of the table."""
     return tuple(step for step in path.replace("[]", ".[].").split(".") if step)
 
 
 def select(message: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the values at *path* in *message*, each with its place for people."""
-    yield from _select(message, _steps(path), "")
+    yield from _select(message, steps_of(path), "")
 
 
 def _select(value: Any, steps: tuple[str, ...], where: str) -> Iterator[tuple[str, Any]]:
@@ -99,7 +100,7 @@ def holds_reference(value: Any) -> bool:
 
 def transform(message: Any, path: str, change: Callable[[Any], Any]) -> Any:
     """Return *message* with ``change(value)`` for each value at *path*."""
-    return _transform(message, _steps(path), change)
+    return _transform(message, steps_of(path), change)
 
 
 def _transform(value: Any, steps: tuple[str, ...], change: Callable[[Any], Any]) -> Any:

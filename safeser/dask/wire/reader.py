@@ -133,9 +133,10 @@ def _may_be_deeper(packed: Any, limit: int) -> bool:
 
 
 def _may_hold_times(packed: Any) -> bool:
-    if len(packed) <= _PIECE:
-        return _has_time(bytes(packed))
-    return any(map(_has_time, _pieces(packed, overlap=1)))
+    if len(packed) > _PIECE:
+        return any(map(_has_time, _pieces(packed, overlap=1)))
+    piece = bytes(packed)
+    return 0xFF in piece and _has_time(piece)
 
 
 def _has_time(piece: bytes) -> bool:
@@ -209,7 +210,9 @@ class Reader:
         )
 
     def _list(self, items: Any) -> Any:
-        self.charge(1 + len(items))
+        self.left -= 1 + len(items)
+        if self.left < 0:
+            raise self._too_many()
         return items
 
     def _pairs(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import safeser
+from safeser.dask.messages.pending import pending
 from safeser.dask.wire.bounded_repr import has_bounded_repr
 from safeser.errors import PayloadError
 from safeser.operations import shapes
@@ -165,7 +166,7 @@ def test_what_dask_writes_out_is_no_longer_than_what_came(talk, endless):
     for op, (answer, honest) in asked.items():
         t = talk("scheduler" if op == "dump_state" else "client", "worker", "trusted")
         t.request({"op": "identity", "reply": True})
-        t.asker._asked = {"op": op, "exclude": ()}
+        t.asker._asked = pending({"op": op, "exclude": ()})
         row = t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames))
         with pytest.raises(PayloadError) as caught:
             t.attack_back(filled(answer, row))
@@ -210,7 +211,7 @@ def test_what_is_told_of_a_cluster_can_be_printed(talk, name):
     """Of an array of eleven axes NumPy leaves nothing out: a byte is a gigabyte of text."""
     asked, honest, answers = TOLD[name]
     t = asks(talk, op="identity")
-    t.asker._asked = asked
+    t.asker._asked = pending(asked)
     header, frames = safeser.serialize(LONG)
     row = t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames))
     for answer in answers:
@@ -226,7 +227,7 @@ def test_numbers_of_numpy_are_told_and_what_users_put_in_is_theirs(talk):
     t = asks(talk, op="get_metadata", keys=["x"])
     assert t.reply({"x": LONG})["x"].shape == LONG.shape
     t = asks(talk, op="identity")
-    t.asker._asked = {"op": "broadcast", "msg": {"op": "run"}}
+    t.asker._asked = pending({"op": "broadcast", "msg": {"op": "run"}})
     assert t.reply({"w": {"status": "OK", "result": LONG}})["w"]["result"].shape == LONG.shape
 
 

@@ -20,6 +20,7 @@ from distributed.protocol import to_serialize
 
 from safeser.audit import AuditLog
 from safeser.dask import comm_backend as module
+from safeser.dask.messages.pending import pending
 from safeser.dask.settings import channel_for
 from safeser.dask.transport import connection_limits as counted
 from safeser.dask.transport.connection_limits import connections
@@ -107,7 +108,7 @@ def test_what_a_hostile_client_sends_is_answered(net, run, marker, talk):
         async with net.serving() as listener:
             comm = await connect(listener.contact_address, timeout=10, **net.arguments())
             await comm._send(forged({"op": "upload_file", "data": b"", "reply": True}))
-            comm.conversation._asked = {"op": "upload_file"}
+            comm.conversation._asked = pending({"op": "upload_file"})
             reply = await comm.read()
             assert reply["status"] == "uncaught-error"
             assert isinstance(reply["exception"], PolicyDenied)

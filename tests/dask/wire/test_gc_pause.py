@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from safeser.dask.messages import conversation
+from safeser.dask.messages.pending import pending
 from safeser.dask.wire.gc_pause import no_search
 
 
@@ -66,7 +67,7 @@ def test_a_large_reply_is_read_without(talk, monkeypatch, number, searches):
         return real(*arguments)
 
     t = talk("bob")
-    t.asker._asked = {"op": "gather", "keys": ["0"], "reply": True}
+    t.asker._asked = pending({"op": "gather", "keys": ["0"], "reply": True})
     row = t.Row({"serializer": "msgpack"}, (b"\x01",))
     monkeypatch.setattr(conversation, "read", noted)
     got = t.attack_back({"status": "OK", "data": {str(key): row for key in range(number)}})

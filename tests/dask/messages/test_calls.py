@@ -1,0 +1,77 @@
+"""One pass over a message: how many calls, through how many files, one array takes.
+
+A worker's array of 800 kB goes to a client by its scheduler. The bounds are a little above what is
+measured; a change that goes beyond them walks or asks for something once more.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from distributed.protocol import to_serialize
+
+import safeser
+
+HERE = str(Path(safeser.__file__).parent)
+
+
+class Cost(NamedTuple):
+    calls: int
+    files: int
+
+
+def measured(work: Callable[[], Any]) -> tuple[Any, Cost]:
+    """Return what *work* returns, and how many functions of safeser in how many files it calls."""
+    files: list[str] = []
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(HERE):
+            files.append(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        result = work()
+    finally:
+        sys.setprofile(before)
+    return result, Cost(len(files), len(set(files)))
+
+
+def received(talk: Any, frames: list[Any]) -> tuple[Any, Cost]:
+    """Return what the asker of *talk* reads of *frames* that its server wrote, and what it took."""
+    sealed = talk.far.session.seal(b"", frames)
+    return measured(lambda: talk.asker.receive(talk.near.verify(sealed), None))
+
+
+@pytest.fixture
+def costs(talk):
+    """What the scheduler's reading, its writing, and the client's reading of one array take."""
+    array = np.arange(100_000.0)
+    worker = talk("scheduler", "worker", "default")
+    client = talk("client", "scheduler", "default")
+    for _ in range(2):  # the first finds out what all others know
+        worker.request({"op": "get_data", "keys": ["x"], "who": "safeser://1:1", "reply": True})
+        frames = worker.server.send({"status": "OK", "data": {"x": to_serialize(array)}})
+        relayed, reading = received(worker, frames)
+        worker.request("OK")
+        client.request({"op": "gather", "keys": ["x"], "reply": True})
+        reply = {"status": "OK", "data": relayed["data"]}
+        frames, writing = measured(lambda reply=reply: client.server.send(reply))
+        got, opening = received(client, frames)
+        np.testing.assert_array_equal(got["data"]["x"], array)
+    return {"scheduler reads": reading, "scheduler writes": writing, "client reads": opening}
+
+
+@pytest.mark.parametrize(
+    ("step", "calls", "files"),
+    [("scheduler reads", 205, 29), ("scheduler writes", 55, 14), ("client reads", 182, 27)],
+)
+def test_one_array_takes_no_more_calls_than_this(costs, step, calls, files):
+    cost = costs[step]
+    assert cost.calls <= calls
+    assert cost.files <= files
