@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from distributed.core import Status
@@ -296,7 +296,7 @@ class Executing(Stated):
     """A worker that executes what its state says, when it is told to begin."""
 
     status = Status.running
-    data: Any = {}  # type: ignore[assignment]  # Dask's is a property of the class
+    data: ClassVar[Any] = {}  # type: ignore[misc]  # Dask's is a property of the class
 
 
 def test_a_task_that_begins_under_a_key_without_its_inputs_runs_again():
