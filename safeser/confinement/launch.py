@@ -32,10 +32,11 @@ _UNABLE = 2
 _MOST_FILES = 1 << 16
 
 #: What reaches other processes, the kernel's own settings, or other namespaces; or what Landlock
-#: does not see: modes, owners and attributes of files, and shared memory beside files.
+#: does not see: modes, owners and attributes of files, shared memory beside files, and queues and
+#: semaphores of other processes, which are found by their numbers without having been opened.
 _REFUSED_CALLS = """
 ptrace process_vm_readv process_vm_writev pidfd_getfd process_madvise kcmp ioprio_set
-shmget shmat semget msgget mq_open
+shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink
 io_uring_setup io_uring_enter io_uring_register
 keyctl add_key request_key bpf perf_event_open userfaultfd
 unshare setns mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick
@@ -45,9 +46,9 @@ settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname
 chmod fchmodat chown lchown fchownat setxattr lsetxattr removexattr lremovexattr
 """
 
-#: Newer than libseccomp 2.5's names: fchmodat2, setxattrat, removexattrat, open_tree_attr,
-#: file_setattr. The numbers are the same on all architectures.
-_NEWER_CALLS = (452, 463, 466, 467, 469)
+#: Newer than libseccomp 2.5's names: quotactl_fd, fchmodat2, setxattrat, removexattrat,
+#: open_tree_attr, file_setattr. The numbers are the same on all architectures.
+_NEWER_CALLS = (443, 452, 463, 466, 467, 469)
 
 #: Those whose first argument names a process, 0 being the own one.
 _OF_A_PROCESS = (
@@ -76,7 +77,10 @@ _NAMESPACES = (0x80, *(1 << bit for bit in (17, 25, 26, 27, 28, 29, 30)))
 #: What types into the terminal that the process was started from: TIOCSTI, TIOCLINUX.
 _TERMINAL = (0x5412, 0x541C)
 
-_AF_INET, _AF_INET6, _SOCK_STREAM, _TCP = 2, 10, 1, 6
+#: The kernel reads an int from the lower half of an argument, and a filter the whole of it.
+_INT = 0xFFFFFFFF
+
+_AF_UNIX, _AF_INET, _AF_INET6, _SOCK_STREAM, _TCP = 1, 2, 10, 1, 6
 _MOST_FAMILIES = 64
 _MSG_FASTOPEN, _TCP_ULP = 0x20000000, 31
 
@@ -190,7 +194,7 @@ def _filter(seccomp: Any, rules: Rules) -> Any:
     for flag in _NAMESPACES:
         calls.add_rule(refuse, "clone", masked(0, equal, flag, flag))
     for request in _TERMINAL:
-        calls.add_rule(refuse, "ioctl", masked(1, equal, 0xFFFFFFFF, request))
+        calls.add_rule(refuse, "ioctl", masked(1, equal, _INT, request))
     for name in _OF_A_PROCESS:
         calls.add_rule(refuse, name, masked(0, seccomp.NE, 0))
     for place in (0, 1):  # PRIO_PROCESS, and the own one
@@ -222,6 +226,7 @@ def _filter_sockets(seccomp: Any, calls: Any, *, tcp_only: bool) -> None:
     for kind in range(16):  # the kernel keeps the type in the lowest four bits
         if kind != _SOCK_STREAM:  # a datagram socket of a pair sends to any that has a name
             calls.add_rule(refuse, "socketpair", arg(1, seccomp.MASKED_EQ, 0xF, kind))
+    calls.add_rule(refuse, "socketpair", arg(0, seccomp.NE, _AF_UNIX))
     if not tcp_only:
         return
     for kind in range(16):
@@ -231,7 +236,9 @@ def _filter_sockets(seccomp: Any, calls: Any, *, tcp_only: bool) -> None:
         calls.add_rule(refuse, "socket", arg(2, seccomp.EQ, protocol))
     calls.add_rule(refuse, "socket", arg(2, seccomp.GT, _TCP))
     # It puts another protocol in the place of TCP, of which Landlock knows nothing.
-    replacing = (arg(1, seccomp.EQ, _TCP), arg(2, seccomp.EQ, _TCP_ULP))
+    replacing = [
+        arg(place, seccomp.MASKED_EQ, _INT, value) for place, value in ((1, _TCP), (2, _TCP_ULP))
+    ]
     calls.add_rule(seccomp.ERRNO(errno.EPERM), "setsockopt", *replacing)
     # It connects, and kernels do not ask Landlock.
     for name, place in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):

@@ -10,7 +10,7 @@ import ctypes
 import errno
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from safeser.confinement.kernel import LIBC
@@ -35,6 +35,8 @@ _SHARE_FIX = (
 
 _IPC_PRIVATE, _IPC_CREAT, _IPC_RMID = 0, 0o1000, 0
 _PAGE = 4096
+_NO_NUMBER = -1
+_LONG = ctypes.byref(ctypes.c_long(1))
 
 
 class _Piece(ctypes.Structure):
@@ -77,16 +79,30 @@ def signalling(confined: Confined, own: Own) -> Outcome:
 
 
 def sharing(confined: Confined, own: Own) -> Outcome:
-    """Try to make a segment of System V shared memory, and remove it."""
+    """Try to make a segment of System V shared memory, and to use one, a queue or a semaphore."""
     del confined, own
-    tries = Tries("share", "make", _SHARE_FIX)
+    tries = Tries("share", "make or use", _SHARE_FIX)
     segment = LIBC.shmget(_IPC_PRIVATE, ctypes.c_size_t(_PAGE), _IPC_CREAT | 0o600)
     if segment >= 0:
         LIBC.shmctl(segment, _IPC_RMID, None)
         tries.succeeded("System V shared memory")
     elif ctypes.get_errno() in REFUSED:
         tries.refused("System V shared memory")
+    # Those of other processes are used by their numbers; the kernel knows none of this one.
+    _try_to_use("System V shared memory", LIBC.shmctl, _NO_NUMBER, _IPC_RMID, None, tries=tries)
+    _try_to_use("System V messages", LIBC.msgctl, _NO_NUMBER, _IPC_RMID, None, tries=tries)
+    _try_to_use("System V messages", LIBC.msgrcv, _NO_NUMBER, None, 0, 0, 0, tries=tries)
+    _try_to_use("System V messages", LIBC.msgsnd, _NO_NUMBER, _LONG, 0, 0, tries=tries)
+    _try_to_use("System V semaphores", LIBC.semctl, _NO_NUMBER, 0, _IPC_RMID, tries=tries)
+    _try_to_use("System V semaphores", LIBC.semop, _NO_NUMBER, _LONG, 1, tries=tries)
     return tries.outcome()
+
+
+def _try_to_use(what: str, call: Callable[..., int], *arguments: object, tries: Tries) -> None:
+    if call(*arguments) >= 0 or ctypes.get_errno() in (errno.EINVAL, errno.EIDRM):
+        tries.succeeded(what)
+    elif ctypes.get_errno() in REFUSED:
+        tries.refused(what)
 
 
 def _others() -> Iterator[int]:

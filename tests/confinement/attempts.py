@@ -34,7 +34,8 @@ def attempt(told: Mapping[str, Any]) -> dict[str, str]:
     """Attempt everything; return what refused each, or nothing where it succeeded.
 
     :param told: ``outside`` and ``scratch``, folders; ``key``; ``pid`` of another process of this
-        account; ``port`` of a listener that is none of the cluster's.
+        account; ``port`` of a listener that is none of the cluster's; ``messages``, ``semaphores``
+        and ``segment``, numbers of what another process of this account made.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     outside, scratch = Path(told["outside"]), Path(told["scratch"])
@@ -150,6 +151,17 @@ def attempt(told: Mapping[str, Any]) -> dict[str, str]:
         control = {"shm": (made, 0, None), "sem": (made, 0, 0), "msg": (made, 0, None)}[name]
         getattr(libc, f"{name}ctl")(*control)
 
+    def anothers(name: str) -> None:
+        """Use what another process made, by its number alone, as /proc/sysvipc lists it."""
+        number = told[name]
+        message = (ctypes.c_long * 3)(1)
+        actions = {
+            "messages": lambda: libc.msgrcv(number, message, 16, 0, 0o4000),
+            "semaphores": lambda: libc.semctl(number, 0, 12),  # GETVAL
+            "segment": lambda: libc.shmctl(number, 2, ctypes.create_string_buffer(512)),  # IPC_STAT
+        }
+        _called(actions[name]())
+
     def terminal() -> None:
         """Type into the terminal that the worker was started from; here it has none."""
         if libc.ioctl(0, _TIOCSTI, ctypes.byref(ctypes.c_char(b"x"))) < 0:
@@ -249,6 +261,9 @@ def attempt(told: Mapping[str, Any]) -> dict[str, str]:
         "System V shared memory": lambda: system_v("shm", 4096, 0o1600),
         "System V semaphores": lambda: system_v("sem", 1, 0o1600),
         "System V messages": lambda: system_v("msg", 0o1600),
+        "another's messages": lambda: anothers("messages"),
+        "another's semaphores": lambda: anothers("semaphores"),
+        "another's segment": lambda: anothers("segment"),
         # the kernel
         "namespaces": lambda: in_a_child(lambda: _called(libc.unshare(_CLONE_NEWUSER))),
         "io_uring": io_uring,

@@ -224,6 +224,19 @@ def test_shared_memory_is_refused_or_not_there(bench, monkeypatch, code, state) 
     assert processes.sharing(bench.demand, bench.own).state == state
 
 
+def test_shared_memory_that_is_refused_and_messages_that_are_not(bench, monkeypatch) -> None:
+    """A filter that refuses to make them alone: those of others are found by their numbers."""
+
+    class Some(Library):
+        def __getattr__(self, name: str):
+            self.code = errno.EPERM if name.endswith("get") else errno.EINVAL
+            return super().__getattr__(name)
+
+    monkeypatch.setattr(processes, "LIBC", Some(0))
+    outcome = processes.sharing(bench.demand, bench.own)
+    assert (outcome.state, "messages" in outcome.found) == ("succeeded", True)
+
+
 def test_processes_that_cannot_be_listed_or_have_ended_are_none(monkeypatch) -> None:
     monkeypatch.setattr(processes, "_children", set)
     monkeypatch.setattr(processes.os, "stat", fails(errno.ENOENT))

@@ -10,6 +10,11 @@ was being fetched stands in for a task of its key that this worker is to compute
 that it is to fetch by then. And a copy that is still here when its key is another author's is
 reported as the result of that author's task, or given to what depends on it (distributed 2026.8.0).
 
+If a value is brought while it is fetched, and its key is forgotten before the transfer ends, Dask
+raises KeyError and closes the worker; if the key is fetched anew by then, the former value arrives.
+If a key changes hands after Dask decided to execute its task and before the coroutine begins, the
+new task begins without its inputs, and fails.
+
 A worker that fails to fetch a dependency, for any reason but the network, reports the dependency
 alone; the scheduler, which knows that it exists, ignores that, and the dependent task waits for
 ever (distributed issue 6705). So each task that waits for it is reported as failed.
@@ -74,6 +79,7 @@ class Stimuli(Part):
             stock(event)
             self._cancelled.update(task.key for task in fetched if task.state == "cancelled")
         elif isinstance(event, GatherDepDoneEvent):
+            _leave_out_gone(worker.state, event.worker)
             asked = worker.state.in_flight_workers.get(event.worker, ())
             flying = [key for key in asked if _state_of(worker.state, key) == "flight"]
             stock(self._fetched(worker.state, event))
@@ -141,12 +147,30 @@ def _is_resumed(state: Any, key: Any) -> bool:
     return _state_of(state, key) == "resumed"
 
 
+def _leave_out_gone(state: Any, worker: str) -> None:
+    """Leave out of the transfer from *worker* the keys whose tasks no longer wait for it."""
+    asked = state.in_flight_workers.get(worker)
+    if asked:
+        coming = {each.key for each in state.in_flight_tasks if each.coming_from == worker}
+        state.in_flight_workers[worker] = asked & coming
+
+
 def _is_stale(state: Any, event: Any) -> bool:
     """Tell whether *event* ends a run of a task that the key does not name any more."""
     if _is_resumed(state, event.key):
         return isinstance(event, ExecuteSuccessEvent)  # a failure is not taken for what is fetched
     task = state.tasks.get(event.key)
-    return task is not None and task.run_id != event.run_id
+    if task is None:
+        return False
+    return task.run_id != event.run_id or (
+        isinstance(event, ExecuteFailureEvent) and _lacks_inputs(state, task)
+    )
+
+
+def _lacks_inputs(state: Any, task: Any) -> bool:
+    return any(
+        each.key not in state.data and each.key not in state.actors for each in task.dependencies
+    )
 
 
 def _fail_dependents(worker: Any, failed: Any) -> None:

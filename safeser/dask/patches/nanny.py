@@ -15,12 +15,12 @@ from safeser.dask.patches.patch import Patch
 from safeser.dask.roles import exits_with_worker
 from safeser.dask.servers import part_of, served
 from safeser.dask.worker.nannies import (
-    WorkerFolder,
     refused_plugin,
     refusing_start,
     require_own_start,
 )
 from safeser.dask.worker.start_pipes import Pipes
+from safeser.dask.worker.worker_folders import WorkerFolder
 
 __all__ = ["ROWS"]
 
@@ -55,7 +55,9 @@ def _wait_until_connected(stock: Callable[..., Any]) -> Callable[..., Any]:
         with refusing_start(known, lambda: pipe.refused):
             said = await stock(self, *args)
             if said is not None:
-                require_own_start(nanny, known.part(nanny, WorkerFolder), said, pid=self.pid)
+                folder = known.part(nanny, WorkerFolder)
+                require_own_start(nanny, folder, said, pid=self.pid)
+                said["dir"] = folder.path  # which Dask deletes by this name
         return said
 
     return wait_until_connected
@@ -110,8 +112,7 @@ ROWS = (
             "distributed.nanny:Nanny.instantiate",
             "distributed.core:Server.__init__",
             "distributed.nanny:WorkerProcess.mark_stopped",
-            "distributed.diskutils:WorkSpace.new_work_dir",
-            "distributed.diskutils:WorkDir.__init__",
+            "distributed.diskutils:WorkSpace.__init__",
         ),
     ),
     Patch(

@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -28,12 +27,12 @@ from safeser.dask.same_host import is_of_this_machine
 from safeser.dask.servers import Part, Served
 from safeser.dask.worker.confinement import demand_for
 from safeser.dask.worker.start_pipes import START_RULE
+from safeser.dask.worker.worker_folders import WorkerFolder
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = [
     "Starting",
-    "WorkerFolder",
     "refused_plugin",
     "refusing_start",
     "require_own_start",
@@ -87,41 +86,6 @@ def _is_of(nanny: Any, comm: Any, link: Any, key: str | None) -> bool:
 
 
 # --- a worker that starts ------------------------------------------------------------------------
-
-
-class WorkerFolder(Part):
-    """The folder that one nanny makes for each start of its worker, and deletes as the worker ends.
-
-    The worker makes its own inside of it. Dask's are beside those of all nannies' workers that have
-    the same local_directory.
-    """
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._made: Any = None
-        self._above = self._server._original_local_dir
-
-    def make(self) -> None:
-        """Make the folder for the next start, if the last one is over."""
-        if self._made is not None:
-            return
-        nanny = self._server
-        # It is locked as those of workers are, so that others delete it once this process is gone.
-        self._made = nanny._workspace.new_work_dir(prefix="nanny-")
-        nanny._original_local_dir = self._made.dir_path
-        if nanny.process is not None:  # which starts again as it did
-            nanny.process.worker_kwargs["local_directory"] = self._made.dir_path
-
-    def has(self, path: str) -> bool:
-        """Tell whether *path* is directly in this folder."""
-        if self._made is None or os.path.normpath(path) != path:
-            return False
-        return os.path.dirname(path) == str(self._made.dir_path)
-
-    def delete(self) -> None:
-        if self._made is not None:
-            self._made.release()
-            self._made, self._server._original_local_dir = None, self._above
 
 
 def require_own_start(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from distributed.core import Status
 from distributed.worker import Worker
 from distributed.worker_state_machine import (
     CancelComputeEvent,
@@ -20,6 +22,7 @@ from distributed.worker_state_machine import (
     RetryBusyWorkerEvent,
     SecedeEvent,
     StealRequestEvent,
+    UpdateDataEvent,
     WorkerState,
 )
 
@@ -234,3 +237,83 @@ def test_a_released_task_that_left_its_thread_stands_for_no_other_one(end):
     assert worker.state.tasks["k"].state == "long-running"
     worker.handle_stimulus(ENDS[end])
     assert "k" not in worker.state.tasks
+
+
+# --- a transfer that ends when its key is forgotten, or is another transfer's ---------------------
+
+LOST = GatherDepNetworkFailureEvent(worker=ELSEWHERE, total_nbytes=1, stimulus_id="lost")
+BUSY = GatherDepBusyEvent(worker=ELSEWHERE, total_nbytes=1, stimulus_id="busy")
+TRANSFERS = {"arrives": fetched(k=666), "failed": failing(), "lost": LOST, "busy": BUSY}
+THIRD = "safeser://127.0.0.1:3"
+
+
+def forgotten_on_its_way(*, guarded: bool = True) -> Bare:
+    """Return a worker that fetches k, was brought k meanwhile, and was told to forget it."""
+    worker = Bare(guarded=guarded)
+    worker.handle_stimulus(compute("uses", who_has={"k": [ELSEWHERE]}))
+    worker.handle_stimulus(UpdateDataEvent(data={"k": 42}, stimulus_id="brought"))
+    worker.handle_stimulus(FreeKeysEvent(keys=["uses", "k"], stimulus_id="free"))
+    return worker
+
+
+@pytest.mark.parametrize("end", TRANSFERS)
+def test_a_transfer_of_a_key_that_is_forgotten_ends(end):
+    """Dask raises KeyError, and the worker closes."""
+    with pytest.raises(KeyError):
+        forgotten_on_its_way(guarded=False).handle_stimulus(TRANSFERS[end])
+    worker = forgotten_on_its_way()
+    worker.handle_stimulus(TRANSFERS[end])
+    assert "k" not in worker.state.data
+    assert not worker.state.in_flight_workers
+
+
+@pytest.mark.parametrize("end", TRANSFERS)
+def test_a_former_transfer_ends_no_later_one(end):
+    worker = forgotten_on_its_way()
+    worker.handle_stimulus(compute("later", who_has={"k": [THIRD]}))
+    worker.handle_stimulus(TRANSFERS[end])
+    assert worker.state.tasks["k"].state == "flight"
+    arrives = GatherDepSuccessEvent(
+        worker=THIRD, total_nbytes=1, data={"k": 42}, stimulus_id="fetched"
+    )
+    worker.handle_stimulus(arrives)
+    assert worker.state.data["k"] == 42
+
+
+def test_a_key_that_is_fetched_again_from_the_same_worker_is_fetched_anew():
+    worker = forgotten_on_its_way()
+    worker.handle_stimulus(compute("later", who_has={"k": [ELSEWHERE]}))
+    worker.handle_stimulus(fetched(k=666))
+    assert worker.state.tasks["k"].state == "flight"
+    worker.handle_stimulus(fetched(k=42))
+    assert worker.state.data["k"] == 42
+
+
+# --- a key that changes hands before its task begins ----------------------------------------------
+
+
+class Executing(Stated):
+    """A worker that executes what its state says, when it is told to begin."""
+
+    status = Status.running
+    data: ClassVar[Any] = {}  # type: ignore[misc]  # Dask's is a property of the class
+
+
+def test_a_task_that_begins_under_a_key_without_its_inputs_runs_again():
+    """Dask looks a task up by its key as its coroutine begins, and fails without its inputs."""
+    worker = with_rows(Executing, "distributed.worker:Worker.handle_stimulus")()
+    worker.handle_stimulus(compute("k", run_id=1))
+    worker.handle_stimulus(FreeKeysEvent(keys=["k"], stimulus_id="release"))
+    worker.handle_stimulus(compute("k", run_id=2, who_has={"input": [ELSEWHERE]}))
+    end = asyncio.run(Worker.execute(worker, "k", stimulus_id="compute"))
+    assert (type(end), end.run_id) == (ExecuteFailureEvent, 2)  # of the task that has the key now
+    worker.handle_stimulus(end)
+    assert "k" not in worker.state.tasks
+
+
+def test_a_task_that_had_its_inputs_fails():
+    worker = Bare()
+    worker.handle_stimulus(UpdateDataEvent(data={"input": 1}, stimulus_id="brought"))
+    worker.handle_stimulus(compute("k", run_id=1, who_has={"input": [ELSEWHERE]}))
+    worker.handle_stimulus(ExecuteFailureEvent.dummy("k", run_id=1, stimulus_id="done"))
+    assert worker.state.tasks["k"].state == "error"

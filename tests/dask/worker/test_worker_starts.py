@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import functools
 import os
 import socket
@@ -22,9 +24,10 @@ from distributed.nanny import WorkerProcess
 from distributed.utils import get_mp_context
 from tornado.ioloop import IOLoop
 
-from safeser.dask.worker import start_pipes
-from safeser.dask.worker.nannies import WorkerFolder
+from safeser.dask.servers import served
+from safeser.dask.worker import start_pipes, worker_folders
 from safeser.dask.worker.start_pipes import MOST, START_RULE, StartPipe, StopPipe
+from safeser.dask.worker.worker_folders import WorkerFolder
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
 from safeser.families.errors.wire import encode, to_data
@@ -228,6 +231,87 @@ def test_a_nanny_makes_a_folder_for_each_start(tmp_path, doors, guarded):
     for made in map(Path, seen):
         assert made.parent == above
         assert not made.exists()
+
+
+# --- what a worker leaves beside its folder -------------------------------------------------------
+
+
+def folder_of(nanny: Any) -> WorkerFolder:
+    return served(nanny).part(nanny, WorkerFolder)
+
+
+@pytest.mark.parametrize("name", ["global.lock", "purge.lock", "x.dirlock"])
+def test_a_nanny_empties_no_file_to_which_its_worker_links(nanny, tmp_path, name):
+    key = tmp_path / "nanny.key"
+    key.write_text("secret")
+    folder, above = folder_of(nanny), tmp_path / "dask-scratch-space"
+    (above / name).unlink(missing_ok=True)
+    (above / name).symlink_to(key)
+    folder.delete()
+    folder.make()
+    assert Path(nanny._original_local_dir).is_dir()
+    assert key.read_text() == "secret"
+
+
+def test_a_nanny_waits_for_no_lock_that_its_worker_keeps(nanny, tmp_path):
+    above = tmp_path / "dask-scratch-space"
+    with (above / "global.lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        folder_of(nanny).delete()
+        folder_of(nanny).make()
+    assert Path(nanny._original_local_dir).is_dir()
+
+
+@pytest.mark.cluster
+def test_a_nanny_deletes_nothing_to_which_its_worker_links(nanny, tmp_path):
+    """The worker has put a link in the place of the folder above its own."""
+    mine = Path(nanny._original_local_dir)
+    theirs = tmp_path / "theirs"
+    (theirs / "worker-x").mkdir(parents=True)
+    with patched(*ROWS):
+        mine.rmdir()
+        mine.symlink_to(theirs)
+        _, failure = started(nanny, functools.partial(Says, dir=str(mine / "worker-x")))
+    folder_of(nanny).delete()
+    assert failure is None
+    assert (theirs / "worker-x").is_dir()
+
+
+def test_a_nanny_deletes_what_others_left_and_no_more(nanny, tmp_path):
+    above, other = tmp_path / "dask-scratch-space", Watcher(tmp_path)
+    serve(other, Server.NANNY, nanny.channel, worker="worker")
+    left, elsewhere = above / "nanny-left", tmp_path / "elsewhere"
+    for each in (left, elsewhere):
+        (each / "worker-y").mkdir(parents=True)
+    (above / "nanny-link").symlink_to(elsewhere)
+    (above / "nanny-file").write_text("text")
+    folder_of(other).make()
+    assert not left.exists()
+    assert (elsewhere / "worker-y").is_dir()
+    assert {Path(each._original_local_dir).is_dir() for each in (nanny, other)} == {True}
+
+
+def test_a_nanny_looks_for_what_others_left_behind_no_link(nanny, tmp_path):
+    above, elsewhere = tmp_path / "dask-scratch-space", tmp_path / "elsewhere"
+    above.rename(tmp_path / "moved")
+    (elsewhere / "nanny-of-others").mkdir(parents=True)
+    above.symlink_to(elsewhere)
+    folder_of(nanny).delete()
+    folder_of(nanny).make()
+    assert (elsewhere / "nanny-of-others").is_dir()
+
+
+def test_where_folders_take_no_lock_a_worker_starts_all_the_same(nanny, monkeypatch):
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "")
+
+    folder_of(nanny).delete()
+    monkeypatch.setattr(worker_folders.fcntl, "flock", refuse)
+    folder_of(nanny).make()
+    made = Path(nanny._original_local_dir)
+    assert made.is_dir()
+    folder_of(nanny).delete()
+    assert not made.exists()
 
 
 @pytest.mark.cluster
