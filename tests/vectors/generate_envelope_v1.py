@@ -21,7 +21,7 @@ from safeser.envelope import CLAIMS_SIZE, Claims, Handshake, Session, preamble
 from safeser.envelope.aead import EncryptionKeys, part
 from safeser.envelope.noise import HandshakeState
 from safeser.envelope.session import INITIATOR_TO_RESPONDER, RESPONDER_TO_INITIATOR, expand
-from safeser.keys import Identity, PrivateKey
+from safeser.identity import Identity, PrivateKey
 from safeser.values import Suite
 
 FILES = {

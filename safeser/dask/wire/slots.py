@@ -99,7 +99,7 @@ def _compiled(paths: _Paths, outer: Role) -> Plan:
 
     made.each, made.item = through("*"), through("[]")
     named = {steps[0] for steps, _ in paths if steps} - {"*", "[]"}
-    made.keys = {name: through(name, "*") for name in named}
+    made.keys.update((name, through(name, "*")) for name in named)
     return made
 
 
