@@ -7,6 +7,7 @@ import tracemalloc
 import msgpack
 import pytest
 
+from safeser.errors import PayloadError
 from safeser.families import receiving
 from safeser.families.registered import dispatch
 from safeser.values import Context, Kind
@@ -94,3 +95,15 @@ def test_what_two_threads_load_of_one_payload_are_two_objects(link, monkeypatch)
 
     monkeypatch.setattr(receiving._Builder, "build", interrupted)
     assert link.load_one(admitted, payload) is not others[1]
+
+
+def test_what_was_decided_under_one_policy_is_loaded_under_its_limits(doors):
+    one, two = doors.channel("ann", POLICY), doors.channel("bea", POLICY)
+    there, back = doors.shake(one, two)
+    message, frames = back.verify(there.seal(None, DATA)), [msgpack.packb(bytes(5000))]
+    admitted = back.admit(message, DATA, [back.payload(message, DATA, "x", MSGPACK, frames)])
+    newer = POLICY.replace("revision: 1", "revision: 2") + "limits: {max_array: 2000}\n"
+    assert two.adopt(policy=doors.policy(newer))
+    assert back.load(admitted) == [bytes(5000)]
+    with pytest.raises(PayloadError):
+        back.payload(message, DATA, "x", MSGPACK, frames)
