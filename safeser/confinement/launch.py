@@ -60,7 +60,7 @@ _OF_A_PROCESS = (
 )
 
 #: Calls that make or change a file with a mode, and the place of that mode. A file that is
-#: set-user-ID gives this account, unconfined, to each user of the machine who starts it.
+#: set-user-ID gives this account, unconfined, to each user of the machine that starts it.
 _WITH_A_MODE = {"fchmod": 1, "creat": 1, "mknod": 1, "mknodat": 2}
 
 #: The same where the mode counts only with a flag: the places of flags and of mode.

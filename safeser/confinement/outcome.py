@@ -1,6 +1,6 @@
-"""What a probe found, and what would mend it.
+"""Outcomes of probes: what was tried, whether the kernel refused it, and how to mend it.
 
-The one rule: a probe that could try nothing is no probe that was refused.
+The one rule: a probe that found nothing to try does not count as refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a confined process has of its own, and what Python reads.
+"""Paths that a confined process may use: its own files, those of its policy, and Python's.
 
 The one rule: it is stated here once, for the launcher that grants it and for the probes that count
 everything else as forbidden.
@@ -40,7 +40,7 @@ _CONFIGURATION = (
     "/sys/fs/cgroup",
 )
 
-#: Folders of everybody's files.
+#: Folders that hold files of all accounts.
 _SHARED = frozenset({"/", "/dev", "/etc", "/home", "/mnt", "/opt", "/root", "/run", "/srv"}) | {
     "/tmp",  # noqa: S108
     "/var",

@@ -1,4 +1,4 @@
-"""The probes in the order in which they run, and what a start makes of them.
+"""Run all probes in order, and raise one error for those that show a gap.
 
 The one rule: all of them run, so that one start names everything that has to be mended.
 """

@@ -1,1 +1,1 @@
-"""Worker groups: whose tasks run where, and who may read whose values."""
+"""Worker groups: which workers run an author's tasks, and which principals read its values."""

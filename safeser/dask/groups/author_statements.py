@@ -1,4 +1,4 @@
-"""What messages state of the authors of values: who is to have them, who has them, who wants them.
+"""Add authors to messages that order, report or request values, and read them from such messages.
 
 The one rule: what is stated of a key stands beside it in the same message, so that it is about the
 task that has the key at that moment.

@@ -1,12 +1,12 @@
-"""Who is the author of each value that a worker has, and whom the worker gives it.
+"""Authors of the values of one worker, and which principals the worker sends a value to.
 
 The one rule: a worker gives a value to processes of its own principal and to its scheduler, and to
 another principal only if the policy lets that one read values of the author. A value whose author
 is not known goes to no other principal.
 
 A key outlives no task: once the scheduler forgets it, another author's task may get it, while some
-worker still has the former value. So a value is named by key and author. Who fetches one says whose
-it has to be, and who reports a copy says whose that is.
+worker still has the former value. So a value is named by key and author. A process that fetches a
+value states its author, and so does a worker that reports a copy.
 
 The author of a task is in its statement where it is sealed. Of all else the scheduler says it with
 the message by which the worker gets a value or has to fetch it: the worker that gives the value is
@@ -146,7 +146,7 @@ class Authors(Part):
         known, author = self._shuffles.get(shuffle, (None, None))
         return author if known == run_id else None
 
-    # --- who may have them -----------------------------------------------------------------------
+    # --- permitted readers -----------------------------------------------------------------------
 
     def _has(self, key: Any) -> bool:
         return key in self._server.data or key in self._server.state.actors
@@ -163,7 +163,7 @@ class Authors(Part):
             require_reader(link, name, author, what)
 
     def narrow(self, comm: Any, request: dict[str, Any]) -> None:
-        """Take from *request*, for values, the keys that its peer may not read or does not mean.
+        """Remove from *request*, for values, keys that its peer may not read or does not mean.
 
         A worker is sent the reason in place of each value: what it merely misses, it asks for
         again. A client does not get it: then it asks the scheduler, which knows what is published.
@@ -171,7 +171,7 @@ class Authors(Part):
         link, keys = comm.link, request.get("keys", ())
         comm.conversation.withheld = {}
         former = self.of_others(take_stated(request, keys))
-        if former:  # to who asks, these are not here
+        if former:  # the peer means another value of that key
             keys = request["keys"] = [key for key in keys if key not in set(former)]
         if self._is_free(link):
             return

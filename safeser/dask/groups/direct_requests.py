@@ -1,10 +1,10 @@
-"""Which values a worker has: what somebody else than its scheduler asks it to keep or to drop.
+"""Requests to a worker, from peers other than its scheduler, that change which values it holds.
 
-The one rule: under which keys data may stand is the scheduler's to say. A worker that holds a value
-under a key takes it for the result of the task of that name, whoever brought it or told the worker
-where to fetch it, and the scheduler never hears of it. So only the scheduler has values brought,
-fetched and dropped, and those who may run code in the worker, sealed or not: they could change
-every value there anyway.
+The one rule: the scheduler decides under which keys data may stand. A worker that holds a value
+under a key takes it for the result of the task of that name, whichever peer brought it, and the
+scheduler is not told. So only two kinds of peers have values brought, fetched and dropped: the
+scheduler, and principals that may run code in the worker, sealed or not, which could change every
+value there anyway.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from safeser.values import SEALED, Context, Kind
 
 __all__ = ["CHANGES", "require_own_scheduler", "runs_code"]
 
-#: What changes the values of a worker, and what the sender is told to do about it.
+#: What changes the values of a worker, and what the refused sender should do instead.
 CHANGES = {
     "update_data": "Leave out direct=True: the scheduler looks whose the keys are.",
     "gather": "Ask the scheduler to replicate.",
-    "free_keys": "Release the futures: the scheduler has workers drop what nobody wants.",
+    "free_keys": "Release the futures: the scheduler has workers drop what no client wants.",
 }
 
 
@@ -37,7 +37,7 @@ def require_own_scheduler(link: Link, name: str, is_scheduler: Callable[[str], b
         link.refuse(
             link.inbound(Kind.DATA, name),
             "key.direct",
-            f"a worker does {name} for its scheduler and who may run code in it alone",
+            f"a worker does {name} only for its scheduler and principals that may run code in it",
             fix=CHANGES[name],
         )
 

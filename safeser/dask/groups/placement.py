@@ -121,12 +121,12 @@ class Placement(Part):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        #: Who brought the value of a task that computes nothing.
+        #: The principal that brought the value of a task that computes nothing.
         self.owner_of: Callable[[Any], str] = lambda _: UNKNOWN
         self._contexts: dict[str, Context] = {}  # of the workers that are there
         #: Of all that have ever registered: one that left may come back at any time.
         self._ever: set[Context] = set()
-        self._authors: set[str] = set()  # of tasks and values, as far as anybody asked
+        self._authors: set[str] = set()  # of tasks and values, as far as they were looked up
         self._gaining: list[Any] = []
         self._policy: Policy | None = None
         #: Whether a policy, or a worker, came since the tasks that are there were looked at.
@@ -216,7 +216,7 @@ class Placement(Part):
         return _has(principal, takes, author) or self._reads(principal, author)
 
     def _reads(self, worker: str, author: str) -> bool:
-        """Tell whether *worker* may read values of *author* from all who compute them."""
+        """Tell whether *worker* may read values of *author* from all workers that compute them."""
         found = self._read.get((worker, author))
         if found is None:
             policy = self._known.channel.policy

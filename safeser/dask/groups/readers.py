@@ -1,8 +1,8 @@
-"""Who may read which value of one scheduler: its author, and whom the policy names.
+"""Which principals may read a value of one scheduler: its author, and those that policy names.
 
 The one rule: whatever hands a principal a value, or computes with it in that principal's name, asks
 here first. The author of a value is the principal that submitted its key or scattered it; a dataset
-that an authorised reader published may be read by all who may ask for it.
+that an authorised reader published may be read by every principal that may ask for it.
 
 A graph that depends on a value is a reader as well: the result of a function that returns its
 argument is that value.
@@ -51,11 +51,11 @@ def unreadable(policy: Policy, context: Context, key: Any, author: str | None) -
 
 
 class Readers(Part):
-    """Who may read the values of one scheduler."""
+    """The permitted readers of the values of one scheduler."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        #: Who submitted a task, or scattered its value.
+        #: The principal that submitted a task, or scattered its value.
         self.owner_of: Callable[[Any], str] = lambda _: UNKNOWN
 
     @property

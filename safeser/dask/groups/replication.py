@@ -1,7 +1,7 @@
-"""Copying values to more workers: it ends, and says why, where a worker never gets one.
+"""End a request to copy values, with the reason, where a worker repeatedly fails to take one.
 
 The one rule: a worker that failed to take a value three times for one request is asked for it no
-more, and who asked for the copies is told.
+more, and the request for the copies fails.
 
 In distributed 2026.8.0 ``Scheduler.replicate`` asks again at once, for ever, as long as a copy is
 missing, and every other request to copy or to move values waits for it: one value that policy lets
@@ -23,7 +23,7 @@ __all__ = ["copied", "count_failures"]
 ATTEMPTS = 3
 _PAUSE = 0.1
 
-#: As much of a key as the error shows: whoever submitted it chose it.
+#: As much of a key as the error shows: its submitter chose it.
 _SHOWN = 60
 
 #: How often which worker failed to take which value, for the request that is served here and now.
@@ -36,7 +36,7 @@ async def count_failures(scheduler: Any, address: str, failed: set[Any]) -> None
     :raises RuntimeError: if it has failed to take one of them too often.
     """
     counted = _failed.get()
-    # What was forgotten meanwhile nobody wants a copy of, and Dask leaves it out.
+    # Dask leaves out keys that were forgotten meanwhile.
     there = [key for key in failed if key in scheduler.tasks]
     if counted is None or not there:
         return

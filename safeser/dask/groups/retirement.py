@@ -1,15 +1,15 @@
-"""Retiring a worker that holds what no other worker may have: it ends, and says why.
+"""End the retirement of a worker that holds values which no other worker may have.
 
 The one rule: a worker that was asked to take a value and failed to, or took nothing for a minute,
-is not asked again for that retirement, and nobody stops what moves values meanwhile. Where nobody
-is left to ask, Dask's own way out is taken. The worker goes on as before, ``retire_workers`` does
-not name it among those that it retired, and the log says which value it is.
+is not asked again for that retirement, and the active memory manager cannot be stopped meanwhile.
+Where no worker is left to ask, Dask's own way out is taken. The worker goes on as before,
+``retire_workers`` does not name it among those that it retired, and the log says which value it is.
 
 In distributed 2026.8.0 ``RetireWorker`` asks the same workers for the same values every two
 seconds. That one of them cannot take a value is reported as a failed task, which the scheduler
 ignores for a task that it knows to be done; so with a value that policy lets no worker pass on,
 ``retire_workers`` would never return. Nor would it if one worker says nothing: the one that reports
-the least memory is asked, whoever it is. Everything else that moves values waits for it.
+the least memory is asked. Everything else that moves values waits for it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ PATIENCE = 60.0
 _SLOWEST = 1_000_000
 _LONGEST = 3600.0
 
-#: As much of a key and of a reason as the log shows; whoever made them chose them.
+#: As much of a key and of a reason as the log shows: submitter and worker chose them.
 _SHOWN = 300
 
 
 class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no types
-    """Moves one worker's values away as Dask does, but asks nobody twice who failed to take one."""
+    """Moves one worker's values away as Dask does, but asks no worker again that failed to."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -54,7 +54,7 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
         self._idle: dict[str, float] = {}
 
     def run(self) -> Generator[Suggestion, Any, None]:
-        """Suggest what Dask suggests, to those who are left."""
+        """Suggest what Dask suggests, to the workers that are left."""
         if served(self.manager.scheduler) is None:
             yield from super().run()
             return
@@ -81,7 +81,7 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
                 self._idle.setdefault(chosen.address, now)
 
     def _give_up(self, now: float) -> None:
-        """Take note of who was asked for values, and takes none any more."""
+        """Note workers that were asked for values and no longer take any."""
         for task, asked in self._asked.items():
             took = asked & {state.address for state in task.who_has or ()}
             asked.difference_update(took)

@@ -1,6 +1,7 @@
-"""What a worker's state hears of values that it fetches and computes.
+"""Correct the events about fetched and computed values before a worker's state handles them.
 
-The one rule: what the scheduler says is fetched or computed, and nothing stands in for it.
+The one rule: a worker holds the value of the task that the scheduler means, and no former value of
+the same key.
 
 A task that is cancelled runs on to its end, and its key is free as soon as the scheduler forgets
 it. If a task that gets the key then is computed by another worker, and needed by this one, Dask
@@ -59,7 +60,7 @@ _FORMER = "safeser-former"
 
 
 class Stimuli(Part):
-    """The events of one worker, before its state handles them."""
+    """Checks the events of one worker before its state handles them."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -67,7 +68,7 @@ class Stimuli(Part):
         self._cancelled: set[Any] = set()  # keys of which old values are still on their way
 
     def handle(self, stock: Callable[[Any], None], event: Any) -> None:
-        """Do what ``Worker.handle_stimulus``, *stock*, does with *event*, once that is true."""
+        """Do what ``Worker.handle_stimulus``, *stock*, does, with *event* as it is corrected."""
         worker = self._server
         if isinstance(event, _STATING):
             authors = stated_by(event)

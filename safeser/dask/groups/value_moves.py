@@ -1,4 +1,4 @@
-"""Where values are brought, copied and moved: to workers that may have those of their author.
+"""Scatter, copy and move values only to workers that may have those of their author.
 
 The one rule: the scheduler tells no worker to take a value that this worker's context does not let
 it have (:mod:`safeser.dask.groups.placement`). Dask chooses among all workers for that.

@@ -1,10 +1,10 @@
-"""Nannies: whose word one takes for its worker's, and how long others wait for one that starts.
+"""Nannies: which peers speak for their worker, and how long plugins wait for one that starts.
 
-The one rule: of a worker that retires, its nanny hears from that worker, or from somebody who may
-end it anyway; what a worker's process says of its start is about itself; and no nanny that never
-finishes to start keeps anybody waiting.
+The one rule: of a worker that retires, its nanny hears from that worker, or from a principal that
+may end it anyway; what a worker's process says of its start is about itself; and no nanny that
+never finishes its start keeps a request waiting.
 
-In distributed 2026.8.0 whoever asks a nanny to close gracefully has it start no worker any more: a
+In distributed 2026.8.0 a nanny that is asked to close gracefully starts no worker any more: a
 worker's key was enough to have each node of the cluster lost at its worker's next end. And a
 plugin for nannies waits for each one that said that it starts and not yet that it did, for ever;
 any worker's key was enough to say so.
@@ -214,7 +214,7 @@ class Starting(Part):
     async def _tell(self, address: str, plugin: str, content: bytes) -> None:
         try:
             await self._server.rpc(address).plugin_add(plugin=content, name=plugin)
-        except Exception as error:  # whatever the nanny answers; nobody waits for it any more
+        except Exception as error:  # whatever the nanny answers; no request waits for it any more
             logger.warning("The nanny at %s did not take %s: %s", address, plugin, error)
 
     async def register_plugin(self, plugin: bytes, name: str, idempotent: bool) -> Any:
