@@ -152,8 +152,12 @@ def _leave_out_gone(state: Any, worker: str) -> None:
     """Leave out of the transfer from *worker* the keys whose tasks no longer wait for it."""
     asked = state.in_flight_workers.get(worker)
     if asked:
-        coming = {each.key for each in state.in_flight_tasks if each.coming_from == worker}
-        state.in_flight_workers[worker] = asked & coming
+        state.in_flight_workers[worker] = {key for key in asked if _comes_from(state, key, worker)}
+
+
+def _comes_from(state: Any, key: Any, worker: str) -> bool:
+    task = state.tasks.get(key)
+    return task in state.in_flight_tasks and task.coming_from == worker
 
 
 def _is_stale(state: Any, event: Any) -> bool:
