@@ -80,7 +80,7 @@ class Stimuli(Part):
             stock(event)
             self._cancelled.update(task.key for task in fetched if task.state == "cancelled")
         elif isinstance(event, GatherDepDoneEvent):
-            _leave_out_gone(worker.state, event.worker)
+            self._leave_out_gone(worker.state, event.worker)
             asked = worker.state.in_flight_workers.get(event.worker, ())
             flying = [key for key in asked if _state_of(worker.state, key) == "flight"]
             stock(self._fetched(worker.state, event))
@@ -116,6 +116,15 @@ class Stimuli(Part):
             if task is not None:
                 yield from (each for each in (task, *task.dependencies) if each.state == "flight")
 
+    def _leave_out_gone(self, state: Any, worker: str) -> None:
+        """Leave out of the transfer from *worker* the keys whose tasks no longer wait for it."""
+        asked = state.in_flight_workers.get(worker, ())
+        gone = {key for key in asked if not _comes_from(state, key, worker)}
+        if gone:
+            state.in_flight_workers[worker] = asked - gone
+            flying = state.in_flight_tasks
+            self._cancelled -= {key for key in gone if state.tasks.get(key) not in flying}
+
     def _fetched(self, state: Any, event: Any) -> Any:
         """Return what *event*, the end of a transfer, says of the tasks that keys name now."""
         asked = set(state.in_flight_workers.get(event.worker, ()))
@@ -148,12 +157,9 @@ def _is_resumed(state: Any, key: Any) -> bool:
     return _state_of(state, key) == "resumed"
 
 
-def _leave_out_gone(state: Any, worker: str) -> None:
-    """Leave out of the transfer from *worker* the keys whose tasks no longer wait for it."""
-    asked = state.in_flight_workers.get(worker)
-    if asked:
-        coming = {each.key for each in state.in_flight_tasks if each.coming_from == worker}
-        state.in_flight_workers[worker] = asked & coming
+def _comes_from(state: Any, key: Any, worker: str) -> bool:
+    task = state.tasks.get(key)
+    return task in state.in_flight_tasks and task.coming_from == worker
 
 
 def _is_stale(state: Any, event: Any) -> bool:

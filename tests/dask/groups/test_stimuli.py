@@ -289,6 +289,21 @@ def test_a_key_that_is_fetched_again_from_the_same_worker_is_fetched_anew():
     assert worker.state.data["k"] == 42
 
 
+def test_a_forgotten_key_whose_transfer_was_cancelled_is_fetched_as_ever():
+    worker = Bare()
+    worker.handle_stimulus(compute("uses", who_has={"k": [ELSEWHERE]}))
+    worker.handle_stimulus(FreeKeysEvent(keys=["uses"], stimulus_id="free"))
+    worker.handle_stimulus(UpdateDataEvent(data={"k": 1}, stimulus_id="brought"))
+    worker.handle_stimulus(FreeKeysEvent(keys=["k"], stimulus_id="free"))
+    worker.handle_stimulus(fetched(k=666))
+    worker.handle_stimulus(compute("later", who_has={"k": [THIRD]}))
+    arrives = GatherDepSuccessEvent(
+        worker=THIRD, total_nbytes=1, data={"k": 42}, stimulus_id="fetched"
+    )
+    worker.handle_stimulus(arrives)
+    assert worker.state.data["k"] == 42
+
+
 # --- a key that changes hands before its task begins ----------------------------------------------
 
 
