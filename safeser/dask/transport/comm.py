@@ -214,9 +214,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 if self.control is not None and verified.header:
                     await self._take_control(self.control, verified)
                     return SKIP
-                if _is_long(verified):
-                    return await offload(self._hear, verified, deserializers)
-                return self._hear(verified, deserializers)
+                return await self._understand(verified, deserializers)
             except SafeserError as error:
                 if self.conversation.forgotten:
                     self.abort()
@@ -251,6 +249,12 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         Answers to somebody who asks and never reads them would fill this process's memory.
         """
         await asyncio.wait([self._written])  # if it failed, the next read says so
+
+    async def _understand(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
+        """Return what the conversation makes of *verified*, in a thread if that may take long."""
+        if _is_long(verified):
+            return await offload(self._hear, verified, deserializers)
+        return self._hear(verified, deserializers)
 
     def _hear(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
         """Return what the conversation makes of *verified*; actors in it are its client's.
