@@ -357,6 +357,7 @@ class Stock:
     def __init__(self, status):
         self.status = SimpleNamespace(name=status)
         self.told = []
+        self._original_local_dir = "folders"
         serve(self, Server.NANNY, SimpleNamespace(), is_command=is_command())
 
     def _on_worker_exit_sync(self, code):

@@ -212,7 +212,7 @@ def test_a_secret_that_is_mounted_otherwise_is_refused_with_what_to_set(
     assert code == 2, said
     [line] = [each for each in said.splitlines() if each.startswith("safeser: ")]
     assert says in line
-    assert "/etc/safeser/identity/scheduler.key" in line
+    assert "/etc/safeser/keys/scheduler.key" in line
 
 
 # --- systemd -------------------------------------------------------------------------------------

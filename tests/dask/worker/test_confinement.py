@@ -113,7 +113,7 @@ def test_a_worker_that_is_not_confined_records_it_and_does_not_start(monkeypatch
     roles.stop_command(caught.value)
     assert codes == [2]
     first, second = capsys.readouterr().err.splitlines()
-    assert first.endswith("could read /etc [confinement.read] Bind less.")
+    assert first.endswith("could read /etc [confined.read] Bind less.")
     assert second.endswith("nothing was there [confinement.trace] Leave a process.")
 
 
