@@ -114,7 +114,7 @@ def test_a_worker_that_is_not_confined_records_it_and_does_not_start(monkeypatch
     assert codes == [2]
     first, second = capsys.readouterr().err.splitlines()
     assert first.endswith("could read /etc [confined.read] Bind less.")
-    assert second.endswith("nothing was there [confinement.trace] Leave a process.")
+    assert second.endswith("nothing was there [confined.trace] Leave a process.")
 
 
 def test_a_worker_of_which_nothing_is_demanded_probes_nothing(monkeypatch) -> None:
