@@ -15,12 +15,13 @@ from pathlib import Path
 
 from safeser.dask import patches
 from safeser.dask.patches import PATCHES
-from safeser.dask.patches.fingerprints import DATA, fingerprint, normalized
+from safeser.dask.patches.fingerprints import DATA, digest, file_of, fingerprint, normalized
 
 HEADER = """\
 # What safeser replaces of Dask, as it was reviewed. Written by
 #     python -m tests.compat.fingerprints --sources DIR
-# For each row of safeser/dask/patches: from which release on its source has which fingerprint.
+# The digest of each release is that of the files of all modules; beside it stands, for each row of
+# safeser/dask/patches, from which release on its source has which fingerprint.
 
 """
 
@@ -43,9 +44,7 @@ def definition(root: Path, source: str) -> str:
     :raises LookupError: if there is none.
     """
     module, _, path = source.partition(":")
-    file = root.joinpath(*module.split("."))
-    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
-    lines, found = parsed(file)
+    lines, found = parsed(file_of(root, module))
     node: ast.AST = found
     for name in path.split("."):
         named = [each for each in _definitions(node) if each.name == name]
@@ -83,8 +82,24 @@ def found_in(sources: Path) -> dict[str, dict[str, str]]:
     return every
 
 
-def text_of(releases: list[str], found: dict[str, dict[str, str]]) -> str:
-    lines = [HEADER, "releases = [\n", *(f'    "{each}",\n' for each in releases), "]\n"]
+def modules() -> list[str]:
+    """Return the modules of Dask that have what the rows rely on."""
+    return sorted({source.partition(":")[0] for each in PATCHES for source in each.sources})
+
+
+def digests_in(sources: Path) -> dict[str, str]:
+    """Return the digest of each release below *sources*."""
+    return {
+        release: digest(file_of(sources / release, module) for module in modules())
+        for release in releases_in(sources)
+    }
+
+
+def text_of(digests: dict[str, str], found: dict[str, dict[str, str]]) -> str:
+    """Return the text of the file: TOML that :func:`known_sources` reads."""
+    lines = [HEADER, "modules = [\n", *(f'    "{each}",\n' for each in modules()), "]\n"]
+    lines.append("\n[releases]\n")
+    lines += [f'"{release}" = "{made}"\n' for release, made in digests.items()]
     for target in sorted(found):
         lines.append(f'\n[sources."{target}"]\n')
         lines += [f'"{release}" = "{made}"\n' for release, made in found[target].items()]
@@ -96,9 +111,9 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, required=True, help="a folder of each release")
     sources = parser.parse_args().sources
     written = Path(patches.__file__).with_name(DATA)
-    releases = releases_in(sources)
-    written.write_text(text_of(releases, found_in(sources)), encoding="utf-8")
-    print(f"{written}: {len(PATCHES)} rows, {len(releases)} releases")
+    digests = digests_in(sources)
+    written.write_text(text_of(digests, found_in(sources)), encoding="utf-8")
+    print(f"{written}: {len(PATCHES)} rows, {len(digests)} releases")
 
 
 if __name__ == "__main__":

@@ -195,7 +195,8 @@ def test_an_older_distributed_is_refused(monkeypatch, older):
 
 def test_a_distributed_whose_source_is_unknown_is_refused(monkeypatch):
     known = fingerprints.known_sources()
-    other = replace(known, targets={**known.targets, "dask.dot:label": frozenset()})
+    targets = {**known.targets, "dask.dot:label": frozenset()}
+    other = replace(known, targets=targets, digests=frozenset())
     monkeypatch.setattr(fingerprints, "known_sources", lambda: other)
     # Whether or not a test before this one has loaded the backend.
     monkeypatch.setattr(patches, "is_applied", lambda row: row.target != "dask.dot:label")

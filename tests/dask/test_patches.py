@@ -17,10 +17,17 @@ import pytest
 import safeser
 from safeser.dask import patches
 from safeser.dask.patches import PATCHES, Patch, fingerprints, install, require_known
-from safeser.dask.patches.fingerprints import fingerprint, known_sources, normalized
+from safeser.dask.patches.fingerprints import (
+    KnownSources,
+    digest,
+    file_of,
+    fingerprint,
+    known_sources,
+    normalized,
+)
 from safeser.dask.patches.patch import ANY, apply, rebind, stock_of
 from safeser.errors import ConfigError
-from tests.compat.fingerprints import definition
+from tests.compat.fingerprints import definition, modules
 from tests.dask.assignments import modules_of, replaced_in
 from tests.dask.patched import undo
 
@@ -215,6 +222,34 @@ def test_the_file_has_the_installed_release():
         assert found in known.targets[each.target], each.target
 
 
+def test_the_file_has_the_digest_of_the_installed_release():
+    here = Path(distributed.__file__).parent.parent
+    known = known_sources()
+    assert known.modules == tuple(modules())
+    assert digest(file_of(here, module) for module in known.modules) in known.digests
+
+
+@pytest.mark.parametrize("changed", ["file", "function"])
+def test_a_known_release_is_known_by_its_files_only_while_its_functions_are_in_them(
+    other, monkeypatch, changed
+):
+    path = Path(other.__file__)
+    known = KnownSources(
+        ("1.0", distributed.__version__),
+        {"patched_module:plain": frozenset()},  # by its text the function is unknown
+        ("patched_module",),
+        frozenset([digest([path])]),
+    )
+    monkeypatch.setattr(fingerprints, "known_sources", lambda: known)
+    rows = [row("patched_module:plain")]
+    assert fingerprints.unknown(rows) == []
+    if changed == "file":
+        path.write_text(MODULE + "# more\n")
+    else:
+        other.plain = of
+    assert fingerprints.unknown(rows) == rows
+
+
 # --- the loop ------------------------------------------------------------------------------------
 
 MODULE = """\
@@ -247,7 +282,7 @@ def other(tmp_path, monkeypatch):
 
 
 def know(monkeypatch, reviewed):
-    known = SimpleNamespace(releases=("1.0", distributed.__version__), targets=reviewed)
+    known = KnownSources(("1.0", distributed.__version__), reviewed)
     monkeypatch.setattr(fingerprints, "known_sources", lambda: known)
     monkeypatch.setattr(patches, "known_sources", lambda: known)
 
