@@ -62,11 +62,15 @@ class StartError(Exception):
 
 @dataclass
 class Cluster:
-    """A scheduler, workers and a client on one transport."""
+    """A scheduler, workers and a client on one transport.
+
+    :param nannies: one command starts all workers, each with a nanny, rather than one for each.
+    """
 
     transport: Transport
     folder: Path
     workers: int = 2
+    nannies: bool = False
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
     _client: subprocess.Popen[str] | None = None
 
@@ -104,11 +108,13 @@ class Cluster:
 
     def start_workers(self) -> None:
         address = self._address()
-        for number in range(self.workers):
+        commands = 1 if self.nannies else self.workers
+        kind = f"--nworkers {self.workers}" if self.nannies else "--no-nanny"
+        for number in range(commands):
             self._start(
                 "worker",
-                f"-m dask worker {address} --host 127.0.0.1 --no-nanny --nthreads 1"
-                " --no-dashboard --death-timeout 60 --memory-limit 0"
+                f"-m dask worker {address} --host 127.0.0.1 {kind} --nthreads 1"
+                " --no-dashboard --death-timeout 300 --memory-limit 0"
                 f" --local-directory spill-{number}{self._tls_options()}",
             )
 
@@ -139,6 +145,15 @@ class Cluster:
     def scheduler_seconds(self) -> float:
         """Return the processor time that the scheduler has used so far; it is the bottleneck."""
         return _seconds(self._processes[0])
+
+    def worker_processes(self) -> list[psutil.Process]:
+        """Return the processes of workers that nannies started."""
+        (command,) = self._processes[1:2]
+        return [
+            child
+            for child in psutil.Process(command.pid).children()
+            if "multiprocessing.spawn" in " ".join(child.cmdline())
+        ]
 
     def client_seconds(self) -> float:
         """Return the processor time that the client has used so far."""
@@ -224,6 +239,8 @@ class Cluster:
         if self.scheme == "safeser":
             name = self.transport.user if role == "client" else role
             env["DASK_SAFESER__IDENTITY"] = str(self.folder / "keys" / f"{name}.key")
+            if role == "worker" and self.nannies:
+                env["DASK_SAFESER__NANNY__IDENTITY"] = str(self.folder / "keys" / "nanny.key")
             env["DASK_SAFESER__POLICY"] = str(self.policy)
             env["DASK_SAFESER__AUDIT"] = str(self.audit)
         return env

@@ -1,0 +1,134 @@
+"""``python -m benchmarks.scale``: many workers with nannies on safeser://, beside tcp://.
+
+The one rule: the two clusters take turns, each started, measured and stopped before the other, so
+that thirty idle workers of one do not slow those of the other. Which begins changes from round to
+round.
+
+The workers and their nannies are started by one ``dask worker --nworkers``. Measured are the time
+from that command until all workers have joined, tiny tasks, what the scheduler uses while nothing
+happens, and what each worker process has used and holds once it has joined.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks.clusters import TRANSPORTS, Cluster, StartError
+from benchmarks.report import (
+    Quantity,
+    grid,
+    grid_markdown,
+    machine,
+    number,
+    quartiles,
+)
+
+_COMPARED = ("safeser", "tcp")
+
+HEADINGS = ("", "safeser://", "tcp://", "ratio", "quartiles of the ratio")
+
+
+def measured(cluster: Cluster, *, tasks: int, idle: float) -> dict[str, float]:
+    """Return what one *cluster* takes, by the names of :func:`quantities`."""
+    cluster.prepare()
+    cluster.start_scheduler()
+    start = time.perf_counter()
+    cluster.start_workers()
+    cluster.start_client()  # answers once all workers have joined
+    found = {"join": time.perf_counter() - start}
+    workers = cluster.worker_processes()
+    found["start"] = statistics.median(sum(each.cpu_times()[:2]) for each in workers)
+    found["memory"] = statistics.median(each.memory_info().rss for each in workers)
+    before = cluster.scheduler_seconds()
+    (found["tasks"],) = cluster.measure("tasks", tasks)
+    found["scheduler"] = cluster.scheduler_seconds() - before
+    before = cluster.scheduler_seconds()
+    time.sleep(idle)
+    found["idle"] = cluster.scheduler_seconds() - before
+    return found
+
+
+def quantities(*, workers: int, tasks: int, idle: float) -> dict[str, Quantity]:
+    """Return how each measured number is called and shown."""
+    return {
+        "join": Quantity(f"{workers} workers with nannies join", "s", 1, False, 1),
+        "start": Quantity("processor time of a worker until then", "s", 1, False, 1),
+        "memory": Quantity("memory of a worker then", "MB", 1, False, 1e6),
+        "tasks": Quantity(f"map and gather {tasks:,} tasks", "s", 1, False, 1),
+        "scheduler": Quantity("processor time, scheduler", "ms/task", 1, False, tasks / 1e3),
+        "idle": Quantity("scheduler while idle", "% of a core", 1, False, idle / 100),
+    }
+
+
+def line(quantity: Quantity, taken: Mapping[str, Sequence[float]]) -> list[str]:
+    """Return one row of the table: medians, and the median of the ratios of the rounds."""
+    medians = [
+        number(quantity.shown(statistics.median(taken[transport]))) for transport in _COMPARED
+    ]
+    ratios = [own / other for own, other in zip(taken["safeser"], taken["tcp"], strict=True)]
+    low, high = quartiles(ratios)
+    name = f"{quantity.name} ({quantity.unit})"
+    return [name, *medians, f"{statistics.median(ratios):.2f}", f"{low:.2f} to {high:.2f}"]
+
+
+def main(
+    workers: Annotated[int, typer.Option(min=1, help="Workers of each cluster.")] = 30,
+    tasks: Annotated[int, typer.Option(min=1, help="Tiny tasks to map.")] = 5_000,
+    idle: Annotated[float, typer.Option(min=1, help="Seconds in which nothing happens.")] = 20,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds over both transports.")] = 3,
+    markdown_file: Annotated[
+        Path | None, typer.Option("--markdown", help="File for the table as Markdown.")
+    ] = None,
+) -> None:
+    """Measure many workers on safeser:// beside tcp://, in turns; some minutes for each round."""
+    console, progress = Console(), Console(stderr=True)
+    load = os.getloadavg()
+    shown = quantities(workers=workers, tasks=tasks, idle=idle)
+    found: dict[str, dict[str, list[float]]] = {
+        name: {transport: [] for transport in _COMPARED} for name in shown
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="safeser-scale-") as folder,
+        progress.status("Starting") as status,
+    ):
+        for number in range(rounds):
+            turn = _COMPARED if number % 2 == 0 else _COMPARED[::-1]
+            for transport in turn:
+                status.update(f"Round {number + 1} of {rounds}: {transport}://")
+                place = Path(folder) / f"{transport}-{number}"
+                cluster = Cluster(TRANSPORTS[transport], place, workers, nannies=True)
+                try:
+                    for name, value in measured(cluster, tasks=tasks, idle=idle).items():
+                        found[name][transport].append(value)
+                except StartError as error:
+                    progress.print(f"benchmark: {error}", markup=False, soft_wrap=True)
+                    raise typer.Exit(2) from error
+                finally:
+                    cluster.stop()
+    lines = [line(each, found[name]) for name, each in shown.items()]
+    known = [
+        *machine(),
+        f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds in turns;"
+        f" load average {load[0]:.1f} before",
+    ]
+    console.print(grid(HEADINGS, lines))
+    for note in known:
+        console.print(note, style="dim", highlight=False)
+    if markdown_file is not None:
+        text = grid_markdown(HEADINGS, lines)
+        notes = "".join(f"- {note}\n" for note in known)
+        markdown_file.write_text(f"{text}\n{notes}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
