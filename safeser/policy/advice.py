@@ -20,8 +20,8 @@ from safeser.policy.rules import (
     UNKNOWN_OPERATIONS,
     UNLISTED,
     Query,
-    Rule,
 )
+from safeser.policy.source.context import Rule
 from safeser.values import FAMILIES, SEALED, UNKNOWN
 
 __all__ = ["Edit", "edits", "fix"]

@@ -35,9 +35,9 @@ from safeser.policy.rules import (
     UNLISTED,
     Hop,
     Query,
-    Rule,
 )
 from safeser.policy.signable import Signable
+from safeser.policy.source.context import Rule
 from safeser.values import (
     FAMILIES,
     SEALED,

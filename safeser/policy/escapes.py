@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from safeser.policy.rules import CODE_OPERATIONS, Principal, Rule
+from safeser.policy.rules import CODE_OPERATIONS, Principal
+from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import fault
 from safeser.policy.source.loader import Document
 from safeser.values import SEALED

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from safeser.policy.rules import APPROVED, COMPUTE, Rule
+from safeser.policy.rules import APPROVED, COMPUTE
+from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import fault
 from safeser.policy.source.loader import Document
 from safeser.values import SEALED
 
-__all__ = ["RETIRED_PROFILES", "check_authors", "retired"]
-
-#: Profiles that listed functions and classes of Dask, NumPy and pandas for approved collections.
-RETIRED_PROFILES = frozenset({"dask-graph", "dask-tasks"})
+__all__ = ["check_authors", "retired"]
 
 _COLLECTIONS = (
     "For arrays, frames and bags, give their authors a worker group with 'submission: sealed':"

@@ -17,10 +17,13 @@ from safeser.identity import KeyState, Roster, RosterEntry
 from safeser.policy.decide import Table
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
-from safeser.policy.rules import Principal, Rule
+from safeser.policy.rules import Principal
 from safeser.policy.signable import Signable
+from safeser.policy.source.context import Rule
 from safeser.policy.source.loader import read
-from safeser.policy.source.model import LimitsModel, shape
+from safeser.policy.source.model import LimitsModel
+from safeser.policy.source.scope import Scope
+from safeser.policy.source.shape import shape
 from safeser.values import Context, Decision, Grant, KeyConflicts, Kind, Limits, Suite
 
 __all__ = ["Policy"]
@@ -82,8 +85,9 @@ class Policy:
                 "a policy is UTF-8 text", rule="config.encoding", where=source
             ) from None
         document = read(data, source=source)
-        model = shape(document)
-        principals, table = resolve(model, document)
+        scope = Scope()
+        model = shape(document, scope)
+        principals, table = resolve(model, document, scope)
         return cls(
             name=model.name,
             revision=model.revision,

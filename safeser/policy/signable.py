@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from safeser.policy.rules import APPROVED, SUBMIT, Rule
+from safeser.policy.rules import APPROVED, SUBMIT
+from safeser.policy.source.context import Rule
 from safeser.values import SEALED, Kind
 
 __all__ = ["Signable"]

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from safeser.operations.groups import PARTS
-from safeser.policy.rules import COMPUTE, SUBMIT, WEAKEST, Principal, Rule
+from safeser.policy.rules import COMPUTE, SUBMIT, WEAKEST, Principal
+from safeser.policy.source.context import Rule
 from safeser.values import SEALED
 
 __all__ = ["ForeignAuthor", "find_foreign_author"]

@@ -21,8 +21,9 @@ from safeser.operations import GROUPS
 from safeser.operations import NAMES as OPERATION_NAMES
 from safeser.policy import Policy
 from safeser.policy.decide import Table
-from safeser.policy.rules import CODE_OPERATIONS, Rule
-from safeser.values import Context, Decision, Kind
+from safeser.policy.rules import CODE_OPERATIONS
+from safeser.policy.source.context import Rule
+from safeser.values import Context, Decision, Kind, Suite
 
 PRINCIPALS = {"a": {"groups": ["g"]}, "b": {"groups": ["g", "h"]}, "c": {}}
 NAMES = ("a", "b", "c", "stranger")
@@ -427,9 +428,9 @@ def test_an_unknown_kind_matches_nothing() -> None:
 
 def test_the_floors_hold_whatever_a_rule_says() -> None:
     everything = ("msgpack", "dask", "pickle", "cloudpickle")
-    rule = Rule(
+    rule = Rule.model_construct(
         name="forged",
-        line=1,
+        suite=Suite.AUTHENTICATE,
         senders=frozenset({"unknown", "a"}),
         recipients=frozenset({"unknown", "a"}),
         kinds=frozenset(Kind),

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safeser.policy.policy import Policy
-from safeser.policy.rules import SESSION_TRANSPORTS, Rule
+from safeser.policy.rules import SESSION_TRANSPORTS
+from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import shown
 from safeser.values import UNKNOWN, Context, Decision, Suite
 
@@ -95,21 +96,10 @@ def _walk(policy: Policy, context: Context) -> list[str]:
     for rule in policy.contexts:
         if rule is matched:
             steps.append(f"line {rule.line}, {rule.name}: matches; nothing below is looked at")
-            if rule.types:
-                types = ", ".join(sorted(rule.types))
-                steps.append(f"  read by what their libraries registered with distributed: {types}")
-            if rule.authors:
-                steps.append(f"  what these wrote passes like the sender's own: {_few(rule)}")
-            if rule.values:
-                listed = ", ".join(sorted(rule.values))
-                steps.append(f"  the sender may read values of these there: {listed}")
+            steps.extend(f"  {each}" for each in rule.explanations())
             return steps
         steps.append(f"line {rule.line}, {rule.name}: {_mismatch(policy, context, rule)}")
     return [*steps, "no context is left: deny"]
-
-
-def _few(rule: Rule) -> str:
-    return ", ".join(sorted(rule.authors))
 
 
 def _mismatch(policy: Policy, context: Context, rule: Rule) -> str:

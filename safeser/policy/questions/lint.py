@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from safeser.policy.policy import Policy
 from safeser.policy.questions.readable import groups_of, read_by, schedulers
 from safeser.policy.questions.worker_groups import UNSEALED, WorkerGroups
-from safeser.policy.rules import SUBMIT, Rule
+from safeser.policy.rules import SUBMIT
+from safeser.policy.source.context import Rule
 from safeser.values import Kind
 
 __all__ = ["Finding", "lint"]
