@@ -55,8 +55,8 @@ class SafeserError(Exception):
         """Drop the frames that this error refers to, and return it.
 
         A traceback's frames hold the refused message in their local variables, and the exception
-        that an error replaces may hold its bytes (``msgpack.ExtraData``). Whoever keeps the error
-        would keep them: a user, a log handler, or a cycle until the garbage collector runs.
+        that an error replaces may hold its bytes (``msgpack.ExtraData``). A user's variable, a log
+        handler or a cycle that keeps the error would keep them, too.
         """
         for error in (self, self.__cause__):
             if error is not None:

@@ -104,14 +104,14 @@ def deserialize(
 ) -> Any:
     """Return the object of *header* and *frames*, all of it checked before any of it is built.
 
-    Nobody is trusted: neither what *header* says nor who wrote it. Without a policy, family pickle
-    has to be asked for by name and is read by restricted pickle with profile ``data``; cloudpickle
-    is never read.
+    Nothing of *header* and *frames* is trusted. Without a policy, family pickle has to be named in
+    *deserializers* and is read by restricted pickle with profile ``data``; cloudpickle is never
+    read.
 
     :param frames: buffers, as :func:`serialize` made them or as a transport split them.
     :param deserializers: families that may come; None means dask and msgpack.
     :param context: handed to registered functions that take it. With *policy*, the
-        :class:`Context` that it decides: who wrote this, and for whom.
+        :class:`Context` that it decides: sender and recipient of these frames.
     :param policy: what may come in *context*; it narrows *deserializers*.
     :param limits: bounds on the whole; those of *policy* where there is one.
     :raises PolicyDenied: for a family, type or global that is not granted.
@@ -125,7 +125,7 @@ def deserialize(
     if type(frames) is not list and not isinstance(frames, Sequence):
         raise ConfigError("frames is a list of buffers", rule="families.frames")
     if isinstance(header, dict | Mapping) and "compression" in header:
-        # Whoever may send nothing of the kind has nothing decompressed.
+        # Frames of a family that is not granted are not decompressed.
         claimed = families.claimed(framing.bare(header), limits=limits)
         if not families.covers(grant.families, claimed):
             raise _not_asked(claimed, grant)

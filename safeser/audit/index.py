@@ -28,7 +28,7 @@ INDEX = "index"
 # How long opening waits for another process that is opening; each holds the lock for milliseconds.
 _WAIT = 10.0
 
-# The genesis record of an index has some 200 bytes; reading more would be somebody else's file.
+# The genesis record of an index has some 200 bytes; a longer first line is no index of safeser.
 _MAX_GENESIS = 1_024
 
 # A kill leaves at most one record beyond the head; a power loss a page of zeros.

@@ -395,7 +395,7 @@ _live: weakref.WeakSet[AuditLog] = weakref.WeakSet()
 
 def _close_all() -> None:
     for log in list(_live):
-        # Nobody is left to refuse anything; the file verifies without its closing record.
+        # At exit no message is left to refuse; the file verifies without its closing record.
         with contextlib.suppress(SafeserError, OSError):
             log.close()
 

@@ -137,7 +137,7 @@ def moment(microseconds: int) -> datetime | None:
 
 
 def shown(name: str) -> str:
-    """Return a file's name for a report; names are whatever somebody put into the directory."""
+    """Return a file's name, escaped and cut: any process may have created the file."""
     return printable(name, 160)
 
 

@@ -445,7 +445,7 @@ def _require_scheduler(before: Roster, after: Roster, policy: str | None) -> Non
 
 
 def _schedulers(policy: str | None) -> set[str]:
-    """Return the principals with whom workers register and who register with none."""
+    """Return the principals that workers register with and that register with none."""
     if policy is None:
         return {"scheduler"}
     from safeser.policy import Policy

@@ -176,7 +176,7 @@ def _show_workers(policy: Policy) -> None:
 
 
 def _show_readers(policy: Policy) -> None:
-    """Show whose values reach whom: principals that read the same ones on one line."""
+    """Show which authors' values each principal reads; those with equal answers on one line."""
     from safeser.policy.questions.readable import read_by
     from safeser.policy.rules import READING
     from safeser.policy.source.words import joined

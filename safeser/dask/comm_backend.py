@@ -1,7 +1,7 @@
-"""The comm backend for ``safeser://``: listening, connecting, and who is let in.
+"""The comm backend for ``safeser://``: listening, connecting, and authenticating peers.
 
-The one rule: whatever cannot prove who it is, is closed before Dask's own handshake begins, and
-nothing of it but the envelope's handshake is read.
+The one rule: a connection whose peer proves no principal is closed before Dask's own handshake
+begins, and nothing of it but the envelope's handshake is read.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def _not_accepted(
 def _detail(error: Exception) -> str:
     """Return what went wrong in a handshake, for this process's own log."""
     if isinstance(error, StreamClosedError):
-        return "it closed the connection, as whoever does not accept this side does"
+        return "it closed the connection, as a peer does that does not accept this side"
     if isinstance(error, TimeoutError):
         return f"it said nothing for {HANDSHAKE_SECONDS:.0f} seconds"
     return getattr(error, "detail", "") or type(error).__name__

@@ -1,8 +1,8 @@
 """Which policy and roster each process of a cluster decides by, for operators who roll them out.
 
-The one rule: a process says the name, revision and hash of its policy and the hash of its roster,
-in its answer to ``identity``, to whom policy grants that operation; nothing else of either. It is
-each process's own word and decides nothing.
+The one rule: a process reports the name, revision and hash of its policy and the hash of its
+roster, and nothing else of either, in its answer to ``identity``, to principals that the policy
+grants that operation. The report is not proven and decides nothing.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The one rule: a listener's role is the class of the server behind it, which no p
 a server connects to, it connects to in that role, and a client as a client; a connection that names
 no role takes that of the only server that listens in its process.
 
-A server that policy could never let work is refused before it listens: what would follow are pages
-of Dask's tracebacks, or a scheduler that nobody ever reaches.
+A server that can never work under its policy is refused before it listens: otherwise Dask would
+print pages of tracebacks, or run a scheduler that no client can reach.
 """
 
 from __future__ import annotations
@@ -141,9 +141,9 @@ class Roles:
     def expected_at(self, address: str, given: Mapping[str, Any]) -> str | None:
         """Return which principal must answer at *address*, if the settings name one.
 
-        Policy bounds what a peer may do by who it is, not by where it answers: somebody with
-        another worker's key who takes the scheduler's address would otherwise be worked for, as far
-        as policy lets workers do that for each other.
+        Policy bounds what a peer may do by its principal, not by its address: an attacker with
+        another worker's key who takes the scheduler's address could otherwise hand out tasks, as
+        far as policy lets workers do that for each other.
         """
         at = given.get("scheduler_at")
         if address != at and address not in self._schedulers:
@@ -258,11 +258,11 @@ def require_fit(server: Server, policy: Policy, principal: str) -> None:
     peers = policy.counterparts(principal)
     if server is Server.SCHEDULER:
         asked = [hop for peer in peers for hop in anywhere(peer, principal, "register-worker")]
-        lacking = f"lets nobody register a worker with {principal!r}"
+        lacking = f"lets no principal register a worker with {principal!r}"
     else:
         operation = REGISTRATIONS[server]
         asked = [hop for peer in peers for hop in anywhere(principal, peer, operation)]
-        lacking = f"does not let {principal!r} register a {server.value} with anybody"
+        lacking = f"does not let {principal!r} register a {server.value} with any principal"
     if any(policy.permits_operation(context).permitted for context in asked):
         return
     setting = "NANNY__IDENTITY" if server is Server.NANNY else "IDENTITY"

@@ -32,7 +32,7 @@ def anywhere(
 def is_same_host(stream: Any) -> bool | None:
     """Tell whether *stream* is connected to this machine; None where that cannot be told.
 
-    A proxy or a tunnel that ends here counts as this machine, whoever stands behind it.
+    A proxy or a tunnel that ends here counts as this machine, whatever connects to it.
     """
     try:
         peer = _address(stream.socket.getpeername()[0])

@@ -55,7 +55,7 @@ ROLES = tuple(server.value for server in Server)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where one role finds what it needs, and whom it means to reach; paths and names only."""
+    """The files of one role, and the principal that it means to reach; paths and names only."""
 
     identity: str | None = None
     policy: str | None = None
@@ -184,7 +184,7 @@ def channel_for(role: str, overrides: Mapping[str, Any] | None = None) -> Channe
     :raises ConfigError: naming the setting, file and remedy, if anything is missing or wrong.
     """
     global _pid  # noqa: PLW0603 - a forked child must not share its parent's channels
-    # Whom one means to reach is no part of who one is: one identity has one channel and one log.
+    # The expected peer is no part of the identity: one identity has one channel and one log.
     settings = replace(settings_for(role, overrides), expected_scheduler=None)
     with _lock:
         if os.getpid() != _pid:

@@ -109,7 +109,7 @@ class Handshake(KeepsSecrets):
         self._clock = clock
         self._generate = generate
         self._session: Session | None = None
-        self._claims(None)  # refuses a policy that cannot be claimed before anybody connects
+        self._claims(None)  # refuses a policy that cannot be claimed before a peer connects
         # What the preamble says, and the Noise handshake whose prologue it is.
         self._begun: tuple[Suite, HandshakeState] | None = None
         self._outgoing = b""
@@ -234,7 +234,7 @@ class Handshake(KeepsSecrets):
 
     def _authenticate(self, payload: bytes) -> Claims:
         """Return the peer's claims once the roster says that its key may make them."""
-        # Its key is proven by now. A key of nobody's has no say in what is parsed next.
+        # Its key is proven by now. Claims are parsed for a key of the roster only.
         key = self._noise.remote_static
         assert key is not None
         principal = self._principal_of(key)

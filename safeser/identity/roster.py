@@ -1,4 +1,4 @@
-"""The roster: which public key speaks for whom, in which state and between which dates.
+"""The roster: which public key speaks for which principal, in which state and between which dates.
 
 The one rule: a key belongs to one line, thus to one principal. It opens sessions only while it is
 active, its signing key's signatures verify only while it is active or verify-only, and both only on

@@ -1,4 +1,4 @@
-"""The bytes of a file that somebody was sent, read where a reader asks for them.
+"""The bytes of an untrusted file, read where a reader asks for them.
 
 The one rule: what is read is either exactly as many bytes as were asked for, or refused; and how
 much is held at once is bounded, whatever the file says of itself.

@@ -35,10 +35,10 @@ _WORD = 1000
 #: Longest name of a file that usual file systems take, in bytes.
 _FILE = 255
 
-#: Deeper than anybody sorts what they note beside their tasks.
+#: Deeper than annotations of tasks nest in practice.
 _DEEPEST = 50
 
-#: Longer than any name of a package, more than anybody asks about, and more than anybody has.
+#: Longer than any name of a package, and more packages than one environment lists.
 _PACKAGE = 200
 _PACKAGES = 100
 _MOST_PACKAGES = 5000
@@ -61,15 +61,15 @@ _LEASES = 1000
 #: Names of attributes that a dump leaves out: each attribute of each task is looked for among them.
 _LEFT_OUT = 100
 
-#: Resources of one worker. Beside what it reports and is called by, they are in what everybody is
-#: told who asks for the workers, as every client does to begin with: with a hundred levels or a
-#: million parts that could not be written, and nobody connected any more.
+#: Resources of one worker. With its name and its report they are part of the answer to
+#: ``identity``, which every client asks first: with a hundred levels or a million parts that answer
+#: could not be written, and no client could connect any more.
 _RESOURCES = 1000
 _LEVELS = 16
 _PARTS = 20_000
 
-#: What workers do for a task. Dask has a colour for each, and for another one draws no task at all,
-#: in no report and task stream of anybody's.
+#: What workers do for a task. Dask has a colour for each; with another action in the data its
+#: reports and task streams draw no task at all.
 ACTIONS = frozenset({"compute", "deserialize", "disk-read", "disk-write", "transfer"})
 
 #: What stands in such fields beside what holds others.
@@ -231,7 +231,7 @@ def _mapping(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-#: What the scheduler computes with of each worker's report, and places everybody's tasks by. It
+#: What the scheduler computes with of each worker's report, and places all tasks by. It
 #: looks for all of them in each report that comes, and again whenever it looks at all workers: one
 #: report without them ends whatever moves values, for good, and leaves a worker that cannot be
 #: removed.
@@ -259,7 +259,7 @@ _BANDWIDTH: Mapping[str, Shape] = {
 
 
 def _nothing(value: Any) -> bool:
-    """What no honest peer sends: Dask puts it into what it knows of everybody on that host."""
+    """What no honest peer sends: Dask puts it into what it knows of every worker on that host."""
     return value is None
 
 
@@ -278,7 +278,7 @@ def _packages(value: Any) -> bool:
 
 
 def _versions(value: Any) -> bool:
-    """What somebody has installed: a scheduler compares that of all workers when anybody registers.
+    """Installed versions: a scheduler compares those of all workers at each registration.
 
     Anything else there ends each later registration, of others as well.
     """
@@ -355,8 +355,9 @@ def _is_small(value: Any) -> bool:
 
 
 def _is_scalar(value: Any) -> bool:
-    """Tell whether that is a number of NumPy's, and no array, of which one byte may fill millions
-    of places: notebooks of whoever looks at the workers show it.
+    """Tell whether that is a number of NumPy, and no array.
+
+    One byte of an array may fill millions of places, and notebooks that list the workers show it.
     """
     kinds = ((kind.__module__, kind.__name__) for kind in type(value).__mro__)
     return ("numpy", "generic") in kinds and not hasattr(value, "__len__")

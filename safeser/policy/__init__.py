@@ -1,4 +1,4 @@
-"""Policy: who may hand whom which kind of message, in which serialization family.
+"""Policy: which sender may hand which recipient which kind of message, in which family.
 
 The one rule: default deny. :class:`Policy` is immutable, :meth:`Policy.decide` pure and total.
 """

@@ -71,8 +71,8 @@ def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:  # noqa: PLR
 def _is_misplaced(query: Query) -> bool:
     """Tell whether *query* is about a sealed call where no policy lets one through.
 
-    Those are graphs, and tasks that somebody else than the sender signed: no context can list its
-    sender as an author.
+    Those are graphs, and tasks that another principal than the sender signed: no context can list
+    its sender as an author.
     """
     if query.family != SEALED or query.operation in SUBMITTING:
         return False
@@ -176,8 +176,8 @@ def _impossible(name: str, query: Query, rule: Rule) -> str:  # noqa: PLR0911 - 
         )
     if _is_misplaced(query):
         return (
-            "No policy can permit it: sealed calls are graphs, and tasks that somebody else than"
-            " their sender signed."
+            "No policy can permit it: sealed calls are graphs, and tasks that another principal"
+            " than their sender signed."
         )
     if name in ("floor.admin", "floor.unknown"):
         return "No policy can permit it."
@@ -200,7 +200,7 @@ def _risk(changes: Iterable[Edit], rule: Rule) -> str:
     senders, recipients = _few(rule.senders), _few(rule.recipients)
     authors = [change.value for change in changes if change.field == "authors"]
     if authors:
-        # Whoever relays could write it itself; what is new is what it is written by.
+        # The senders could write it themselves; what is new is the author.
         senders = f"{authors[0]} (as {senders} relay it)"
     values = {change.value for change in changes if change.field != "authors"}
     running = values & (_unsigned(rule) | {"code", "cloudpickle"})

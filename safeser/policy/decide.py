@@ -9,9 +9,9 @@ is never permitted, and no function here raises for it. The steps of :meth:`Tabl
 3. the floors: admin is msgpack, and ``unknown`` never gets pickle or a program's own family,
    whatever a rule says;
 4. the family must be listed for this side;
-5. what somebody wrote whom the context does not list as an author passes only in families that
-   cannot reach code. Where authors are listed, or tasks handed out, sealed calls of the sender pass
-   only if it is listed, too.
+5. a payload of an author that the context does not list passes only in families that cannot reach
+   code. Where authors are listed, or tasks handed out, sealed calls of the sender pass only if it
+   is listed, too.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Table:
     the first context that matches.
 
     :param rules: in the order of the file.
-    :param principals: names that the policy lists; everybody else is ``unknown``.
+    :param principals: names that the policy lists; every other name counts as ``unknown``.
     :param own: families that the policy declares beyond those built in.
-    :param suite: of sessions between principals for whom no context decides anything.
+    :param suite: of sessions between principals between which no context decides anything.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Table:
         return principal if principal in self.principals else UNKNOWN
 
     def hop(self, context: Context) -> Hop:
-        """Return what of *context* is matched, in names that the policy knows."""
+        """Return the part of *context* that is matched, in names that the policy knows."""
         return Hop(
             self.known(context.sender),
             self.known(context.recipient),
@@ -228,8 +228,8 @@ class Table:
             decision = self._decisions.get(query)
             if decision is None:
                 decision = self._remember(query, self._judge(query))
-            # In the asker's own words, which need not be known ones: whoever invents some has only
-            # others' forgotten.
+            # Keyed by the names in the question, which need not be known to the policy: a peer that
+            # invents names only empties this cache.
             if len(self._asked) >= _ASKED_MAX:
                 self._asked.clear()
             self._asked[asked] = decision
@@ -402,9 +402,9 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
     author = query.author or query.hop.sender
     if author != UNKNOWN and author in rule.authors:
         return None
-    who = "somebody unknown" if author == UNKNOWN else author
-    whom = "a listed author" if listed_only else "its sender or a listed author"
-    reason = f"{query.family} passes only from {whom}, not from {who},"
+    written = "an unknown author" if author == UNKNOWN else author
+    expected = "a listed author" if listed_only else "its sender or a listed author"
+    reason = f"{query.family} passes only from {expected}, not from {written},"
     return _deny(query, rule, "author.relayed", reason)
 
 

@@ -281,7 +281,7 @@ def _check_authors(entry: Entry, rule: Rule) -> None:
         return
     if not rule.types and rule.submission != SEALED and rule.listed <= HARMLESS:
         entry.refuse(
-            "authors have no effect here: msgpack and dask pass whoever wrote them",
+            "authors have no effect here: msgpack and dask pass from any author",
             "authors",
             rule="config.no-effect",
             fix="Take them out, or list the family that they may write.",

@@ -31,7 +31,7 @@ __all__ = ["Policy"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Policy:
-    """Who may hand whom which kind of message, in which families; default deny.
+    """Which sender may hand which recipient which kind of message, in which families.
 
     Made by :meth:`load` or :meth:`parse`.
 
@@ -152,7 +152,7 @@ class Policy:
 
     @property
     def lets_keys_be_taken(self) -> bool:
-        """Whether somebody who submits another definition under a taken key is only warned."""
+        """Whether a submission of another definition under a taken key may pass with a warning."""
         found: bool = self._table.lets_keys_be_taken
         return found
 
@@ -164,9 +164,9 @@ class Policy:
         return self._table.signable(author, scheduler, kind)
 
     def counterparts(self, principal: str) -> frozenset[str]:
-        """Return the listed principals with whom *principal* shares a context, in any direction.
+        """Return the listed principals that share a context with *principal*, in any direction.
 
-        Whoever is not listed counts as ``unknown`` here too.
+        A principal that is not listed counts as ``unknown`` here too.
         """
         name = self._table.known(principal)
         found = self._counterparts.get(name)

@@ -113,7 +113,7 @@ WEAKEST: Mapping[str, Kind] = MappingProxyType(
     }
 )
 
-#: How a message may have come, and where from; None where nobody knows.
+#: How a message may have come, and where from; None where that is not known.
 ANY_TRANSPORT: frozenset[str | None] = frozenset((*TRANSPORTS, None))
 ANYWHERE: frozenset[bool | None] = frozenset((True, False, None))
 
@@ -126,7 +126,7 @@ REFUSED = KeyConflicts(definition="refuse", principal="refuse")
 #: What becomes of them where a context that matches says nothing.
 UNSAID = KeyConflicts()
 
-#: What may be granted to whom nobody authenticated.
+#: What may be granted to peers that are not authenticated.
 UNKNOWN_OPERATIONS = GROUPS["basic"]
 
 
@@ -159,7 +159,7 @@ class Query(NamedTuple):
 
     @property
     def relayed(self) -> bool:
-        """Whether somebody else than the sender wrote it."""
+        """Whether another principal than the sender wrote it."""
         return self.author != ""
 
 

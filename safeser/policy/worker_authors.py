@@ -61,7 +61,7 @@ def _passes(rule: Rule, operations: Collection[str]) -> bool:
 
 
 class _Groups:
-    """Who has a group in common with whom."""
+    """The principals that have a group in common with each principal."""
 
     def __init__(self, principals: Mapping[str, Principal]) -> None:
         self._principals = principals

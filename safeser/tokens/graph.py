@@ -51,7 +51,7 @@ class Undetermined(Exception):
 class Form(NamedTuple):
     """What an object is made of.
 
-    :param label: kind and what of it is plain.
+    :param label: its kind and its plain parts.
     :param values: objects that it consists of.
     :param steps: how error messages call the way to each of the *values*.
     :param own: how many *values* belong to the object itself. The others are what an importable

@@ -1,14 +1,15 @@
-"""``gather(errors="skip")``: what comes is handed out, what may not come is left out.
+"""``gather(errors="skip")``: return the values that may be read, leave out those that are refused.
 
-The one rule: a value that is refused, or that its holder could not send, is left out as a future
-that failed is, by Dask's own words: of a list it is missing, elsewhere None stands for it. Nothing
-else changes: without ``"skip"`` the first refusal is raised, and one of authentication always is.
+The one rule: a value that is refused, or that its holder could not send, is treated as Dask treats
+a future that failed: a list leaves it out, other containers hold None for it. Nothing else changes:
+without ``"skip"`` the first refusal is raised, and one of authentication always is.
 
-Dask decides what to skip by the states of futures. A value that exists and may not come here has
-done nothing wrong by that measure, and the answer that it is part of fails as a whole.
+Dask decides what to skip by the states of futures. A future whose value is refused is finished, and
+the reply that the value is part of fails as a whole.
 
-Dask's client also asks in one request for all that anybody in its process waits for at the moment.
-A refusal is for those alone who asked for what is refused: the others ask again, by themselves.
+Dask's client also puts all values that callers in its process wait for at the moment into one
+request. A refusal is raised for the callers that asked for the refused value; for the others the
+client asks again.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def with_failures(tracks: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
     """Return ``as_completed._track_future``, *tracks*, which hands out why a value did not come.
 
     Dask's own (distributed 2026.8.0, ``client.py``) ends in the background when a value does not
-    come, and whoever iterates waits for that future for ever.
+    come, and an iteration over it waits for that future for ever.
     """
 
     async def track_future(completed: Any, future: Any) -> None:

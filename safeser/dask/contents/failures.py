@@ -119,7 +119,7 @@ def is_failure(event: Any) -> bool:
 
 
 def logged(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return such an event as text, for everybody who may see events."""
+    """Return such an event as text, for all clients that may read events."""
     private = described(event, of_user=False, takes_code=lambda: False)
     texts = {name: private[name] for name in _TEXTS if name in private}
     return {**event, **texts, "exception": None, "traceback": None}

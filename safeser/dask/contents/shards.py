@@ -1,9 +1,9 @@
-"""Shards of a shuffle: bytes that Dask's handler opens by itself, as Arrow's stream format.
+"""Check shards of a shuffle: bytes in Arrow's stream format that Dask's handler opens by itself.
 
-The one rule: nobody's tables are read before it is known what reading them takes, or computed with
-before their buffers were looked through. Arrow's reader believes lengths, offsets and indices as
-they come: thirty kilobytes of another worker's were two gigabytes, and others of its bytes ended
-the process (distributed 2026.8.0, ``shuffle/_arrow.py``).
+The one rule: the memory that a table takes is known before it is read, and its buffers are
+validated before Dask computes with them. Arrow's reader trusts lengths, offsets and indices: thirty
+kilobytes from another worker became two gigabytes, and other bytes ended the process (distributed
+2026.8.0, ``shuffle/_arrow.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Dask handles in place of a refused stream element, so that nobody waits for ever.
+"""Stream elements that Dask handles in place of refused ones, so that no future waits for ever.
 
 The one rule: a substitute is made here from plain text, and it fails exactly the task or future
 that the refused element was about.
@@ -47,8 +47,8 @@ def remote_type(name: str) -> type:
 def known_type(name: str) -> type | None:
     """Return the class that Dask calls *name*, if this process has it already; imports nothing.
 
-    Only for names from somebody whose code runs here anyway: what a future's user does with a type
-    may depend on which it is.
+    Only for names from peers whose code runs here anyway: what the user of a future does may depend
+    on its type.
     """
     module, _, short = name.rpartition(".")
     holder = sys.modules.get(module or "builtins")

@@ -44,7 +44,7 @@ class Agreement:
     def _forget(self) -> None:
         self._parents: dict[Hashable, Hashable] = {}
         self._sizes: dict[Hashable, int] = {}
-        # Values are kept, so that nobody else takes their addresses in the meantime.
+        # Values are kept, so that no other object gets their addresses in the meantime.
         self._kept: dict[Hashable, Any] = {}
         self._joined: list[tuple[Hashable, Hashable]] = []
         self._arrived = self._pairs = self._held = 0

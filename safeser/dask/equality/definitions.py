@@ -1,8 +1,8 @@
-"""Whether two definitions of one task say the same, told without running what either of them holds.
+"""Decide whether two definitions of one task are equal, without running either.
 
-The one rule: what is compared was loaded already, under the grant of whoever sent it, and comparing
+The one rule: what is compared was loaded already, under the grant of its sender, and comparing
 calls nothing of it but what pickling calls, which Dask's scheduler does with each task that it
-hands to a worker. Whatever cannot be compared counts as different.
+hands to a worker. Values that cannot be compared count as different.
 
 Identity proves nothing here: the same lambda that is submitted twice arrives as two functions, and
 two pickles of equal objects differ by what they share. So values are compared by what they are made
@@ -131,10 +131,10 @@ class _NotComparableError(Exception):
 
 
 def _check_sound(node: Any) -> None:
-    """Refuse a node whose own word for what it waits for is not what it is made of.
+    """Refuse a node whose stated dependencies are not those of its arguments.
 
-    Those words arrive beside the arguments. A task that waits for more never runs, or when somebody
-    else pleases; one that knows of less fails, as does one that is awaited and no coroutine.
+    Dependencies arrive beside the arguments. A task with more of them never runs, or when another
+    client pleases; one with fewer fails, as does one that is awaited and is no coroutine.
     """
     if isinstance(node, Task):
         needed: set[Any] = set()

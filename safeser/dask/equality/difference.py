@@ -1,7 +1,8 @@
 """Say what differs between two definitions of one key: function, argument, or dependency.
 
-The one rule: a difference names its place for everybody and its values only for who knows both.
-Values are shown by their repr where the size of the repr is bounded, by their type otherwise.
+The one rule: every client may be told the place of a difference, and only one that knows both
+values is told the values. They are shown by their repr where its size is bounded, by their type
+otherwise.
 """
 
 from __future__ import annotations

@@ -233,8 +233,8 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
     return pairs
 
 
-#: What objects of these libraries remember of what they hold, once somebody looked at it. Who may
-#: not run code has no say in it: of theirs it is checked, or left out.
+#: Caches that objects of these libraries fill when they are used. A sender without code could
+#: forge them: in its objects they are checked, or left out.
 _WORKED_OUT = {
     "pandas": frozenset(("_cache",)),
     "scipy": frozenset(("_has_canonical_format", "_has_sorted_indices")),
@@ -244,7 +244,7 @@ _WORKED_OUT = {
 def _without(worked_out: frozenset[str], said: Any) -> Any:
     """Return what an object says of itself, without what it has *worked_out* of that.
 
-    An array of dates remembers it as soon as somebody looks at it, and says so in its pickle.
+    An array of dates caches it at the first access, and its pickle holds the cache.
     """
     if len(said) < 3:
         return said

@@ -1,4 +1,4 @@
-"""One row of the list of patches: what of Dask is replaced, why, and by what.
+"""One row of the list of patches: which part of Dask is replaced, why, and by what.
 
 The one rule: a row replaces a name of a module or a class, once for the whole process, and only
 where the source that it takes for granted has a fingerprint that was reviewed.

@@ -135,8 +135,8 @@ _HERE = ("scheduler",)
 _GRAPHS = (
     Patch(
         target=f"{_SCHEDULER}.update_graph",
-        reason="A graph's tasks belong to no principal: whoever first submits under a key chooses"
-        " what all others get under it.",
+        reason="A graph's tasks belong to no principal: the client that first submits under a key"
+        " chooses what all others get under it.",
         process=_HERE,
         needed=True,
         replace=_update_graph,
@@ -522,8 +522,8 @@ _WORKERS = (
     ),
     Patch(
         target=f"{_SCHEDULER}.gather",
-        reason="A key that is released and submitted by another while its value is fetched gives"
-        " whoever asked for the one the value of the other.",
+        reason="If a key is released and another client submits it while its value is fetched, the"
+        " client that asked for the first value gets the second.",
         process=_HERE,
         needed=True,
         replace=_gather,

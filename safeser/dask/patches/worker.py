@@ -146,9 +146,9 @@ ROWS = (
     ),
     Patch(
         target="distributed.worker:Worker.handle_stimulus",
-        reason="A value of a cancelled task, on its way, or of a task that had the key before,"
-        " stands in for the task that has it by then; what waits for a value that cannot come waits"
-        " for ever (distributed issue 6705); nobody notes whose a value is.",
+        reason="A value of a cancelled task that is still on its way, or of a task that had the key"
+        " before, is taken for the value of the task that has the key now; a task waits for ever"
+        " for a value that cannot come (distributed issue 6705); no author of a value is recorded.",
         process=("worker",),
         needed=True,
         replace=_handle_stimulus,

@@ -1,14 +1,16 @@
-"""Whose tasks a client may cancel against the will of those who want them.
+"""Decide which tasks a client may cancel with ``force``, although other clients want them.
 
-The one rule: ``force`` reaches what the canceller's own principal wants, and nobody else does.
-Dask lets every client cancel every key by it, with all that depends on that key, so that somebody
-who may submit nothing could end everybody's work. Who may restart the cluster could do so anyway.
+The one rule: ``force`` cancels tasks that clients of the canceller's own principal want, and no
+other client. Dask lets every client cancel every key by it, with all that depends on that key, so
+that a client without submission could end all work. A principal that may restart the cluster could
+do so anyway.
 
-It also tells all clients which keys were cancelled. A client whose graph is on its way holds a
-future that nobody at the scheduler knows of yet: whoever submits and cancels under the same key
-meanwhile ended it. So others are told of what they want alone. And it asserts that somebody wants
-whatever depends on a key that is cancelled: that a task of somebody else's depends on it, which
-nobody wants by itself, closed the connection of whoever cancelled, with all their futures.
+Dask's scheduler also reports cancelled keys to all clients. A client whose graph is on its way
+holds a future that the scheduler does not know yet: another client that submitted and cancelled
+under the same key meanwhile ended that future. So a client is told of keys that it wants. Dask also
+asserts that some client wants each task that depends on a cancelled key: where a task of another
+client did, which no client wants by itself, that closed the connection of the canceller, with all
+its futures.
 """
 
 from __future__ import annotations
@@ -114,7 +116,7 @@ class Cancelling(Part):
         return [task.key for task in own]
 
     def _is_own(self, task: TaskState, principal: str, verdicts: dict[TaskState, bool]) -> bool:
-        """Tell whether nobody else wants *task*, or what depends on it and is cancelled with it.
+        """Tell whether no other principal wants *task* or a task that is cancelled with it.
 
         :param verdicts: of this message, so that no task is looked at for each key that it needs.
         """

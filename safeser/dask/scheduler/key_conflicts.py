@@ -1,4 +1,4 @@
-"""Keys that are there already: nobody gets somebody else's result, or another one, unawares.
+"""Submissions under keys that exist: no client gets another definition's result unawares.
 
 The one rule: before a graph touches a task that exists, who first submitted that task, and what,
 is compared with what has arrived, and policy says what becomes of a difference. It happens in
@@ -6,7 +6,8 @@ is compared with what has arrived, and policy says what becomes of a difference.
 between the comparison and the creation. A graph that is refused creates and changes nothing.
 
 Dask itself returns the result of whatever was first submitted under a key, across clients and
-without a word. So somebody who knows which key another will use decides what that one computes.
+without a warning. So a client that knows which key another one will use decides what that one
+computes.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class Guard(Part):
         return {key: owner for key, owner in owners if owner != but}
 
     def _is_worker(self, principal: str) -> bool:
-        """Whether *principal* may be a worker here: it computes what everybody submits anyway."""
+        """Whether *principal* may be a worker here: it computes all submitted tasks anyway."""
         own = self._channel.identity.principal
         asked = anywhere(principal, own, "register-worker")
         return any(self._channel.policy.permits_operation(each).permitted for each in asked)
@@ -278,10 +279,10 @@ class Guard(Part):
                 yield _Conflict(task, "key.principal", owner)
 
     def _definition(self, task: TaskState, submission: _Submission) -> Any:
-        """Return what *task* computes, if what it names is what that was for its owner.
+        """Return what *task* computes, if its inputs are still those of its owner.
 
-        Of data that a task was given, Dask keeps the key alone; once that is forgotten, somebody
-        else's data can have it, with which that task would have given something else.
+        Of data that a task depends on, Dask keeps the key alone. Once that key is forgotten, data
+        of another client can have it, and the task would compute another result.
         """
         lost = task.has_lost_dependencies and self.owner_of(task) != submission.principal
         return None if lost else task.run_spec
@@ -337,7 +338,7 @@ class Guard(Part):
         client: str,
         **rest: Any,
     ) -> Any:
-        """Scatter as Dask does, once it is clear that no key of *data* is somebody else's."""
+        """Scatter as Dask does, after checking that no key of *data* is another principal's."""
         try:
             with self._from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
@@ -360,7 +361,7 @@ class Guard(Part):
     def update_data(
         self, stock: Callable[..., Any], comm: Any, *, client: str | None, who_has: Any, nbytes: Any
     ) -> Any:
-        """Take note of data as *stock* does, unless a key of it is somebody else's.
+        """Record data as *stock* does, unless a key of it is another principal's.
 
         :param comm: the connection of a client that brought data to workers by itself, and asks;
             None where it says so on its stream, and where the scheduler itself has brought it.
@@ -371,7 +372,7 @@ class Guard(Part):
         if client is None or _submission.get() is not None:
             return self._take_data(stock, data)
         stream = self._server.client_comms.get(client)
-        if stream is not None:  # else it has left; nobody waits for an answer
+        if stream is not None:  # else the client has left and waits for no answer
             self._announce(stock, stream.comm, data)
         return None
 
@@ -431,7 +432,7 @@ class Guard(Part):
         return _Submission(link.peer, client or "", link)
 
     def _check_data(self, submission: _Submission, keys: Iterable[Any], *, operation: str) -> None:
-        """Refuse data under the keys of tasks, and under keys of somebody else's data.
+        """Refuse data under the keys of tasks, and under keys of another principal's data.
 
         What data says is not compared: neither is it opened here, nor is it there any more.
         """
@@ -513,7 +514,7 @@ class Guard(Part):
                 )
 
     def _warn(self, submission: _Submission, conflicts: Sequence[_Conflict]) -> None:
-        """Tell the client that submitted, and nobody else, as Dask's own warnings come."""
+        """Warn the client that submitted, and no other, as Dask's own warnings come."""
         fix = f" {_FIX}" if conflicts[0].rule == "key.definition" else ""
         text = _text(submission, conflicts, f"Its result is used.{fix}")
         logger.warning("%s", text)
@@ -530,16 +531,16 @@ class Guard(Part):
     def _send(self, client: str, message: dict[str, Any]) -> None:
         stream = self._server.client_comms.get(client)
         if stream is not None:
-            with suppress(CommClosedError):  # nobody waits there any more
+            with suppress(CommClosedError):  # the client has left
                 stream.send(message)
 
     def report(
         self, stock: Callable[..., Any], msg: dict[str, Any], ts: Any, client: str | None
     ) -> None:
-        """Report as *stock* does, but the failure of a graph to no other client than its own.
+        """Report as *stock* does, but the failure of a graph only to the client that submitted it.
 
-        Dask tells it to everybody who wants one of the keys that the graph names: a graph that
-        cannot even be opened would fail the futures of others.
+        Dask reports it to every client that wants one of the keys that the graph names: a graph
+        that cannot even be opened would fail the futures of others.
         """
         if msg.get("op") == "task-erred" and ts is None and client is not None:
             self._send(client, msg)
@@ -600,6 +601,6 @@ def _difference(submission: _Submission, conflict: _Conflict) -> str:
 
 
 def _key(conflict: _Conflict) -> str:
-    """Return as much of a key as may be shown: whoever submitted it chose it."""
+    """Return the printable start of a key, which the client that submitted it chose."""
     shown = "".join(char for char in str(conflict.task.key)[:_SHOWN] if char.isprintable())
     return shown

@@ -13,7 +13,7 @@ from safeser.errors import PolicyDenied
 
 __all__ = ["Lost"]
 
-#: Keys of one client whose refusals are remembered. Whoever depends on older ones is cancelled.
+#: Keys of one client whose refusals are remembered. Tasks that depend on older ones are cancelled.
 MOST = 10_000
 
 

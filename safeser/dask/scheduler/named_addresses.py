@@ -100,7 +100,7 @@ class Names(Part):
                 return named  # a heartbeat of who is there no more, or never was
             _require_no_name(named)
             if isinstance(named, str) and "://" not in named:
-                addr = f"safeser://{named}"  # which is the scheme of everybody here
+                addr = f"safeser://{named}"  # which is the scheme of every process here
         try:
             if says_where:
                 return str(resolve_address(addr) if resolve else normalize_address(addr))

@@ -59,7 +59,7 @@ def guard_schemes(guarded: Mapping[str, Any]) -> None:
 
 
 def _refuse_unguarded() -> None:
-    """Refuse to guard schemes that somebody in this process uses: it would stop to work."""
+    """Refuse to guard schemes that objects of this process use: they would stop working."""
     for kind, instances in (
         ("a worker", Worker._instances),
         ("a nanny", Nanny._instances),

@@ -111,7 +111,7 @@ class GuardedComm(SafeserComm):
             self._closed = True
             real = getattr(error, "real_error", error)
             if not self.conversation.greeted and isinstance(real, ConnectionResetError | None):
-                # So does a server of safeser's, to whoever does not begin with a handshake.
+                # A server on safeser:// resets connections that do not begin with a handshake, too.
                 place = self._peer_addr.partition("://")[2]
                 raise CommClosedError(
                     f"{self._peer_addr} closed the connection without a word of Dask's; if that"

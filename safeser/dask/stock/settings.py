@@ -142,7 +142,7 @@ def _require_tls(security: DaskSecurity) -> None:
         )
     if context.verify_mode is not ssl.CERT_REQUIRED:
         raise ConfigError(
-            "this TLS context accepts whoever answers",
+            "this TLS context accepts any server",
             rule="config.tls",
             fix="Name the authority that signed the cluster's certificate, tls_ca_file=....",
         )

@@ -82,7 +82,7 @@ class Backends(dict[str, Any]):
     """The registry of backends, closed to late comers."""
 
     def get(self, scheme: str, default: Any = None) -> Any:
-        """Return the backend of *scheme*; nobody's scheme is closed like any other.
+        """Return the backend of *scheme*; a scheme without a backend is closed like any other.
 
         Dask would look for what is installed under that name, and a message can name it. Its own
         is looked for: a guarded client can be there before it.

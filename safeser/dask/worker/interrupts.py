@@ -28,7 +28,7 @@ def unblock() -> None:
     ours = os.getpid()
 
     def drop(number: int, frame: FrameType | None) -> None:
-        # A fork keeps the handler; it is no worker, and nobody but Ctrl-C may end it.
+        # A fork keeps the handler; it is no worker, and Ctrl-C ends it as any program.
         if os.getpid() != ours:
             signal.default_int_handler(number, frame)
 

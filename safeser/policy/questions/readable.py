@@ -65,7 +65,7 @@ def run_by(policy: Policy, worker: str) -> frozenset[str]:
 
 
 def schedulers(policy: Policy, worker: str | None = None) -> frozenset[str]:
-    """Return the listed principals that may hand tasks to *worker*, or to anybody at all."""
+    """Return the listed principals that may hand tasks to *worker*; None for any worker."""
     handing = (
         rule.senders
         for rule in policy.contexts
