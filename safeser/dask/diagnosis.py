@@ -1,7 +1,7 @@
-"""What is right and wrong with one process's settings, and with the scheduler that it would reach.
+"""Check the settings of one process, and the scheduler that it would reach.
 
-The one rule: each check runs the code that a process of this role runs, never a second opinion; a
-check that needs the result of one that failed is skipped, and says which.
+The one rule: each check runs the code that a process of this role runs, not a copy of it; a check
+that needs the result of one that failed is skipped, and names that one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which policy and roster each process of a cluster decides by, for operators who roll them out.
+"""Report which policy and roster a process decides by, for operators who roll out new ones.
 
 The one rule: a process reports the name, revision and hash of its policy and the hash of its
 roster, and nothing else of either, in its answer to ``identity``, to principals that the policy

@@ -1,4 +1,4 @@
-"""What distributed logs, as text that steers no terminal.
+"""Escape log records of distributed, so that they cannot control a terminal.
 
 The one rule: a record of the loggers of distributed, the event loop and safeser holds no control
 character when a handler prints it. Schedulers and workers log keys, names and errors as their peers

@@ -1,4 +1,4 @@
-"""Which role a socket of this process plays: scheduler, worker, nanny or client.
+"""The role of each socket of this process: scheduler, worker, nanny or client.
 
 The one rule: a listener's role is the class of the server behind it, which no peer influences. What
 a server connects to, it connects to in that role, and a client as a client; a connection that names

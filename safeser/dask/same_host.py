@@ -1,4 +1,4 @@
-"""Whether the other end of a connection is on this machine.
+"""Determine whether the other end of a connection is on this machine.
 
 The one rule: it is read off the socket. Nothing that a peer says, no address in a message and no
 name that it was asked for by, takes part; what cannot be read is not known.

@@ -1,15 +1,15 @@
-"""Compare what a client submits under a key with what it holds a future of already.
+"""Compare a submission with the definition of the future that the client holds under its key.
 
 The one rule: a client never answers a submission with the result of another definition without a
-word. Before anything is sent, it compares with what it sent itself under the same key; policy's
-``key_conflicts: {definition: ...}`` says what becomes of a difference, as on the scheduler
-(conflicts.py). A refused submission leaves the future that the client holds as it is.
+warning. Before anything is sent, it compares with what it sent itself under the same key; the
+policy's ``key_conflicts: {definition: ...}`` decides about a difference, as on the scheduler
+(key_conflicts.py). A refused submission does not change the future that the client holds.
 
 Dask's ``submit`` looks for its key among the futures that the client holds, before it asks the
 scheduler. Such a future may also have come with a dataset, a queue or a variable, and keys can be
 computed: a user who published a future under the key that Dask gives to ``submit(add, 20, 22)``
-would choose that sum for all who opened the dataset. What it stands for is not known here, so
-that its use is a warning.
+would choose that sum for all users that open the dataset. The client does not know the definition
+of such a future, so that its use is a warning.
 """
 
 from __future__ import annotations

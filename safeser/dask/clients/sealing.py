@@ -1,10 +1,10 @@
-"""Clients that sign the graphs that they submit, as code or of listed functions, and renew them.
+"""Sign the graphs that a client submits, of code or of listed functions; renew their statements.
 
 The one rule: a client signs anew only what it submitted itself, and only while it holds a future
 of that graph, or of one that was submitted later and needs it. A graph of which all futures were
 released is forgotten.
 
-While no statement is due, each look costs two comparisons.
+While no statement is due, each check costs two comparisons.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pandas objects of a stock cluster, written there as safeser's typed values.
+"""Fetch pandas objects from a stock cluster as safeser's typed values.
 
 The one rule: one reader. Stock Dask sends pandas objects only as pickles, which a guarded client
 never opens; but the cluster runs what its client submits. So the client submits

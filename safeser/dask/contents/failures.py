@@ -1,7 +1,7 @@
-"""Failures on their way out: exceptions and Dask's pickles of them, as data.
+"""Write failures as data before they are sent: exceptions, and Dask's pickles of them.
 
-The one rule: a pickle that this very process made is read as data all the same, and what is told of
-a failure depends on whose code failed: of a server's own, no folder of its file system is named.
+The one rule: even a pickle that this process made is read as data. The report of a failure in a
+server's own code names no folder of the server's file system; a failure in a user's code does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Graphs of signed tasks as Dask's scheduler opens them.
+"""Hand graphs of signed tasks to Dask's scheduler in the form that its handler deserializes.
 
-The one rule: what the scheduler's handler opens was built in this very process, from a graph that
-was verified, decided and recorded. ``Scheduler.update_graph`` calls Dask's own ``deserialize``,
-whatever the family; what it is handed here is of a family of safeser's whose one frame is no bytes.
+The one rule: what the scheduler's handler opens was built in this process, from a graph that was
+verified, decided and recorded. ``Scheduler.update_graph`` calls Dask's own ``deserialize`` for any
+family; here it gets a family of safeser whose one frame is an object and no bytes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What was found equal while two graphs are compared, and what the comparison may still cost.
+"""Equivalence classes of values while two graphs are compared, and the budget of the comparison.
 
-The one rule: the work is bounded by the size of what arrived. Values are put into classes that are
-equal to each other, so that each pair either joins two classes or is known already: two circles of
-tasks, one of 1,451 and one of 1,399, would be two million pairs otherwise, and 31 seconds of the
-scheduler's event loop for a message of 60 KB.
+The one rule: the work is bounded by the size of what arrived. Each pair of values either joins two
+classes or is known already: two cycles of tasks, one of 1,451 and one of 1,399, would be two
+million pairs otherwise, and 31 seconds of the scheduler's event loop for a message of 60 KB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether two sealed tasks of one author under one key are the same, as far as that author says.
+"""Compare two sealed tasks of one author under one key, by what that author states of them.
 
 The one rule: an author's word about its own definitions counts against that author alone. Equal
 bytes are the same task; otherwise calls are compared with canonical digests in the place of

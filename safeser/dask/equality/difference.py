@@ -1,4 +1,4 @@
-"""Say what differs between two definitions of one key: function, argument, or dependency.
+"""Describe what differs between two definitions of one key: function, argument, or dependency.
 
 The one rule: every client may be told the place of a difference, and only one that knows both
 values is told the values. They are shown by their repr where its size is bounded, by their type

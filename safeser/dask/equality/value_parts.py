@@ -1,7 +1,7 @@
-"""What must be the same for two values of one type to be: the pairs of their parts.
+"""Pair the parts of two values of one type that must be equal for the values to be equal.
 
-The one rule: nothing of a value is called but what pickling calls, and what says nothing of itself
-is like nothing else.
+The one rule: nothing of a value is called but what pickling calls, and a value that cannot be taken
+apart equals no other.
 """
 
 from __future__ import annotations

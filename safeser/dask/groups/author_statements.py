@@ -1,7 +1,7 @@
 """Add authors to messages that order, report or request values, and read them from such messages.
 
-The one rule: what is stated of a key stands beside it in the same message, so that it is about the
-task that has the key at that moment.
+The one rule: the author of a key is stated in the message that names the key, so that the statement
+is about the task that has the key at that moment.
 """
 
 from __future__ import annotations

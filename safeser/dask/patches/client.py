@@ -1,7 +1,7 @@
-"""What Dask's client does otherwise, with or without :class:`safeser.Client`.
+"""Rows of the list of patches for Dask's client, with or without :class:`safeser.Client`.
 
-The one rule: a client is replaced only where a peer's words would do more than be read; what else
-:class:`safeser.Client` does differently, it overrides.
+The one rule: a method of the client is replaced only where a peer's message would do more than be
+read; :class:`safeser.Client` overrides the others that it changes.
 """
 
 from __future__ import annotations

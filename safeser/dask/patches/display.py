@@ -1,12 +1,12 @@
-"""What distributed draws in notebooks and terminals: all that a peer says is text.
+"""Escape what distributed displays of peers in notebooks and terminals.
 
-The one rule: what its templates insert is text, unless it was made by one of its templates. They
-hold what peers say: addresses, names of workers, keys, types of results, logs; and Dask's
-environment escapes nothing by itself, so that one worker's name would run scripts in the notebook
-of a user who displays it. So would a task's error, which progress bars show (distributed 2026.8.0,
-``diagnostics/progressbar.py``). What a bar counts are numbers: it is drawn as long as a scheduler
-says that it is. What is printed steers no terminal: the keys of futures and actors that come out of
-queues and datasets are others' words.
+The one rule: values in its templates are text, unless a template of distributed made them. They
+come from peers: addresses, names of workers, keys, types of results, logs. Dask's environment
+escapes nothing by itself, so that the name of one worker would run scripts in the notebook of a
+user who displays it. So would a task's error, which progress bars show (distributed 2026.8.0,
+``diagnostics/progressbar.py``). The counts of a bar are numbers, since it is drawn as wide as they
+say. Printed text holds no control characters: peers choose the keys of futures and actors that come
+from queues and datasets.
 """
 
 from __future__ import annotations

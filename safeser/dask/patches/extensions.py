@@ -1,5 +1,6 @@
-"""What the scheduler's extensions do otherwise: work stealing, the memory
-manager and published datasets.
+"""Rows of the list of patches for the scheduler's extensions.
+
+These are work stealing, the active memory manager and published datasets.
 
 The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`); an extension belongs to
 its scheduler.

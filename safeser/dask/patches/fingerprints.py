@@ -1,4 +1,4 @@
-"""Fingerprints of Dask's source: whether a function is one that was reviewed, whatever its layout.
+"""Fingerprints of Dask's source: whether a function was reviewed, independent of its formatting.
 
 The one rule: what was not compared is unknown. A fingerprint is the SHA-256 of a function's source,
 decorators included, without comments and white space and with doubled braces collapsed. It depends

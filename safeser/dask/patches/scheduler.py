@@ -1,4 +1,4 @@
-"""What Dask's scheduler does otherwise where it listens on ``safeser://``.
+"""Rows of the list of patches for schedulers that listen on ``safeser://``.
 
 The one rule: each function here calls Dask's own for a scheduler that is not registered
 (:mod:`safeser.dask.servers`), and passes all others to the module that decides. The parameter

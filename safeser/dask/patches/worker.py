@@ -1,4 +1,4 @@
-"""What Dask's workers do otherwise where they listen on ``safeser://``.
+"""Rows of the list of patches for workers that listen on ``safeser://``.
 
 The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`). A worker's state does
 not know its worker; what differs there are events whose values safeser has refused.

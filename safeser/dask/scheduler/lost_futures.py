@@ -1,7 +1,7 @@
-"""Why a future that depends on a refused one has failed: the refusal that it depends on.
+"""Report the refusal of a graph to futures that depend on its keys.
 
-The one rule: only the client whose graph was refused hears of it again, and only of keys that do
-not exist. To Dask's scheduler such a dependency is lost, and what depends on it is cancelled.
+The one rule: only the client whose graph was refused gets the refusal again, and only for keys that
+do not exist. To Dask's scheduler such a dependency is lost, and what depends on it is cancelled.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Addresses that peers name to the scheduler, which would ask name servers for them.
+"""Resolve no host names that peers send to the scheduler, except those of registering workers.
 
-The one rule: only workers that register have their host names looked up, and nobody waits for that
-but those who register by one. Dask's scheduler does so for whatever address a request or an
-annotation names, in its event loop, as often as one is named: a list of names in a slow zone holds
-the whole cluster, and who answers for the zone hears of it.
+The one rule: the host name of a worker that registers is looked up, and only its registration waits
+for the answer. Dask's scheduler looks up every address in a request or an annotation, in its event
+loop, each time: a list of names in a slow zone blocks the whole cluster, and the zone's name server
+learns of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Data that clients bring to workers, from when it sets out until it is a task or nowhere.
+"""Record the keys of scattered data until the scheduler has a task for them, or the scatter fails.
 
-The one rule: while data of a key is on its way, that key is taken. A worker that has it already
-would take it for the result of a task that gets the key now.
+The one rule: while data of a key is on its way, that key is taken. A worker that has the data
+already would take it for the result of a task that gets the key meanwhile.
 """
 
 from __future__ import annotations

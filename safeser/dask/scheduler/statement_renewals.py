@@ -1,9 +1,9 @@
-"""Renewed statements of sealed graphs on a scheduler: workers hear of those whose tasks they have.
+"""Send renewed statements of sealed graphs to the workers that have tasks of these graphs.
 
-The one rule: however many statements clients renew, workers are told at most once in each
-:data:`PAUSE`, and each of them only of graphs of which it has tasks to run. Looking which those are
-takes one hundredth of the scheduler's time at most. What a task is sent with from then on is the
-renewed statement anyway.
+The one rule: however many statements clients renew, the scheduler sends them to workers at most
+once in each :data:`PAUSE`, and to each worker only those of graphs of which it has tasks to run.
+Finding these takes at most one hundredth of the scheduler's time. Tasks that are sent later carry
+the renewed statement anyway.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is noted of tasks beside what Dask's scheduler keeps of them, for as long as each is there.
+"""A mapping by the identity of Dask's tasks, whose entries end with their task.
 
-The one rule: a note is of one task, and not of the next one that gets its key. To Dask any two
-tasks of one key are equal (distributed 2026.8.0, ``TaskState.__eq__``): where the one before has
-not quite gone yet, a dictionary or set takes the next one for it, and forgets both when it goes.
+The one rule: an entry belongs to one task, and not to the next one that gets its key. To Dask any
+two tasks of one key are equal (distributed 2026.8.0, ``TaskState.__eq__``): while the former task
+still exists, a dictionary or set takes the next one for it, and drops both when the former ends.
 """
 
 from __future__ import annotations

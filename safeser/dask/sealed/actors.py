@@ -1,7 +1,7 @@
-"""Calls of actors where graphs are sealed: to the worker itself, in the caller's own session.
+"""Call actors where graphs are sealed: on the worker directly, in the caller's own session.
 
-The one rule: what a call asks for is vouched for by the session that it comes by. A scheduler that
-relays calls could make others, of any method that the actor's class has.
+The one rule: the session of its caller authenticates a call. A scheduler that relayed calls could
+make others, of any method that the actor's class has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Payloads of family ``sealed`` on their way in: verified before anything about them is decided.
+"""Verify payloads of family ``sealed`` on arrival, before anything about them is decided.
 
-The one rule: the author of a sealed payload is whose signature it bears, never who hands it over,
-and a payload of this family stands where a graph or a task stands, nowhere else.
+The one rule: the author of a sealed payload is the principal that signed it, never the one that
+sends it, and a payload of this family stands where a graph or a task stands, nowhere else.
 """
 
 from __future__ import annotations

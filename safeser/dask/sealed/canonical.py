@@ -2,7 +2,7 @@
 
 The one rule: a digest says what a definition does and never how it was pickled, or there is none.
 Pickles of one function differ with hash seeds, line numbers and what is shared; see tokens. A
-digest is its author's word about the author's own definition, and counts for no one else.
+digest is stated by the author of the definition, and proves nothing to another author.
 """
 
 from __future__ import annotations

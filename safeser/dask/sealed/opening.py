@@ -1,4 +1,4 @@
-"""Opening a verified task: its tree read, its definitions unpickled, as Dask's own node.
+"""Open a verified task: read its tree, unpickle its definitions, build Dask's own node.
 
 Each task unpickles its definitions for itself: an object that two tasks shared could carry a change
 from one to the other.

@@ -1,8 +1,8 @@
-"""The signed statement of a graph: who wrote it, for which cluster, and until when it may run.
+"""The signed statement of a graph: its author, its cluster, and until when it may run.
 
-It stands apart from the tasks, so that its author can renew it by one signature. What it says is
-plain msgpack in one fixed order, signed as the very bytes that travel: nothing is encoded again to
-be verified.
+It is separate from the tasks, so that its author can renew it by one signature. Its fields are
+plain msgpack in one fixed order. The signature covers the bytes that travel: nothing is encoded
+again to verify it.
 """
 
 from __future__ import annotations

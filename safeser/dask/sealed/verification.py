@@ -1,8 +1,8 @@
-"""Whether a statement counts: who signed it, for which cluster, and until when.
+"""Verify signed statements: author, cluster and period.
 
-The one rule: a statement counts for its author alone, whose key the roster lists for signing, for
-the cluster of the scheduler that hands it over, and between its issue and its expiry. All of that
-is asked again when a task runs: it may have waited for long.
+The one rule: a statement is valid for its author alone, whose key the roster lists for signing, for
+the cluster of the scheduler that sends it, and between its issue and its expiry. All of that is
+checked again when a task runs: it may have waited for long.
 """
 
 from __future__ import annotations

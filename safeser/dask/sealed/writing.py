@@ -1,4 +1,4 @@
-"""Writing a graph out: each task as a leaf that its author signs.
+"""Write a graph out: each task as a leaf that its author signs.
 
 A leaf is two pieces of msgpack. The scheduler reads the *head*: key, dependencies, flags, digests
 of definitions and, for a shuffle's barrier, the plan of the shuffle. Workers alone read the *tree*

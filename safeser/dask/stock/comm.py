@@ -1,8 +1,8 @@
 """The comm backends for ``tcp://`` and ``tls://`` of a process that has a guarded client.
 
 The one rule: they connect for a guarded client, to the scheme of its cluster, and do nothing else.
-They never listen; what asks without a guarded client's word is refused, and so is an address in a
-message that leads from TLS to plain TCP, or anywhere else.
+They never listen. A connection that no guarded client asked for is refused, and so is an address in
+a message that leads from TLS to plain TCP, or to another scheme.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One connection to a stock cluster: what it says is read by Dask's layout, decided by ours.
+"""One connection to a stock cluster: messages in Dask's layout, decided as those of safeser.
 
-The one rule: only the reading differs from a connection on ``safeser://``. Which message may come,
-what becomes of a refusal, and what Dask's client gets to see are :class:`Conversation`'s.
+The one rule: only the reading differs from a connection on ``safeser://``. :class:`Conversation`
+decides which message may come, what follows from a refusal, and what Dask's client gets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Fields that stock Dask fills with pickles of its own making, as the data that they stand for.
+"""Read fields that stock Dask fills with pickles of its own, as data.
 
-The one rule: they are read as records, by opcodes, and nothing is imported or called for them; what
-comes of one is text, a class's name, or nothing. From here on they are what a peer on
-``safeser://`` would have sent.
+The one rule: they are read as records, by opcodes, and nothing is imported or called for them; the
+result is text, the name of a class, or nothing, as a peer on ``safeser://`` would have sent it.
 
 Which fields (distributed 2026.8.0): ``exception`` and ``traceback`` of whatever failed, ``type`` of
 a result, ``message`` and ``category`` of a warning.

@@ -1,8 +1,8 @@
-"""Stock Dask's headers as safeser's own: a class is a name that stands in a table here, or nothing.
+"""Convert headers of stock Dask to those of safeser, by a table of class names.
 
-The one rule: ``type-serialized`` is a pickle, and is read as a single name that is never looked up.
-The name leads to a description of ours or to a refusal; what the description says of the frames is
-checked, and the object built, by safeser's families, never by code of :mod:`distributed.protocol`.
+The one rule: ``type-serialized`` is a pickle, and is read as a single name that is never imported.
+The name selects a row of a table here, or the payload is refused. safeser's families check the
+frames against that row and build the object, never code of :mod:`distributed.protocol`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a guarded client decides by: its policy, its name in it, and its log.
+"""The settings of a guarded client: its policy, its principal and its log.
 
-The one rule: it needs no keys, since its cluster proves nothing either; without any setting it
-decides by the ready policy ``stock-cluster``. A policy that is set is the one that holds, and a log
-that is set must be writable; nothing falls back.
+The one rule: it needs no keys, since its cluster does not authenticate either; without any setting
+it decides by the ready policy ``stock-cluster``. A policy that is set replaces that one, and a log
+that is set must be writable; there is no fallback.
 """
 
 from __future__ import annotations

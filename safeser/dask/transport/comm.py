@@ -1,8 +1,7 @@
-"""One connection of ``safeser://`` whose peer has proved who it is, and its one conversation.
+"""One connection of ``safeser://`` with an authenticated peer, and its one conversation.
 
-The one rule: bytes from a socket reach Dask only through :class:`Conversation`, which stands behind
-the one door. What ends a session ends its connection: nothing after it can be trusted to begin
-where a message begins.
+The one rule: bytes from a socket reach Dask only through :class:`Conversation`. What ends a session
+ends its connection: bytes after it need not begin where a message begins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which key followed which: a process that renewed a session by another key is the same process.
+"""Record which key followed which: a process that renewed its session by another key is the same.
 
 The one rule: a key follows another only where one peer proved both, the new one inside a session of
 the old one.

@@ -1,4 +1,4 @@
-"""What the two ends of a connection tell each other about its session: that it ends, and new keys.
+"""Control messages of a session: its end, and renewal with new keys.
 
 The one rule: these messages are sealed like all others and never reach Dask. They are the ones with
 a header; all of Dask's have none.

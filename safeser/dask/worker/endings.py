@@ -1,8 +1,8 @@
-"""What a worker that ends says about its own connections: nothing, since it closed them itself.
+"""Log no errors about connections that a closing worker closed itself.
 
 The one rule: only failures of a closed connection are left out, and only while the worker closes.
 Dask logs a heartbeat that was under way then as an error, with its traceback, although nothing
-failed; ``safeser up`` would print that in the place of its last line, at one ending in a few.
+failed; ``safeser up`` would sometimes print that in place of its last line.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Nannies: which peers speak for their worker, and how long plugins wait for one that starts.
 
-The one rule: of a worker that retires, its nanny hears from that worker, or from a principal that
-may end it anyway; what a worker's process says of its start is about itself; and no nanny that
-never finishes its start keeps a request waiting.
+The one rule: only its own worker, or a principal that may end it anyway, tells a nanny that the
+worker retires; what a worker's process reports of its start is about itself; and a nanny that never
+finishes its start keeps no request waiting.
 
-In distributed 2026.8.0 a nanny that is asked to close gracefully starts no worker any more: a
-worker's key was enough to have each node of the cluster lost at its worker's next end. And a
-plugin for nannies waits for each one that said that it starts and not yet that it did, for ever;
-any worker's key was enough to say so.
+In distributed 2026.8.0 a nanny that is asked to close gracefully starts no worker any more: with
+one worker's key an attacker could lose each node of the cluster when its worker ended next. And a
+plugin for nannies waits for ever for each nanny that reported the begin of its start and not the
+end; any worker's key was enough to report that.
 """
 
 from __future__ import annotations
