@@ -1,4 +1,4 @@
-"""What is counted instead of written one by one: administrative decisions, and floods of refusals.
+"""Count administrative decisions and floods of refusals instead of recording each.
 
 The one rule: memory and disk that a peer can make us use are bounded, and nothing is dropped
 without being counted.

@@ -1,4 +1,4 @@
-"""Outcomes of probes: what was tried, whether the kernel refused it, and how to mend it.
+"""Outcomes of probes: what was tried, whether the kernel refused it, and how to correct it.
 
 The one rule: a probe that found nothing to try does not count as refused.
 """

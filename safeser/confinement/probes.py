@@ -1,6 +1,6 @@
 """Run all probes in order, and raise one error for those that show a gap.
 
-The one rule: all of them run, so that one start names everything that has to be mended.
+The one rule: all of them run, so that one start names everything that has to be corrected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each side of a handshake says about itself, in the one encoding that counts.
+"""What each side of a handshake claims about itself, in one canonical encoding.
 
 The one rule: a block of bytes either is exactly what :meth:`Claims.encode` would write, or it is
 refused. All blocks have one size, so nothing on the wire says how long a name is.

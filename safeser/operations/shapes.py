@@ -1,8 +1,8 @@
-"""The shapes that a field of Dask's protocol may have: what its handler does not misbehave on.
+"""The shapes that a field of Dask's protocol may have, for which its handler is known to work.
 
-The one rule: a shape is asked about plain data, says yes or no, and never raises. Dask's handlers
-take what comes: text where a list of keys belongs counts as a key for each letter, a negative or
-endless number of seconds or bytes goes into sums that every decision of the scheduler is made from.
+The one rule: a shape tests plain data, returns a bool, and never raises. Dask's handlers check
+little: text in place of a list of keys counts as a key for each letter, and a negative or infinite
+number of seconds or bytes enters the sums by which the scheduler decides.
 
 Spelling: ``=word`` (that very text), ``text``, ``text?`` (or None), ``text*`` (a sequence or set),
 ``key->number`` (a mapping), ``flag|count`` (one of several). ``*`` binds closest, then ``->`` (to

@@ -1,4 +1,4 @@
-"""What to change so that a denied message passes, in the policy's own words, with its risk.
+"""Advise which edit of a policy permits a denied message, with its risk.
 
 The one rule: an edit proposed here loads, permits what was denied, and is the smallest that does.
 Where a floor denies, the advice says so and proposes nothing.

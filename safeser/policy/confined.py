@@ -1,4 +1,4 @@
-"""What a confined process must be unable to do, as ``confined:`` of its principal states it.
+"""The section ``confined:`` of a principal: what its processes must be unable to do.
 
 The one rule: this is a demand and not a sandbox. The kernel confines; the process probes itself at
 its start (:mod:`safeser.confinement`) and does not run where a probe shows that it is not confined.

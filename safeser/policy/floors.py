@@ -1,7 +1,7 @@
-"""What the fields of one context mean together: floors, and what a word in one needs in another.
+"""Check the fields of one context against the floors and against each other.
 
-The one rule: a context that would widen a floor, or whose words contradict each other, does not
-load. Deciding keeps the floors as well; what is refused here is a file that misleads its reader.
+The one rule: a context that would widen a floor, or whose fields contradict each other, does not
+load. Decisions keep the floors as well; what is refused here is a file that misleads its reader.
 """
 
 from __future__ import annotations

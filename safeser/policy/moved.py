@@ -1,7 +1,7 @@
-"""What older policies say about approved submissions, and what to write instead.
+"""Refuse retired spellings of approved submissions, and name their replacements.
 
-The one rule: a policy that still says it does not load, and the error names the field and its
-replacement. docs/how-to/approved.md has the whole move.
+The one rule: a policy with a retired spelling does not load, and the error names the field and its
+replacement. docs/how-to/approved.md describes the migration.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One loaded policy: what the channel, Dask's comm, the gateway and the command line ask.
+"""One loaded policy, with the questions of the channel, Dask's comm and the command line.
 
 The one rule: immutable. A changed file is another policy, with another hash.
 """

@@ -1,4 +1,4 @@
-"""Reading a policy's file, by path or by the name of a ready one that ships with safeser.
+"""Read a policy's file, by path or by the name of a ready policy that ships with safeser.
 
 The one rule: a name is looked up among the files that ship and nowhere else; there is no search
 path on which another user could leave a file of that name.

@@ -1,4 +1,4 @@
-"""What contexts and principals mean together: floors kept, nothing left that misleads.
+"""Make the decision table of a policy, and check its contexts and principals against each other.
 
 The one rule: a policy that loads says what it does. A context that can never match or is never
 reached, a grant that could never be used and an attempt to widen a floor are errors at their place

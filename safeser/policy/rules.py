@@ -1,7 +1,6 @@
-"""The words that rules are made of, and what is asked about them.
+"""The constants of rules, and the values that questions about them are made of.
 
-The one rule: nothing here knows YAML. What a context says is a
-:class:`safeser.policy.source.context.Rule`.
+The one rule: nothing here knows YAML. A context is a :class:`safeser.policy.source.context.Rule`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The JSON Schema of policy files, for editors that complete and underline.
 
 The one rule: it is made from the declarations of the fields; no field, bound or word is stated here
-a second time. It says less than
-``safeser policy check``, which also resolves names, and never more.
+a second time. It accepts every policy that loads, and some that ``safeser policy check`` refuses.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Workers that sign tasks or functions: only for workers of their own principal or group.
+"""Refuse policies by which one worker's key runs code on workers of other groups.
 
-The one rule: a worker's key runs nothing on workers of others. A worker signs what its tasks submit
-(``worker_client``); where contexts towards other workers listed it as an author, one stolen
-worker's key would run code on all of them.
+The one rule: a worker signs tasks and functions only for workers of its own principal or group. A
+worker signs what its tasks submit (``worker_client``); if contexts to other workers listed it as an
+author, one stolen worker's key would run code on all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known by name: classes, functions and modules of installed libraries.
+"""Canonical forms by name: classes, functions and modules of installed libraries.
 
 The one rule: a name stands for an object only if an installed library holds that very object under
 it; then the library's version stands for its code. Code of notebooks, scripts and modules of one's

@@ -1,4 +1,4 @@
-"""Which context decides, why, and what would change it: for people, from the decision itself.
+"""Explain a decision to people: the context that decides, the reason, and the edit to change it.
 
 The one rule: the answer comes from :meth:`Policy.decide`; nothing is decided a second time here.
 """

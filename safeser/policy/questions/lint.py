@@ -1,4 +1,4 @@
-"""What a policy permits that its operator hardly meant: findings about groups of workers.
+"""Find contradictions between the statements of a policy about groups of workers.
 
 The one rule: each finding compares two statements of the policy itself. A policy that merely
 permits much has no findings.

@@ -1,8 +1,9 @@
-"""Whose values a principal may read: its own, and those of the authors that the policy says.
+"""Determine whose values a principal may read: its own, and those that the policy grants.
 
-The one rule: who may run an author's tasks may read that author's values, since it computes them
-anyway; everyone else reads its own values and those of the authors that its context lists under
-``values``. The author of a value is the principal that submitted its key or scattered it.
+The one rule: a principal that may run an author's tasks may read that author's values, since it
+computes them anyway; every other principal reads its own values and those of the authors that its
+context lists under ``values``. The author of a value is the principal that submitted its key or
+scattered it.
 """
 
 from __future__ import annotations
