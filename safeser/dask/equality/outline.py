@@ -12,8 +12,7 @@ from dask._task_spec import GraphNode, Task, TaskRef, _execute_subgraph
 
 from safeser import pickles
 from safeser.dask.sealed import form
-from safeser.dask.sealed.canonical import NO_DIGEST
-from safeser.dask.sealed.definitions import digest
+from safeser.dask.sealed.definitions import NO_DIGEST, digest
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.sealed.opening import open_task
 from safeser.dask.wire.reader import Reader

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from safeser.dask.clients.actors import directly
 from safeser.dask.clients.gathering import with_failures
 from safeser.dask.contents.events import handle_forwarded
 from safeser.dask.contents.opened_graph import FAMILY, SERIALIZATION
 from safeser.dask.patches.patch import Patch
-from safeser.dask.sealed.actors import directly
 
 __all__ = ["ROWS"]
 

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from time import time
@@ -29,7 +28,7 @@ from distributed.scheduler import TaskState
 from safeser.channel.records import event, note_refusal
 from safeser.dask.equality.calls import Sameness, SealedComparison
 from safeser.dask.equality.definitions import Comparison
-from safeser.dask.equality.difference import Difference, find_difference
+from safeser.dask.equality.difference import find_difference
 from safeser.dask.groups.author_statements import stating
 from safeser.dask.groups.direct_requests import runs_code
 from safeser.dask.groups.placement import Placement
@@ -39,6 +38,7 @@ from safeser.dask.messages.refused import GraphFailures
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.same_host import anywhere
 from safeser.dask.scheduler.cancellation import Cancelling
+from safeser.dask.scheduler.conflicts import FIX, Conflict, Submission, describe, refusal, shown_key
 from safeser.dask.scheduler.lost_futures import Lost
 from safeser.dask.scheduler.scattered import Arrivals, Coming
 from safeser.dask.scheduler.unattended_tasks import release_unattended
@@ -55,22 +55,8 @@ logger = logging.getLogger("safeser.dask")
 #: Conflicts of one graph that are recorded one by one; the others are counted.
 _RECORDED = 20
 
-#: As much of a key as errors and records show.
-_SHOWN = 60
 
-_FIX = "Name another key, leave key= out, or release all futures of the other one first."
-
-
-@dataclass(frozen=True, slots=True)
-class _Submission:
-    """Whose graph or data is being taken in, for as long as that takes, and over which link."""
-
-    principal: str
-    client: str
-    link: Any = None
-
-
-_submission: ContextVar[_Submission | None] = ContextVar("safeser-submission", default=None)
+_submission: ContextVar[Submission | None] = ContextVar("safeser-submission", default=None)
 
 
 class _Refused(BaseException):
@@ -80,21 +66,6 @@ class _Refused(BaseException):
         super().__init__()
         self.error = error
         self.keys = keys
-
-
-@dataclass(frozen=True, slots=True)
-class _Conflict:
-    """One key that is there already, and how what arrived differs.
-
-    :param difference: how the two definitions differ, if both are known.
-    :param doubted: whether it cannot be told that they differ, so that nothing is refused for it.
-    """
-
-    task: TaskState | Coming
-    rule: str
-    owner: str
-    difference: Callable[[], Difference] | None = None
-    doubted: bool = False
 
 
 class Guard(Part):
@@ -127,10 +98,10 @@ class Guard(Part):
         found: str | None = link.peer if link is not None else self._clients.owner(client)
         return found
 
-    def _current(self, client: str | None) -> _Submission:
+    def _current(self, client: str | None) -> Submission:
         """Return whose submission this is; the scheduler's own where no message began it."""
         own = self._channel.identity.principal
-        return _submission.get() or _Submission(own, client or "")
+        return _submission.get() or Submission(own, client or "")
 
     def note_owner(self, task: TaskState) -> None:
         """Note on whose behalf *task* was just created."""
@@ -170,7 +141,7 @@ class Guard(Part):
         principal = self.principal_of(client)
         if principal is None:  # it has left, and cannot be asked who it was
             return
-        token = _submission.set(_Submission(principal, client, self._link_of(client)))
+        token = _submission.set(Submission(principal, client, self._link_of(client)))
         try:
             await stock(client=client, keys=keys, **graph)
         except _Refused as refused:
@@ -219,7 +190,7 @@ class Guard(Part):
                 else:
                     tasks.add(task)
             marked.update(tasks)
-            raise _Refused(_error(submission, refused), self._unserved(keys, client, tasks))
+            raise _Refused(refusal(submission, refused), self._unserved(keys, client, tasks))
         if unread is not None:
             self._refuse_graph(submission, unread, keys)
         try:
@@ -230,7 +201,7 @@ class Guard(Part):
         return stock(dsk=dsk, keys=keys, client=client, **rest)
 
     def _refuse_graph(
-        self, submission: _Submission, error: PolicyDenied, keys: set[Any]
+        self, submission: Submission, error: PolicyDenied, keys: set[Any]
     ) -> NoReturn:
         self._record(submission, error, Kind.TASK, "update-graph")
         raise _Refused(error, self._unserved(keys, submission.client, set())) from None
@@ -245,7 +216,7 @@ class Guard(Part):
         if error is not None:
             raise _Refused(error, self._unserved(keys, client, set()))
 
-    def _conflicts(self, submission: _Submission, dsk: Mapping[Any, Any]) -> Iterator[_Conflict]:
+    def _conflicts(self, submission: Submission, dsk: Mapping[Any, Any]) -> Iterator[Conflict]:
         """Yield what differs from tasks that are there.
 
         All of the graph is compared, not only what its keys need: Dask adds dependencies to any
@@ -271,14 +242,14 @@ class Guard(Part):
             own = owner == submission.principal
             found = _compared(comparison, sealed, known, node, own=own)
             if found is Sameness.UNKNOWN:
-                yield _Conflict(task, "key.definition", owner, doubted=True)
+                yield Conflict(task, "key.definition", owner, doubted=True)
             elif found is Sameness.DIFFERENT:
                 differs = partial(find_difference, known, node)
-                yield _Conflict(task, "key.definition", owner, differs)
+                yield Conflict(task, "key.definition", owner, differs)
             elif owner != submission.principal:
-                yield _Conflict(task, "key.principal", owner)
+                yield Conflict(task, "key.principal", owner)
 
-    def _definition(self, task: TaskState, submission: _Submission) -> Any:
+    def _definition(self, task: TaskState, submission: Submission) -> Any:
         """Return what *task* computes, if its inputs are still those of its owner.
 
         Of data that a task depends on, Dask keeps the key alone. Once that key is forgotten, data
@@ -287,23 +258,23 @@ class Guard(Part):
         lost = task.has_lost_dependencies and self.owner_of(task) != submission.principal
         return None if lost else task.run_spec
 
-    def _on_their_way(self, keys: Iterable[Any]) -> Iterator[_Conflict]:
+    def _on_their_way(self, keys: Iterable[Any]) -> Iterator[Conflict]:
         """Yield keys of data that is being brought to workers, and is no task yet."""
         for key in keys if self._coming else ():
             coming = self._coming.get(key)
             if coming is not None and key not in self._server.tasks:
-                yield _Conflict(coming, "key.definition", coming.owner)
+                yield Conflict(coming, "key.definition", coming.owner)
 
-    def _other_actors(self, actors: Iterable[Any]) -> Iterator[_Conflict]:
+    def _other_actors(self, actors: Iterable[Any]) -> Iterator[Conflict]:
         """Yield tasks that are no actors and would become some."""
         for key in actors:
             task = self._server.tasks.get(key)
             if task is not None and not task.actor:
-                yield _Conflict(task, "key.definition", self.owner_of(task))
+                yield Conflict(task, "key.definition", self.owner_of(task))
 
     def _refused_before(
         self, client: str, dsk: Mapping[Any, Any], keys: set[Any]
-    ) -> Iterator[_Conflict]:
+    ) -> Iterator[Conflict]:
         """Yield tasks of others that stand under keys which this client thinks are its own.
 
         Its graph for them was refused. What depends on those futures, and was perhaps on its way
@@ -315,7 +286,7 @@ class Guard(Part):
         for key in {*keys, *chain.from_iterable(n.dependencies for n in dsk.values())} - dsk.keys():
             task = self._server.tasks.get(key)
             if task is not None and task in marked:
-                yield _Conflict(task, "key.definition", self.owner_of(task))
+                yield Conflict(task, "key.definition", self.owner_of(task))
 
     def _unserved(self, keys: set[Any], client: str, refused: set[TaskState]) -> set[Any]:
         """Return those of *keys* whose futures would wait for ever, or for the wrong value."""
@@ -349,7 +320,7 @@ class Guard(Part):
         except PolicyDenied as error:
             return error_reply(error)
 
-    def _where_to(self, submission: _Submission, workers: Any) -> Any:
+    def _where_to(self, submission: Submission, workers: Any) -> Any:
         """Return to which of *workers* data of this submission may be brought; None for all."""
         author = self._placement.brought_by(submission.principal)
         try:
@@ -416,7 +387,7 @@ class Guard(Part):
         )
 
     @contextmanager
-    def _from(self, comm: Any, client: str | None) -> Iterator[_Submission]:
+    def _from(self, comm: Any, client: str | None) -> Iterator[Submission]:
         """Note for as long as it takes that what arrives came over *comm*."""
         submission = self._by(comm, client)
         token = _submission.set(submission)
@@ -425,13 +396,13 @@ class Guard(Part):
         finally:
             _submission.reset(token)
 
-    def _by(self, comm: Any, client: str | None) -> _Submission:
+    def _by(self, comm: Any, client: str | None) -> Submission:
         link = getattr(comm, "link", None)
         if link is None:
             return self._current(client)
-        return _Submission(link.peer, client or "", link)
+        return Submission(link.peer, client or "", link)
 
-    def _check_data(self, submission: _Submission, keys: Iterable[Any], *, operation: str) -> None:
+    def _check_data(self, submission: Submission, keys: Iterable[Any], *, operation: str) -> None:
         """Refuse data under the keys of tasks, and under keys of another principal's data.
 
         What data says is not compared: neither is it opened here, nor is it there any more.
@@ -442,20 +413,20 @@ class Guard(Part):
             if task is None:
                 coming = self._coming.get(key)
                 if coming is not None and coming.owner != submission.principal:
-                    found.append(_Conflict(coming, "key.definition", coming.owner))
+                    found.append(Conflict(coming, "key.definition", coming.owner))
                 continue
             owner = self.owner_of(task)
             if task.run_spec is not None or owner != submission.principal:
-                found.append(_Conflict(task, "key.definition", owner))
+                found.append(Conflict(task, "key.definition", owner))
         refused = self._decide(submission, found, operation=operation, kind=Kind.DATA)
         if refused:
-            raise _error(submission, refused)
+            raise refusal(submission, refused)
 
     # --- what becomes of it ----------------------------------------------------------------------
 
     def _decide(
-        self, submission: _Submission, conflicts: Sequence[_Conflict], *, operation: str, kind: Kind
-    ) -> list[_Conflict]:
+        self, submission: Submission, conflicts: Sequence[Conflict], *, operation: str, kind: Kind
+    ) -> list[Conflict]:
         """Record what differs, warn of what policy lets pass, and return what it does not."""
         if not conflicts:
             return []
@@ -465,8 +436,8 @@ class Guard(Part):
         }
         context = self._context(submission, kind, operation)
         words = self._channel.policy.key_conflicts(context)
-        refused: list[_Conflict] = []
-        warned: list[_Conflict] = []
+        refused: list[Conflict] = []
+        warned: list[Conflict] = []
         for conflict in conflicts:
             if conflict.doubted:
                 warned.append(conflict)
@@ -482,7 +453,7 @@ class Guard(Part):
             self._warn(submission, warned)
         return refused
 
-    def _context(self, submission: _Submission, kind: Kind, operation: str) -> Context:
+    def _context(self, submission: Submission, kind: Kind, operation: str) -> Context:
         """Return the hop by which it came: contexts of the policy may ask how, and where from."""
         if submission.link is not None:
             found: Context = submission.link.inbound(kind, operation)
@@ -491,18 +462,20 @@ class Guard(Part):
         return Context(submission.principal, own, kind, operation, transport="safeser")
 
     def _record(
-        self, submission: _Submission, error: PolicyDenied, kind: Kind, operation: str
+        self, submission: Submission, error: PolicyDenied, kind: Kind, operation: str
     ) -> None:
         context = self._context(submission, kind, operation)
         note_refusal(self._channel.audit, context, error)
         error.recorded = True
 
-    def _note(self, context: Context, conflicts: Sequence[_Conflict], *, permitted: bool) -> None:
+    def _note(self, context: Context, conflicts: Sequence[Conflict], *, permitted: bool) -> None:
         audit = self._channel.audit
         for place, conflict in enumerate(conflicts):
             if place < _RECORDED:
                 name = "warn" if permitted else "refuse"
-                said = event(name, context, None, conflict.rule, permitted, where=_key(conflict))
+                said = event(
+                    name, context, None, conflict.rule, permitted, where=shown_key(conflict)
+                )
                 audit.record({**said, "author": conflict.owner})
             else:
                 audit.count(
@@ -513,10 +486,10 @@ class Guard(Part):
                     permitted=permitted,
                 )
 
-    def _warn(self, submission: _Submission, conflicts: Sequence[_Conflict]) -> None:
+    def _warn(self, submission: Submission, conflicts: Sequence[Conflict]) -> None:
         """Warn the client that submitted, and no other, as Dask's own warnings come."""
-        fix = f" {_FIX}" if conflicts[0].rule == "key.definition" else ""
-        text = _text(submission, conflicts, f"Its result is used.{fix}")
+        fix = f" {FIX}" if conflicts[0].rule == "key.definition" else ""
+        text = describe(submission, conflicts, f"Its result is used.{fix}")
         logger.warning("%s", text)
         message = {"message": text, "category": "builtins:UserWarning"}
         self._send(submission.client, {"op": "event", "topic": "warn", "event": (time(), message)})
@@ -567,40 +540,3 @@ def _compared(
     else:
         same = known is not None and comparison.same(known, node)
     return Sameness.SAME if same else Sameness.DIFFERENT
-
-
-def _error(submission: _Submission, conflicts: Sequence[_Conflict]) -> PolicyDenied:
-    rule = conflicts[0].rule
-    error = PolicyDenied(
-        _text(submission, conflicts, "Nothing of this submission was taken in."),
-        rule=rule,
-        fix=_FIX,
-    )
-    error.recorded = True
-    return error
-
-
-def _text(submission: _Submission, conflicts: Sequence[_Conflict], outcome: str) -> str:
-    first = conflicts[0]
-    others = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
-    what = "another definition" if first.rule == "key.definition" else "the same definition"
-    if first.doubted:
-        what = "a definition of which it cannot be told whether it is the same"
-    return (
-        f"key {_key(first)!r}{others}, submitted by {submission.principal!r}, was first submitted"
-        f" by {first.owner!r} with {what}{_difference(submission, first)}. {outcome}"
-    )
-
-
-def _difference(submission: _Submission, conflict: _Conflict) -> str:
-    """Return what differs, with both values only where one principal submitted both."""
-    if conflict.difference is None:
-        return ""
-    own = conflict.owner == submission.principal
-    return f" ({conflict.difference().text(values=own)})"
-
-
-def _key(conflict: _Conflict) -> str:
-    """Return the printable start of a key, which the client that submitted it chose."""
-    shown = "".join(char for char in str(conflict.task.key)[:_SHOWN] if char.isprintable())
-    return shown

@@ -24,8 +24,7 @@ from distributed.shuffle._core import ShuffleSpec
 
 from safeser.dask.contents.annotations import check_annotation
 from safeser.dask.contents.shuffle_plans import read_plan
-from safeser.dask.sealed.canonical import NO_DIGEST
-from safeser.dask.sealed.definitions import DIGEST_SIZE, Definitions, digest
+from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions, digest
 from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.opening import open_task

@@ -27,8 +27,7 @@ from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
-from safeser.dask.sealed.canonical import canonical_digest
-from safeser.dask.sealed.definitions import Definitions
+from safeser.dask.sealed.definitions import Definitions, canonical_digest
 from safeser.dask.sealed.references import ListedDefinitions
 from safeser.errors import PayloadError
 from safeser.values import Limits
