@@ -1,4 +1,4 @@
-"""Reads a file of operations: cells that begin with ``# %% area: what it does``."""
+"""Read files of operations: cells that begin with ``# %% area: what it does``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Operation:
     source: str
 
 
-def operations(path: Path) -> tuple[str, list[Operation]]:
-    """Return the cell of *path* that prepares the others, and those."""
-    text = path.read_text("utf-8")
-    _, setup, *cells = text.split(f"\n{MARK}")
+def operations(folder: Path) -> tuple[str, list[Operation]]:
+    """Return the cell of *folder* that prepares the others, and those, of both of its files."""
     made = []
-    for cell in cells:
+    _, setup, *cells = (folder / "operations.py").read_text("utf-8").split(f"\n{MARK}")
+    _, *more = (folder / "library_operations.py").read_text("utf-8").split(f"\n{MARK}")
+    for cell in (*cells, *more):
         heading, _, source = cell.partition("\n")
         area, _, title = heading.partition(": ")
         made.append(Operation(area, title, source.strip()))

@@ -50,7 +50,7 @@ def run(
     :param heard: called for each cell that ended, as by :class:`NotebookClient`.
     :param areas: run these alone, if there are any.
     """
-    setup, cells = operations(HERE / "operations.py")
+    setup, cells = operations(HERE)
     cells = [cell for cell in cells if not areas or cell.area in areas]
     notebook = nbformat.v4.new_notebook()
     sources = [

@@ -27,6 +27,7 @@ from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
 from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.test_submissions import submission
 from tests.dask.sealed.test_verification import (
     DAY,
     Ran,
@@ -35,7 +36,6 @@ from tests.dask.sealed.test_verification import (
     rosters,
     row_of,
     run,
-    submission,
 )
 
 #: With a second author, and one who looks.
