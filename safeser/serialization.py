@@ -128,7 +128,7 @@ def deserialize(
         # Frames of a family that is not granted are not decompressed.
         claimed = families.claimed(framing.bare(header), limits=limits)
         if not families.covers(grant.families, claimed):
-            raise _not_asked(claimed, grant)
+            raise _family_refusal(claimed, grant)
     header, frames = framing.opened(header, frames, limits=limits)
     if policy is not None:
         _decide(policy, context, header, frames, grant, sealing=False)
@@ -298,7 +298,7 @@ def _decide(
         raise as_code(denials[-1], f"{context}: {decision.reason}", where="")
     _permit(decision, context)
     if not families.covers(grant.families, family):
-        raise _not_asked(family, grant)
+        raise _family_refusal(family, grant)
     if family == "pickle":
         families.judge(header, frames, grant, limits=limits)
 
@@ -308,7 +308,7 @@ def _permit(decision: Decision, context: Context) -> None:
         raise PolicyDenied(f"{context}: {decision.reason}", rule=decision.rule, fix=decision.fix)
 
 
-def _not_asked(family: str, grant: Grant) -> PolicyDenied:
+def _family_refusal(family: str, grant: Grant) -> PolicyDenied:
     return PolicyDenied(
         f"a value of family {family} came where {', '.join(grant.families) or 'none'} may",
         rule="caller.deserializers",

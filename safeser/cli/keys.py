@@ -323,7 +323,7 @@ def retire(
     with RosterFile.edit(_roster_in(roster)) as file:
         before = file.roster
         chosen = (
-            _those_of(before, principal, verify_only=verify_only)
+            _keys_of(before, principal, verify_only=verify_only)
             if principal is not None
             else list(dict.fromkeys(_listed(before, name) for name in keys or ()))
         )
@@ -336,7 +336,7 @@ def retire(
         line(f"{public.fingerprint} is {'verify-only' if verify_only else 'retired'}")
 
 
-def _those_of(roster: Roster, principal: str, *, verify_only: bool) -> list[PublicKey]:
+def _keys_of(roster: Roster, principal: str, *, verify_only: bool) -> list[PublicKey]:
     found = [
         e.public
         for e in roster.entries

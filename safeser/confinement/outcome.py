@@ -68,15 +68,17 @@ class Tries:
     def outcome(self) -> Outcome:
         """Return what the attempts show together."""
         if self._succeeded:
-            found = f"this process could {self._what} {_some(self._succeeded)}"
+            found = f"this process could {self._what} {_listed_targets(self._succeeded)}"
             return Outcome(self._probe, "succeeded", found, self._fix)
         if not self._refused:
             found = f"nothing was there by which to see whether this process can {self._what}"
             return Outcome(self._probe, "unproven", found, self._fix)
-        return Outcome(self._probe, "refused", f"could not {self._what} {_some(self._refused)}")
+        return Outcome(
+            self._probe, "refused", f"could not {self._what} {_listed_targets(self._refused)}"
+        )
 
 
-def _some(targets: list[str]) -> str:
+def _listed_targets(targets: list[str]) -> str:
     named = list(dict.fromkeys(targets))
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return f"{', '.join(named[:_NAMED])}{more}"

@@ -84,7 +84,7 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
                 roles={role: {"identity": str(key_path(keys, role))} for role in _PRINCIPALS},
                 expected_scheduler="scheduler",
             )
-            with _one_error():
+            with _suppress_start_warning():
                 super().__init__(
                     host=host,
                     protocol="safeser://",
@@ -131,7 +131,7 @@ def _check_policy(named: str) -> None:
 
 
 @contextmanager
-def _one_error() -> Iterator[None]:
+def _suppress_start_warning() -> Iterator[None]:
     """Keep Dask from warning that a cluster did not start: the error that is raised says why."""
     logger = logging.getLogger("distributed.deploy.spec")
 

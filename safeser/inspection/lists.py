@@ -41,11 +41,11 @@ def judged_by(names: tuple[str, ...], formats: tuple[str, ...] = ()) -> Profile:
     for form in formats:
         for entry in _listed(form):
             known = entries.get(entry.name)
-            entries[entry.name] = _both(known, entry) if known else entry
+            entries[entry.name] = _merged_entry(known, entry) if known else entry
     return Profile("+".join((*names, *formats)), entries.values())
 
 
-def _both(known: Entry, added: Entry) -> Entry:
+def _merged_entry(known: Entry, added: Entry) -> Entry:
     if "reference" in (known.role, added.role):
         return known.merged(added)
     via = tuple(dict.fromkeys((*known.via, *added.via)))

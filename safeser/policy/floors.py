@@ -122,7 +122,7 @@ def _check_approved(entry: Entry, rule: Rule) -> None:
             rule="config.approved",
             fix="Take cloudpickle out, or write 'submission: code'.",
         )
-    if not _hears_of_work(rule):
+    if not _admits_graphs(rule):
         entry.refuse(
             f"'submission: approved' has no effect where {SUBMIT} is not granted for kind task",
             "submission",
@@ -155,7 +155,7 @@ def _check_sealed(entry: Entry, rule: Rule) -> None:
         )
 
 
-def _hears_of_work(rule: Rule) -> bool:
+def _admits_graphs(rule: Rule) -> bool:
     """Tell whether a graph can come by *rule* at all, whatever becomes of it."""
     return SUBMIT in rule.operations and Kind.TASK in rule.kinds
 
@@ -312,7 +312,7 @@ def _check_values(entry: Entry, rule: Rule) -> None:
 def _check_key_conflicts(entry: Entry, rule: Rule) -> None:
     if not entry.spells("key_conflicts"):
         return
-    if not _hears_of_work(rule) or rule.submission == "none":
+    if not _admits_graphs(rule) or rule.submission == "none":
         entry.refuse(
             "key conflicts come with submitted work, which this context does not let through",
             "key_conflicts",

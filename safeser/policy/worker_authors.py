@@ -48,7 +48,7 @@ def find_foreign_author(
             for author in submitting.senders & rule.authors & workers
         }
         for author in sorted(signing):
-            others = (rule.recipients & workers) - groups.around(author)
+            others = (rule.recipients & workers) - groups.group_members(author)
             if others:
                 return ForeignAuthor(index, author, min(others))
     return None
@@ -71,7 +71,7 @@ class _Groups:
             for group in principal.groups:
                 self._members.setdefault(group, set()).add(name)
 
-    def around(self, name: str) -> frozenset[str]:
+    def group_members(self, name: str) -> frozenset[str]:
         """Return *name* and all that are in a group with it."""
         groups = self._principals[name].groups
         if groups not in self._known:

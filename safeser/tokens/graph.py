@@ -207,7 +207,7 @@ class Walk:
             each.encoding = _CYCLE + sha256(whole + finer[id(each)]).digest()
             each.kids = []
 
-    def blame(self, value: Any) -> tuple[Node, list[tuple[Node, int]]] | None:
+    def find_cause(self, value: Any) -> tuple[Node, list[tuple[Node, int]]] | None:
         """Find what has no canonical form and belongs to *value*, and the shortest way to it.
 
         Returns None if nothing of the kind is sent with *value*.

@@ -80,7 +80,7 @@ def tokenize_by(
     walk = Walk(_in_order(described), ORDERED_LEAVES) if in_order else Walk(described, LEAVES)
     encoding = walk.encode(obj)
     if walk.undetermined:
-        found = walk.blame(obj)
+        found = walk.find_cause(obj)
         if found is not None:
             if ensure_deterministic:
                 raise _error(*found)

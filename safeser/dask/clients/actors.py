@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["directly"]
+__all__ = ["direct_worker_rpc"]
 
 
-def directly(stock: property) -> property:
+def direct_worker_rpc(stock: property) -> property:
     """Return Dask's ``Actor._worker_rpc``, which leads past the scheduler if graphs are sealed."""
     ask = stock.fget
     assert ask is not None

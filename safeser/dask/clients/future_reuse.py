@@ -92,14 +92,14 @@ class FutureReuse:
             self._call.sent = False
             future = super().submit(func, *args, **kwargs)  # type: ignore[misc]  # of Dask's client
             sent = None if self._call.sent else self._kept.find(future.key, future._state)
-            found = {} if sent is None else self._again(future.key, sent, func, args, kwargs)
+            found = {} if sent is None else self._compare_call(future.key, sent, func, args, kwargs)
             if not found:
                 break
             if is_last:
                 self._decide(found)
             else:
                 del future
-                self._let_go()
+                self._await_releases()
         self._warn_of_handed([future])
         return future
 
@@ -116,7 +116,7 @@ class FutureReuse:
         except _Differs:
             pass
         # What was released is released on the event loop; so are the futures of this attempt.
-        self._let_go()
+        self._await_releases()
         return self._submitted(held, expr, keys, args, kwargs, is_last=True)
 
     def _submitted(
@@ -165,7 +165,9 @@ class FutureReuse:
         del graph
         return None
 
-    def _again(self, key: Any, sent: Sent, func: Any, args: Any, kwargs: Any) -> _Differences:
+    def _compare_call(
+        self, key: Any, sent: Sent, func: Any, args: Any, kwargs: Any
+    ) -> _Differences:
         """Return how a call differs from what was *sent* under its key."""
         actors = bool(kwargs.get("actor") or kwargs.get("actors"))
         named = {name: parse_input(value) for name, value in kwargs.items() if name not in _OPTIONS}
@@ -192,7 +194,7 @@ class FutureReuse:
         }
         return _Opened(self._kept, self.futures, graph, frames).differences(left) if left else {}
 
-    def _let_go(self) -> None:
+    def _await_releases(self) -> None:
         """Wait until the event loop has released the futures that are released already."""
         if not self.asynchronous:  # type: ignore[attr-defined]  # of Dask's client
             done = threading.Event()
@@ -330,7 +332,9 @@ class _Opened:
         here = self._of(self._graph)
         if here is None:
             return dict.fromkeys(sent)
-        comparison = Comparison(self._there, lambda key: here.get(key) or self._there(key))
+        comparison = Comparison(
+            self._held_definition, lambda key: here.get(key) or self._held_definition(key)
+        )
         found: _Differences = {}
         for key, each in sent.items():
             self._current = {}
@@ -351,7 +355,7 @@ class _Opened:
                     found[key] = None if self._missing else find_difference(known, node)
         return found
 
-    def _there(self, key: Any) -> Any:
+    def _held_definition(self, key: Any) -> Any:
         """Return what *key* stood for; None if that was released, or is not known."""
         node = self._current.get(key)
         if node is None:

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 from distributed.utils import offload
 from distributed.utils_comm import pack_data, unpack_remotedata
 
-from safeser.dask.clients.stock_frames import put_together, taking_apart
+from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 
 __all__ = ["Gathering", "with_failures"]
@@ -78,7 +78,7 @@ class Gathering:
             others = _TOGETHER.get(error, frozenset()) - {future.key for future in wanted}
             apart: dict[Any, Any] = {}
             if error.rule == "stock.unsent":
-                apart = await self._apart(wanted, direct, skip=errors == "skip")
+                apart = await self._typed_values(wanted, direct, skip=errors == "skip")
             if errors != "skip" and not others and not apart:
                 raise
             rest = {future.key: future for future in wanted if future.key not in apart}
@@ -99,7 +99,7 @@ class Gathering:
             ]
         return pack_data(unpacked, {**values, **missing})
 
-    async def _apart(self, futures: Any, direct: Any, *, skip: bool) -> dict[Any, Any]:
+    async def _typed_values(self, futures: Any, direct: Any, *, skip: bool) -> dict[Any, Any]:
         """Return by their keys the values of *futures* that a stock cluster can take apart.
 
         :param skip: leave out a value that is refused here, instead of raising why.
@@ -107,7 +107,7 @@ class Gathering:
         guard = self._guard  # type: ignore[attr-defined]  # of safeser.Client
         if guard is None:
             return {}  # a peer on safeser:// wrote that rule; no code is submitted on its word
-        gather, take = super()._gather, taking_apart()  # type: ignore[misc]  # as above
+        gather, take = super()._gather, frame_writer()  # type: ignore[misc]  # as above
         token = _ALONE.set({})
         try:
             parts = {
@@ -123,7 +123,7 @@ class Gathering:
         for key, arrays in got.items():
             try:
                 if arrays is not None:
-                    values[key] = await offload(put_together, arrays, guard.policy.limits)
+                    values[key] = await offload(rebuild_value, arrays, guard.policy.limits)
             except SafeserError as error:
                 guard.note_refusal(error, self.scheduler.address)  # type: ignore[attr-defined]  # of Dask's
                 if not skip:

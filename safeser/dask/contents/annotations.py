@@ -43,7 +43,7 @@ def check_beside(fields: Mapping[str, Any]) -> None:
         check_plain(value)
     annotations, priorities = fields.get("annotations"), fields.get("user_priority")
     if not isinstance(annotations, dict | None):
-        raise _unusual("annotations")
+        raise _refusal("annotations")
     require_small(sum(check_annotation(*pair) for pair in (annotations or {}).items()))
     for value in priorities.values() if isinstance(priorities, dict) else [priorities]:
         check_annotation("priority", value)
@@ -96,7 +96,7 @@ def check_annotation(name: Any, value: Any) -> int:
     check_plain(value)
     expected = _KINDS.get(name)
     if value is not None and expected is not None and not expected(value):
-        raise _unusual(name)
+        raise _refusal(name)
     return _size(name) + _size(value)
 
 
@@ -121,7 +121,7 @@ def _size(value: Any) -> int:
     return _PART
 
 
-def _unusual(name: str) -> PolicyDenied:
+def _refusal(name: str) -> PolicyDenied:
     return PolicyDenied(
         f"the annotation {name!r} is not of the kind that Dask's scheduler takes",
         rule="submission.annotation",

@@ -34,7 +34,7 @@ def check_shards(shards: Any, limits: Limits, *, given: int, where: str) -> None
         at = f"{where}[{position}]"
         pair = _items(shard, at)
         if len(pair) != 2:
-            raise _odd(at)
+            raise _malformed(at)
         if type(pair[1]) in _LISTS:
             left -= _bytes_below(pair[1], most=left)
         else:
@@ -93,12 +93,12 @@ def _items(value: Any, where: str) -> Sequence[Any]:
     # Of other types the handler may take other things for the items than a check does: of a
     # dictionary, it indexes the values and unpacks the keys.
     if type(value) not in _LISTS:
-        raise _odd(where)
+        raise _malformed(where)
     items: Sequence[Any] = value
     return items
 
 
-def _odd(where: str) -> PayloadError:
+def _malformed(where: str) -> PayloadError:
     return PayloadError("this is no shard of a shuffle", rule="shuffle.shard", where=where)
 
 

@@ -46,11 +46,11 @@ def unlisted(function: Any, name: str, context: str) -> PolicyDenied:
         f"{name} cannot be submitted: context {context!r} does not list it",
         rule=RULE,
         where=shown(name),
-        fix=_instead(function, name),
+        fix=_advice(function, name),
     )
 
 
-def _instead(function: Any, name: str) -> str:
+def _advice(function: Any, name: str) -> str:
     """Return what to do instead; a function that runs any code is never advised to be allowed."""
     library = name.partition(":")[0].partition(".")[0]
     own = (

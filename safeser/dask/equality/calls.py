@@ -53,7 +53,7 @@ class SealedComparison:
         """Return what is known of *known*, which is there, and *node*, which arrived."""
         if known.says_same(node):
             return Sameness.SAME
-        if known.author != node.author or not _alike(known, node):
+        if known.author != node.author or not _same_kind(known, node):
             return Sameness.DIFFERENT
         self._author = node.author
         found = _by_digests(known, node)
@@ -102,7 +102,7 @@ class SealedComparison:
             return None
 
 
-def _alike(known: Sealed, node: Sealed) -> bool:
+def _same_kind(known: Sealed, node: Sealed) -> bool:
     """Tell whether both make an actor or neither, and both shuffle alike if they do."""
     first, second = known.graph.heads[known.index], node.graph.heads[node.index]
     return not (first.flags ^ second.flags) & ACTOR and first.plan == second.plan

@@ -100,7 +100,7 @@ class _Side:
                     return value.value, _LITERAL
                 if not isinstance(value, Task) or value.func is not _execute_subgraph:
                     return value, scope
-                scope, value = self._within(value, scope), TaskRef(value.args[1])
+                scope, value = self._inner_scope(value, scope), TaskRef(value.args[1])
             elif scope is None:
                 return TaskRef(key), None
             elif key in scope.inner:
@@ -111,7 +111,7 @@ class _Side:
                 break
         raise _NotComparableError
 
-    def _within(self, fused: Task, outer: _Scope | None) -> _Scope:
+    def _inner_scope(self, fused: Task, outer: _Scope | None) -> _Scope:
         where = (id(fused), id(outer))
         found = self._scopes.get(where)
         if found is None:

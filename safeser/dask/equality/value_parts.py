@@ -220,7 +220,7 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
             return [] if a is b else _DIFFER
         worked_out = _WORKED_OUT.get(cls.__module__.partition(".")[0])
         if worked_out is not None:
-            said_a, said_b = (_without(worked_out, said) for said in (said_a, said_b))
+            said_a, said_b = (_without_caches(worked_out, said) for said in (said_a, said_b))
         if len(said_a) != len(said_b):
             return _DIFFER
         pairs: Pairs = list(zip(said_a[:2], said_b[:2], strict=True))
@@ -241,7 +241,7 @@ _WORKED_OUT = {
 }
 
 
-def _without(worked_out: frozenset[str], said: Any) -> Any:
+def _without_caches(worked_out: frozenset[str], said: Any) -> Any:
     """Return what an object says of itself, without what it has *worked_out* of that.
 
     An array of dates caches it at the first access, and its pickle holds the cache.

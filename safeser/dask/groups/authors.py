@@ -190,7 +190,7 @@ class Authors(Part):
         for error in errors:
             link.note_refusal(context, error)
         if is_worker(policy, link.peer):
-            comm.conversation.withheld = _withheld(refused, errors)
+            comm.conversation.withheld = _refusals_by_key(refused, errors)
 
 
 #: Refused keys of one request that are recorded one by one.
@@ -201,7 +201,7 @@ def _errors(made: Iterable[PolicyDenied]) -> list[PolicyDenied]:
     return [error for _, error in zip(range(_RECORDED), made, strict=False)]
 
 
-def _withheld(keys: Iterable[Any], errors: list[PolicyDenied]) -> dict[Any, Failure]:
+def _refusals_by_key(keys: Iterable[Any], errors: list[PolicyDenied]) -> dict[Any, Failure]:
     values = [failed_value(error) for error in errors]
     return {key: values[min(place, len(values) - 1)] for place, key in enumerate(keys)}
 

@@ -84,7 +84,7 @@ class Places(Set[str]):
         if not self._wanted and not self._hosts:
             return taking
         scheduler = self._placement.scheduler
-        wanted = self._wanted.union(*(_at(scheduler, host) for host in self._hosts))
+        wanted = self._wanted.union(*(_workers_on(scheduler, host) for host in self._hosts))
         found = {address for address in taking if address in wanted}
         if self._loose and not any(_runs(scheduler, address) for address in found):
             return taking
@@ -106,7 +106,7 @@ class Places(Set[str]):
         return f"<Places {sorted(self)}>"
 
 
-def _at(scheduler: Any, host: str) -> Iterable[str]:
+def _workers_on(scheduler: Any, host: str) -> Iterable[str]:
     """Return the workers on *host*, as Dask's ``valid_workers`` looks for them."""
     known = scheduler.host_info.get(scheduler.coerce_hostname(host))
     return () if known is None else known["addresses"]
@@ -402,7 +402,7 @@ class Placement(Part):
             return None
         return self.addresses(Needs(None, frozenset({author})))
 
-    def alike(self, addresses: Iterable[str]) -> list[list[str]]:
+    def interchangeable(self, addresses: Iterable[str]) -> list[list[str]]:
         """Return *addresses* in lists, in each of which all may have the same values."""
         self._follow()
         lists: dict[Any, list[str]] = {}

@@ -113,7 +113,7 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
 _retirements: WeakSet[Retirement] = WeakSet()
 
 
-def _under_way(scheduler: Any) -> Iterator[Retirement]:
+def _running_retirements(scheduler: Any) -> Iterator[Retirement]:
     for policy in tuple(_retirements):
         manager = getattr(policy, "manager", None)
         if manager is not None and manager.scheduler is scheduler and policy in manager.policies:
@@ -124,12 +124,12 @@ def note_failure(scheduler: Any, key: Any, worker: str, report: Mapping[str, Any
     """Note the *report* that *worker* has failed to get the value of *key*, which is there."""
     task = scheduler.tasks.get(key)
     if task is not None and task.state == "memory":
-        for policy in _under_way(scheduler):
+        for policy in _running_retirements(scheduler):
             policy.note(task, worker, report.get("exception_text"))
 
 
 def require_no_retirement(scheduler: Any) -> None:
     """Raise RuntimeError while a retirement at *scheduler* waits for what moves values."""
     manager = scheduler.extensions["amm"]
-    if any(each.manager is manager for each in _under_way(scheduler)):
+    if any(each.manager is manager for each in _running_retirements(scheduler)):
         raise RuntimeError("workers retire, which needs the active memory manager until then")

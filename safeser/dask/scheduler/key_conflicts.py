@@ -169,7 +169,7 @@ class Guard(Part):
         context = self._context(submission, Kind.TASK, "update-graph")
         conflicts = [
             *self._conflicts(submission, dsk),
-            *self._on_their_way(dsk),
+            *self._scattered_conflicts(dsk),
             *self._other_actors(keys if actors is True else actors or ()),
             *self._refused_before(client, dsk, keys),
         ]
@@ -212,7 +212,7 @@ class Guard(Part):
         See lost.py.
         """
         client = self._current(None).client
-        error = self._lost.why(client, missing) if missing else None
+        error = self._lost.refusal_of(client, missing) if missing else None
         if error is not None:
             raise _Refused(error, self._unserved(keys, client, set()))
 
@@ -258,7 +258,7 @@ class Guard(Part):
         lost = task.has_lost_dependencies and self.owner_of(task) != submission.principal
         return None if lost else task.run_spec
 
-    def _on_their_way(self, keys: Iterable[Any]) -> Iterator[Conflict]:
+    def _scattered_conflicts(self, keys: Iterable[Any]) -> Iterator[Conflict]:
         """Yield keys of data that is being brought to workers, and is no task yet."""
         for key in keys if self._coming else ():
             coming = self._coming.get(key)
@@ -311,7 +311,7 @@ class Guard(Part):
     ) -> Any:
         """Scatter as Dask does, after checking that no key of *data* is another principal's."""
         try:
-            with self._from(comm, client) as submission:
+            with self._submission_from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
                 rest["workers"] = self._where_to(submission, rest.get("workers"))
                 said = stating("update_data", author=submission.principal)
@@ -349,7 +349,7 @@ class Guard(Part):
 
     def _announce(self, stock: Callable[..., Any], comm: Any, data: Mapping[str, Any]) -> Any:
         try:
-            with self._from(comm, data["client"]):
+            with self._submission_from(comm, data["client"]):
                 return self._take_data(stock, data)
         except PolicyDenied as error:
             if error.rule == "key.definition":
@@ -368,7 +368,7 @@ class Guard(Part):
 
         Of who brought nothing, the word alone would have workers drop what they are computing.
         """
-        sender = self._by(comm, None).principal
+        sender = self._submission_by(comm, None).principal
         return {
             key: [each for each in addresses if self._takes_data(each, sender)]
             for key, addresses in who_has.items()
@@ -387,16 +387,16 @@ class Guard(Part):
         )
 
     @contextmanager
-    def _from(self, comm: Any, client: str | None) -> Iterator[Submission]:
+    def _submission_from(self, comm: Any, client: str | None) -> Iterator[Submission]:
         """Note for as long as it takes that what arrives came over *comm*."""
-        submission = self._by(comm, client)
+        submission = self._submission_by(comm, client)
         token = _submission.set(submission)
         try:
             yield submission
         finally:
             _submission.reset(token)
 
-    def _by(self, comm: Any, client: str | None) -> Submission:
+    def _submission_by(self, comm: Any, client: str | None) -> Submission:
         link = getattr(comm, "link", None)
         if link is None:
             return self._current(client)

@@ -37,7 +37,7 @@ class Lost:
         while len(errors) > MOST:
             del errors[next(iter(errors))]
 
-    def why(self, client: str, keys: Iterable[Any]) -> PolicyDenied | None:
+    def refusal_of(self, client: str, keys: Iterable[Any]) -> PolicyDenied | None:
         """Return why the first one of *keys* that was refused was."""
         errors = self._errors.get(client)
         return next((errors[key] for key in keys if key in errors), None) if errors else None

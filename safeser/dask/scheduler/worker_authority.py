@@ -65,7 +65,7 @@ def _key_of(link: Any) -> str:
     return successors.first(link.session.peer_key)
 
 
-def _only_works(link: Any) -> bool:
+def _is_worker_only(link: Any) -> bool:
     """Tell whether the peer on *link* may register workers and, as a client, submit nothing."""
     if not link.policy.permits_operation(link.inbound(Kind.ADMIN, "register-worker")).permitted:
         return False
@@ -209,7 +209,7 @@ class Workers(Part):
         named = request.get(ABOUT[name])
         # Where Dask's handler looks a name up unless it is told not to.
         resolve = request.get("resolve_address", True) if name == "heartbeat_worker" else None
-        for address in self._meant(named, resolve):
+        for address in self._named_addresses(named, resolve):
             owner = self._keys.get(address)
             if owner in (None, _key_of(link)) or address not in self._server.workers:
                 continue
@@ -218,7 +218,7 @@ class Workers(Part):
             reason = "that worker registered by another key"
             self._refuse(link, name, "worker.another", reason)
 
-    def _meant(self, named: Any, resolve: bool | None) -> Iterable[str]:
+    def _named_addresses(self, named: Any, resolve: bool | None) -> Iterable[str]:
         """Yield which addresses Dask's handlers take *named* for."""
         if isinstance(named, str):
             yield named
@@ -322,7 +322,7 @@ class Workers(Part):
 
         :raises PolicyDenied: which was recorded.
         """
-        if _only_works(link):
+        if _is_worker_only(link):
             reason = "who may register workers and submit nothing moves no values"
             self._refuse(link, name, "worker.copies", reason)
 

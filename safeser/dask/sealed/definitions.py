@@ -141,7 +141,7 @@ def _describe(value: Any) -> Form:
     return describe(value)
 
 
-def _laid_out(array: np.ndarray[Any, Any]) -> Form:
+def _array_form(array: np.ndarray[Any, Any]) -> Form:
     """Return the form of *array* with what a task sees of its memory and a pickle keeps."""
     form, dtype = describe(array), array.dtype
     turned = b"" if dtype.isnative else b" of turned bytes"
@@ -149,13 +149,13 @@ def _laid_out(array: np.ndarray[Any, Any]) -> Form:
     return form._replace(label=form.label + turned + columns)
 
 
-def _flagged(frame: Any) -> Form:
+def _frame_form(frame: Any) -> Form:
     form = describe(frame)
     unique = b"" if frame.flags.allows_duplicate_labels else b" of unique labels"
     return form._replace(label=form.label + unique)
 
 
-def _with_levels(index: Any) -> Form:
+def _index_form(index: Any) -> Form:
     """Return the form of *index* with its levels, of which a token takes those that it uses."""
     form = describe(index)
     return form._replace(values=[*form.values, list(index.levels)], steps=())
@@ -163,10 +163,10 @@ def _with_levels(index: Any) -> Form:
 
 #: Kinds by their names, of which tokens take for equal what a task can tell apart.
 _SEEN: dict[str, Callable[[Any], Form]] = {
-    "ndarray": _laid_out,
-    "DataFrame": _flagged,
-    "Series": _flagged,
-    "MultiIndex": _with_levels,
+    "ndarray": _array_form,
+    "DataFrame": _frame_form,
+    "Series": _frame_form,
+    "MultiIndex": _index_form,
 }
 
 #: Classes of libraries whose instances take a random name in each process, which their results do

@@ -181,7 +181,7 @@ def _leaves(
     for key, node in convert_legacy_graph(dict(expr.__dask_graph__())).items():
         actor = actors is True or key in named
         try:
-            leaves[key] = write_task(key, _under(key, node), definitions, limits, actor=actor)
+            leaves[key] = write_task(key, _named_node(key, node), definitions, limits, actor=actor)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
         if keys is not None:
@@ -191,7 +191,7 @@ def _leaves(
     return leaves
 
 
-def _under(key: Any, node: GraphNode) -> GraphNode:
+def _named_node(key: Any, node: GraphNode) -> GraphNode:
     """Return *node* by the name that its graph has for it; aliases may have another one."""
     if node.key == key:
         return node

@@ -126,11 +126,11 @@ def require_signable(definitions: Iterable[bytes], may: Signable) -> None:
                 " does not list",
                 rule=RULE,
                 where=shown(name),
-                fix=_instead(name),
+                fix=_advice(name),
             )
 
 
-def _instead(name: str) -> str:
+def _advice(name: str) -> str:
     why = refusal(name, "reference", approved=True)
     if why:
         return f"No operator can allow it: {why}."

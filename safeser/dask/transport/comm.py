@@ -223,7 +223,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """Tell the initiator that its key was accepted."""
         await self._send([_ACCEPTED])
 
-    async def turn_away(self) -> None:
+    async def refuse_connection(self) -> None:
         """Tell the initiator, whose key is fine, that its principal holds too many connections."""
         await self._send([_FULL])
 

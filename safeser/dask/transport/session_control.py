@@ -78,7 +78,7 @@ class SessionControl:
         self._renewal = Renewal(
             initiator=initiator,
             begin=partial(link.handshake, initiator=initiator),
-            receive_anew=_weakly(WeakMethod(self._receive_anew)),
+            receive_anew=_weak_callback(WeakMethod(self._receive_anew)),
         )
         self._initiator = initiator
         self._asked = False  # the peer was told to close this connection once it is idle
@@ -104,7 +104,7 @@ class SessionControl:
         :raises EnvelopeError: if it is none that may come now.
         """
         if verified.header == _NOTICE:
-            self._hear_notice(verified)
+            self._take_notice(verified)
         if verified.header != _RENEW or len(verified.frames) != 2:
             raise EnvelopeError("a message has an unknown header", rule="envelope.control")
         name, data = (bytes(frame) for frame in verified.frames)
@@ -132,7 +132,7 @@ class SessionControl:
         elif stream is not None and not stream.closed():
             stream.io_loop.call_later(_LAST_WORD, stream.close)
 
-    def _hear_notice(self, verified: Verified) -> NoReturn:
+    def _take_notice(self, verified: Verified) -> NoReturn:
         """Take the peer's word that it ends the session, and end it here.
 
         Of its words only the rule and a principal are read: what the user is told is this side's.
@@ -243,7 +243,7 @@ class SessionControl:
         logger.info("The session with %s was renewed", self._link.peer)
 
 
-def _weakly(method: WeakMethod[Any]) -> Callable[[Handshake], None]:
+def _weak_callback(method: WeakMethod[Any]) -> Callable[[Handshake], None]:
     """Return what calls *method* and does not keep its object alive."""
 
     def called(handshake: Handshake) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from distributed.comm.core import CommClosedError
 from distributed.core import Status
 
-__all__ = ["say_no_more"]
+__all__ = ["silence_closed_connections"]
 
 _CLOSING = frozenset({Status.closing, Status.closed})
 
@@ -31,7 +31,7 @@ class _OwnEnd(logging.Filter):
         return not isinstance(record.exc_info[1], CommClosedError)
 
 
-def say_no_more(worker: Any) -> None:
+def silence_closed_connections(worker: Any) -> None:
     """Keep *worker*, once it closes, from logging that its own connections closed."""
     logger = logging.getLogger("distributed.worker")
     # Workers that one process had before would pile up here.

@@ -179,8 +179,8 @@ class StopPipe:
         """
         ready = wait([each for each in (self._reader, self._woken) if each is not None])
         assert isinstance(ready[0], Connection)
-        size = int.from_bytes(_exactly(ready[0], _SIZE), "little")
-        return plain.decode(_exactly(ready[0], size), limits=_LIMITS)
+        size = int.from_bytes(_read_exactly(ready[0], _SIZE), "little")
+        return plain.decode(_read_exactly(ready[0], size), limits=_LIMITS)
 
     def close(self) -> None:
         # The reader stays: a thread may wait for it.
@@ -200,7 +200,7 @@ def _write(writer: Connection, body: bytes) -> None:
         data = data[os.write(writer.fileno(), data) :]
 
 
-def _exactly(reader: Connection, size: int) -> bytes:
+def _read_exactly(reader: Connection, size: int) -> bytes:
     data = b""
     while len(data) < size:
         found = os.read(reader.fileno(), size - len(data))

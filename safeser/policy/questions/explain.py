@@ -58,14 +58,14 @@ def explain(
     written = f", written by {author}" if author is not None else ""
     question = (
         f"may {context.sender} hand {context.recipient} {context.kind.value}"
-        f" as {shown(str(family))}{operation}{written}{_way(context)}"
+        f" as {shown(str(family))}{operation}{written}{_transport_text(context)}"
         f" ({'sealing' if sealing else 'opening'}), under {policy.name} revision {policy.revision}?"
     )
     steps = _strangers(policy, context) + _walk(policy, context) + _suite(policy, context)
     return Explanation(question, decision, tuple(steps))
 
 
-def _way(context: Context) -> str:
+def _transport_text(context: Context) -> str:
     """Say how the message came, as far as that is known."""
     over = f", over {context.transport}" if context.transport is not None else ""
     return over + ("" if context.same_host is None else f", from {_HOSTS[context.same_host]}")

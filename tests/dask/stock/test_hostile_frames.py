@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from safeser.dask.clients.stock_frames import put_together, taking_apart
+from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
 from safeser.values import Limits
@@ -295,13 +295,13 @@ def test_a_hostile_answer_is_refused_before_it_costs_more_than_its_bytes(case, o
     arrays, rule = HOSTILE[case]
     size = sum(getattr(array, "nbytes", 0) for array in arrays)
     with pytest.raises(PayloadError):  # what is loaded once is loaded
-        put_together(arrays, LIMITS)
+        rebuild_value(arrays, LIMITS)
     opened.clear()
     loaded = set(sys.modules)
     tracemalloc.start()
     try:
         with pytest.raises(PayloadError) as caught:
-            put_together(arrays, LIMITS)
+            rebuild_value(arrays, LIMITS)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -312,7 +312,7 @@ def test_a_hostile_answer_is_refused_before_it_costs_more_than_its_bytes(case, o
 
 
 def test_flags_are_read_as_flags():
-    found = put_together(
+    found = rebuild_value(
         answer(series(["masked", "<i8", 1, 1], rows(3)), np.arange(3), np.array([0, 2, 255], "u1")),
         LIMITS,
     )
@@ -320,16 +320,16 @@ def test_flags_are_read_as_flags():
 
 
 def test_every_byte_of_an_answer_is_a_value_or_a_refusal():
-    arrays = [array.copy() for array in taking_apart()(FRAMES["levels"])]
+    arrays = [array.copy() for array in frame_writer()(FRAMES["levels"])]
     for array in arrays:
         for at in range(len(array)):
             kept = array[at]
             for other in (0, 255, kept ^ 1, kept ^ 128):
                 array[at] = other
                 with contextlib.suppress(SafeserError):
-                    repr(put_together(arrays, LIMITS))
+                    repr(rebuild_value(arrays, LIMITS))
             array[at] = kept
-    same(put_together(arrays, LIMITS), FRAMES["levels"])
+    same(rebuild_value(arrays, LIMITS), FRAMES["levels"])
 
 
 ODD = (
@@ -366,16 +366,16 @@ def replaced(value):
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("name", FRAMES)
 def test_whatever_a_header_says_is_a_value_or_a_refusal(name):
-    head, *frames = taking_apart()(FRAMES[name])
+    head, *frames = frame_writer()(FRAMES[name])
     for header in replaced(msgpack.unpackb(bytes(head))):
         with contextlib.suppress(SafeserError):
-            found = put_together(answer(header, *frames), LIMITS)
+            found = rebuild_value(answer(header, *frames), LIMITS)
             assert len(repr(found)) < 20_000
 
 
 def test_the_bounds_are_those_of_the_policy():
     few = Limits(max_array=1000)
     with pytest.raises(PayloadError) as caught:
-        put_together(taking_apart()(pd.RangeIndex(999)), few)
+        rebuild_value(frame_writer()(pd.RangeIndex(999)), few)
     assert caught.value.rule == "value.index"
     assert "max_array" in caught.value.fix

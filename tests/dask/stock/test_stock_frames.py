@@ -21,7 +21,7 @@ import pytest
 from distributed.utils_comm import pack_data, unpack_remotedata
 
 from safeser.dask.clients.gathering import Gathering
-from safeser.dask.clients.stock_frames import _TYPES, put_together, taking_apart
+from safeser.dask.clients.stock_frames import _TYPES, frame_writer, rebuild_value
 from safeser.dask.stock.comm import Guard
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.policy import Policy
@@ -56,15 +56,15 @@ def nested(levels):
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_it_comes_back_as_it_was(name):
-    arrays = taking_apart()(FRAMES[name])
+    arrays = frame_writer()(FRAMES[name])
     assert {(type(array), array.dtype, array.ndim) for array in arrays} == {
         (np.ndarray, np.dtype("u1"), 1)
     }
-    same(put_together(arrays, LIMITS), FRAMES[name])
+    same(rebuild_value(arrays, LIMITS), FRAMES[name])
 
 
 def through(value):
-    return put_together(taking_apart()(value), LIMITS)
+    return rebuild_value(frame_writer()(value), LIMITS)
 
 
 def test_indexes_and_their_freq():
@@ -127,7 +127,7 @@ def test_scalars(value):
     ids=lambda value: type(value).__name__,
 )
 def test_what_it_cannot_take_apart(value):
-    assert taking_apart()(value) is None
+    assert frame_writer()(value) is None
 
 
 def test_the_function_travels_by_value():
@@ -137,9 +137,9 @@ def test_the_function_travels_by_value():
         "import pickle, pandas; take = pickle.load(sys.stdin.buffer)\n"
         "print(len(take(pandas.DataFrame({'a': [1]}))))"
     )
-    sent = cloudpickle.dumps(taking_apart())
+    sent = cloudpickle.dumps(frame_writer())
     with pytest.raises(Exception):  # noqa: B017 - pickle raises different classes
-        pickle.dumps(taking_apart())
+        pickle.dumps(frame_writer())
     ended = subprocess.run(
         [sys.executable, "-c", program], input=sent, capture_output=True, check=True
     )
@@ -154,7 +154,7 @@ def test_the_types_that_are_read_are_those_that_are_written():
         np.str_("a"),
         pd.date_range("2026-01-01", periods=2, freq="B"),
     ]
-    pending = [msgpack.unpackb(bytes(taking_apart()(value)[0])) for value in values]
+    pending = [msgpack.unpackb(bytes(frame_writer()(value)[0])) for value in values]
     while pending:
         header = pending.pop()
         pending += header.get("sub-headers", ())
@@ -164,7 +164,7 @@ def test_the_types_that_are_read_are_those_that_are_written():
 
 def test_a_frame_is_written_as_few_arrays_as_it_has_kinds_of_numbers():
     frame = pd.DataFrame({at: np.ones(3, "if"[at % 2]) for at in range(500)})
-    assert len(taking_apart()(frame)) < 10
+    assert len(frame_writer()(frame)) < 10
 
 
 # -- what a client makes of it ---------------------------------------------------------------------
@@ -207,7 +207,7 @@ def gathered(client, futures, errors="raise"):
 
 def test_what_is_refused_is_raised_or_left_out():
     held = {"a": UNSENT, "b": UNSENT, "c": 3}
-    answers = {"a": taking_apart()(FRAMES["flags"]), "b": HOSTILE["a range of rows"][0]}
+    answers = {"a": frame_writer()(FRAMES["flags"]), "b": HOSTILE["a range of rows"][0]}
     keys = [Known(key) for key in "abc"]
     with pytest.raises(PayloadError) as caught:
         gathered(Client(dict(held), answers), keys)
@@ -229,7 +229,7 @@ class OneMore(Client):
     """A client of a cluster that takes apart one more value each time that it is asked."""
 
     def submit(self, take, future, key):
-        self.answers = {self.submitted.count(future.key): taking_apart()(1)}
+        self.answers = {self.submitted.count(future.key): frame_writer()(1)}
         return super().submit(take, future, key)
 
 
@@ -256,7 +256,7 @@ def test_a_pickle_in_reply_is_no_value():
 
 
 def test_a_client_on_safeser_submits_nothing_on_the_word_of_a_peer():
-    client = Client({"a": UNSENT}, {"a": taking_apart()(1)})
+    client = Client({"a": UNSENT}, {"a": frame_writer()(1)})
     client._guard = None
     with pytest.raises(PayloadError):
         gathered(client, [Known("a")])
