@@ -94,7 +94,7 @@ def labelling(label: Callable[..., str]) -> Callable[..., str]:
     return labelled
 
 
-class _Told(Exception):
+class _EscapedText(Exception):
     """An error whose representation is already escaped."""
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ def escaping_errors(draw: Callable[..., None]) -> Callable[..., None]:
     def draw_stop(bar: Any, *args: Any, exception: Any = None, **kwargs: Any) -> None:
         if exception is not None:
             _, error, _ = clean_exception(exception)
-            exception = _Told(escape(repr(error)))
+            exception = _EscapedText(escape(repr(error)))
         draw(bar, *args, exception=exception, **kwargs)
 
     return draw_stop

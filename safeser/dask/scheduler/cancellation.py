@@ -26,7 +26,7 @@ from safeser.dask.servers import Part
 from safeser.errors import PolicyDenied
 from safeser.values import Kind
 
-__all__ = ["Cancelling"]
+__all__ = ["Cancellation"]
 
 logger = logging.getLogger("safeser.dask")
 #: Which Client.get_scheduler_logs shows.
@@ -35,7 +35,7 @@ _schedulers_log = logging.getLogger("distributed.scheduler")
 RULE = "key.cancel"
 
 
-class Cancelling(Part):
+class Cancellation(Part):
     """What becomes of ``cancel-keys`` on one scheduler.
 
     :param owner_of: returns who first submitted a task.

@@ -13,7 +13,7 @@ from typing import Any
 from distributed.scheduler import TaskState
 
 from safeser.dask.equality.difference import Difference
-from safeser.dask.scheduler.scattered import Coming
+from safeser.dask.scheduler.scattered import ScatteredData
 from safeser.errors import PolicyDenied
 
 __all__ = ["FIX", "Conflict", "Submission", "describe", "refusal", "shown_key"]
@@ -41,7 +41,7 @@ class Conflict:
     :param doubted: whether it cannot be told that they differ, so that nothing is refused for it.
     """
 
-    task: TaskState | Coming
+    task: TaskState | ScatteredData
     rule: str
     owner: str
     difference: Callable[[], Difference] | None = None

@@ -37,12 +37,12 @@ from safeser.dask.groups.value_moves import keeping
 from safeser.dask.messages.refused import GraphFailures
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.same_host import anywhere
-from safeser.dask.scheduler.cancellation import Cancelling
+from safeser.dask.scheduler.cancellation import Cancellation
 from safeser.dask.scheduler.conflicts import FIX, Conflict, Submission, describe, refusal, shown_key
-from safeser.dask.scheduler.lost_futures import Lost
-from safeser.dask.scheduler.scattered import Arrivals, Coming
+from safeser.dask.scheduler.lost_futures import LostFutures
+from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
 from safeser.dask.scheduler.unattended_tasks import release_unattended
-from safeser.dask.scheduler.weak_task_dict import NotedTasks, OfTasks
+from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part
 from safeser.errors import PolicyDenied
@@ -76,15 +76,17 @@ class Guard(Part):
         self._channel = self._known.channel
         self._clients = self._known.client_ids
         # Both forget a task when Dask does: then its key is free.
-        self._owners: OfTasks[str] = OfTasks()
-        self._refused: dict[str, NotedTasks] = {}
+        self._owners: WeakTaskDict[str] = WeakTaskDict()
+        self._refused: dict[str, WeakTaskSet] = {}
         self._coming = Arrivals(*args)
-        self._lost = Lost()
+        self._lost = LostFutures()
         self._placement = self._known.part(self._server, Placement)
         self._placement.owner_of = self.owner_of
         self._readers = self._known.part(self._server, Readers)
         self._readers.owner_of = self.owner_of
-        self.cancelling = Cancelling(*args, owner_of=self.owner_of, principal_of=self.principal_of)
+        self.cancelling = Cancellation(
+            *args, owner_of=self.owner_of, principal_of=self.principal_of
+        )
         release_unattended(self._server, self._channel, self.owner_of)
 
     # --- who -------------------------------------------------------------------------------------
@@ -108,7 +110,7 @@ class Guard(Part):
         self._owners[task] = self._current(None).principal
         coming = self._coming.get(task.key)
         for client in coming.refused if coming is not None else ():
-            self._refused.setdefault(client, NotedTasks()).add(task)
+            self._refused.setdefault(client, WeakTaskSet()).add(task)
 
     def owner_of(self, task: TaskState) -> str:
         return self._owners.get(task, UNKNOWN)
@@ -182,10 +184,10 @@ class Guard(Part):
             # Ids are their clients', who make a new one each time that they connect.
             for gone in self._refused.keys() - self._server.clients.keys():
                 del self._refused[gone]
-            marked = self._refused.setdefault(client, NotedTasks())
+            marked = self._refused.setdefault(client, WeakTaskSet())
             tasks = set()
             for task in (conflict.task for conflict in refused):
-                if isinstance(task, Coming):
+                if isinstance(task, ScatteredData):
                     task.refused.add(client)
                 else:
                     tasks.add(task)

@@ -11,13 +11,13 @@ from typing import Any
 
 from safeser.errors import PolicyDenied
 
-__all__ = ["Lost"]
+__all__ = ["LostFutures"]
 
 #: Keys of one client whose refusals are remembered. Tasks that depend on older ones are cancelled.
 MOST = 10_000
 
 
-class Lost:
+class LostFutures:
     """Keys that were refused, and why, by the client that submitted them."""
 
     def __init__(self) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 from weakref import KeyedRef
 
-__all__ = ["NotedTasks", "OfTasks"]
+__all__ = ["WeakTaskDict", "WeakTaskSet"]
 
 V = TypeVar("V")
 
 
-class OfTasks(Generic[V]):
-    """A value for each of some tasks, which ends with the task."""
+class WeakTaskDict(Generic[V]):
+    """Values by the identity of tasks; an entry ends with its task."""
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[Any, V]] = {}
@@ -27,9 +27,9 @@ class OfTasks(Generic[V]):
 
     def __setitem__(self, task: Any, value: V) -> None:
         where = id(task)
-        self._held[where] = KeyedRef(task, self._gone, where), value
+        self._held[where] = KeyedRef(task, self._drop, where), value
 
-    def _gone(self, ref: Any) -> None:
+    def _drop(self, ref: Any) -> None:
         # Before anything else can be at that address.
         held = self._held.get(ref.key)
         if held is not None and held[0] is ref:
@@ -40,11 +40,11 @@ class OfTasks(Generic[V]):
         return default if held is None else held[1]
 
 
-class NotedTasks:
-    """Some tasks."""
+class WeakTaskSet:
+    """A set of tasks by identity; a member leaves it when the task ends."""
 
     def __init__(self) -> None:
-        self._of: OfTasks[bool] = OfTasks()
+        self._of: WeakTaskDict[bool] = WeakTaskDict()
 
     def __len__(self) -> int:
         return len(self._of)

@@ -26,7 +26,7 @@ from safeser.dask.groups.placement import Placement
 from safeser.dask.groups.readers import Readers
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.scheduler import named_addresses
-from safeser.dask.scheduler.weak_task_dict import NotedTasks
+from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
 from safeser.dask.servers import Part
 from safeser.dask.transport.key_succession import successors
 from safeser.dask.worker.confinement import require_report
@@ -92,7 +92,7 @@ class Workers(Part):
         #: counts, by the place of their nanny.
         self._left: dict[Any, tuple[str, float]] = {}
         #: What the scheduler had each worker compute, or have for that, or keep a copy of.
-        self._told: defaultdict[str, NotedTasks] = defaultdict(NotedTasks)
+        self._told: defaultdict[str, WeakTaskSet] = defaultdict(WeakTaskSet)
 
     # --- who there is ----------------------------------------------------------------------------
 

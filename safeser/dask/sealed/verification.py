@@ -25,7 +25,7 @@ __all__ = ["require_current", "require_permitted", "require_signed"]
 _REMEMBERED = 1024
 
 
-class Said(Protocol):
+class SignedObject(Protocol):
     """What an author said about a graph or value."""
 
     @property
@@ -47,7 +47,9 @@ def require_signed(signed: SignedStatement, voices: Voices, *, scheduler: str) -
     return require_current(signed.statement, voices, servers=(scheduler,), holds=holds)
 
 
-def require_current(said: Said, voices: Voices, *, servers: Collection[str], holds: bool) -> str:
+def require_current(
+    said: SignedObject, voices: Voices, *, servers: Collection[str], holds: bool
+) -> str:
     """Return the author of *said*, if it counts here and now.
 
     :param servers: principals to one of which it may have been sent.

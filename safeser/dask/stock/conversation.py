@@ -14,7 +14,7 @@ from safeser.channel import Arrived, OpenLink
 from safeser.dask.messages.conversation import Conversation
 from safeser.dask.messages.deciding import Message, unknown_operation
 from safeser.dask.messages.pending import pending
-from safeser.dask.stock.errors import Plainer
+from safeser.dask.stock.errors import PlainFields
 from safeser.dask.stock.reader import Stock
 from safeser.dask.stock.wire import GREETING
 from safeser.operations import Operation
@@ -38,7 +38,7 @@ class GuardedConversation(Conversation):
     def _parse(self, verified: Arrived) -> Message:
         limits = self.link.policy.limits if self._greeted else GREETING
         stock = Stock(verified.frames, limits)
-        body, plainer = stock.body, Plainer(stock)
+        body, plainer = stock.body, PlainFields(stock)
         if self._reads is not None and not (isinstance(body, dict) and "op" not in body):
             listed = body if isinstance(body, tuple) else (body,)
             body = plainer.elements(listed)

@@ -24,7 +24,7 @@ from safeser.errors import PayloadError
 from safeser.families.errors.wire import encode
 from safeser.operations import Encoding
 
-__all__ = ["Plainer"]
+__all__ = ["PlainFields"]
 
 #: Bytes of pickled errors that are read of one message: a thousand honest ones, or half a second.
 _READ = 4 << 20
@@ -35,7 +35,7 @@ _ERRORS = 10_000
 _TOO_MUCH = "an error that was not read: too many came at once"
 
 
-class Plainer:
+class PlainFields:
     """Turns the pickles in the fields of one message into data."""
 
     def __init__(self, message: Stock) -> None:
