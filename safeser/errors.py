@@ -97,7 +97,7 @@ class EnvelopeError(SafeserError):
 
 
 class AuthenticationError(EnvelopeError):
-    """The peer did not prove who it is. Deliberately opaque: it never says which check failed."""
+    """The peer did not prove its principal. Deliberately opaque: it does not name the check."""
 
     default_rule = "authentication"
 

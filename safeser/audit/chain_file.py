@@ -19,7 +19,7 @@ from safeser.errors import AuditError
 
 __all__ = ["ChainFile", "new_file"]
 
-# How many records may pass before the file's place is looked at again; the look costs 4 us.
+# How many records may pass before the file's place is checked again; the look costs 4 us.
 _LOOK_EVERY = 64
 
 State = TypeVar("State")

@@ -26,10 +26,10 @@ MAX_COUNTS = 1_000  # decisions that a kill may leave uncounted
 BURST = 100
 REFILL = 10 * SECOND
 SUMMARY = 10 * SECOND
-MAX_SENDERS = 1_024  # pairs of sender and rule that are told apart
+MAX_SENDERS = 1_024  # pairs of sender and rule that are distinguished
 MAX_SUMMARY = 256  # pairs in one record, which must fit into 64 KiB
 
-MAX_RULES = 256  # by which refusals are told apart; there are fewer
+MAX_RULES = 256  # by which refusals are distinguished; there are fewer
 
 _OTHER = "other"
 

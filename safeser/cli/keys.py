@@ -282,7 +282,7 @@ def rotate(
             made.save(key[0])  # last but one: what fails before leaves no key, and it no line
     _show_listed(entry)
     say(
-        f"Next: bring this roster to every process, put the new key in the place of"
+        f"Next: bring this roster to every process, put the new key in place of"
         f" {principal}'s old key file, and then retire"
         f" {', '.join(each.fingerprint for each in before)}; with --verify-only if work that it"
         " signed is to go on.",

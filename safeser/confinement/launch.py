@@ -235,7 +235,7 @@ def _filter_sockets(seccomp: Any, calls: Any, *, tcp_only: bool) -> None:
     for protocol in range(1, _TCP):
         calls.add_rule(refuse, "socket", arg(2, seccomp.EQ, protocol))
     calls.add_rule(refuse, "socket", arg(2, seccomp.GT, _TCP))
-    # It puts another protocol in the place of TCP, of which Landlock knows nothing.
+    # It puts another protocol in place of TCP, of which Landlock knows nothing.
     replacing = [
         arg(place, seccomp.MASKED_EQ, _INT, value) for place, value in ((1, _TCP), (2, _TCP_ULP))
     ]

@@ -188,7 +188,7 @@ def up(
             while not stop.wait(0.5):
                 pass
     finally:
-        # It ends now. One more Ctrl-C could only print a traceback in the place of its last line.
+        # It ends now. One more Ctrl-C could only print a traceback in place of its last line.
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
 

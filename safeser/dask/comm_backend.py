@@ -53,7 +53,7 @@ logger = logging.getLogger("safeser.dask")
 
 PREFIX = "safeser://"
 
-#: An unauthenticated peer has this long to prove who it is; a handshake takes two round trips.
+#: An unauthenticated peer has this long to prove its principal; a handshake takes two round trips.
 HANDSHAKE_SECONDS = 10.0
 
 #: How often, and how many seconds apart, a peer is asked again that refused this process: files

@@ -49,7 +49,7 @@ _CLOCK_SECONDS = 60.0
 _FREE_BYTES = 100 << 20
 #: Processes that are listed by name.
 _BOUND_SHOWN = 6
-#: Workers whose addresses are looked at.
+#: Workers whose addresses are checked.
 _WORKERS = 50
 _TEXT = 120
 
@@ -60,7 +60,7 @@ _PACKAGES = ("safeser", "distributed", "dask", "msgpack", "cloudpickle", "numpy"
 class Finding:
     """The result of one check.
 
-    :param check: what was looked at, one or two words.
+    :param check: what was checked, one or two words.
     :param what: what was found.
     :param fix: what to change, if it is wrong.
     """

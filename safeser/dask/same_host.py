@@ -30,7 +30,7 @@ def anywhere(
 
 
 def is_same_host(stream: Any) -> bool | None:
-    """Tell whether *stream* is connected to this machine; None where that cannot be told.
+    """Tell whether *stream* is connected to this machine; None where that is unknown.
 
     A proxy or a tunnel that ends here counts as this machine, whatever connects to it.
     """

@@ -40,7 +40,7 @@ _SUITE_OF = {preamble(suite): suite for suite in Suite}
 
 
 class SuiteRefused(HandshakeRefused):
-    """A peer that proved who it is has, or proposes, a session that does less than is required.
+    """A peer that proved its principal has, or proposes, a session that does less than is required.
 
     :ivar principal: the peer, and *suite* the suite of the session; for this process's own log.
     """
@@ -160,7 +160,7 @@ class Handshake(KeepsSecrets):
 
     @property
     def local_key(self) -> PublicKey:
-        """The key by which this side proves who it is."""
+        """The key by which this side proves its principal."""
         return self._identity.public
 
     @property

@@ -257,7 +257,7 @@ class Roster:
         return tuple(e.public for e in entries if e.principal == principal and e.speaks(day))
 
     def with_entry(self, entry: RosterEntry) -> Roster:
-        """Return this roster with *entry* added, or in the place of the same key's entry."""
+        """Return this roster with *entry* added, or in place of the same key's entry."""
         listed = {each.public: each for each in self._entries}
         known = listed.get(entry.public)
         if known is not None and known.principal != entry.principal:

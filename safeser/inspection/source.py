@@ -16,7 +16,7 @@ from safeser.errors import ConfigError, PayloadError
 
 __all__ = ["MAX_HELD", "Source", "cut_off"]
 
-#: What is looked at whole is held in memory, and its tree takes some times that.
+#: What is checked whole is held in memory, and its tree takes some times that.
 MAX_HELD = 1 << 30
 
 

@@ -164,7 +164,7 @@ def _leases(value: Any) -> bool:
 def _collector(value: Any) -> bool:
     """A name that Dask's client makes for a collector of metadata.
 
-    Dask's scheduler adds the collector in the place of any plugin of the same name, among them the
+    Dask's scheduler adds the collector in place of any plugin of the same name, among them the
     one by which shuffles notice that a worker is lost.
     """
     return _word(value) and value.startswith(_COLLECTOR)

@@ -56,7 +56,7 @@ _ACTORS = {
     False: Difference("a task instead of an actor"),
 }
 
-#: By key, how what is submitted differs; None where that cannot be told.
+#: By key, how what is submitted differs; None where that is unknown.
 _Differences = dict[Any, Difference | None]
 
 
@@ -228,7 +228,7 @@ class FutureReuse:
     # --- what becomes of it ----------------------------------------------------------------------
 
     def _decide(self, found: _Differences) -> None:
-        """Refuse what differs, or warn of it, as policy says; warn of what cannot be told.
+        """Refuse what differs, or warn of it, as policy says; warn of what is unknown.
 
         :raises PolicyDenied: with rule ``key.definition``; nothing was sent.
         """

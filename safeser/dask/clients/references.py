@@ -154,7 +154,7 @@ def register() -> None:
     for typed in (
         Typed(_FUTURE, (Future,), _encode_future, _check_future, _decode_future),
         Typed(_ACTOR, (Actor,), _encode_actor, _check_actor, _decode_actor),
-        # What derives from it is looked at by describe(): exact names of Dask's own classes.
+        # What derives from it is checked by describe(): exact names of Dask's own classes.
         Typed(
             _PERSISTED,
             (DaskMethodsMixin,),

@@ -61,7 +61,7 @@ class Failure:
     """An exception on its way out, as data."""
 
     data: ExceptionData
-    #: Whether it stands in the place of a value.
+    #: Whether it stands in place of a value.
     failed: bool = False
 
 
@@ -239,7 +239,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def failed_value(error: BaseException) -> Failure:
-    """Return *error* as what stands in an outgoing message in the place of a value."""
+    """Return *error* as what stands in an outgoing message in place of a value."""
     return replace(failure_of(error), failed=True)
 
 

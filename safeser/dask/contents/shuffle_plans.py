@@ -29,7 +29,7 @@ __all__ = ["AUTHOR", "make_plugins", "name_plugins", "read_plan", "write_plan"]
 
 # --- the plugin ----------------------------------------------------------------------------------
 
-#: Stands in the place of the plugin's pickle.
+#: Stands in place of the plugin's pickle.
 _NAME = "distributed.shuffle"
 
 

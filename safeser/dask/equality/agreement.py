@@ -68,7 +68,7 @@ class Agreement:
 
         :param place_there: what distinguishes the same object at two places.
         :param size: of what has to be compared at once, in bytes.
-        :raises Exhausted: if that is more than may be looked at.
+        :raises Exhausted: if that is more than may be checked.
         """
         first, second = (0, id(there), place_there), (1, id(here), place_here)
         if second not in self._kept:

@@ -1,7 +1,7 @@
 """Compare two sealed tasks of one author under one key, by what that author states of them.
 
 The one rule: an author's word about its own definitions counts against that author alone. Equal
-bytes are the same task; otherwise calls are compared with canonical digests in the place of
+bytes are the same task; otherwise calls are compared with canonical digests in place of
 definitions, as Dask's schedulers may have them: fused or not, with inputs in any order.
 """
 

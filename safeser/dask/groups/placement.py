@@ -129,7 +129,7 @@ class Placement(Part):
         self._authors: set[str] = set()  # of tasks and values, as far as they were looked up
         self._gaining: list[Any] = []
         self._policy: Policy | None = None
-        #: Whether a policy, or a worker, came since the tasks that are there were looked at.
+        #: Whether a policy, or a worker, came since the tasks that are there were checked.
         self._unplaced = False
         self._groups: WorkerGroups | None = None
         self._brought: dict[str, str] = {}

@@ -75,7 +75,7 @@ ROWS = (
     ),
     Patch(
         target="distributed.stealing:WorkStealing.move_task_confirm",
-        reason="A worker answers in the place of the one that was asked to give up a task.",
+        reason="A worker answers in place of the one that was asked to give up a task.",
         process=("scheduler",),
         needed=True,
         replace=_move_task_confirm,

@@ -65,7 +65,7 @@ def fingerprint(definitions: Iterable[str]) -> str:
 
 
 def _installed(patch: Patch) -> str | None:
-    """Return the fingerprint of what *patch* relies on here; None if that cannot be told."""
+    """Return the fingerprint of what *patch* relies on here; None if that is unknown."""
     try:
         return fingerprint(map(_definition, patch.sources))
     except (LookupError, OSError, TypeError, ValueError):

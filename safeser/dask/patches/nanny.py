@@ -134,7 +134,7 @@ ROWS = (
     ),
     Patch(
         target="distributed.nanny:Nanny._on_worker_exit_sync",
-        reason="A nanny whose worker cannot run prints tracebacks in the place of one line, and"
+        reason="A nanny whose worker cannot run prints tracebacks in place of one line, and"
         " nothing deletes the folder that it made for the worker.",
         process=("nanny",),
         needed=False,

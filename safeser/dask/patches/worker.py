@@ -168,7 +168,7 @@ ROWS = (
     Patch(
         target=_GATHER_DEP,
         reason="One value that may not come fails all that were fetched with it; a value that"
-        " another author's task had under the key is fetched in the place of the one meant.",
+        " another author's task had under the key is fetched in place of the one meant.",
         process=("worker",),
         needed=True,
         replace=_gather_dep,

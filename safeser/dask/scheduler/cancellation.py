@@ -118,7 +118,7 @@ class Cancellation(Part):
     def _is_own(self, task: TaskState, principal: str, verdicts: dict[TaskState, bool]) -> bool:
         """Tell whether no other principal wants *task* or a task that is cancelled with it.
 
-        :param verdicts: of this message, so that no task is looked at for each key that it needs.
+        :param verdicts: of this message, so that no task is checked for each key that it needs.
         """
         ahead = [task]
         begun: set[TaskState] = set()

@@ -66,7 +66,7 @@ def describe(submission: Submission, conflicts: Sequence[Conflict], outcome: str
     others = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
     what = "another definition" if first.rule == "key.definition" else "the same definition"
     if first.doubted:
-        what = "a definition of which it cannot be told whether it is the same"
+        what = "a definition that could not be compared"
     return (
         f"key {shown_key(first)!r}{others}, submitted by {submission.principal!r}, was first"
         f" submitted by {first.owner!r} with {what}{_difference(submission, first)}. {outcome}"

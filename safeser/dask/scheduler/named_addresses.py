@@ -35,7 +35,7 @@ _lookups = ThreadPoolExecutor(max_workers=4, thread_name_prefix="safeser-names")
 
 
 async def resolved(address: str) -> str:
-    """Return *address* with that of its host in the place of a name.
+    """Return *address* with that of its host in place of a name.
 
     :raises OSError: if there is none of that name.
     """

@@ -22,7 +22,7 @@ from safeser.values import Kind
 
 __all__ = ["PAUSE", "Renewals"]
 
-#: Seconds for which renewals are gathered before the tasks of all workers are looked at.
+#: Seconds for which renewals are gathered before the tasks of all workers are checked.
 PAUSE = 1.0
 
 #: How many times as long as a look takes it is until the next one: clients choose how many tasks

@@ -31,7 +31,7 @@ __all__ = ["received", "require_sealed", "runnable"]
 def require_sealed(link: Link, context: Context, body: Any, rows: Sequence[PayloadRow]) -> None:
     """Refuse a task that is not sealed where the policy lets sealed ones through.
 
-    A failure that stands in the place of one passes: it says why the scheduler could not send it.
+    A failure that stands in place of one passes: it says why the scheduler could not send it.
 
     :raises PolicyDenied: if that is so, or the policy grants nothing in *context*.
     """
@@ -95,7 +95,7 @@ def _graph(
 ) -> tuple[str, SealedGraph]:
     """Return the author of a graph, and the graph.
 
-    Nothing of it beside the statement is looked at before it is known that it may pass.
+    Nothing of it beside the statement is checked before it is known that it may pass.
     """
     where = "expr_ser"
     link.permit_named(context, where="op")

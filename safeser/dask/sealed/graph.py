@@ -68,7 +68,7 @@ _MOST_EXPANDED = 256
 #: scheduler keeps of a task beside them takes more memory, so that they are not what fills it.
 _HEADS = 8
 
-#: Bytes of the first frame that are looked at: more than a statement may have.
+#: Bytes of the first frame that are checked: more than a statement may have.
 _MOST_STATEMENT = 1 << 12
 
 #: Frames after the statement: heads, trees, definitions, canonical digests, annotations.

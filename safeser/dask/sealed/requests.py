@@ -147,7 +147,7 @@ def received(link: Link, verified: Arrived, context: Context, raw: Sequence[Raw]
 def _require_meant(link: Link, value: SignedValue, raw: Raw) -> str:
     if value.purpose != raw.purpose:
         raise PolicyDenied(
-            f"it was signed for {value.purpose!r} and stands in the place of {raw.purpose!r}",
+            f"it was signed for {value.purpose!r} and stands in place of {raw.purpose!r}",
             rule="sealed.place",
             where=raw.where,
         )

@@ -52,7 +52,7 @@ def guard(
 
 
 def guard_schemes(guarded: Mapping[str, Any]) -> None:
-    """Close every scheme here but ``safeser``, and put *guarded* in the place of some."""
+    """Close every scheme here but ``safeser``, and put *guarded* in place of some."""
     install()
     assert isinstance(registry.backends, Backends)
     registry.backends.guard(guarded)

@@ -29,7 +29,7 @@ __all__ = ["PlainFields"]
 #: Bytes of pickled errors that are read of one message: a thousand honest ones, or half a second.
 _READ = 4 << 20
 
-#: Errors of one message that are told apart.
+#: Errors of one message that are distinguished.
 _ERRORS = 10_000
 
 _TOO_MUCH = "an error that was not read: too many came at once"

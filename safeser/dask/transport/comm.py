@@ -76,7 +76,7 @@ _ELEMENTS = 500
 
 
 class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
-    """One connection whose peer has proved who it is."""
+    """One connection whose peer has proved its principal."""
 
     stream: IOStream | None
 

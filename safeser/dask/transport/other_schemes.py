@@ -109,7 +109,7 @@ class Backends(dict[str, Any]):
             self[scheme] = backend
 
     def guard(self, guarded: Mapping[str, Any]) -> None:
-        """Put *guarded* backends in the place of sealed ones.
+        """Put *guarded* backends in place of sealed ones.
 
         Calling it again changes nothing: what is guarded once stays so, in this process.
         """
@@ -119,7 +119,7 @@ class Backends(dict[str, Any]):
 
 
 def sealed(stock: Mapping[str, Any]) -> Backends:
-    """Return a registry that is closed but for ``safeser``, in the place of Dask's *stock*."""
+    """Return a registry that is closed but for ``safeser``, in place of Dask's *stock*."""
     named = {entry.name for entry in entry_points(group="distributed.comm.backends")}
     schemes = {*_KNOWN, *named, *stock} - {_OWN}
     return Backends({scheme: _Sealed(scheme) for scheme in schemes})

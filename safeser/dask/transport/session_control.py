@@ -187,7 +187,7 @@ class SessionControl:
     def answered(self) -> None:
         """Note that this side has its answer: a connection that it leaves may be idle by then.
 
-        One that is asked through all the time is never idle when the files are looked at.
+        One that is asked through all the time is never idle when the files are checked.
         """
         stream = self._connection.stream
         if self._leaves and not self._link.lasts and stream is not None:

@@ -155,7 +155,7 @@ def _rules(router: Any) -> Iterator[Any]:
 
 
 class _NotHere(RequestHandler):  # type: ignore[misc]  # tornado's types are not read here
-    """Answers in the place of a page that reaches further than to show something."""
+    """Answers in place of a page that reaches further than to show something."""
 
     def prepare(self) -> None:
         self.send_error(404)

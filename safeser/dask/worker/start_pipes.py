@@ -45,7 +45,7 @@ _MOST_REASON = 300
 
 
 class Pipes:
-    """What distributed's nanny asks for queues, in the place of a context of multiprocessing."""
+    """What distributed's nanny asks for queues, in place of a context of multiprocessing."""
 
     def __init__(self, context: Any) -> None:
         self._context = context

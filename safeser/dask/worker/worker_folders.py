@@ -95,7 +95,7 @@ def _locked(path: str, *, above: int | None = None) -> int | None:
 
 
 def _delete(path: str, lock: int | None) -> None:
-    # A link in the place of the folder is not followed.
+    # A link in place of the folder is not followed.
     shutil.rmtree(path, ignore_errors=True)
     if lock is not None:
         os.close(lock)

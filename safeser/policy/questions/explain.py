@@ -24,7 +24,7 @@ class Explanation:
 
     :param question: what was asked, on one line.
     :param decision: the answer.
-    :param steps: what was looked at, in order, one line each.
+    :param steps: what was checked, in order, one line each.
     """
 
     question: str
@@ -95,7 +95,7 @@ def _walk(policy: Policy, context: Context) -> list[str]:
     steps = []
     for rule in policy.contexts:
         if rule is matched:
-            steps.append(f"line {rule.line}, {rule.name}: matches; nothing below is looked at")
+            steps.append(f"line {rule.line}, {rule.name}: matches; nothing below is checked")
             steps.extend(f"  {each}" for each in rule.explanations())
             return steps
         steps.append(f"line {rule.line}, {rule.name}: {_mismatch(policy, context, rule)}")
