@@ -1,4 +1,4 @@
-"""Making what a small cluster needs to prove who is who: keys, their roster, the log's key.
+"""Create what a small cluster needs to authenticate: keys, their roster, the log's key.
 
 The one rule: an existing file is never overwritten, and a folder that could not be filled holds
 nothing of what was begun.

@@ -96,7 +96,7 @@ class AuditLog:
         :param directory: made with mode 0700 if missing; refused if others can write to it.
         :param key: an :class:`AuditKey`, its 32 bytes, or the path of its file. Every process that
             writes into one directory uses the same key.
-        :param principal: who this process is.
+        :param principal: the principal of this process.
         :param policy: name, revision and SHA-256 of the policy that it enforces.
         :param clock: nanoseconds since 1970.
         :param durability: ``"kernel"``: a record survives the death of the process, not a loss of

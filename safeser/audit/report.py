@@ -48,7 +48,7 @@ class Mark:
     """A record that must be there: the one at *sequence* has the MAC *mac*.
 
     :param kind: kind of the problem where it is another one.
-    :param source: who says so, for the text of the problem.
+    :param source: where the expectation comes from, for the text of the problem.
     """
 
     sequence: int

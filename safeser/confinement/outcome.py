@@ -58,11 +58,11 @@ class Tries:
         self._refused: list[str] = []
 
     def succeeded(self, target: str) -> None:
-        """Note that an attempt on *target* succeeded, which must fail."""
+        """Record that an attempt on *target* succeeded, which must fail."""
         self._succeeded.append(target)
 
     def refused(self, target: str) -> None:
-        """Note that an attempt on *target* failed which succeeds in an unconfined process."""
+        """Record that an attempt on *target* failed which succeeds in an unconfined process."""
         self._refused.append(target)
 
     def outcome(self) -> Outcome:

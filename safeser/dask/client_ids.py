@@ -51,7 +51,7 @@ class ClientIds:
         self._lock = Lock()
 
     def claim(self, client: str, principal: str) -> bool:
-        """Note that *principal* registers as *client*; False if the id is another's or no id."""
+        """Record that *principal* registers as *client*; False if the id is another's or no id."""
         if not _is_free(client):
             return False
         with self._lock:

@@ -200,7 +200,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         return stream
 
     async def _confirm(self, comm: SafeserComm, address: str, channel: Channel) -> None:
-        """Wait for the responder's word that it accepted this side."""
+        """Wait for the responder's message that it accepted this side."""
         try:
             accepted = await asyncio.wait_for(comm.hear_acceptance(), HANDSHAKE_SECONDS)
         except AuthenticationError:

@@ -34,7 +34,7 @@ class Statement(NamedTuple):
     roster: str
 
     def agrees(self, other: Statement) -> bool:
-        """Tell whether both decide alike, as far as both say; who says nothing agrees with none."""
+        """Tell whether both report the same; a process without a report agrees with none."""
         rosters = {self.roster, other.roster} - {""}
         return self.sha256 == other.sha256 != "" and len(rosters) < 2
 

@@ -178,9 +178,9 @@ class Roles:
         return listening[0].value
 
     def note_connected(self, address: str, principal: str) -> None:
-        """Note that a peer accepted this process: from here on no refusal is the command's end.
+        """Record that a peer accepted this process: from here on no refusal is the command's end.
 
-        :param principal: who it proved to be.
+        :param principal: the principal that it proved.
         """
         self._accepted = True
         if address in self._schedulers:
@@ -213,8 +213,8 @@ class Roles:
     def stop_registering(self, error: SafeserError, *, at: str) -> None:
         """End ``dask worker`` with one line where its scheduler's policy takes no such worker.
 
-        :param at: ``host:port`` of who refused. Only the scheduler of this process can end it so;
-            it could tell the process to close as well.
+        :param at: ``host:port`` of the peer that refused. Only the scheduler of this process ends
+            it so: it could tell the process to close as well.
         """
         if is_command() and at in self._schedulers:
             stop_command(error)

@@ -165,7 +165,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
             raise ConfigError(
                 "TLS files are for a guarded client's tls:// address",
                 rule="config.tls",
-                fix="safeser:// proves who is who by identities; leave the files out.",
+                fix="safeser:// authenticates by identities; leave the files out.",
             )
         arguments: dict[str, Any] = super().get_connection_args(role)
         return {**arguments, "safeser": self._arguments(role)}

@@ -86,7 +86,7 @@ _KNOWN = "_safeser_served"
 
 
 def register(server: Any, known: Served) -> Served:
-    """Note what is *known* of *server*, at however many addresses it listens; the first stays."""
+    """Record what is *known* of *server*, at however many addresses it listens; the first stays."""
     first: Served = vars(server).setdefault(_KNOWN, known)
     return first
 

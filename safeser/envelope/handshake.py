@@ -61,7 +61,7 @@ class Handshake(KeepsSecrets):
     :meth:`feed` them, and write what that returns.
 
     :param initiator: whether this side opened the connection.
-    :param identity: who this process is.
+    :param identity: the identity of this process.
     :param principal_of: the roster's answer to whose key this is; None refuses.
     :param required: the least strict suite that this side accepts with a principal. Neither side
         ever talks the other down: a handshake below it is refused.

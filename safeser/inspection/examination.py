@@ -1,4 +1,4 @@
-"""One file being looked at: what has been found in it so far, and what comes of that.
+"""The examination of one file: what has been found in it so far, and the verdict.
 
 The one rule: each pickle is judged by the profiles that were asked for and by what its format adds,
 and whatever stops the reading makes the whole file refused or unreadable, never part of it fine.
@@ -73,7 +73,7 @@ class Examination:
         self.kind, self.title, self.loader, self.formats = kind, title, loader, formats
 
     def add(self, name: str, what: str, offset: int, size: int) -> None:
-        """Note a piece that is no pickle."""
+        """Record a piece that is no pickle."""
         self.parts.append(Part(shown(name), what, offset, size))
 
     def add_pickle(self, name: str, passage: Passage, *, persistent: bool = False) -> None:

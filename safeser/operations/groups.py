@@ -1,4 +1,4 @@
-"""Groups within groups: what a policy grants to principals who look and change nothing, or whose
+"""Groups within groups: what a policy grants to principals that change nothing, or whose
 code no scheduler opens.
 
 The one rule: every name here is in the group that it is a part of, and none of ``look`` lets its

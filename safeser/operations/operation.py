@@ -41,7 +41,7 @@ class Channel(enum.Enum):
 
 
 class Encoding(enum.Enum):
-    """How a payload stands in its field, and so who would unpickle it in stock Dask."""
+    """How a payload stands in its field, and so which process unpickles it in stock Dask."""
 
     MARKED = "marked"
     """Dask's own marker, ``Serialized`` or ``__Pickled__``, opened by its codec."""

@@ -296,14 +296,14 @@ class Table:
         asked = (self.known(author), self.known(scheduler), kind)
         found = self._signable.get(asked)
         if found is None:
-            # How the author reached the scheduler is not known to who is handed what it signed.
+            # How the author reached the scheduler is not known to the workers.
             hops = (Hop(*asked, "safeser", same_host) for same_host in (True, False))
             rules = [rule for rule in map(self.match, hops) if rule is not None]
             found = self._signable[asked] = Signable.by(rules, kind)
         return found
 
     def key_conflicts(self, context: Context) -> KeyConflicts:
-        """Return what becomes of keys that are taken; where nothing says so, they are refused."""
+        """Return the outcome of submissions under taken keys; without a context, refused."""
         rule = self.match(self.hop(context))
         return REFUSED if rule is None else rule.key_conflicts
 

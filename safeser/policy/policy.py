@@ -121,7 +121,7 @@ class Policy:
         """Answer whether *family* may pass in *context*. Pure and total: never raises.
 
         :param sealing: ask for the side that seals (``serializers``), not the one that opens.
-        :param author: who wrote the payload, if it was not the sender.
+        :param author: the author of the payload, if it was not the sender.
         """
         return self._table.decide(context, family, sealing=sealing, author=author)
 

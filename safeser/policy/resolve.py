@@ -80,7 +80,7 @@ def _check_rules(rules: Sequence[Rule], document: Document, scope: Scope) -> Non
 
 
 def _check_actors(rules: Sequence[Rule], document: Document) -> None:
-    """Refuse calls of actors from who hands sealed tasks on: a call is signed by no author."""
+    """Refuse calls of actors by a principal that relays sealed tasks: no author signs a call."""
     sealed = [rule for rule in rules if rule.submission == SEALED]
     relays = [rule for rule in sealed if COMPUTE in rule.operations]
     for rule in sealed:

@@ -32,12 +32,12 @@ KINDS = ("array", "frame", "bag", "item", "delayed")
 _SHOWN_BY_NAME = ("array", "frame", "bag")
 
 _MAX_NAME = 500
-#: What helps who sends a graph.
+#: The advice of the error where a user sends a graph.
 ADVICE = (
     "a Dask collection is a graph, which is code still to run: send .compute() or .persist() of it,"
     " or submit it where a policy grants that"
 )
-#: What helps who has one sent, by recreate_error_locally and its like.
+#: The advice where a method such as recreate_error_locally has the cluster send one.
 _TASK = (
     "a task is code, which would run where it is sent: have its result and its error sent, not"
     " the task itself"
@@ -244,11 +244,11 @@ def _load() -> None:
 
 
 def register() -> None:
-    """List descriptions, and what helps who sends a collection; a second call does nothing."""
+    """Register descriptions, and the advice for graphs; a second call does nothing."""
     if not registry.knows("safeser.dask:Described"):
         registry.register(Typed("safeser.dask:Described", (Described,), _encode, _check, _decode))
         registry.register_lazy("dask", (), _load)
 
 
-# Also for who describes or receives one without a client, and so without safeser://.
+# Also for processes that describe or receive one without a client, and so without safeser://.
 register()

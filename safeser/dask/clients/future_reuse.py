@@ -37,7 +37,7 @@ from safeser.values import Kind
 
 __all__ = ["FutureReuse"]
 
-#: As much of a key as texts show: its submitter chose it.
+#: Characters of a key that texts show: its submitter chose it.
 _SHOWN = 60
 #: Seconds to wait until the client's event loop has released what was released before.
 _RELEASING = 5.0

@@ -34,7 +34,7 @@ _ALONE: ContextVar[dict[str, Any] | None] = ContextVar("safeser-gather-alone", d
 #: The keys that one request asked for, where it is made.
 _ASKED: ContextVar[frozenset[Any]] = ContextVar("safeser-gather-asked", default=frozenset())
 
-#: For what keys together a request failed: all who waited for one of them get the same error.
+#: The keys of a failed request: all callers that waited for one of them get the same error.
 _TOGETHER: WeakKeyDictionary[SafeserError, frozenset[Any]] = WeakKeyDictionary()
 
 

@@ -35,7 +35,7 @@ __all__ = ["Sealing", "grant_of"]
 
 logger = logging.getLogger("safeser.dask")
 
-#: Seconds between two looks at whether a statement is due.
+#: Seconds between two checks whether a statement is due.
 _EVERY = 60
 
 #: Statements that one look renews at most: signing takes 60 microseconds each on the client's loop.

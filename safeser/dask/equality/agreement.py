@@ -64,7 +64,7 @@ class Agreement:
         self._joined.clear()
 
     def join(self, there: Any, here: Any, place_there: int, place_here: int, size: int) -> bool:
-        """Note that the two are taken for equal; tell whether that follows from the others.
+        """Record that the two are taken for equal; tell whether that follows from the others.
 
         :param place_there: what distinguishes the same object at two places.
         :param size: of what has to be compared at once, in bytes.

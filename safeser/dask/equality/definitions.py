@@ -127,7 +127,7 @@ class _Side:
 
 
 class _NotComparableError(Exception):
-    """One side says something of which it cannot be told what it means."""
+    """One side holds a value that cannot be compared."""
 
 
 def _check_sound(node: Any) -> None:

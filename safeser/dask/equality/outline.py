@@ -41,7 +41,7 @@ class Unopened:
         return hash(self.canonical or self.digest)  # members of two sets come in one order
 
     def says_same(self, other: Unopened) -> bool:
-        """Tell whether both are one definition, by the word of their author."""
+        """Tell whether both are one definition, by the digests that their author stated."""
         if self.digest == other.digest:
             return True
         if self.canonical and other.canonical:

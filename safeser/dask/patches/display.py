@@ -32,7 +32,7 @@ from safeser.operations.shapes import shape
 
 __all__ = ["ROWS"]
 
-#: Dask's own draw published collections, whose names and types are their publisher's words.
+#: Dask's own templates draw published collections, whose publisher chose names and types.
 _ESCAPED = frozenset(
     path.name
     for package in (dask, distributed)
@@ -74,7 +74,7 @@ def _short(value: Any) -> Any:
 
 
 def printable(told: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return a ``__repr__``, *told*, without what steers a terminal."""
+    """Return a ``__repr__``, *told*, without control characters."""
 
     def tell(value: Any) -> str:
         return shown(told(value))

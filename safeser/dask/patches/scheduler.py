@@ -155,7 +155,7 @@ _GRAPHS = (
     ),
     Patch(
         target=f"{_SCHEDULER}._find_lost_dependencies",
-        reason="What depends on a refused key is cancelled, and its user does not hear why.",
+        reason="Futures that depend on a refused key are cancelled without a reason.",
         process=_HERE,
         needed=False,
         replace=_find_lost_dependencies,
@@ -183,7 +183,7 @@ _GRAPHS = (
     ),
     Patch(
         target=f"{_SCHEDULER}.report",
-        reason="The failure of one client's graph fails the futures of all who want its keys.",
+        reason="The failure of one client's graph fails the futures of all clients of its keys.",
         process=_HERE,
         needed=True,
         replace=_report,

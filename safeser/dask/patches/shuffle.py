@@ -276,7 +276,7 @@ _PLUGIN = "distributed.shuffle._worker_plugin"
 ROWS = (
     Patch(
         target="distributed.shuffle._scheduler_plugin:ShuffleSchedulerPlugin._create",
-        reason="The plan of a shuffle does not say who submitted it.",
+        reason="The plan of a shuffle does not name its author.",
         process=("scheduler",),
         needed=True,
         replace=_create,

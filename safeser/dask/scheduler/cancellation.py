@@ -36,10 +36,10 @@ RULE = "key.cancel"
 
 
 class Cancellation(Part):
-    """What becomes of ``cancel-keys`` on one scheduler.
+    """Handles ``cancel-keys`` on one scheduler.
 
-    :param owner_of: returns who first submitted a task.
-    :param principal_of: returns whose a client is, or None.
+    :param owner_of: returns the principal that first submitted a task.
+    :param principal_of: returns the principal of a client, or None.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Cancellation(Part):
         reason: str | None = None,
         msg: str | None = None,
     ) -> None:
-        """Do what Dask's ``stimulus_cancel`` does, as far as it is *client*'s to say."""
+        """Do what Dask's ``stimulus_cancel`` does, for the keys that *client* may cancel."""
         scheduler = self._server
         stream = scheduler.client_comms.get(client)
         link = getattr(getattr(stream, "comm", None), "link", None)
@@ -80,7 +80,7 @@ class Cancellation(Part):
         if link is None:
             scheduler.report(told)
             return
-        # What others want by now, or are about to, is theirs.
+        # Keys that other clients want by now, or are about to, are not cancelled.
         own = [each for each in scheduler.client_comms if self._principal_of(each) == link.peer]
         for each in wanting.union(own):
             scheduler.report(told, client=each)
@@ -109,7 +109,7 @@ class Cancellation(Part):
             error = PolicyDenied(
                 f"{len(there) - len(own)} of {len(there)} keys to cancel are wanted by others",
                 rule=RULE,
-                fix="Cancel without force=True, or have it done by who may restart the cluster.",
+                fix="Cancel without force=True, or as a principal that may restart the cluster.",
             )
             logger.warning("Refused from %s: %s", link.peer, error)
             link.note_refusal(link.inbound(Kind.ADMIN, "cancel-keys"), error, where="keys")

@@ -106,7 +106,7 @@ class Guard(Part):
         return _submission.get() or Submission(own, client or "")
 
     def note_owner(self, task: TaskState) -> None:
-        """Note on whose behalf *task* was just created."""
+        """Record on whose behalf *task* was just created."""
         self._owners[task] = self._current(None).principal
         coming = self._coming.get(task.key)
         for client in coming.refused if coming is not None else ():
@@ -141,7 +141,7 @@ class Guard(Part):
     ) -> None:
         """Take a client's graph in as *stock* does, or tell that client alone why not."""
         principal = self.principal_of(client)
-        if principal is None:  # it has left, and cannot be asked who it was
+        if principal is None:  # it has left, and its principal is not known any more
             return
         token = _submission.set(Submission(principal, client, self._link_of(client)))
         try:
@@ -181,7 +181,7 @@ class Guard(Part):
             self._refuse_graph(submission, unread, keys)
         refused = self._decide(submission, conflicts, operation="update-graph", kind=Kind.TASK)
         if refused:
-            # Ids are their clients', who make a new one each time that they connect.
+            # A client makes a new id each time that it connects.
             for gone in self._refused.keys() - self._server.clients.keys():
                 del self._refused[gone]
             marked = self._refused.setdefault(client, WeakTaskSet())
@@ -359,7 +359,7 @@ class Guard(Part):
             return error_reply(error)
 
     def _take_data(self, stock: Callable[..., Any], data: Mapping[str, Any]) -> Any:
-        """Take note of *data*; a key may have come to be another's since it was on its way."""
+        """Record *data*; a key may have come to be another's since it was on its way."""
         submission = self._current(data["client"])
         self._check_data(submission, data["who_has"], operation="update_data")
         self._placement.brought_by(submission.principal)
@@ -368,7 +368,7 @@ class Guard(Part):
     def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:
         """Return at which workers there may be what the peer on *comm* says that it brought.
 
-        Of who brought nothing, the word alone would have workers drop what they are computing.
+        A client that brought nothing could otherwise have workers drop what they compute.
         """
         sender = self._submission_by(comm, None).principal
         return {
@@ -390,7 +390,7 @@ class Guard(Part):
 
     @contextmanager
     def _submission_from(self, comm: Any, client: str | None) -> Iterator[Submission]:
-        """Note for as long as it takes that what arrives came over *comm*."""
+        """Record for the duration of the block that what arrives came over *comm*."""
         submission = self._submission_by(comm, client)
         token = _submission.set(submission)
         try:

@@ -97,7 +97,7 @@ class Names(Part):
             _require_no_number(addr)
             named = unparse_host_port(*addr) if isinstance(addr, tuple) else addr
             if resolve and isinstance(named, str) and _is_name(named):
-                return named  # a heartbeat of who is there no more, or never was
+                return named  # a heartbeat of a worker that left, or never registered
             _require_no_name(named)
             if isinstance(named, str) and "://" not in named:
                 addr = f"safeser://{named}"  # which is the scheme of every process here

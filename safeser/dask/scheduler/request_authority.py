@@ -83,7 +83,7 @@ def _reads(known: Served, server: Any, comm: Any, request: Request) -> None:
 def _relays(known: Served, server: Any, comm: Any, request: Request) -> None:
     asked = request.get("msg")
     if isinstance(asked, Mapping) and asked.get("op") in GROUPS["actors"]:
-        # The worker knows the scheduler alone as who asks.
+        # To the worker, the scheduler is the peer that asks.
         known.part(server, Readers).require(comm.link, asked["op"], [asked.get("actor")])
 
 

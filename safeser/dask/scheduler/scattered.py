@@ -49,7 +49,7 @@ class Arrivals(Part):
 
     @contextmanager
     def of(self, owner: str, keys: tuple[Any, ...]) -> Iterator[None]:
-        """Note for as long as it takes that *owner* brings data of *keys*."""
+        """Record for the duration of the block that *owner* brings data of *keys*."""
         for key in keys:
             self._coming.setdefault(key, ScatteredData(key, owner)).times += 1
         arrived = False
@@ -63,7 +63,7 @@ class Arrivals(Part):
                 self._fail(keys)
 
     def _fail(self, keys: tuple[Any, ...]) -> None:
-        """Note that not all arrived: some worker may have it nevertheless, or be about to."""
+        """Record that not all arrived: some worker may have it nevertheless, or be about to."""
         for key in keys:
             self._coming[key].failed = True
         asyncio.get_running_loop().call_later(_SETTLING, self._end, keys)

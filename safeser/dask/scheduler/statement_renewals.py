@@ -31,7 +31,7 @@ _SHARE = 100
 
 
 class Renewals(Part):
-    """The statements of the graphs of one scheduler, and which of them workers are to hear of."""
+    """The statements of the graphs of one scheduler, and those that workers have to be sent."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -40,7 +40,7 @@ class Renewals(Part):
         self._pause = PAUSE
 
     def note(self, current: Current) -> None:
-        """Have the workers with tasks of a graph told that its statement was renewed.
+        """Schedule the renewed statement of a graph for the workers with tasks of it.
 
         May be called by any thread.
         """
@@ -66,7 +66,7 @@ class Renewals(Part):
 
 
 def _hears(stream: Any) -> bool:
-    """Tell whether policy lets the worker at the other end of *stream* be told."""
+    """Tell whether policy lets a renewed statement be sent to the worker on *stream*."""
     link = getattr(stream.comm, "link", None)
     if link is None:
         return False

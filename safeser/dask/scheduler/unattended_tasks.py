@@ -25,7 +25,7 @@ _CLIENT = "fire-and-forget"
 def release_unattended(scheduler: Any, channel: Channel, owner_of: Callable[[Any], str]) -> None:
     """Have *scheduler* release what silenced principals left to it, now and from now on.
 
-    :param owner_of: tells who submitted a task.
+    :param owner_of: returns the principal that submitted a task.
     """
     known = ref(scheduler)
 

@@ -71,7 +71,7 @@ def update_data(
 def _forget(scheduler: Any, keys: Iterable[Any], client: str | None) -> None:
     stimulus = "safeser-taken"
     if client in scheduler.clients:
-        # First, so that it hears of the error, and not that they were cancelled.
+        # First, so that the client gets the error, and not a cancellation.
         scheduler.client_releases_keys(keys, client, stimulus)
     left = {key: "forgotten" for key in keys if key in scheduler.tasks}
     scheduler.transitions(left, stimulus)

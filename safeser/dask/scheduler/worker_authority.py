@@ -53,7 +53,7 @@ _OTHERS_SAY = frozenset({"unregister"})
 HELD_SECONDS = 120.0
 _MOST_HELD = 10_000
 
-#: Why a worker is told to drop a copy.
+#: The stimulus by which a worker is told to drop a copy.
 _FORMER = "safeser-former"
 
 #: Characters of a key that the log shows: the client that submitted it chose it.
@@ -225,7 +225,7 @@ class Workers(Part):
         try:
             yield normalize_address(self._server.coerce_address(named, resolve))
         except (SafeserError, TypeError, ValueError):
-            return  # no worker's; the handler says so
+            return  # of no worker; the handler answers so
 
     def _link_of(self, address: str) -> Any:
         stream = self._server.stream_comms.get(address)
@@ -273,7 +273,7 @@ class Workers(Part):
     # --- copies ----------------------------------------------------------------------------------
 
     def note_computing(self, task: Any) -> None:
-        """Note that the worker which is to compute *task* has it, and what it needs for that."""
+        """Record that the worker which is to compute *task* has it, and what it needs for that."""
         if task.processing_on is not None:
             known = self._told[task.processing_on.address]
             known.add(task)
@@ -281,7 +281,7 @@ class Workers(Part):
                 known.update(task.dependencies)
 
     def note_told(self, address: str, keys: Iterable[Any]) -> None:
-        """Note that the worker at *address* is told to fetch and keep the values of *keys*."""
+        """Record that the worker at *address* is told to fetch and keep the values of *keys*."""
         tasks = self._server.tasks
         self._told[address].update(tasks[key] for key in keys if key in tasks)
 
@@ -323,7 +323,7 @@ class Workers(Part):
         :raises PolicyDenied: which was recorded.
         """
         if _is_worker_only(link):
-            reason = "who may register workers and submit nothing moves no values"
+            reason = "a principal that registers workers and submits nothing moves no values"
             self._refuse(link, name, "worker.copies", reason)
 
     # --- shuffles --------------------------------------------------------------------------------

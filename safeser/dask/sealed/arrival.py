@@ -118,7 +118,7 @@ def _graph(
 
 
 def _require_listed(heads: Iterable[Head], definitions: Iterable[bytes], may: Signable) -> None:
-    """Refuse what an author may not sign who may sign no code.
+    """Refuse what an author without the right to sign code may not sign.
 
     :raises PolicyDenied: for a definition, an actor or a shuffle.
     """
@@ -141,7 +141,7 @@ def _require_listed(heads: Iterable[Head], definitions: Iterable[bytes], may: Si
 
 
 def _own_task(link: Link, where: str, row: PayloadRow) -> tuple[str, Call]:
-    """Return a task that is replied to the principal who signed it."""
+    """Return a task that is sent back to the principal that signed it."""
     call = Kept().call(row.frames, link.policy.limits)
     author = require_signed(call.signed, link.voices, scheduler=link.peer)
     if author != link.local:
@@ -172,7 +172,7 @@ def _require_place(head: Head, body: Any) -> None:
             " signed",
             rule="sealed.moved",
             where="run_spec",
-            fix="If it happens again, ask the operator who holds the scheduler's key.",
+            fix="If it happens again, ask the operator whether the scheduler's key was stolen.",
         )
 
 

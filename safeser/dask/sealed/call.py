@@ -181,7 +181,7 @@ class Kept:
             raise PolicyDenied(
                 "the task is not the one that its author signed",
                 rule="sealed.inclusion",
-                fix="If it happens again, ask the operator who holds the scheduler's key.",
+                fix="If it happens again, ask the operator whether the scheduler's key was stolen.",
             )
         return call
 

@@ -103,7 +103,7 @@ class Definitions:
         return found
 
     def name(self, digests: Iterable[bytes]) -> None:
-        """Note that a leaf names *digests*; a task that was begun anew leaves others behind."""
+        """Record that a leaf names *digests*; a task that was begun anew leaves others behind."""
         for each in digests:
             self.by_digest[each] = self._pickled[each]
 

@@ -86,7 +86,7 @@ def stands(definition: bytes, called: bool) -> bool:
 
 
 def load_definition(definition: bytes) -> Any:
-    """Return what *definition* stands for, once its author was found to be one who may sign it.
+    """Return the object that *definition* names, if its author may sign it.
 
     Typed data is copied: arrays of two tasks share no memory.
 

@@ -121,7 +121,7 @@ def _is_sealed(link: Link, row: Operation) -> bool:
 
 
 def received(link: Link, verified: Arrived, context: Context, raw: Sequence[Raw]) -> list[Received]:
-    """Return the payloads that *raw* bytes are, signed ones with the author who signed them.
+    """Return the payloads in *raw* bytes, signed ones with their author.
 
     :raises PolicyDenied: for one that was signed for another request, place or cluster.
     """

@@ -150,7 +150,7 @@ class Requests:
         self._lock = threading.Lock()
 
     def take(self, value: SignedValue) -> None:
-        """Note the request of *value*.
+        """Record the request of *value*.
 
         :raises PolicyDenied: if it was taken before, or too many of its author are remembered.
         """

@@ -50,10 +50,10 @@ GUARDED = ("tcp", "tls")
 
 @dataclass(frozen=True, eq=False)
 class Guard:
-    """One guarded client's word, in the arguments of each connection that it opens.
+    """The guard of one client, in the arguments of each connection that it opens.
 
     :param scheme: of its cluster; it speaks no other.
-    :param principal: who this process is, as *policy* names it.
+    :param principal: the principal of this process in *policy*.
     :param deserializers: families that it is willing to open.
     """
 
@@ -80,7 +80,7 @@ class Guard:
 
 
 class GuardedComm(SafeserComm):
-    """One connection to a peer who proved nothing to safeser."""
+    """One connection to a peer that is not authenticated."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ def _refuse(scheme: str, message: str, *, fix: str) -> NoReturn:
 
 
 def _checked(scheme: str, address: str, guarded: object) -> Guard:
-    """Return the word of the guarded client that asks for *address*, or refuse."""
+    """Return the guard of the client that asks for *address*, or refuse."""
     if not isinstance(guarded, Guard):
         _refuse(
             scheme,

@@ -32,7 +32,7 @@ _COLLECTIONS = ("list", "tuple", "set", "dict")
 _TYPED = frozenset({"serializer", "type", "type-serialized", "sub-header"})
 _TRANSPORT = ("compression", "split-num-sub-frames", "split-offsets")
 
-#: As much of the sender's words as an error repeats.
+#: Characters of the sender's text that an error repeats.
 _SAID = 120
 
 

@@ -79,7 +79,7 @@ class _Unkept:
 
 
 class GuardedSecurity(DaskSecurity):  # type: ignore[misc]  # distributed ships no types
-    """The security that Dask's client sees: TLS as its user set it, and the guard's word."""
+    """The security that Dask's client sees: TLS as its user set it, and the guard."""
 
     __slots__ = ("_inner", "guard")
 

@@ -30,7 +30,7 @@ def with_role(asked: Callable[[Any, str], dict[str, Any]]) -> Callable[[Any, str
 
 
 def own_connections(server: Any, role: Server) -> None:
-    """Note in the connection arguments that *server* keeps that it connects as *role*.
+    """Record in the connection arguments that *server* keeps that it connects as *role*.
 
     It was made before it listens, perhaps before this backend was, and connects only later.
     """

@@ -18,7 +18,7 @@ class Successors:
         self._first: dict[str, str] = {}
 
     def note(self, before: PublicKey, after: PublicKey) -> None:
-        """Note that the holder of *before* proved in that session that it holds *after*."""
+        """Record that the holder of *before* proved in that session that it holds *after*."""
         if before != after:
             self._first.setdefault(after.text, self.first(before))
 

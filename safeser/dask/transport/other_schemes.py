@@ -67,7 +67,7 @@ _guarded: dict[tuple[str, int], tuple[str, AuditSink]] = {}
 
 
 def record_for(principal: str, audit: AuditSink) -> None:
-    """Have *audit* hear where else this process was to go; guarded clients have no channel."""
+    """Record in *audit* which other schemes are asked for; guarded clients have no channel."""
     _guarded[principal, id(audit)] = principal, audit
 
 

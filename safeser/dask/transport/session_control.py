@@ -47,7 +47,7 @@ _TOO_SOON = 1 / 3
 
 
 class _Connection(Protocol):
-    """What the control of a session needs of its connection."""
+    """The interface of a connection that the control of its session uses."""
 
     stream: IOStream | None
 
@@ -113,7 +113,7 @@ class SessionControl:
     # --- the end ---------------------------------------------------------------------------------
 
     def finish(self, ending: Ending) -> None:
-        """Tell the peer that *ending* ends the session, as the last word, and close.
+        """Tell the peer in a last message that *ending* ends the session, and close.
 
         A peer that ignores the notice, or reads nothing, is cut off all the same.
         """
@@ -133,9 +133,9 @@ class SessionControl:
             stream.io_loop.call_later(_LAST_WORD, stream.close)
 
     def _take_notice(self, verified: Verified) -> NoReturn:
-        """Take the peer's word that it ends the session, and end it here.
+        """Read the peer's notice that it ends the session, and end it here.
 
-        Of its words only the rule and a principal are read: what the user is told is this side's.
+        Only the rule and a principal of it are read: this side writes the text for the user.
         """
         said = [bytes(frame[:_WORD]).decode("ascii", "replace") for frame in verified.frames]
         ending = Ending.named(*said) if len(said) == 2 else None
@@ -185,7 +185,7 @@ class SessionControl:
             task.add_done_callback(self._tasks.discard)
 
     def answered(self) -> None:
-        """Note that this side has its answer: a connection that it leaves may be idle by then.
+        """Record that this side has its answer: a connection that it leaves may be idle by then.
 
         One that is asked through all the time is never idle when the files are checked.
         """
@@ -255,7 +255,7 @@ def _weak_callback(method: WeakMethod[Any]) -> Callable[[Handshake], None]:
 
 
 def _scheduled(loop: Any, method: WeakMethod[Any], *arguments: Any) -> None:
-    """Have *method* called by *loop*, from any thread, if its object lives by then."""
+    """Schedule *method* in *loop*, from any thread, if its object lives by then."""
 
     def called() -> None:
         bound = method()

@@ -216,11 +216,11 @@ class Arriving:
         return slow
 
     def note(self, size: int) -> None:
-        """Note that *size* bytes more have arrived."""
+        """Record that *size* bytes more have arrived."""
         self._arrived += size
 
     def end(self) -> None:
-        """Note that all of it has arrived; it counts until it is decided."""
+        """Record that all of it has arrived; it counts until it is decided."""
         self.complete = True
 
     def wake(self) -> None:

@@ -42,7 +42,7 @@ __all__ = [
 
 logger = logging.getLogger("safeser.dask")
 
-#: So long does a plugin wait for nannies that start; they get it afterwards if they take longer.
+#: Seconds that a plugin waits for nannies that start; slower ones get it afterwards.
 PATIENCE = 30.0
 
 
@@ -91,12 +91,12 @@ def _is_of(nanny: Any, comm: Any, link: Any, key: str | None) -> bool:
 def require_own_start(
     nanny: Any, folder: WorkerFolder, said: Mapping[str, Any], *, pid: int | None
 ) -> None:
-    """Refuse what a worker's process says of its start, unless it is about itself.
+    """Refuse a worker process's report of its start, unless it is about itself.
 
     Once the process ends, the nanny deletes that folder and unregisters that address.
 
     :param folder: what was made for this start.
-    :param said: the ``address`` and ``dir`` that it told.
+    :param said: the ``address`` and ``dir`` that it reported.
     :raises PolicyDenied: if another address or folder is named.
     """
     if not folder.has(said["dir"]):

@@ -61,7 +61,7 @@ _PROXY = "distributed.http.proxy"
 def confine(owner: Any, policy: Policy) -> None:
     """Close what the server *owner* has opened beside its comms; a web server may come later.
 
-    :raises ConfigError: if it was told to open what has no place beside safeser.
+    :raises ConfigError: if an option opens what safeser does not allow.
     """
     if getattr(owner, "jupyter", False):
         raise ConfigError(
@@ -155,7 +155,7 @@ def _rules(router: Any) -> Iterator[Any]:
 
 
 class _NotHere(RequestHandler):  # type: ignore[misc]  # tornado's types are not read here
-    """Answers in place of a page that reaches further than to show something."""
+    """Answers in place of a page that does more than show something."""
 
     def prepare(self) -> None:
         self.send_error(404)

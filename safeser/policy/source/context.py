@@ -415,7 +415,7 @@ class Rule(Strict):
         return self._line
 
     def stand_at(self, line: int) -> None:
-        """Note on which line of its file it begins."""
+        """Record on which line of its file it begins."""
         self._line = line
 
     @property
