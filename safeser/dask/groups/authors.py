@@ -80,7 +80,7 @@ class Authors(Part):
         return statement(keys, self._of)
 
     def wanted(self, keys: Iterable[Any]) -> AbstractContextManager[None]:
-        """Require values of *keys* that are fetched within the block to be of their present authors.
+        """Require the present authors for values of *keys* that are fetched within the block.
 
         Not where policy lets others bring data under a key that is taken: whose it is, is open.
         """
