@@ -305,8 +305,8 @@ def retire(
         bool,
         typer.Option(
             "--verify-only",
-            help="End the sessions of active keys, and let what they signed go on. Not for a stolen"
-            " key: a thief can still sign by it.",
+            help="End the sessions of active keys, and keep their signatures valid. Not for a"
+            " stolen key: a thief can still sign with it.",
         ),
     ] = False,
     policy: PolicyText = None,

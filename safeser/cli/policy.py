@@ -231,12 +231,12 @@ def schema() -> None:
     line(json.dumps(json_schema(), indent=2))
 
 
-@app.command(short_help="Say what decides one question, and what would change it.")
+@app.command(short_help="Explain one decision, and what would change it.")
 def explain(
     policy: PolicyName,
     *,
-    sender: Annotated[str, typer.Option(metavar="NAME", help="Who hands over.")],
-    recipient: Annotated[str, typer.Option(metavar="NAME", help="Who opens.")],
+    sender: Annotated[str, typer.Option(metavar="NAME", help="The sending principal.")],
+    recipient: Annotated[str, typer.Option(metavar="NAME", help="The receiving principal.")],
     family: Annotated[
         str,
         typer.Option(metavar="FAMILY", help="Such as msgpack, dask, pickle, sealed."),
@@ -246,7 +246,7 @@ def explain(
     ] = "data",
     operation: Annotated[str | None, typer.Option(metavar="NAME", help="Dask's operation.")] = None,
     author: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who wrote it, if not the sender.")
+        str | None, typer.Option(metavar="NAME", help="Its author, if not the sender.")
     ] = None,
     transport: Annotated[
         str | None, typer.Option(metavar="NAME", help="safeser, tcp, tls or library.")

@@ -130,7 +130,7 @@ def _libraries() -> tuple[Any, Any]:
         import pyseccomp  # noqa: PLC0415
     except (ImportError, RuntimeError) as error:  # RuntimeError: there is no libseccomp
         raise MissingExtraError(
-            f"confinement by Landlock needs what is not installed: {error}",
+            f"confinement by Landlock needs a library that is not installed: {error}",
             fix="Install safeser with its extra landlock, and the system's libseccomp2.",
         ) from None
     return landlockpy, pyseccomp
@@ -147,7 +147,7 @@ def restrict(rules: Rules) -> None:
         raise ConfigError(
             f"{threads} threads run already, and Landlock binds only the one that asks for it",
             rule="confined.threads",
-            fix="Let nothing start threads with the interpreter, such as a sitecustomize module.",
+            fix="Start no threads with the interpreter, as a sitecustomize module may do.",
         )
     landlock, seccomp = _libraries()
     calls = _filter(seccomp, rules)

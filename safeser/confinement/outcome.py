@@ -71,7 +71,7 @@ class Tries:
             found = f"this process could {self._what} {_listed_targets(self._succeeded)}"
             return Outcome(self._probe, "succeeded", found, self._fix)
         if not self._refused:
-            found = f"nothing was there by which to see whether this process can {self._what}"
+            found = f"no target was found to test whether this process can {self._what}"
             return Outcome(self._probe, "unproven", found, self._fix)
         return Outcome(
             self._probe, "refused", f"could not {self._what} {_listed_targets(self._refused)}"

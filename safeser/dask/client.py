@@ -215,7 +215,7 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
         except SafeserError as error:
             if self.status != "running":
                 raise
-            logger.debug("The scheduler tells nothing about itself: %s", error)
+            logger.debug("The scheduler reports nothing about itself: %s", error)
 
     def _require_session(self) -> None:
         """Refuse to submit where the session was ended and no other one has begun."""

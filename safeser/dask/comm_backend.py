@@ -218,7 +218,7 @@ def _not_accepted(
 ) -> AuthenticationError:
     """Return the one error that a user sees; what led to it is opaque and would add nothing."""
     identity = channel.identity
-    who = "" if expected is None else f", that it is {expected}, who is expected there"
+    who = "" if expected is None else f", that it is {expected}, which is expected there"
     return AuthenticationError(
         f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"
         " accept each other",
@@ -232,7 +232,7 @@ def _detail(error: Exception) -> str:
     if isinstance(error, StreamClosedError):
         return "it closed the connection, as a peer does that does not accept this side"
     if isinstance(error, TimeoutError):
-        return f"it said nothing for {HANDSHAKE_SECONDS:.0f} seconds"
+        return f"it sent nothing for {HANDSHAKE_SECONDS:.0f} seconds"
     return getattr(error, "detail", "") or type(error).__name__
 
 

@@ -247,7 +247,7 @@ class Diagnosis:
             socket.create_connection(parse_host_port(self._address), self._seconds).close()
         except OSError as error:
             return error.strerror or type(error).__name__
-        return "something listens, and says nothing"
+        return "a process listens, and sends nothing"
 
 
 # --- one file or setting each --------------------------------------------------------------------

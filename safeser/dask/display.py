@@ -74,7 +74,7 @@ class Display:
             drawn = str(super()._repr_html_())  # type: ignore[misc]  # of Dask's client
         except _UNDRAWABLE as error:
             drawn = (
-                "<p>The cluster cannot be shown: what it says of itself is not what Dask draws"
+                "<p>The cluster cannot be shown: its report has another form than Dask expects"
                 f" ({html.escape(type(error).__name__)}).</p>"
             )
         return f'{drawn}<div style="margin-left: 48px;"><table>{rows}</table></div>'

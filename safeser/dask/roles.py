@@ -170,8 +170,8 @@ class Roles:
             return Server.CLIENT.value  # servers say which they are
         if len(candidates) > 1:
             raise ConfigError(
-                "this process hosts servers with different identities, so it is unclear whose this"
-                " connection is",
+                "this process hosts servers with different identities, so it is unclear which of"
+                " them opens this connection",
                 rule="config.role",
                 fix="Pass security=safeser.Security(...) to the cluster, or use safeser.Client().",
             )

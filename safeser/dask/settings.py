@@ -72,7 +72,7 @@ class Settings:
             if value == "":
                 # A variable of a shell's that is not set reads so; no default is what was meant.
                 raise ConfigError(
-                    f"safeser.{entry.name.replace('_', '-')} is set to nothing",
+                    f"safeser.{entry.name.replace('_', '-')} is empty",
                     rule="config.settings",
                     fix="Give it a value, or leave the setting out.",
                 )

@@ -170,7 +170,7 @@ def _impossible(name: str, query: Query, rule: Rule) -> str:  # noqa: PLR0911 - 
     hop = query.hop
     if query.family not in HARMLESS and query.author == UNKNOWN:
         return (
-            "No policy can permit it: who wrote it is not known. Fetch the value from its author"
+            "No policy can permit it: its author is not known. Fetch the value from its author"
             " directly, or return it as numbers, text, arrays or frames, which travel as dask or"
             " msgpack."
         )

@@ -458,6 +458,6 @@ def _deny_unmatched(query: Query) -> Decision:
 _DENY_MALFORMED = Decision(
     False,
     "context.none",
-    "no context matches: what was asked about is no Context, or sealing is neither True nor False",
+    "no context matches: the argument is no Context, or sealing is neither True nor False",
     fix="Ask with Context(sender, recipient, ...) and sealing=True or sealing=False.",
 )

@@ -165,7 +165,7 @@ def _check_transport(entry: Entry, rule: Rule) -> None:
     stranger = {UNKNOWN} in (rule.senders, rule.recipients)
     if rule.transports == {"safeser"} and stranger:
         entry.refuse(
-            "this never matches: who is unknown gets no connection on safeser://",
+            "this never matches: an unknown peer gets no connection on safeser://",
             "transport",
             rule="config.unreachable",
             fix="Name a principal, or another transport.",

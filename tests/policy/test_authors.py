@@ -102,7 +102,7 @@ def test_the_advice_is_to_list_the_author_and_says_of_whom_the_risk_is() -> None
     assert policy("[ann, cy]").decide(HOP, "pickle", author="cy").permitted
     for author in ("any", "nobody"):
         denied = loaded.decide(HOP, "pickle", author=author)
-        assert "No policy can permit it: who wrote it is not known" in denied.fix
+        assert "No policy can permit it: its author is not known" in denied.fix
 
 
 def test_the_advice_lists_family_and_author_where_both_lack() -> None:

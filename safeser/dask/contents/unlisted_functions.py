@@ -59,7 +59,7 @@ def _advice(function: Any, name: str) -> str:
         " 'pickle: {allow: {\"mylib:NAME\": reference}}'."
     )
     if library in _COLLECTIONS:
-        return f"It is of {library}, of which nothing can be allowed. {_GROUP} Or: {own}"
+        return f"No function of {library} can be allowed. {_GROUP} Or: {own}"
     why = refusal(name, "reference", approved=True)
     if why:
         return f"No operator can allow it: {why}. {own}"

@@ -92,7 +92,7 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
             for address in asked - self._failed.get(task, set()):
                 waited_for.add(address)
                 if now - self._idle[address] > needed:
-                    self.note(task, address, "it takes nothing, and says nothing")
+                    self.note(task, address, "it takes no value, and reports no failure")
         for address in self._idle.keys() - waited_for:
             del self._idle[address]
 

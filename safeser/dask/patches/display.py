@@ -152,7 +152,7 @@ _ENVIRONMENT = "dask.widgets.widgets:get_environment"
 ROWS = (
     Patch(
         target="dask.widgets.widgets:Environment",
-        reason="Templates insert what peers say unescaped: a worker's name runs scripts.",
+        reason="Templates insert texts of peers unescaped: a worker's name runs scripts.",
         process=ANY,
         needed=True,
         replace=lambda stock: Escaping,
@@ -208,7 +208,7 @@ ROWS = (
     *(
         Patch(
             target=f"{_BARS}:{name}._draw_bar",
-            reason="A progress bar is drawn as long as a scheduler says that it is.",
+            reason="A progress bar is drawn as wide as the scheduler's counts say.",
             process=ANY,
             needed=True,
             replace=counting,

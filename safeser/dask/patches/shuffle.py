@@ -283,7 +283,7 @@ ROWS = (
     ),
     Patch(
         target=f"{_PLUGIN}:_ShuffleRunManager._fetch",
-        reason="A worker does not know whose shards it has.",
+        reason="A worker does not know the authors of its shards.",
         process=("worker",),
         needed=True,
         replace=_fetch,

@@ -130,16 +130,16 @@ def _update_data(stock: Callable[..., Any]) -> Callable[..., Any]:
 ROWS = (
     Patch(
         target="distributed.worker:Worker.gather",
-        reason="A worker does not know whose the values are that it is told to fetch, and keeps a"
-        " former value of the key instead.",
+        reason="A worker does not know the authors of the values that it is told to fetch, and"
+        " keeps a former value of the key instead.",
         process=("worker",),
         needed=True,
         replace=_gather,
     ),
     Patch(
         target="distributed.worker:Worker.update_data",
-        reason="A worker does not know whose the values are that it is brought, and keeps a former"
-        " value of the key instead.",
+        reason="A worker does not know the authors of the values that it is brought, and keeps a"
+        " former value of the key instead.",
         process=("worker",),
         needed=True,
         replace=_update_data,
@@ -160,7 +160,7 @@ ROWS = (
     ),
     Patch(
         target="distributed.worker:Worker.batched_send",
-        reason="A worker reports a copy of a key, and not of whose value.",
+        reason="A worker reports a copy of a key, without the author of the value.",
         process=("worker",),
         needed=True,
         replace=_batched_send,

@@ -114,7 +114,7 @@ class GuardedComm(SafeserComm):
                 # A server on safeser:// resets connections that do not begin with a handshake, too.
                 place = self._peer_addr.partition("://")[2]
                 raise CommClosedError(
-                    f"{self._peer_addr} closed the connection without a word of Dask's; if that"
+                    f"{self._peer_addr} closed the connection without an answer; if that"
                     f" cluster runs safeser, connect to safeser://{place} with a key of your own"
                 ) from None
             convert_stream_closed_error(self, error)

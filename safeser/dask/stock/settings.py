@@ -159,7 +159,7 @@ def _configured(scheme: str, settings: Settings) -> tuple[Policy, str, AuditSink
     hears = Context(UNKNOWN, principal, Kind.DATA, transport=scheme)
     if principal not in policy.principals or policy.match(hears) is None:
         raise ConfigError(
-            f"policy {policy.name!r} lets {own or principal} hear nothing from a cluster without"
+            f"policy {policy.name!r} lets {own or principal} read nothing from a cluster without"
             " safeser",
             rule="config.guarded",
             fix=f"Add a context with 'sender: unknown' and 'recipient: {own or principal}', or"

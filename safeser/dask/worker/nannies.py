@@ -108,8 +108,8 @@ def require_own_start(
     raise PolicyDenied(
         f"what a worker process tells its nanny of its start {what}",
         rule=START_RULE,
-        fix="Look at what ran in this worker's process. A nanny takes folders in the one that it"
-        " made for its workers, and its contact_address or where the process listens.",
+        fix="Check which code ran in this worker's process. A nanny accepts folders in the one that"
+        " it made for its workers, and its contact_address or where the process listens.",
     )
 
 

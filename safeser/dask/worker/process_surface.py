@@ -216,7 +216,7 @@ def _require_private(directory: str | None) -> None:
     for parent in _parents(path):
         found = parent.stat()
         if found.st_uid not in (0, os.geteuid()):
-            _refuse_directory(parent, "belongs to another user, who could put another one there")
+            _refuse_directory(parent, "belongs to another user, who could replace it")
         if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
             _refuse_directory(parent, f"is writable by others (mode {found.st_mode & 0o7777:04o})")
 

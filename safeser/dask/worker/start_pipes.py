@@ -136,7 +136,7 @@ class StartPipe:
             f"the message by which a worker process tells its nanny of its start is refused: {why}",
             rule=START_RULE,
             where=cause.where if cause is not None else "",
-            fix="Look at what ran in this worker's process: a worker of Dask's writes no such"
+            fix="Check which code ran in this worker's process: a worker of Dask writes no such"
             " message.",
         )
         raise self.refused from cause
