@@ -242,20 +242,17 @@ def stated(
     :param explained: what ``policy explain`` says of it in a context that matches; nothing for no
         line.
     """
-    extra = {} if spelled is None else {"default": spelled}
-    if default is PydanticUndefined:
-        made = Field(alias=alias, json_schema_extra=extra)
-    else:
-        # Made by a factory, a default is not written into the schema in Python's words.
-        made = Field(
-            default_factory=lambda: default,
-            validate_default=default is None,
-            alias=alias,
-            json_schema_extra=extra,
-        )
+    keywords: dict[str, Any] = {"alias": alias}
+    if spelled is not None:
+        keywords["json_schema_extra"] = {"default": spelled}
+    if default is not PydanticUndefined:
+        # Made by a factory, a default is not written into the schema as Python spells it.
+        keywords |= {"default_factory": lambda: default, "validate_default": default is None}
+    made: Any = Field(**keywords)
     rows = (shown,) if isinstance(shown, Shown) else shown
     made.metadata.append(Stated(reading, rows, explained))
-    return made  # type: ignore[no-any-return]  # as pydantic's own Field is typed
+    declared: T = made
+    return declared
 
 
 def statements(model: type[Strict]) -> Iterator[Stated[Any]]:
