@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from safeser.cli.policy import _operations
 from safeser.operations import GROUPS
 
 EXPLAIN = ("policy", "explain", "demo", "--recipient=scheduler", "--operation=update-graph")
@@ -153,7 +152,7 @@ def test_show_names_each_operation_when_asked(safeser):
 
 def test_show_names_operations_beyond_whole_groups():
     granted = GROUPS["cluster"] | {"echo-of-mine"}
-    assert _operations(granted) == f"cluster, echo-of-mine ({len(granted)} in all)"
+    assert granted(granted) == f"cluster, echo-of-mine ({len(granted)} in all)"
 
 
 def test_show_tells_sealing_from_opening(safeser, tmp_path):
