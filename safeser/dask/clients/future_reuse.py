@@ -228,7 +228,7 @@ class FutureReuse:
     # --- what becomes of it ----------------------------------------------------------------------
 
     def _decide(self, found: _Differences) -> None:
-        """Refuse what differs, or warn of it, as policy says; warn of what is unknown.
+        """Refuse or warn of different definitions, as policy says; warn of unknown ones.
 
         :raises PolicyDenied: with rule ``key.definition``; nothing was sent.
         """
@@ -305,7 +305,7 @@ def _kept_form(graph: Serialized, actors: Any) -> SentGraph:
 
 
 class _Opened:
-    """What was sent and what is being sent, opened for one comparison."""
+    """The former and the new submission, opened for one comparison."""
 
     def __init__(
         self, kept: Kept, states: Mapping[Any, Any], graph: SentGraph, frames: list[Any]

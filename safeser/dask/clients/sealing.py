@@ -163,7 +163,7 @@ class Sealing(FutureReuse):
             self._signer = identity.verifying
 
     def _renew(self, stated: Stated, identity: Identity, now: float) -> None:
-        """Sign anew what *stated* says, and say so to the scheduler.
+        """Sign the statement of *stated* anew, and send it to the scheduler.
 
         The scheduler sends no answer. Where a key is new, a roster on the way may not list it yet,
         so that the next attempts follow soon, each after twice the time of the last one.

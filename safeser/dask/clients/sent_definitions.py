@@ -158,7 +158,7 @@ class Sent(NamedTuple):
 
 
 class Kept:
-    """What one client sent under the keys whose futures it holds."""
+    """The definitions that one client sent under the keys whose futures it holds."""
 
     def __init__(self) -> None:
         self._sent: dict[Any, Sent] = {}

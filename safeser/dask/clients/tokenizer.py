@@ -68,7 +68,7 @@ def _describe(value: Any) -> Form:
 
 
 def _normalizer(cls: type) -> Callable[[Any], Any] | None:
-    """Return what ``normalize_token.register`` was given for *cls* or a base of it, or None.
+    """Return the function registered with ``normalize_token`` for *cls* or a base, or None.
 
     Dask's own functions count for types that safeser knows nothing of, such as an HDF5 dataset.
     """

@@ -87,7 +87,7 @@ def _printed(said: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return what ``print`` would say of *value*, without what steers a terminal.
+    """Return the text that ``print`` writes of *value*, without control characters.
 
     Dask's own ``print`` and its loggers send text; others may send anything.
     """

@@ -84,7 +84,7 @@ class Relayed(Serialized):  # type: ignore[misc]  # distributed ships no types
 
 
 def is_of_user(message: Mapping[str, Any], answers: Operation | None) -> bool:
-    """Tell whether *message* says how code failed that the recipient had run here.
+    """Tell whether *message* reports a failure of code that the recipient had run here.
 
     Where Dask's handler itself failed, the status says so whatever was asked for.
     """
@@ -184,7 +184,7 @@ def is_partly_named(error: BaseException | None) -> bool:
 
 
 def from_pickled_error(data: bytes, message: Mapping[str, Any], traceback: str) -> ExceptionData:
-    """Return the pickled exception *data* as data, or what *message* says of it beside it."""
+    """Return the pickled exception *data* as data, or as the text beside it in *message*."""
     try:
         record = pickles.exception_record(data)
     except SafeserError:
@@ -217,7 +217,7 @@ def _is_ours(record: pickles.ExceptionRecord) -> bool:
 
 
 def record_text(record: pickles.ExceptionRecord) -> str:
-    """Return what ``str()`` says: KeyError quotes its argument, OSError shows its number."""
+    """Return the text of ``str()``: KeyError quotes its argument, OSError shows its number."""
     module, _, name = (record.name or "").partition(":")
     cls = getattr(builtins, name, None) if module == "builtins" else None
     if record.complete and isinstance(cls, type) and issubclass(cls, Exception):

@@ -121,7 +121,7 @@ def for_element(
 
 
 def failed_report(kept: dict[str, Any], failure: Any, text: str) -> dict[str, Any] | None:
-    """Return what a worker says of a task that failed, or None if *kept* does not name the task.
+    """Return a worker's report of a failed task, or None if *kept* does not name the task.
 
     :param failure: the error, as a payload that is passed on unopened.
     """

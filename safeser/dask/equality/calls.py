@@ -50,7 +50,7 @@ class SealedComparison:
         self._comparisons: dict[bool, Comparison] = {}
 
     def compare(self, known: Sealed, node: Sealed) -> Sameness:
-        """Return what is known of *known*, which is there, and *node*, which arrived."""
+        """Return whether *known*, which exists, and *node*, which arrived, are the same."""
         if known.says_same(node):
             return Sameness.SAME
         if known.author != node.author or not _same_kind(known, node):
@@ -79,7 +79,7 @@ class SealedComparison:
         return comparison.same(first, second)
 
     def _outlined(self, define: Callable[[Any], Any], doubted: bool) -> Callable[[Any], Any]:
-        """Return what a key stands for, where the same author said so."""
+        """Return the definition of a key, if the same author submitted it."""
 
         def found(key: Any) -> Any:
             node = define(key)

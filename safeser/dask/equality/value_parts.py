@@ -81,7 +81,7 @@ def _dicts(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> Pairs:
 
 
 def _attributes(a: Any, b: Any) -> Pairs:
-    """Return the pairs of what objects hold by name, in whatever order it was set.
+    """Return the pairs of attributes of two objects by name, in any order.
 
     Of states that are something else, there is one pair.
     """
@@ -242,7 +242,7 @@ _WORKED_OUT = {
 
 
 def _without_caches(worked_out: frozenset[str], said: Any) -> Any:
-    """Return what an object says of itself, without what it has *worked_out* of that.
+    """Return the reduced form of an object without its caches, *worked_out*.
 
     An array of dates caches it at the first access, and its pickle holds the cache.
     """

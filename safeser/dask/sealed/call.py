@@ -139,7 +139,7 @@ class Sent:
 
 
 class Kept:
-    """What a worker keeps of what came over one connection from its scheduler."""
+    """The statements and definitions that a worker keeps of one connection."""
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []

@@ -199,7 +199,7 @@ def _named_node(key: Any, node: GraphNode) -> GraphNode:
 
 
 def is_sealed(graph: Any) -> bool:
-    """Tell whether what Dask's client is about to send is what :func:`write_out` returned."""
+    """Tell whether the payload that Dask's client sends is one of :func:`write_out`."""
     return isinstance(graph, Serialized) and graph.header.get("serializer") == SEALED
 
 
@@ -273,7 +273,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
 
 
 def reopened(header: Mapping[str, Any], frames: Sequence[Any]) -> dict[Any, GraphNode]:
-    """Return the tasks of a graph that this very process wrote out, whatever its statement says."""
+    """Return the tasks of a graph that this process wrote out, without verification."""
     read = Reader(DEFAULTS)
     lists = _decompressed(header["sizes"], frames[1:], DEFAULTS)
     heads, trees, definitions = (read.read(each) for each in lists[:3])
@@ -322,7 +322,7 @@ def _all_bytes(values: Sequence[Any]) -> Sequence[bytes]:
 
 
 def _canonical(digests: Collection[bytes], words: Sequence[Any]) -> dict[bytes, bytes]:
-    """Return what the author says of each definition; one without a canonical form is left out."""
+    """Return the canonical digests that the author states, by definition."""
     if len(words) != len(digests) or any(
         each != NO_DIGEST and len(each) != DIGEST_SIZE for each in _all_bytes(words)
     ):
@@ -378,7 +378,7 @@ def read_statement(frames: Sequence[Any]) -> SignedStatement:
 
 
 def read_head(data: bytes, read: Reader) -> Head:
-    """Return what *data*, the head of a leaf, says.
+    """Return the fields of *data*, the head of a leaf.
 
     :raises PayloadError: if it is none.
     """

@@ -42,7 +42,7 @@ _REMEMBERED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class SignedValue:
-    """One pickle, and what its author said about it.
+    """One pickle, with the statement of its author about it.
 
     :param purpose: operation and field that it is for, and the name of a plugin.
     :param request: random id of the request that it is part of.

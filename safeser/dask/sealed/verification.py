@@ -26,7 +26,7 @@ _REMEMBERED = 1024
 
 
 class SignedObject(Protocol):
-    """What an author said about a graph or value."""
+    """The statement of an author about a graph or value."""
 
     @property
     def author(self) -> str: ...
@@ -50,7 +50,7 @@ def require_signed(signed: SignedStatement, voices: Voices, *, scheduler: str) -
 def require_current(
     said: SignedObject, voices: Voices, *, servers: Collection[str], holds: bool
 ) -> str:
-    """Return the author of *said*, if it counts here and now.
+    """Return the author of *said*, if it is valid here and now.
 
     :param servers: principals to one of which it may have been sent.
     :param holds: whether its signature is valid.

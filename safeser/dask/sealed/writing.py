@@ -302,7 +302,7 @@ def _members(items: Iterable[Any]) -> list[Any]:
 
 
 def _order(member: Any) -> Any:
-    """Return what *member* is sorted by: its own value, or what it stands for."""
+    """Return the sort key of *member*: its own value, or that of its node."""
     if isinstance(member, TaskRef):
         return [form.REFERENCE, form.key_form(member.key)]
     return member if _is_plain(member) else [form.DEFINITION, canonical_digest(member)]

@@ -164,7 +164,7 @@ class GuardedComm(SafeserComm):
         return await self._put(message)
 
     async def _flush(self) -> None:
-        """Wait for nothing: this side asks, and what it says last is a word."""
+        """Wait for nothing: this side sends requests, and its last message is short."""
 
     async def _put(self, message: Any, **options: Any) -> int:
         written: int = await TCP.write(self, message, **options)

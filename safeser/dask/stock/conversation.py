@@ -58,7 +58,7 @@ class GuardedConversation(Conversation):
         return list(elements)  # written by Dask's own protocol, which the other side reads
 
     def note_sent(self, message: Any) -> None:
-        """Record what Dask writes: it says how the answer is read.
+        """Record the request that Dask writes, by which the answer is read.
 
         :raises PolicyDenied: if no answer to it could be read.
         """

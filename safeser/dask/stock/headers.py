@@ -181,7 +181,7 @@ def _pickle(header: Header, frames: list[Any]) -> Made:
 
 
 def _unsent(frames: list[Any]) -> NoReturn:
-    """Raise what a stock peer says in place of a value that no family it may use can carry."""
+    """Raise the error that a stock peer sends in place of a value that it may not serialize."""
     said = bytes(frames[0][: _SAID * 4]).decode("utf-8", "replace") if frames else ""
     said = "".join(char if char.isprintable() else " " for char in said)[:_SAID]
     raise PayloadError(
