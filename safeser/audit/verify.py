@@ -69,7 +69,7 @@ def verify(path: str | os.PathLike[str], *, key: KeySource, expect: str = "") ->
 
 @dataclass(slots=True)
 class _Registered:
-    """What the index says about one file."""
+    """The entry of the index about one file."""
 
     name: str
     genesis: bytes

@@ -37,7 +37,7 @@ PROBES: Mapping[str, Callable[[Confined, Own], Outcome]] = MappingProxyType(
 
 
 def probe(confined: Confined, own: Own) -> list[Outcome]:
-    """Try everything that *confined* forbids, harmlessly, and return what came of it."""
+    """Try everything that *confined* forbids, harmlessly, and return the outcomes."""
     return [each(confined, own) for each in PROBES.values()]
 
 

@@ -495,7 +495,7 @@ def shape(spelt: str) -> Shape:
 
 
 def meant(fits: Shape) -> str | None:
-    """Return what to write where *fits* said no, if it is more than Dask's documentation says."""
+    """Return what to write where *fits* was False, if it is more than Dask's documentation has."""
     return _MEANT.get(fits)
 
 

@@ -144,7 +144,7 @@ def fix(name: str, query: Query, rule: Rule | None) -> str:
 
 
 def _group(changes: Iterable[Edit]) -> str:
-    """Name the group of an operation: what needs one of it mostly needs the others too."""
+    """Name the group of an operation: a client that needs one mostly needs the others too."""
     for change in changes:
         groups = [group for group, names in GROUPS.items() if change.value in names]
         if change.field == "operations" and groups and change.value not in GROUPS:

@@ -100,7 +100,7 @@ class Confined:
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def sentences(self) -> Iterable[tuple[str, str]]:
-        """Yield what to call each part of the demand, and what it says, for people."""
+        """Yield a label and a sentence for each part of the demand, for people."""
         yield "reads", ", ".join(self.read) or "what Python needs, and nothing else"
         yield "writes", ", ".join(self.write) or "its log, and nothing else"
         yield "starts", "any program" if self.execute else "no program"

@@ -156,7 +156,7 @@ def _check_sealed(entry: Entry, rule: Rule) -> None:
 
 
 def _admits_graphs(rule: Rule) -> bool:
-    """Tell whether a graph can come by *rule* at all, whatever becomes of it."""
+    """Tell whether *rule* lets a graph reach the scheduler, which decides about it then."""
     return SUBMIT in rule.operations and Kind.TASK in rule.kinds
 
 

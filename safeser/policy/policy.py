@@ -143,7 +143,7 @@ class Policy:
         return self._table.match(self._table.hop(context))
 
     def key_conflicts(self, context: Context) -> KeyConflicts:
-        """Return what becomes of a submission in *context* whose keys are taken.
+        """Return how a submission in *context* under taken keys is answered.
 
         Where no context matches, both are refused; where one says nothing, another definition is
         refused, and of another principal the submitter is warned.

@@ -33,7 +33,7 @@ def json_schema() -> dict[str, Any]:
 
 
 class _Generator(GenerateJsonSchema):
-    """Says in JSON Schema what the model's own validators demand."""
+    """Writes the model's own validators as JSON Schema."""
 
     def function_before_schema(
         self, schema: core_schema.BeforeValidatorFunctionSchema

@@ -69,7 +69,7 @@ def test_show_spells_everything_out(safeser):
     ended = safeser("policy", "show", "demo")
     assert ended.code == 0
     assert "scheduler, worker -> alice, bob: admin, data" in ended.out
-    assert "submission  code: the sender can run what it likes there" in ended.out
+    assert "submission  code: the sender can run any code there" in ended.out
     assert "operations  basic, cluster, diagnose (" in ended.out
 
 

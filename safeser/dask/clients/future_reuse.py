@@ -225,7 +225,7 @@ class FutureReuse:
             self._kept.keep(key, Sent(future._state, None, tokens[key]))
         return {key: kept[key] if key in kept else out[key] for key in data}
 
-    # --- what becomes of it ----------------------------------------------------------------------
+    # --- decisions -------------------------------------------------------------------------------
 
     def _decide(self, found: _Differences) -> None:
         """Refuse or warn of different definitions, as policy says; warn of unknown ones.

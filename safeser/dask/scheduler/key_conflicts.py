@@ -1,7 +1,7 @@
 """Submissions under keys that exist: no client gets another definition's result unawares.
 
 The one rule: before a graph touches a task that exists, who first submitted that task, and what,
-is compared with what has arrived, and policy says what becomes of a difference. It happens in
+is compared with what has arrived, and policy decides about a difference. It happens in
 ``Scheduler._create_taskstate_from_graph``, which Dask keeps free of ``await``: nothing comes
 between the comparison and the creation. A graph that is refused creates and changes nothing.
 
@@ -69,7 +69,7 @@ class _Refused(BaseException):
 
 
 class Guard(Part):
-    """Who first submitted each task of one scheduler, and what becomes of conflicts there."""
+    """The first submitter of each task of one scheduler, and the decision of conflicts there."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -424,7 +424,7 @@ class Guard(Part):
         if refused:
             raise refusal(submission, refused)
 
-    # --- what becomes of it ----------------------------------------------------------------------
+    # --- decisions -------------------------------------------------------------------------------
 
     def _decide(
         self, submission: Submission, conflicts: Sequence[Conflict], *, operation: str, kind: Kind

@@ -83,7 +83,7 @@ def _out_of_confinement(groups: WorkerGroups) -> Iterator[Finding]:
 
 
 def _read_in_workers(groups: WorkerGroups) -> Iterator[Finding]:
-    """Yield the authors whose code may read in a worker what they may not read themselves."""
+    """Yield the authors whose code may read values in a worker that they may not read."""
     policy = groups.policy
     authors = _submitters(groups)
     for author in authors:

@@ -229,14 +229,14 @@ class OperationsModel(Strict):
 
 
 class KeyConflictsModel(Strict):
-    """``key_conflicts: {definition: warn}``: what becomes of a submission whose keys are taken."""
+    """``key_conflicts: {definition: warn}``: how submissions under taken keys are answered."""
 
     definition: str = stated(
         one_of(CONFLICT_WORDS, "key conflict"), default="refuse", spelled="refuse"
     )
-    """What becomes of a task whose key stands for another definition."""
+    """The answer to a task whose key has another definition already."""
     principal: str = stated(one_of(CONFLICT_WORDS, "key conflict"), default="warn", spelled="warn")
-    """What becomes of a task whose key another principal submitted first."""
+    """The answer to a task whose key another principal submitted first."""
 
 
 # --- words for people -----------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def _same_host(rule: Rule) -> str:
 
 def _submission(rule: Rule) -> str:
     if rule.submission == "code":
-        return "code: the sender can run what it likes there"
+        return "code: the sender can run any code there"
     if rule.submission == APPROVED:
         return "approved: functions that 'allow' lists, no code"
     if rule.submission == SEALED:
@@ -400,7 +400,7 @@ class Rule(Strict):
         default=UNSAID,
         shown=Shown("conflicts", _conflicts),
     )
-    """What becomes of a submission whose keys are taken."""
+    """How submissions under taken keys are answered."""
     operations: frozenset[str] = stated(
         Reading(OperationsModel, lambda section, scope: section.grant),
         default=frozenset(),

@@ -233,7 +233,7 @@ def stated(
 ) -> T:
     """Declare one field of a policy.
 
-    :param reading: its form in YAML, and what becomes of it.
+    :param reading: its form in YAML, and its meaning.
     :param default: its value where the policy leaves it out; a field without one is required. None
         is read like a value of the policy, and may mean what the scope says.
     :param alias: its name in YAML, if it is not the attribute's.
