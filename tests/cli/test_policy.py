@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from safeser.operations import GROUPS
+from safeser.policy.source.words import granted
 
 EXPLAIN = ("policy", "explain", "demo", "--recipient=scheduler", "--operation=update-graph")
 
@@ -151,8 +152,8 @@ def test_show_names_each_operation_when_asked(safeser):
 
 
 def test_show_names_operations_beyond_whole_groups():
-    granted = GROUPS["cluster"] | {"echo-of-mine"}
-    assert granted(granted) == f"cluster, echo-of-mine ({len(granted)} in all)"
+    operations = GROUPS["cluster"] | {"echo-of-mine"}
+    assert granted(operations) == f"cluster, echo-of-mine ({len(operations)} in all)"
 
 
 def test_show_tells_sealing_from_opening(safeser, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from safeser import pickles
-from tests.sweep.makers import Maker, labels, text
+from tests.sweep.makers import Maker, labels_of, text_of
 
 
 def numpy_samples() -> dict[str, Maker]:
@@ -34,15 +34,15 @@ def numpy_samples() -> dict[str, Maker]:
         "strings": of("U4"),
         "fields": lambda n: np.zeros(1, structured(n)),
         "records": lambda n: np.rec.array(np.zeros(n, [("a", "i4"), ("b", "f8")])),
-        "objects": lambda n: np.array(labels(n), object),
-        "objects-2d": lambda n: np.array([labels(n)] * 2, object),
+        "objects": lambda n: np.array(labels_of(n), object),
+        "objects-2d": lambda n: np.array([labels_of(n)] * 2, object),
         "fortran": lambda n: np.asfortranarray(np.zeros((n, 2))),
         "matrix": lambda n: np.zeros((n, 2)).view(np.matrix),
         "chararray": lambda n: np.zeros(n, "S4").view(np.char.chararray),
         "masked": masked,
         "masked-constant": lambda n: np.ma.masked,
         "scalar": lambda n: np.float32(1.5),
-        "scalar-text": lambda n: np.str_(text(n)),
+        "scalar-text": lambda n: np.str_(text_of(n)),
         "scalar-bytes": lambda n: np.bytes_(bytes(n)),
         "scalar-void": lambda n: np.zeros(1, [("a", "f8")])[0],
         "poly1d": lambda n: np.poly1d(np.ones(n)),
@@ -79,11 +79,11 @@ def index_samples() -> dict[str, Maker]:
         "Index-float": lambda n: pd.Index(np.arange(float(n))),
         "Index-bool": lambda n: pd.Index(np.zeros(n, bool)),
         "Index-Int64": lambda n: pd.Index(pd.array(range(n), dtype="Int64")),
-        "Index-object": lambda n: pd.Index(labels(n), dtype=object),
-        "Index-str": lambda n: pd.Index(labels(n)),
-        "Index-string": lambda n: pd.Index(pd.array(labels(n), dtype="string[python]")),
+        "Index-object": lambda n: pd.Index(labels_of(n), dtype=object),
+        "Index-str": lambda n: pd.Index(labels_of(n)),
+        "Index-string": lambda n: pd.Index(pd.array(labels_of(n), dtype="string[python]")),
         "RangeIndex": lambda n: pd.RangeIndex(n),
-        "CategoricalIndex": lambda n: pd.CategoricalIndex(labels(n)),
+        "CategoricalIndex": lambda n: pd.CategoricalIndex(labels_of(n)),
         "CategoricalIndex-int": lambda n: pd.CategoricalIndex(range(n)),
         "PeriodIndex": lambda n: pd.period_range("2000", periods=n, freq="h"),
         "IntervalIndex": lambda n: pd.interval_range(0, n),
@@ -106,7 +106,7 @@ def index_samples() -> dict[str, Maker]:
             [pd.RangeIndex(n), pd.RangeIndex(7)], [np.arange(n), np.arange(n) % 7]
         ),
         "MultiIndex-many": lambda n: pd.MultiIndex.from_arrays([[1]] * min(1 + n // 20, 900)),
-        "MultiIndex-text": lambda n: pd.MultiIndex.from_arrays([labels(n), np.arange(n) % 7]),
+        "MultiIndex-text": lambda n: pd.MultiIndex.from_arrays([labels_of(n), np.arange(n) % 7]),
         "FrozenList": lambda n: pd.MultiIndex.from_arrays([[], []]).names,
     }
 
@@ -124,14 +124,14 @@ def frame_samples() -> dict[str, Maker]:
                 "b": np.arange(float(n)),
                 "c": pd.Categorical(np.arange(n) % 3),
                 "d": pd.array(range(n), dtype="Int64"),
-                "e": labels(n),
+                "e": labels_of(n),
                 "f": pd.date_range("2000", periods=n, freq="h", tz="UTC", unit="s"),
             }
         )
 
     def attributed(n: int) -> Any:
         made = pd.DataFrame({"a": [1]})
-        made.attrs = dict.fromkeys(labels(n))
+        made.attrs = dict.fromkeys(labels_of(n))
         return made
 
     def unique(n: int) -> Any:
@@ -147,14 +147,14 @@ def frame_samples() -> dict[str, Maker]:
         ),
         "DataFrame-no-rows": lambda n: pd.DataFrame(np.zeros((0, n)), columns=pd.RangeIndex(n)),
         "DataFrame-floats": lambda n: pd.DataFrame(np.zeros((n, 1))),
-        "DataFrame-text": lambda n: pd.DataFrame({"a": labels(n)}, dtype=object),
+        "DataFrame-text": lambda n: pd.DataFrame({"a": labels_of(n)}, dtype=object),
         "DataFrame-attrs": attributed,
         "DataFrame-unique": unique,
         "DataFrame-empty": lambda n: pd.DataFrame(),
         "Series": lambda n: pd.Series(np.arange(float(n)), name="s"),
         "Series-int": lambda n: pd.Series(np.arange(n), index=np.arange(n)),
-        "Series-text": lambda n: pd.Series(labels(n)),
-        "Series-objects": lambda n: pd.Series(labels(n), dtype=object),
+        "Series-text": lambda n: pd.Series(labels_of(n)),
+        "Series-objects": lambda n: pd.Series(labels_of(n), dtype=object),
         "Series-times": lambda n: pd.Series(
             pd.date_range("2000", periods=n, tz="UTC", freq="h", unit="s")
         ),
@@ -200,9 +200,9 @@ def extension_array_samples() -> dict[str, Maker]:
         },
         "Categorical": lambda n: pd.Categorical(np.arange(n)),
         "Categorical-codes": lambda n: pd.Categorical(np.arange(n) % 2),
-        "Categorical-text": lambda n: pd.Categorical(labels(n)),
+        "Categorical-text": lambda n: pd.Categorical(labels_of(n)),
         "CategoricalDtype": lambda n: pd.CategoricalDtype(range(n)),
-        "CategoricalDtype-text": lambda n: pd.CategoricalDtype(labels(n)),
+        "CategoricalDtype-text": lambda n: pd.CategoricalDtype(labels_of(n)),
         "DatetimeArray": lambda n: pd.array(np.zeros(n, "M8[ns]")),
         "DatetimeArray-zoned": lambda n: pd.array(np.zeros(n, "M8[ns]")).tz_localize(
             "Europe/Zurich"
@@ -211,11 +211,11 @@ def extension_array_samples() -> dict[str, Maker]:
         "TimedeltaArray-freq": lambda n: pd.timedelta_range("1h", periods=n).array,
         "PeriodArray": lambda n: pd.period_range("2000", periods=n, freq="h").array,
         "IntervalArray": lambda n: pd.interval_range(0, n).array,
-        "StringArray": lambda n: pd.array(labels(n), dtype="string[python]"),
+        "StringArray": lambda n: pd.array(labels_of(n), dtype="string[python]"),
         "NumpyExtensionArray": lambda n: pd.arrays.NumpyExtensionArray(np.zeros(n)),
         "NumpyEADtype": lambda n: pd.arrays.NumpyExtensionArray(np.zeros(1)).dtype,
-        "ArrowStringArray": lambda n: pd.array(labels(n), dtype="string[pyarrow]"),
-        "ArrowStringArray-nan": lambda n: pd.array(labels(n), dtype="str"),
+        "ArrowStringArray": lambda n: pd.array(labels_of(n), dtype="string[pyarrow]"),
+        "ArrowStringArray-nan": lambda n: pd.array(labels_of(n), dtype="str"),
         "ArrowExtensionArray": lambda n: pd.array(range(n), dtype="int64[pyarrow]"),
         "ArrowDtype": lambda n: pd.ArrowDtype(pa.int64()),
         "StringDtype": lambda n: pd.StringDtype("python"),
@@ -284,13 +284,13 @@ def arrow_samples() -> dict[str, Maker]:
 
     def union(n: int, *, dense: bool) -> Any:
         codes = pa.array(np.zeros(n, "i1"))
-        parts = [numbers(n), pa.array(labels(n))]
+        parts = [numbers(n), pa.array(labels_of(n))]
         if not dense:
             return pa.UnionArray.from_sparse(codes, parts)
         return pa.UnionArray.from_dense(codes, pa.array(np.arange(n, dtype="i4")), parts)
 
     def table(n: int) -> Any:
-        return pa.table({"a": np.arange(n), "b": labels(n)})
+        return pa.table({"a": np.arange(n), "b": labels_of(n)})
 
     made: dict[str, Maker] = {
         "null": lambda n: pa.nulls(n),
@@ -299,9 +299,9 @@ def arrow_samples() -> dict[str, Maker]:
         "times": lambda n: pa.array(np.zeros(n, "M8[us]"), pa.timestamp("us", "Europe/Paris")),
         "month-day-nano": lambda n: pa.array([(1, 2, 3)] * n, pa.month_day_nano_interval()),
         "fixed": lambda n: pa.array([b"abcd"] * n, pa.binary(4)),
-        "text": lambda n: pa.array(labels(n)),
-        "long-text": lambda n: pa.array(labels(n), pa.large_string()),
-        "one-text": lambda n: pa.array([text(n)]),
+        "text": lambda n: pa.array(labels_of(n)),
+        "long-text": lambda n: pa.array(labels_of(n), pa.large_string()),
+        "one-text": lambda n: pa.array([text_of(n)]),
         "text-view": lambda n: pa.array(["a" * 30] * n, pa.string_view()),
         "list": lambda n: pa.array([[1]] * n, pa.list_(number)),
         "long-list": lambda n: pa.array([list(range(n))], pa.list_(number)),
@@ -310,13 +310,13 @@ def arrow_samples() -> dict[str, Maker]:
         "list-view": lambda n: pa.array([[1]] * n, pa.list_view(number)),
         "large-list-view": lambda n: pa.array([[1]] * n, pa.large_list_view(number)),
         "struct": lambda n: pa.array([{"a": 1, "b": "x"}] * n),
-        "wide-struct": lambda n: pa.array([dict.fromkeys(labels(1 + n // 20), 1)]),
+        "wide-struct": lambda n: pa.array([dict.fromkeys(labels_of(1 + n // 20), 1)]),
         "map": lambda n: pa.array([[("a", 1)]] * n, pa.map_(text, number)),
         "dense": functools.partial(union, dense=True),
         "sparse": functools.partial(union, dense=False),
-        "dictionary": lambda n: pa.array(labels(n)).dictionary_encode(),
+        "dictionary": lambda n: pa.array(labels_of(n)).dictionary_encode(),
         "dictionary-codes": lambda n: pa.array(["a", "b"] * n).dictionary_encode(),
-        "runs": lambda n: pa.RunEndEncodedArray.from_arrays(numbers(n + 1)[1:], labels(n)),
+        "runs": lambda n: pa.RunEndEncodedArray.from_arrays(numbers(n + 1)[1:], labels_of(n)),
         "runs-short": lambda n: pa.RunEndEncodedArray.from_arrays(pa.array([n], number), [1]),
         "runs-16": lambda n: pa.RunEndEncodedArray.from_arrays(
             numbers(1 + n % 30000, pa.int16())[1:], [0] * (n % 30000)
@@ -334,15 +334,15 @@ def arrow_samples() -> dict[str, Maker]:
         "wide-table": lambda n: pa.table({f"c{at}": [1] for at in range(max(1, n // 20))}),
         "batch": lambda n: table(n).to_batches()[0],
         "scalar": lambda n: pa.scalar(1.5),
-        "scalar-text": lambda n: pa.scalar(text(n)),
+        "scalar-text": lambda n: pa.scalar(text_of(n)),
         "scalar-list": lambda n: pa.scalar(list(range(n))),
-        "scalar-dictionary": lambda n: pa.array(labels(n)).dictionary_encode()[0],
+        "scalar-dictionary": lambda n: pa.array(labels_of(n)).dictionary_encode()[0],
         "buffer": lambda n: pa.py_buffer(bytes(n)),
-        "metadata": lambda n: pa.KeyValueMetadata(dict.fromkeys(labels(n), "x")),
-        "field": lambda n: pa.field("a", number, metadata={"x": text(n)}),
-        "schema": lambda n: pa.schema([(label, number) for label in labels(n)]),
+        "metadata": lambda n: pa.KeyValueMetadata(dict.fromkeys(labels_of(n), "x")),
+        "field": lambda n: pa.field("a", number, metadata={"x": text_of(n)}),
+        "schema": lambda n: pa.schema([(label, number) for label in labels_of(n)]),
         "schema-metadata": lambda n: pa.schema(
-            [("a", number)], metadata=dict.fromkeys(labels(n), "x")
+            [("a", number)], metadata=dict.fromkeys(labels_of(n), "x")
         ),
     }
     for kind in (
@@ -368,7 +368,9 @@ def arrow_samples() -> dict[str, Maker]:
     ]
     for kind in types_:
         made[f"type-{kind}"] = lambda n, kind=kind: kind
-    made["type-wide-struct"] = lambda n: pa.struct([pa.field(label, number) for label in labels(n)])
+    made["type-wide-struct"] = lambda n: pa.struct(
+        [pa.field(label, number) for label in labels_of(n)]
+    )
     return made
 
 
@@ -403,14 +405,14 @@ def dask_samples() -> dict[str, Maker]:
         return da.ones(max(n, 1), chunks=1)
 
     def layered(n: int) -> Any:
-        keys = labels(n)
+        keys = labels_of(n)
         layer = MaterializedLayer({key: Task(key, len, [1]) for key in keys})
         return HighLevelGraph({"k": layer}, {"k": set()})
 
     return {
         "Task": lambda n: Task("k", max, *range(n)),
         "Task-keywords": lambda n: Task("k", max, 1, **dict.fromkeys(map("a{}".format, range(n)))),
-        "Task-references": lambda n: Task("k", max, *(TaskRef(key) for key in labels(n))),
+        "Task-references": lambda n: Task("k", max, *(TaskRef(key) for key in labels_of(n))),
         "List": lambda n: List(*range(n)),
         "Tuple": lambda n: Tuple(*range(n)),
         "Set": lambda n: Set(*range(n)),

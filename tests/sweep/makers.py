@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Maker", "labels", "text"]
+__all__ = ["Maker", "labels_of", "text_of"]
 
 #: Makes a sample of about so many elements; some kinds have one size.
 Maker = Callable[[int], Any]
 
 
-def text(n: int) -> str:
+def text_of(n: int) -> str:
     return "x" * n
 
 
-def labels(n: int) -> list[str]:
+def labels_of(n: int) -> list[str]:
     return [f"{at:x}" for at in range(n)]

@@ -52,7 +52,7 @@ from tests.sweep.library_samples import (
     numpy_samples,
     scipy_samples,
 )
-from tests.sweep.makers import Maker, labels, text
+from tests.sweep.makers import Maker, labels_of, text_of
 
 __all__ = ["Maker", "enums", "estimators", "exceptions", "makers", "rest"]
 
@@ -108,16 +108,16 @@ def _holders() -> dict[str, Maker]:
         "ChainMap": lambda n: collections.ChainMap(*({} for _ in range(n))),
         "UserDict": lambda n: collections.UserDict(dict.fromkeys(range(n))),
         "UserList": lambda n: collections.UserList(range(n)),
-        "UserString": lambda n: collections.UserString(text(n)),
+        "UserString": lambda n: collections.UserString(text_of(n)),
         "SimpleNamespace": lambda n: types.SimpleNamespace(
             **dict.fromkeys(map("a{}".format, range(n)))
         ),
         "argparse.Namespace": lambda n: argparse.Namespace(
             **dict.fromkeys(map("a{}".format, range(n)))
         ),
-        "Template": lambda n: string.Template(text(n)),
+        "Template": lambda n: string.Template(text_of(n)),
         "NormalDist": lambda n: statistics.NormalDist(1, 2),
-        "LogRecord": lambda n: logging.LogRecord("a", 10, "f", 1, text(n), (), None),
+        "LogRecord": lambda n: logging.LogRecord("a", 10, "f", 1, text_of(n), (), None),
         "Message": mail(email.message.Message, email.policy.compat32),
         "EmailMessage": lambda n: email.message.EmailMessage(),
     }
@@ -128,26 +128,26 @@ def _records() -> dict[str, Maker]:
         "struct_time": lambda n: time.gmtime(0),
         "stat_result": lambda n: os.stat_result(range(10)),
         "terminal_size": lambda n: os.terminal_size((80, 24)),
-        "DefragResult": lambda n: urllib.parse.urldefrag("http://a/" + text(n)),
+        "DefragResult": lambda n: urllib.parse.urldefrag("http://a/" + text_of(n)),
         "DefragResultBytes": lambda n: urllib.parse.urldefrag(b"http://a/b"),
-        "ParseResult": lambda n: urllib.parse.urlparse("http://a/" + text(n)),
+        "ParseResult": lambda n: urllib.parse.urlparse("http://a/" + text_of(n)),
         "ParseResultBytes": lambda n: urllib.parse.urlparse(b"http://a/b"),
-        "SplitResult": lambda n: urllib.parse.urlsplit("http://a/" + text(n)),
+        "SplitResult": lambda n: urllib.parse.urlsplit("http://a/" + text_of(n)),
         "SplitResultBytes": lambda n: urllib.parse.urlsplit(b"http://a/b"),
         "DecimalTuple": lambda n: decimal.Decimal("1" * min(n, 4000)).as_tuple(),
         "Context": lambda n: decimal.Context(prec=5),
         "BytesIO": lambda n: io.BytesIO(bytes(n)),
-        "StringIO": lambda n: io.StringIO(text(n)),
+        "StringIO": lambda n: io.StringIO(text_of(n)),
         "Random": lambda n: random.Random(1),
         "count": lambda n: itertools.count(3, 2),
         "repeat": lambda n: itertools.repeat("x", 3),
         "iterator": lambda n: iter(list(range(n))),
-        "iterator-text": lambda n: iter(text(n)),
+        "iterator-text": lambda n: iter(text_of(n)),
         "iterator-bytes": lambda n: iter(bytes(n)),
         "iterator-tuple": lambda n: iter(tuple(range(n))),
         "iterator-range": lambda n: iter(range(n)),
         "pattern": lambda n: re.compile("a" * min(n, 4000)),
-        "pattern-branches": lambda n: re.compile("|".join(labels(min(n, 800)))),
+        "pattern-branches": lambda n: re.compile("|".join(labels_of(min(n, 800)))),
         "pattern-classes": lambda n: re.compile("[a-z\u0100-\u0200]" * min(n, 60)),
         "ZoneInfo": lambda n: zoneinfo.ZoneInfo("Europe/Zurich"),
         "ZoneInfo-alone": lambda n: zoneinfo.ZoneInfo.no_cache("Europe/Zurich"),
@@ -171,8 +171,8 @@ def _exceptions() -> dict[str, Maker]:
         "_ArrayMemoryError": without_memory,
         "ExceptionGroup": lambda n: ExceptionGroup("x", [ValueError(at) for at in range(n)]),
         "UnicodeDecodeError": lambda n: UnicodeDecodeError("utf-8", bytes(n), 0, 1, "bad"),
-        "UnicodeEncodeError": lambda n: UnicodeEncodeError("utf-8", text(n), 0, 1, "bad"),
-        "UnicodeTranslateError": lambda n: UnicodeTranslateError(text(n), 0, 1, "bad"),
+        "UnicodeEncodeError": lambda n: UnicodeEncodeError("utf-8", text_of(n), 0, 1, "bad"),
+        "UnicodeTranslateError": lambda n: UnicodeTranslateError(text_of(n), 0, 1, "bad"),
     }
 
 
