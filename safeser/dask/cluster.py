@@ -198,7 +198,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def _uninterrupted_loop() -> Iterator[IOLoop]:
-    """Run an event loop in a thread that Ctrl-C does not reach, nor what is started from there.
+    """Run an event loop in a thread that Ctrl-C does not interrupt, nor processes it starts.
 
     The terminal sends it to every process of the cluster at once. Workers inherit what this thread
     blocks, so they are left alone from their first instruction until their nannies end them.

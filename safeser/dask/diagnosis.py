@@ -204,7 +204,7 @@ class Diagnosis:
         return "" if self._channel is not None else "needs a principal and a log"
 
     async def _ask(self, address: str) -> tuple[Any, dict[str, Any]]:
-        """Connect as a process of this role does, and ask what the scheduler says of itself."""
+        """Connect as a process of this role does, and ask the scheduler for its ``identity``."""
         location = address.removeprefix(_SCHEME)
         # Dask has no arguments for nannies, and tells workers of their scheduler by other ways.
         arguments = self._security.get_connection_args("worker")

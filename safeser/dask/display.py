@@ -200,7 +200,7 @@ def _number(value: Any) -> str:
 
 
 def _packages(said: Any) -> dict[str, dict[str, str]]:
-    """Return what a process says of its packages; Dask draws a table as wide as the longest."""
+    """Return the packages that a process reports, cut: Dask draws a table of their width."""
     packages = _mapping(_mapping(said).get("packages"))
     kept = islice(packages.items(), _PACKAGES_MAX)
     return {"packages": {_text(k): "None" if v is None else _text(v) for k, v in kept}}

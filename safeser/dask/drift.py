@@ -50,7 +50,7 @@ def stated(answer: Any, link: Link) -> Any:
 
 
 def _clients(channel: Channel) -> list[list[Any]]:
-    """Return how many clients decide by which policy, by what they said last in a handshake."""
+    """Return the number of clients by policy, as they claimed it in their last handshake."""
     claims = [link.session.peer_claims for link in channel.live_links() if link.is_client]
     counted = Counter((each.policy, each.revision, each.sha256) for each in claims)
     return [[*policy, count] for policy, count in sorted(counted.items())]
@@ -75,7 +75,7 @@ async def ask(scheduler: Any) -> list[Statement]:
 
 
 def _read(process: str, answer: Any) -> Iterator[Statement]:
-    """Yield what *answer* says; a peer's inventions say nothing.
+    """Yield the statements of *answer*; values of another form are left out.
 
     A process that does not answer may decide by anything: it is not left out.
     """

@@ -129,7 +129,7 @@ class Roles:
 
     @staticmethod
     def worker(given: Mapping[str, Any]) -> Identity | None:
-        """Return the identity of the worker that a nanny here starts; None if none is set here."""
+        """Return the identity of the worker that a nanny of this process starts, if it is set."""
         worker = unrecorded_channel("worker", _overrides(given, "worker"))
         return None if worker is None else worker.identity
 

@@ -264,7 +264,7 @@ class _NoLog:
 
 
 def unrecorded_channel(role: str, overrides: Mapping[str, Any] | None = None) -> Channel | None:
-    """Return what *role*'s channel would be, without its log; None if no identity is set here.
+    """Return the channel of *role* without its log; None if no identity is set.
 
     A nanny asks for its worker's before it starts it. The channel can decide and can let nothing
     through.

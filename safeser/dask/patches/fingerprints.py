@@ -65,7 +65,7 @@ def fingerprint(definitions: Iterable[str]) -> str:
 
 
 def _installed(patch: Patch) -> str | None:
-    """Return the fingerprint of what *patch* relies on here; None if that is unknown."""
+    """Return the fingerprint of the installed source that *patch* relies on; None if unknown."""
     try:
         return fingerprint(map(_definition, patch.sources))
     except (LookupError, OSError, TypeError, ValueError):

@@ -74,7 +74,7 @@ class Patch:
 
 
 def _holder(target: str) -> tuple[Any, str, bool]:
-    """Return what holds *target*, its name there, and whether it is an item of a dictionary.
+    """Return the object that holds *target*, its name, and whether it is an item of a dictionary.
 
     :raises LookupError: if the installed Dask has no such module or class.
     """
@@ -93,7 +93,7 @@ def _holder(target: str) -> tuple[Any, str, bool]:
 
 
 def stock_of(target: str) -> Any:
-    """Return what stands at *target* now; of a dictionary's item that is not there, None.
+    """Return the present object at *target*; None for an item that a dictionary does not have.
 
     :raises LookupError: if the installed Dask has no such name.
     """

@@ -87,7 +87,7 @@ def refused_shard(rule: str, reason: str) -> PayloadError:
 
 
 def most_bytes() -> int:
-    """Return how large an array may be here: what is larger could not be sent either."""
+    """Return the largest size of an array here; a larger one could not be sent either."""
     limits = (each.policy.limits.max_array for each in open_channels())
     return min(limits, default=Limits().max_array)
 
