@@ -29,7 +29,7 @@ def with_bases(names: Iterable[str]) -> tuple[str, ...]:
     """Return *names* and the profiles that they build on, each once, in the usual order."""
     asked = dict.fromkeys(names)
     if asked:
-        Profile.named(*asked)  # refuses a name that is none
+        Profile.named(*asked)  # refuses an unknown name
     wanted = {base for name in asked for base in (_ALWAYS, *_BASES.get(name, ()), name)}
     return tuple(name for name in DATA_PROFILES if name in wanted)
 

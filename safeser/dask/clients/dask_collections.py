@@ -28,7 +28,7 @@ __all__ = ["ADVICE", "Described", "describe", "register", "results_of"]
 
 KINDS = ("array", "frame", "bag", "item", "delayed")
 
-#: Of which Dask prints the name as it is.
+#: Kinds whose names Dask prints unescaped.
 _SHOWN_BY_NAME = ("array", "frame", "bag")
 
 _MAX_NAME = 500

@@ -340,7 +340,7 @@ class _Opened:
             self._current = {}
             node = here.get(key)
             if node is None or (type(node) is Alias and node.target == key):
-                continue  # it names what is there
+                continue  # its key names an existing task
             if each.graph is None:
                 found[key] = Difference("a task instead of data")
             elif each.graph.is_actor(key) is not self._graph.is_actor(key):

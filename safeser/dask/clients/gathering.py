@@ -85,7 +85,7 @@ class Gathering:
         token = _ALONE.set({})
         try:
             if errors != "skip":
-                # Once: a cluster that can take apart one more each time would be asked for ever.
+                # Once: a cluster that converts one more value each time would be asked for ever.
                 got = await gather(rest, errors, direct, local_worker) if rest else {}
                 return pack_data(unpacked, {**got, **apart})
             came = await self._values(tuple(rest.values()), direct, local_worker) if rest else {}

@@ -61,7 +61,7 @@ def _malformed() -> PayloadError:
 #: of parts and separators was eighty gigabytes on each client's terminal.
 _BETWEEN = 1 << 16
 
-#: So long a separator is none that grows much.
+#: The longest separator: with a longer one a short event prints much.
 _SEPARATOR = 8
 
 

@@ -52,7 +52,7 @@ def known_type(name: str) -> type | None:
     """
     module, _, short = name.rpartition(".")
     holder = sys.modules.get(module or "builtins")
-    # None stands there for what may not be imported, and other things for what likes to be asked.
+    # sys.modules holds None for a module that may not be imported, and may hold any other object.
     found = vars(holder).get(short) if isinstance(holder, ModuleType) else None
     return found if isinstance(found, type) and typename(found) == name else None
 
@@ -111,7 +111,7 @@ def for_element(
         plain = {k: v for k, v in element.items() if k != "run_spec" and is_plain(v)}
         return {**_BARE_TASK, **plain, "run_spec": task}
     if server is Server.SCHEDULER and name == "task-finished":
-        # The result is there; only the name of its type was refused.
+        # The result exists; only the name of its type was refused.
         return {k: v for k, v in element.items() if is_plain(v)} | {"type": None}
     if server is Server.CLIENT and name == "task-erred":
         return {"op": name, "key": key, "exception": error, "traceback": None}

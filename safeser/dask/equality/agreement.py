@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["MAX_PAIRS", "Agreement", "Exhausted"]
 
-#: Pairs that one comparison of a graph with what is there looks at, in all.
+#: Pairs of values that one comparison of a graph with existing tasks checks, in all.
 MAX_PAIRS = 2_000_000
 
 #: Pairs that it may look at for nothing: in definitions that turned out to differ, or because the

@@ -123,13 +123,13 @@ class Placement(Part):
         super().__init__(*args)
         #: The principal that brought the value of a task that computes nothing.
         self.owner_of: Callable[[Any], str] = lambda _: UNKNOWN
-        self._contexts: dict[str, Context] = {}  # of the workers that are there
+        self._contexts: dict[str, Context] = {}  # of the present workers
         #: Of all that have ever registered: one that left may come back at any time.
         self._ever: set[Context] = set()
         self._authors: set[str] = set()  # of tasks and values, as far as they were looked up
         self._gaining: list[Any] = []
         self._policy: Policy | None = None
-        #: Whether a policy, or a worker, came since the tasks that are there were checked.
+        #: Whether a policy, or a worker, came since the existing tasks were checked.
         self._unplaced = False
         self._groups: WorkerGroups | None = None
         self._brought: dict[str, str] = {}

@@ -49,7 +49,7 @@ ABOUT = {
 #: Reports about a worker that others send, too: its nanny, or a principal that may remove it.
 _OTHERS_SAY = frozenset({"unregister"})
 
-#: So long after a worker left is its nanny known as its own: by then it was started again.
+#: Seconds for which the nanny of a worker that left stays known: it starts the worker again.
 HELD_SECONDS = 120.0
 _MOST_HELD = 10_000
 

@@ -30,7 +30,7 @@ HEADER: dict[str, Any] = {"serializer": "sealed"}
 #: Bytes of definitions that a worker keeps for one connection.
 MOST_KEPT = 64 << 20
 
-#: What a part takes beside its bytes, at most: without it, parts of no bytes would be for nothing.
+#: The cost of a part beside its bytes, at most: without it, parts of no bytes would be free.
 _OVERHEAD = 256
 
 #: A longer definition travels with each task that needs it, and is not kept.

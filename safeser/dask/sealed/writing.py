@@ -268,7 +268,7 @@ def _gathering(task: Task) -> GraphNode | None:
     return made(*task.args[0].args)
 
 
-#: What is handed to a function as it is, whatever is in it.
+#: Types whose values are passed to a function unchanged, with all that they hold.
 _DATA = frozenset({*_PLAIN, DataNode, slice})
 
 _SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {

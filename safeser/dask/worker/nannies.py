@@ -214,7 +214,7 @@ class Starting(Part):
     async def _tell(self, address: str, plugin: str, content: bytes) -> None:
         try:
             await self._server.rpc(address).plugin_add(plugin=content, name=plugin)
-        except Exception as error:  # whatever the nanny answers; no request waits for it any more
+        except Exception as error:  # any answer of the nanny; no request waits for it
             logger.warning("The nanny at %s did not take %s: %s", address, plugin, error)
 
     async def register_plugin(self, plugin: bytes, name: str, idempotent: bool) -> Any:
