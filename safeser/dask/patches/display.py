@@ -131,7 +131,7 @@ def counting(draw: Callable[..., None]) -> Callable[..., None]:
 
 
 def _is_counted(left: Any, total: Any) -> bool:
-    # Of fewer than none left Dask draws a bar of any length; what a Counter makes is shown unchanged.
+    # With fewer than none left Dask draws a bar of any length; a Counter is shown unchanged.
     return _is_count(left) and _is_count(total) and left <= total
 
 
