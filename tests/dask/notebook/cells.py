@@ -18,12 +18,13 @@ class Operation:
     source: str
 
 
-def operations(folder: Path) -> tuple[str, list[Operation]]:
-    """Return the cell of *folder* that prepares the others, and those, of both of its files."""
+def operations(first: Path, *others: Path) -> tuple[str, list[Operation]]:
+    """Return the cell of *first* that prepares all others, and those, of all files."""
+    _, setup, *cells = first.read_text("utf-8").split(f"\n{MARK}")
+    for path in others:
+        cells += path.read_text("utf-8").split(f"\n{MARK}")[1:]
     made = []
-    _, setup, *cells = (folder / "operations.py").read_text("utf-8").split(f"\n{MARK}")
-    _, *more = (folder / "library_operations.py").read_text("utf-8").split(f"\n{MARK}")
-    for cell in (*cells, *more):
+    for cell in cells:
         heading, _, source = cell.partition("\n")
         area, _, title = heading.partition(": ")
         made.append(Operation(area, title, source.strip()))
