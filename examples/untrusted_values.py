@@ -1,4 +1,4 @@
-"""Values from somebody you don't trust: typed values, a restricted pickle, a look without loading.
+"""Values from an untrusted sender: typed values, a restricted pickle, inspection without loading.
 
 Run it: python examples/untrusted_values.py
 """
@@ -24,7 +24,7 @@ class Reading:
 
 
 class Evil:
-    """What whoever can send a pickle can send."""
+    """An object whose pickle runs a command when it is loaded."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, ("echo this must not run",)
@@ -37,7 +37,7 @@ def main() -> None:
     got = safeser.deserialize(header, frames)
     print("typed values:", got["reading"], got["matrix"].tolist())
 
-    # 2. A pickle that somebody sent: what is not listed is refused before it is imported.
+    # 2. A pickle from that sender: what is not listed is refused before it is imported.
     print("a pickle of plain data:", safeser.pickles.loads(pickle.dumps({"a": [1, 2]})))
     try:
         safeser.pickles.loads(pickle.dumps(Evil()))

@@ -55,8 +55,8 @@ class SafeserError(Exception):
         """Drop the frames that this error refers to, and return it.
 
         A traceback's frames hold the refused message in their local variables, and the exception
-        that an error replaces may hold its bytes (``msgpack.ExtraData``). Whoever keeps the error
-        would keep them: a user, a log handler, or a cycle until the garbage collector runs.
+        that an error replaces may hold its bytes (``msgpack.ExtraData``). A user's variable, a log
+        handler or a cycle that keeps the error would keep them, too.
         """
         for error in (self, self.__cause__):
             if error is not None:
@@ -97,7 +97,7 @@ class EnvelopeError(SafeserError):
 
 
 class AuthenticationError(EnvelopeError):
-    """The peer did not prove who it is. Deliberately opaque: it never says which check failed."""
+    """The peer did not prove its principal. Deliberately opaque: it does not name the check."""
 
     default_rule = "authentication"
 

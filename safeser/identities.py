@@ -1,4 +1,4 @@
-"""Making what a small cluster needs to prove who is who: keys, their roster, the log's key.
+"""Create what a small cluster needs to authenticate: keys, their roster, the log's key.
 
 The one rule: an existing file is never overwritten, and a folder that could not be filled holds
 nothing of what was begun.
@@ -63,7 +63,7 @@ def _claim(directory: Path) -> None:
                 fix="Name a folder that is not there yet.",
             )
         if directory.stat().st_uid != os.geteuid():
-            # Made first by somebody else, in /tmp say: its owner could swap the files in it.
+            # Another user may have made it first, as in /tmp, and could replace the files in it.
             raise ConfigError(
                 f"{directory} belongs to another user",
                 rule="config.keys",

@@ -104,14 +104,14 @@ def deserialize(
 ) -> Any:
     """Return the object of *header* and *frames*, all of it checked before any of it is built.
 
-    Nobody is trusted: neither what *header* says nor who wrote it. Without a policy, family pickle
-    has to be asked for by name and is read by restricted pickle with profile ``data``; cloudpickle
-    is never read.
+    Nothing of *header* and *frames* is trusted. Without a policy, family pickle has to be named in
+    *deserializers* and is read by restricted pickle with profile ``data``; cloudpickle is never
+    read.
 
     :param frames: buffers, as :func:`serialize` made them or as a transport split them.
     :param deserializers: families that may come; None means dask and msgpack.
     :param context: handed to registered functions that take it. With *policy*, the
-        :class:`Context` that it decides: who wrote this, and for whom.
+        :class:`Context` that it decides: sender and recipient of these frames.
     :param policy: what may come in *context*; it narrows *deserializers*.
     :param limits: bounds on the whole; those of *policy* where there is one.
     :raises PolicyDenied: for a family, type or global that is not granted.
@@ -125,10 +125,10 @@ def deserialize(
     if type(frames) is not list and not isinstance(frames, Sequence):
         raise ConfigError("frames is a list of buffers", rule="families.frames")
     if isinstance(header, dict | Mapping) and "compression" in header:
-        # Whoever may send nothing of the kind has nothing decompressed.
+        # Frames of a family that is not granted are not decompressed.
         claimed = families.claimed(framing.bare(header), limits=limits)
         if not families.covers(grant.families, claimed):
-            raise _not_asked(claimed, grant)
+            raise _family_refusal(claimed, grant)
     header, frames = framing.opened(header, frames, limits=limits)
     if policy is not None:
         _decide(policy, context, header, frames, grant, sealing=False)
@@ -269,7 +269,7 @@ def _grant(
 @lru_cache(maxsize=256)
 def _unjudged(asked: tuple[str, ...], sealing: bool) -> Grant:
     """Return what may pass where no policy decides."""
-    # Reading code takes more than a caller's word; writing it is for others to accept.
+    # Reading code needs a policy's grant; written code is decided by its recipient.
     kept = asked if sealing else tuple(name for name in asked if name != "cloudpickle")
     return Grant(context="", families=kept)
 
@@ -298,7 +298,7 @@ def _decide(
         raise as_code(denials[-1], f"{context}: {decision.reason}", where="")
     _permit(decision, context)
     if not families.covers(grant.families, family):
-        raise _not_asked(family, grant)
+        raise _family_refusal(family, grant)
     if family == "pickle":
         families.judge(header, frames, grant, limits=limits)
 
@@ -308,7 +308,7 @@ def _permit(decision: Decision, context: Context) -> None:
         raise PolicyDenied(f"{context}: {decision.reason}", rule=decision.rule, fix=decision.fix)
 
 
-def _not_asked(family: str, grant: Grant) -> PolicyDenied:
+def _family_refusal(family: str, grant: Grant) -> PolicyDenied:
     return PolicyDenied(
         f"a value of family {family} came where {', '.join(grant.families) or 'none'} may",
         rule="caller.deserializers",

@@ -1,4 +1,4 @@
-"""Values that the rooms hand to each other: frozen, and refused by their constructors when wrong.
+"""Values that packages hand to each other: frozen, and refused by their constructors when wrong.
 
 The one rule: a value that exists is legal. Nothing here decides, reads or writes.
 """
@@ -47,14 +47,14 @@ TRANSPORTS = ("safeser", "tcp", "tls", "library")
 #: Built-in serialization families, the least powerful first. ``error`` carries failures as data.
 FAMILIES = ("msgpack", "error", "dask", "pickle", "cloudpickle")
 
-#: Families that pass whoever wrote a payload: they cannot reach code.
+#: Families that pass from any author: they cannot reach code.
 HARMLESS = frozenset({"msgpack", "error", "dask"})
 
 #: The family of graphs that their author signed, and of tasks of them. No list of families names
 #: it: it passes where a context says ``submission: sealed``.
 SEALED = "sealed"
 
-#: What of submitted work a context lets through: nothing, listed functions, any code that workers
+#: The submitted work that a context lets through: none, listed functions, any code that workers
 #: alone open, any code.
 SUBMISSIONS = ("none", "approved", "sealed", "code")
 
@@ -139,15 +139,15 @@ def _text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One communication context: who hands whom what kind of message.
+    """One communication context: the sender, the recipient and the kind of a message.
 
     :param sender: principal that the envelope proved, or :data:`UNKNOWN`.
     :param recipient: principal that opens the message, or :data:`UNKNOWN`.
     :param kind: ``"admin"``, ``"data"``, ``"task"`` or ``"control"``, or a :class:`Kind`.
     :param operation: Dask's operation, or None where there is none (replies, library use).
-    :param transport: one of :data:`TRANSPORTS`; None where nobody knows.
-    :param same_host: whether the connection's other end is on this machine; None where nobody
-        measured it. What is not known never matches a context that asks for it.
+    :param transport: one of :data:`TRANSPORTS`; None where it is not known.
+    :param same_host: whether the connection's other end is on this machine; None where that was not
+        measured. What is not known never matches a context that asks for it.
     """
 
     sender: str
@@ -237,8 +237,8 @@ class KeyConflicts(NamedTuple):
     """What becomes of a submission whose keys are taken; each word is ``refuse`` or ``warn``.
 
     :param definition: the key stands for another task already.
-    :param principal: somebody else submitted it first, with the same definition. A result is then
-        shared that both computed alike; to refuse it would keep two users from one notebook.
+    :param principal: another principal submitted it first, with the same definition. Both then
+        share one result; to refuse it would keep two users from running one notebook.
     """
 
     definition: str = "refuse"
@@ -256,7 +256,7 @@ class Grant:
     :param submission: ``"none"``, ``"approved"``, ``"sealed"`` or ``"code"``.
     :param operations: exact names of operations that are granted.
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
-        them with distributed's own decorators, which nobody here has reviewed.
+        them with distributed's own decorators, which safeser's authors have not reviewed.
     :param authors: principals whose payloads the sender may relay under all of this grant.
     :ivar of_others: what others may write that the sender relays: families that cannot reach code,
         no type that only its library reads. None where that is all of this grant.

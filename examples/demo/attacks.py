@@ -1,4 +1,4 @@
-"""The table of attacks: which message, from whom, to whom.
+"""The table of attacks: message, sender, recipient.
 
 Each attack is listed once, and both clusters get the same messages. :mod:`examples.demo.messages`
 and :mod:`examples.demo.rogue` build them; this table needs no Dask.

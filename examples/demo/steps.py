@@ -257,7 +257,7 @@ def _attacks(context: _Context, attack_run: AttackRun, alice: Child) -> None:
     screen.result("the cluster still works", f"alice computed {found['found']}")
     screen.result("probe in alice's process", "still loaded 0 pickles of other processes")
     screen.say(
-        "The last row is expected: the policy permits alice's code, and whoever holds her key can"
+        "The last row is expected: the policy permits alice's code, and a thief of her key can"
         " run code on the scheduler and the workers.",
         style="yellow",
     )

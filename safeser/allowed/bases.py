@@ -1,8 +1,8 @@
 """Classes of the standard library from which no allowed class may derive.
 
-The one rule: what a class inherits, a sender reaches as well. A subclass of ``io.FileIO`` opens
-files and one of ``ctypes.Structure`` holds addresses, whatever library it is of; honest values
-derive from none of these.
+The one rule: a sender can use what a class inherits. A subclass of ``io.FileIO`` opens files and
+one of ``ctypes.Structure`` holds addresses, in every library; honest values derive from none of
+these.
 """
 
 from __future__ import annotations

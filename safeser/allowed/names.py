@@ -1,8 +1,8 @@
-"""What an allowed name has to be, as text and as the object that it leads to.
+"""Check an allowed name: its text, and the object that it names.
 
-The one rule: a name leads to the object that calls itself so. A name that passes through another
-module or an instance, or ends at a re-export, means something else than it says, and is refused
-before anything is called. So is a class that opens files by what it derives from.
+The one rule: a name stands for the object whose own ``__module__`` and ``__qualname__`` it is. A
+name that passes through another module or an instance, or ends at a re-export, is refused before
+anything is called. So is a class that can open files through a base class.
 """
 
 from __future__ import annotations

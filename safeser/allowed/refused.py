@@ -66,7 +66,7 @@ def _rows_of(name: str, module: str) -> Iterator[_Row]:
     """Yield the rows that *name* falls under, those of the innermost package first."""
     rows = _rows()
     yield from (rows[key] for key in (name, *packages_of(module)) if key in rows)
-    # The first part is what somebody calls a whole package: a program's own "tests", "__main__".
+    # The first part names a whole package, which may be a program's own "tests" or "__main__".
     if not _TOOLING.isdisjoint(module.split(".")[1:]):
         yield _TOOL
 

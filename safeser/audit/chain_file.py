@@ -19,7 +19,7 @@ from safeser.errors import AuditError
 
 __all__ = ["ChainFile", "new_file"]
 
-# How many records may pass before the file's place is looked at again; the look costs 4 us.
+# How many records may pass before the file's place is checked again; the look costs 4 us.
 _LOOK_EVERY = 64
 
 State = TypeVar("State")
@@ -182,10 +182,9 @@ class ChainFile(Generic[State]):
     # --- whether it is still the same file -------------------------------------------------------
 
     def look(self) -> None:
-        """Raise :class:`AuditError` if this is no longer the file of that name, as we left it.
+        """Raise :class:`AuditError` if the file of that name is another one, or has another size.
 
-        Somebody who removes, replaces or cuts the file of a running process stops that process
-        from going on as if nothing had happened.
+        A process whose file was removed, replaced or cut writes no further record.
         """
         end = self.settled().end
         for name, identity in zip((self.name, head_name(self.name)), self._identity, strict=True):

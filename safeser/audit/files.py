@@ -66,7 +66,7 @@ class Handle:
         try:
             while done < len(data):
                 count = os.write(self.fd, data[done:] if done else data)
-                done += count or _nothing_written()
+                done += count or _raise_unwritten()
         except OSError as error:
             raise failed("a record cannot be written", error, where=self.place) from None
 
@@ -264,7 +264,7 @@ def _check_own(handle: Handle, what: str, rule: str, command: str) -> None:
         )
 
 
-def _nothing_written() -> NoReturn:
+def _raise_unwritten() -> NoReturn:
     raise OSError(errno.ENOSPC, "nothing was written")
 
 

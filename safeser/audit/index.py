@@ -28,7 +28,7 @@ INDEX = "index"
 # How long opening waits for another process that is opening; each holds the lock for milliseconds.
 _WAIT = 10.0
 
-# The genesis record of an index has some 200 bytes; reading more would be somebody else's file.
+# The genesis record of an index has some 200 bytes; a longer first line is no index of safeser.
 _MAX_GENESIS = 1_024
 
 # A kill leaves at most one record beyond the head; a power loss a page of zeros.
@@ -194,7 +194,7 @@ def _resume(
         raise _tampered(directory, "the head of its index was removed")
     # 2. The head says where the index ended; beyond it a kill leaves one record, whole or torn.
     end = _covered(directory, directory_id, keys, data) if data else begun
-    end = _mended(directory, handle, keys, end)
+    end = _repaired_head(directory, handle, keys, end)
     return Entries(_chain(directory, handle, head, keys, end), directory_id)
 
 
@@ -209,7 +209,7 @@ def _covered(directory: Directory, directory_id: str, keys: Keys, data: bytes) -
     return end
 
 
-def _mended(directory: Directory, handle: Handle, keys: Keys, end: Head) -> Head:
+def _repaired_head(directory: Directory, handle: Handle, keys: Keys, end: Head) -> Head:
     """Return the end of the index with what a process that was stopped left beyond *end*."""
     beyond = handle.stat().st_size - end.size
     if not 0 <= beyond <= _MAX_BEYOND:

@@ -1,7 +1,7 @@
-"""The key of an audit log: who holds it can write a log that verifies.
+"""The key of an audit log: a holder of it can write a log that verifies.
 
-The one rule: it is read from a private file and goes nowhere else, not into a repr, a pickle, an
-error or a command line.
+The one rule: it is read from a private file and never appears in a repr, a pickle, an error or a
+command line.
 """
 
 from __future__ import annotations

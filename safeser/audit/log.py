@@ -96,7 +96,7 @@ class AuditLog:
         :param directory: made with mode 0700 if missing; refused if others can write to it.
         :param key: an :class:`AuditKey`, its 32 bytes, or the path of its file. Every process that
             writes into one directory uses the same key.
-        :param principal: who this process is.
+        :param principal: the principal of this process.
         :param policy: name, revision and SHA-256 of the policy that it enforces.
         :param clock: nanoseconds since 1970.
         :param durability: ``"kernel"``: a record survives the death of the process, not a loss of
@@ -395,7 +395,7 @@ _live: weakref.WeakSet[AuditLog] = weakref.WeakSet()
 
 def _close_all() -> None:
     for log in list(_live):
-        # Nobody is left to refuse anything; the file verifies without its closing record.
+        # At exit no message is left to refuse; the file verifies without its closing record.
         with contextlib.suppress(SafeserError, OSError):
             log.close()
 

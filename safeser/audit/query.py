@@ -1,7 +1,7 @@
 """Reads records for a person: the tail of a file that grows, or the records that match.
 
-The one rule: reading is not verifying. What comes from here is what the files say; only
-:func:`safeser.audit.verify` says whether it is true.
+The one rule: reading is not verifying. Records that are returned here are unverified; only
+:func:`safeser.audit.verify` checks them.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Mark:
     """A record that must be there: the one at *sequence* has the MAC *mac*.
 
     :param kind: kind of the problem where it is another one.
-    :param source: who says so, for the text of the problem.
+    :param source: where the expectation comes from, for the text of the problem.
     """
 
     sequence: int
@@ -137,7 +137,7 @@ def moment(microseconds: int) -> datetime | None:
 
 
 def shown(name: str) -> str:
-    """Return a file's name for a report; names are whatever somebody put into the directory."""
+    """Return a file's name, escaped and cut: any process may have created the file."""
     return printable(name, 160)
 
 

@@ -266,7 +266,7 @@ def _verified(
         return None
     mac, body = parts
     for sequence, previous in states:
-        # MACs in the files are not secret, so an ordinary comparison tells nobody anything.
+        # MACs in the files are not secret, so the time of the comparison reveals nothing.
         if step(keys.chain, previous, sequence, body) == mac:
             record = _record(raw)
             if record is not None and record.sequence == sequence:

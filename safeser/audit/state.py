@@ -1,7 +1,7 @@
-"""What a log keeps in memory in step with its records, and what one call changes of it.
+"""The state of a log in memory, which matches its records, and the changes of one call to it.
 
-The one rule: nothing of the present state changes while a call works out its records; the new
-state holds once they are in the file, and the old one where they are not.
+The one rule: the present state does not change while a call prepares its records; the new state
+holds once they are in the file, and the old one if they are not.
 """
 
 from __future__ import annotations

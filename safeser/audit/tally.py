@@ -1,4 +1,4 @@
-"""What is counted instead of written one by one: administrative decisions, and floods of refusals.
+"""Count administrative decisions and floods of refusals instead of recording each.
 
 The one rule: memory and disk that a peer can make us use are bounded, and nothing is dropped
 without being counted.
@@ -26,10 +26,10 @@ MAX_COUNTS = 1_000  # decisions that a kill may leave uncounted
 BURST = 100
 REFILL = 10 * SECOND
 SUMMARY = 10 * SECOND
-MAX_SENDERS = 1_024  # pairs of sender and rule that are told apart
+MAX_SENDERS = 1_024  # pairs of sender and rule that are distinguished
 MAX_SUMMARY = 256  # pairs in one record, which must fit into 64 KiB
 
-MAX_RULES = 256  # by which refusals are told apart; there are fewer
+MAX_RULES = 256  # by which refusals are distinguished; there are fewer
 
 _OTHER = "other"
 

@@ -26,7 +26,7 @@ __all__ = ["verify"]
 MAX_PROBLEMS = 1_000  # of one report
 
 # Verification waits this long for processes that are opening or closing; without the lock it goes
-# on, since somebody who holds it for ever must not keep an operator from looking.
+# on, so that a process that never releases it does not prevent verification.
 _WAIT = 2.0
 
 
@@ -38,8 +38,8 @@ def verify(path: str | os.PathLike[str], *, key: KeySource, expect: str = "") ->
     just been written: *expect* finds that.
 
     :param key: the log's key, its 32 bytes or the path of its file.
-    :param expect: :attr:`Report.head` of an earlier verification, kept where whoever can change the
-        log cannot reach it. The log must have grown from there.
+    :param expect: :attr:`Report.head` of an earlier verification, kept where a user who can change
+        the log cannot change it. The log must have grown from there.
     :raises ConfigError: if the key cannot be read or *expect* is not such a text. Whatever the log
         holds gives a report.
     """
@@ -69,7 +69,7 @@ def verify(path: str | os.PathLike[str], *, key: KeySource, expect: str = "") ->
 
 @dataclass(slots=True)
 class _Registered:
-    """What the index says about one file."""
+    """The entry of the index about one file."""
 
     name: str
     genesis: bytes
@@ -122,7 +122,7 @@ class _Verification:
         try:
             handle = directory.open(INDEX)
         except AuditError as error:
-            self.problem(INDEX, "index changed", f"{error.message}; it was put there by somebody")
+            self.problem(INDEX, "index changed", f"{error.message}; safeser did not create it so")
             return directory.names()
         if handle is None:
             self.problem(
@@ -270,7 +270,7 @@ class _Verification:
         try:
             handle = directory.open(name)
         except AuditError as error:
-            text = f"{error.message}; it was put there by somebody"
+            text = f"{error.message}; safeser did not create it so"
             self.problem(name, "unreadable file", text)
             return None
         if handle is None:

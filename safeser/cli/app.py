@@ -57,5 +57,5 @@ app.command("inspect", short_help="Show what a pickle or model file holds; load 
     inspect.inspect
 )
 app.command("up", short_help="Run a local cluster until Ctrl-C.")(up.up)
-app.command("doctor", short_help="Say what is wrong with settings, and mend how.")(doctor.doctor)
+app.command("doctor", short_help="Check settings, and say how to correct them.")(doctor.doctor)
 app.command("confined", short_help="Confine this process, then become a worker.")(confined.confined)

@@ -150,7 +150,7 @@ def _of_all(folder: Path) -> Iterator[Owned]:
     from safeser.audit import read
 
     for path in sorted(folder.glob("*.log")):
-        # <principal>-<UTC>-<id>.log; a name is whatever somebody put into the folder.
+        # <principal>-<UTC>-<id>.log; other files of the folder may have any name.
         whose = "".join(c if c.isascii() and c.isprintable() else "?" for c in path.name)
         for record in read(path):
             yield whose.rsplit("-", 2)[0][:64], record

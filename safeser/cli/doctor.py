@@ -1,4 +1,4 @@
-"""``safeser doctor``: what is wrong with the settings of a process, and how to mend it.
+"""``safeser doctor``: what is wrong with the settings of a process, and how to correct it.
 
 The one rule: it changes nothing but the audit log, where its connection is recorded like any other.
 """

@@ -282,7 +282,7 @@ def rotate(
             made.save(key[0])  # last but one: what fails before leaves no key, and it no line
     _show_listed(entry)
     say(
-        f"Next: bring this roster to every process, put the new key in the place of"
+        f"Next: bring this roster to every process, put the new key in place of"
         f" {principal}'s old key file, and then retire"
         f" {', '.join(each.fingerprint for each in before)}; with --verify-only if work that it"
         " signed is to go on.",
@@ -305,8 +305,8 @@ def retire(
         bool,
         typer.Option(
             "--verify-only",
-            help="End the sessions of active keys, and let what they signed go on. Not for a stolen"
-            " key: a thief can still sign by it.",
+            help="End the sessions of active keys, and keep their signatures valid. Not for a"
+            " stolen key: a thief can still sign with it.",
         ),
     ] = False,
     policy: PolicyText = None,
@@ -323,7 +323,7 @@ def retire(
     with RosterFile.edit(_roster_in(roster)) as file:
         before = file.roster
         chosen = (
-            _those_of(before, principal, verify_only=verify_only)
+            _keys_of(before, principal, verify_only=verify_only)
             if principal is not None
             else list(dict.fromkeys(_listed(before, name) for name in keys or ()))
         )
@@ -336,7 +336,7 @@ def retire(
         line(f"{public.fingerprint} is {'verify-only' if verify_only else 'retired'}")
 
 
-def _those_of(roster: Roster, principal: str, *, verify_only: bool) -> list[PublicKey]:
+def _keys_of(roster: Roster, principal: str, *, verify_only: bool) -> list[PublicKey]:
     found = [
         e.public
         for e in roster.entries
@@ -445,7 +445,7 @@ def _require_scheduler(before: Roster, after: Roster, policy: str | None) -> Non
 
 
 def _schedulers(policy: str | None) -> set[str]:
-    """Return the principals with whom workers register and who register with none."""
+    """Return the principals that workers register with and that register with none."""
     if policy is None:
         return {"scheduler"}
     from safeser.policy import Policy

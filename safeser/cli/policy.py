@@ -176,9 +176,10 @@ def _show_workers(policy: Policy) -> None:
 
 
 def _show_readers(policy: Policy) -> None:
-    """Show whose values reach whom: principals that read the same ones on one line."""
+    """Show which authors' values each principal reads; those with equal answers on one line."""
     from safeser.policy.questions.readable import read_by
     from safeser.policy.rules import READING
+    from safeser.policy.source.words import joined
 
     readers: dict[frozenset[str], list[str]] = {}
     asking = [rule.senders for rule in policy.contexts if READING & rule.operations]
@@ -187,107 +188,39 @@ def _show_readers(policy: Policy) -> None:
             readers.setdefault(read_by(policy, name) - {name}, []).append(name)
     if readers:
         line()
-        rows = [(", ".join(names), _names(found)) for found, names in readers.items()]
+        rows = [(", ".join(names), joined(found)) for found, names in readers.items()]
         table(("read values of their own, and", "of these authors"), rows)
 
 
 def _taken(policy: Policy, takes: Takes, scheduler: str) -> list[str]:
+    from safeser.policy.source.words import joined
     from safeser.values import Kind
 
     may = {name: policy.signable(name, scheduler, Kind.TASK) for name in takes.authors}
     sealed = frozenset(name for name, each in may.items() if each.code)
-    said = [f"{_names(sealed)} (sealed)"] if sealed else []
+    said = [f"{joined(sealed)} (sealed)"] if sealed else []
     if takes.authors - sealed:
-        said.append(f"{_names(takes.authors - sealed)} (approved functions)")
+        said.append(f"{joined(takes.authors - sealed)} (approved functions)")
     if takes.unsealed:
         said.append(f"graphs that {scheduler} opens (code)")
     return said or ["none"]
 
 
 def _show_context(rule: Rule, *, every: bool) -> None:
+    from safeser.policy.source.words import joined
+
     line(f"line {rule.line}, {rule.name}", style="bold")
     kinds = [kind.value for kind in sorted(rule.kinds, key=lambda kind: kind.strength)]
-    say(f"  {_names(rule.senders)} -> {_names(rule.recipients)}: {', '.join(kinds)}")
-    _show_way(rule)
-    sealing, opening = rule.families(sealing=True), rule.families(sealing=False)
-    if sealing == opening:
-        _row("families", ", ".join(opening))
-    else:
-        _row("seals", ", ".join(sealing))
-        _row("opens", ", ".join(opening))
-    if "pickle" in (*sealing, *opening):
-        _row("profiles", ", ".join(rule.profiles))
-    if rule.allow:
-        _row("allowed", ", ".join(f"{each.name} as {each.role}" for each in rule.allow))
-    if rule.types:
-        _row("types", ", ".join(sorted(rule.types)))
-    _show_submission(rule)
-    _row("operations", _operations(rule.operations))
+    say(f"  {joined(rule.senders)} -> {joined(rule.recipients)}: {', '.join(kinds)}")
+    for label, text, strong in rule.rows():
+        _row(label, text, style="yellow" if strong else "")
     if every:
         for name in sorted(rule.operations):
             line(f"    {name}")
 
 
-def _show_way(rule: Rule) -> None:
-    """Show what else a context asks for: how a message came, and whose it may relay."""
-    if rule.in_sessions:
-        _row("suite", rule.suite.word)
-    if None not in rule.transports:
-        _row("transport", ", ".join(sorted(str(name) for name in rule.transports)))
-    if None not in rule.same_host:
-        _row("same host", "yes" if True in rule.same_host else "no, another")
-    if rule.authors:
-        _row("authors", f"{_names(rule.authors)}, relayed")
-    if rule.values:
-        _row("values", f"of {_names(rule.values)}, beside the sender's own")
-
-
-def _show_submission(rule: Rule) -> None:
-    from safeser.policy.rules import SUBMIT
-    from safeser.values import SEALED
-
-    if rule.submission == "code":
-        _row("submission", "code: the sender can run what it likes there", style="yellow")
-    elif rule.submission == "approved":
-        _row("submission", "approved: functions that 'allow' lists, no code")
-    elif rule.submission == SEALED:
-        _row("submission", _sealed(rule), style="yellow")
-    else:
-        _row("submission", rule.submission)
-    if rule.submission != "none" and SUBMIT in rule.operations:
-        conflicts = rule.key_conflicts._asdict()
-        _row("conflicts", ", ".join(f"{name}: {word}" for name, word in conflicts.items()))
-
-
-def _sealed(rule: Rule) -> str:
-    """Return who runs what where a context says ``sealed``: its authors, or else its senders."""
-    whose = "authors" if rule.authors else "the sender"
-    where = "there" if rule.authors else "on workers; no scheduler opens it"
-    return f"sealed: what {whose} signed runs {where}"
-
-
 def _row(name: str, value: str, *, style: str = "") -> None:
     say(f"  {name:<12}{value}", style=style, hang=14)
-
-
-def _operations(granted: frozenset[str]) -> str:
-    """Return what is granted as the groups that it holds whole, and the names beyond them."""
-    from safeser.operations import GROUPS
-    from safeser.operations.groups import PARTS, WHOLE
-
-    whole = {group: names for group, names in GROUPS.items() if names <= granted}
-    whole |= {
-        part: names
-        for part, names in PARTS.items()
-        if names <= granted and WHOLE[part] not in whole
-    }
-    beyond = granted.difference(*whole.values())
-    shown = [*whole, *sorted(beyond)]
-    return f"{', '.join(shown)} ({len(granted)} in all)" if shown else "none"
-
-
-def _names(names: frozenset[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
 
 
 @app.command(short_help="Print the JSON Schema of policy files, for editors.")
@@ -298,12 +231,12 @@ def schema() -> None:
     line(json.dumps(json_schema(), indent=2))
 
 
-@app.command(short_help="Say what decides one question, and what would change it.")
+@app.command(short_help="Explain one decision, and what would change it.")
 def explain(
     policy: PolicyName,
     *,
-    sender: Annotated[str, typer.Option(metavar="NAME", help="Who hands over.")],
-    recipient: Annotated[str, typer.Option(metavar="NAME", help="Who opens.")],
+    sender: Annotated[str, typer.Option(metavar="NAME", help="The sending principal.")],
+    recipient: Annotated[str, typer.Option(metavar="NAME", help="The receiving principal.")],
     family: Annotated[
         str,
         typer.Option(metavar="FAMILY", help="Such as msgpack, dask, pickle, sealed."),
@@ -313,7 +246,7 @@ def explain(
     ] = "data",
     operation: Annotated[str | None, typer.Option(metavar="NAME", help="Dask's operation.")] = None,
     author: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who wrote it, if not the sender.")
+        str | None, typer.Option(metavar="NAME", help="Its author, if not the sender.")
     ] = None,
     transport: Annotated[
         str | None, typer.Option(metavar="NAME", help="safeser, tcp, tls or library.")

@@ -71,7 +71,7 @@ def table(
     room = console.width * _NAMES_PART // 100 if console.is_terminal else None
     cells = [
         [
-            _broken(cell, room) if name in names else cell
+            _wrapped(cell, room) if name in names else cell
             for name, cell in zip(columns, row, strict=True)
         ]
         for row in rows
@@ -92,7 +92,7 @@ def table(
     _console(wide).print(made)
 
 
-def _broken(name: str, room: int | None) -> str:
+def _wrapped(name: str, room: int | None) -> str:
     """Return dotted *name* on lines of at most *room* columns, as far as its parts are shorter."""
     lines = [""]
     for part in re.findall(r"[^.:]*[.:]*", name):

@@ -1,6 +1,6 @@
 """Probes of the process itself: privileges, capabilities, system calls and programs.
 
-The one rule: each thread is looked at. A sandbox that a thread applies to itself binds that thread
+The one rule: each thread is checked. A sandbox that a thread applies to itself binds that thread
 and those that it starts; one that was there before stays free.
 """
 

@@ -130,7 +130,7 @@ def _libraries() -> tuple[Any, Any]:
         import pyseccomp  # noqa: PLC0415
     except (ImportError, RuntimeError) as error:  # RuntimeError: there is no libseccomp
         raise MissingExtraError(
-            f"confinement by Landlock needs what is not installed: {error}",
+            f"confinement by Landlock needs a library that is not installed: {error}",
             fix="Install safeser with its extra landlock, and the system's libseccomp2.",
         ) from None
     return landlockpy, pyseccomp
@@ -147,7 +147,7 @@ def restrict(rules: Rules) -> None:
         raise ConfigError(
             f"{threads} threads run already, and Landlock binds only the one that asks for it",
             rule="confined.threads",
-            fix="Let nothing start threads with the interpreter, such as a sitecustomize module.",
+            fix="Start no threads with the interpreter, as a sitecustomize module may do.",
         )
     landlock, seccomp = _libraries()
     calls = _filter(seccomp, rules)
@@ -235,7 +235,7 @@ def _filter_sockets(seccomp: Any, calls: Any, *, tcp_only: bool) -> None:
     for protocol in range(1, _TCP):
         calls.add_rule(refuse, "socket", arg(2, seccomp.EQ, protocol))
     calls.add_rule(refuse, "socket", arg(2, seccomp.GT, _TCP))
-    # It puts another protocol in the place of TCP, of which Landlock knows nothing.
+    # It puts another protocol in place of TCP, of which Landlock knows nothing.
     replacing = [
         arg(place, seccomp.MASKED_EQ, _INT, value) for place, value in ((1, _TCP), (2, _TCP_ULP))
     ]
@@ -253,10 +253,10 @@ def _close_inherited() -> None:
     os.dup2(nothing, 0)  # not the terminal's input
     os.close(nothing)
     for number in (1, 2):
-        _only_write(number)
+        _reopen_for_writing(number)
 
 
-def _only_write(number: int) -> None:
+def _reopen_for_writing(number: int) -> None:
     """Open a terminal anew, for writing alone: shells hand over one that can be read, too."""
     if not os.isatty(number):
         return
@@ -272,7 +272,7 @@ def _only_write(number: int) -> None:
     os.close(opened)
 
 
-def _leave_a_witness() -> None:
+def _start_witness() -> None:
     """Start a process that does nothing, outside: probes show that it cannot be reached.
 
     It ends with this process, by a pipe: no signal of a confined process reaches it.
@@ -289,7 +289,7 @@ def _leave_a_witness() -> None:
         os._exit(0)
 
 
-def _work_in(folder: str) -> None:
+def _enter_folder(folder: str) -> None:
     """Have temporary files, Dask's own among them, made in *folder*, and start there.
 
     Not before this process is confined: code that ran here earlier could have left modules,
@@ -300,7 +300,7 @@ def _work_in(folder: str) -> None:
     os.chdir(folder)
 
 
-def _become(command: str, arguments: Sequence[str]) -> NoReturn:
+def _run_script(command: str, arguments: Sequence[str]) -> NoReturn:
     """Run the console script *command* in this very process."""
     found = tuple(entry_points(group="console_scripts", name=command))
     if not found:
@@ -318,11 +318,11 @@ def _main() -> NoReturn:
     try:
         rules = Rules(**json.loads(said))
         _close_inherited()
-        _leave_a_witness()
+        _start_witness()
         restrict(rules)
         if rules.work is not None:
-            _work_in(rules.work)
-        _become(command, arguments)
+            _enter_folder(rules.work)
+        _run_script(command, arguments)
     except ConfigError as error:
         sys.stderr.write(f"safeser: {error}\n")
         raise SystemExit(_UNABLE) from None

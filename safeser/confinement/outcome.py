@@ -1,4 +1,4 @@
-"""Outcomes of probes: what was tried, whether the kernel refused it, and how to mend it.
+"""Outcomes of probes: what was tried, whether the kernel refused it, and how to correct it.
 
 The one rule: a probe that found nothing to try does not count as refused.
 """
@@ -58,25 +58,27 @@ class Tries:
         self._refused: list[str] = []
 
     def succeeded(self, target: str) -> None:
-        """Note that an attempt on *target* succeeded, which must fail."""
+        """Record that an attempt on *target* succeeded, which must fail."""
         self._succeeded.append(target)
 
     def refused(self, target: str) -> None:
-        """Note that an attempt on *target* failed which succeeds in an unconfined process."""
+        """Record that an attempt on *target* failed which succeeds in an unconfined process."""
         self._refused.append(target)
 
     def outcome(self) -> Outcome:
         """Return what the attempts show together."""
         if self._succeeded:
-            found = f"this process could {self._what} {_some(self._succeeded)}"
+            found = f"this process could {self._what} {_listed_targets(self._succeeded)}"
             return Outcome(self._probe, "succeeded", found, self._fix)
         if not self._refused:
-            found = f"nothing was there by which to see whether this process can {self._what}"
+            found = f"no target was found to test whether this process can {self._what}"
             return Outcome(self._probe, "unproven", found, self._fix)
-        return Outcome(self._probe, "refused", f"could not {self._what} {_some(self._refused)}")
+        return Outcome(
+            self._probe, "refused", f"could not {self._what} {_listed_targets(self._refused)}"
+        )
 
 
-def _some(targets: list[str]) -> str:
+def _listed_targets(targets: list[str]) -> str:
     named = list(dict.fromkeys(targets))
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return f"{', '.join(named[:_NAMED])}{more}"

@@ -98,12 +98,12 @@ class Own:
 
 
 def readable(confined: Confined, own: Own) -> tuple[str, ...]:
-    """Return what a process may read: what its policy lists, its own files, and Python."""
+    """Return the paths that a process may read: those of its policy, its own, and Python's."""
     return _real((*listed(confined), *map(str, own.folders), str(own.audit)))
 
 
 def listed(confined: Confined) -> tuple[str, ...]:
-    """Return what a process may read whatever its own files are."""
+    """Return the paths that a process may read beside its own files."""
     needed = (*_SYSTEM, *_CONFIGURATION, *DEVICES, *_python())
     return _real((*needed, *confined.read, *confined.write))
 

@@ -1,6 +1,6 @@
 """Run all probes in order, and raise one error for those that show a gap.
 
-The one rule: all of them run, so that one start names everything that has to be mended.
+The one rule: all of them run, so that one start names everything that has to be corrected.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PROBES: Mapping[str, Callable[[Confined, Own], Outcome]] = MappingProxyType(
 
 
 def probe(confined: Confined, own: Own) -> list[Outcome]:
-    """Try everything that *confined* forbids, harmlessly, and return what came of it."""
+    """Try everything that *confined* forbids, harmlessly, and return the outcomes."""
     return [each(confined, own) for each in PROBES.values()]
 
 

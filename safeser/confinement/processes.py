@@ -153,7 +153,7 @@ def _try_to_open(pid: int, name: str, tries: Tries) -> None:
 
 
 def _try_to_copy(pid: int, tries: Tries) -> None:
-    """Ask for a byte at an address that no process has: permission is looked at first."""
+    """Ask for a byte at an address that no process has: permission is checked first."""
     buffer = ctypes.create_string_buffer(1)
     here = _Piece(ctypes.cast(buffer, ctypes.c_void_p), 1)
     there = _Piece(1, 1)

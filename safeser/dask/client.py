@@ -187,8 +187,8 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
                 # Who was told why need not ask ten times a second whether that has changed.
                 await asyncio.sleep(_PAUSE)
             # Dask tries again after an OSError until its time is out, and then closes the client.
-            # Any other would end what hears of futures, which would wait for ever: whoever cut the
-            # connection and answered once in the scheduler's place could do that.
+            # Any other error would end the loop that reports futures, which would wait for ever: an
+            # attacker that cut the connection and answered once as the scheduler could do that.
             raise OSError(f"the scheduler cannot be reached again: {error}") from error
         stream = getattr(self.scheduler_comm, "comm", None)
         if isinstance(stream, SafeserComm):
@@ -215,7 +215,7 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
         except SafeserError as error:
             if self.status != "running":
                 raise
-            logger.debug("The scheduler tells nothing about itself: %s", error)
+            logger.debug("The scheduler reports nothing about itself: %s", error)
 
     def _require_session(self) -> None:
         """Refuse to submit where the session was ended and no other one has begun."""
@@ -244,17 +244,17 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
         return super()._get_computation_code(*args, **kwargs)
 
     def _check_submission(self) -> None:
-        """Refuse a graph where it is submitted, not on a future that somebody waits for."""
+        """Refuse a graph where it is submitted, and not later through its futures."""
         channel = self.safeser
         if isinstance(channel, Guard):
-            return  # whoever names such an address means to send it work
+            return  # a user who names such an address means to send it work
         if _asks(channel, Kind.TASK, "update-graph"):
             return
         context = Context(channel.identity.principal, UNKNOWN, Kind.TASK, "update-graph")
         channel.refuse_submission(context)
 
     def _send_to_scheduler(self, msg: Any) -> None:
-        """Refuse here what a user asks for and nobody answers: Dask takes it for done."""
+        """Refuse here an operation that the scheduler never answers: Dask takes it for done."""
         if msg["op"] in _UNANSWERED:
             self._permit(operations.Channel.STREAM, msg["op"])
         super()._send_to_scheduler(msg)
@@ -312,7 +312,7 @@ def _own_security(security: Any, address: Any, deserializers: tuple[str, ...] | 
 
 
 def _asks(channel: Channel, kind: Kind, operation: str) -> bool:
-    """Tell whether there is anybody whom this process may ask for *operation*."""
+    """Tell whether policy lets this process ask any principal for *operation*."""
     own, policy = channel.identity.principal, channel.policy
     return any(
         policy.permits_operation(context).permitted

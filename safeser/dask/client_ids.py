@@ -1,9 +1,9 @@
-"""Which principal a client's id belongs to on one scheduler.
+"""Record which principal each client id belongs to on one scheduler.
 
-The one rule: who registers an id first keeps it, and nobody gets those of the scheduler itself.
-Dask lets any client register with any id, and whoever registers with somebody else's receives that
-client's reports and releases its keys when leaving; ids are no secret, since Dask's own event log
-lists them.
+The one rule: the principal that registers an id first keeps it, and no principal gets the ids of
+the scheduler itself. Dask lets any client register with any id: a client that registers with the id
+of another receives that client's reports and releases its keys when leaving. Ids are no secret,
+since Dask's own event log lists them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def _is_free(client: str) -> bool:
 class ClientIds:
     """Ids of clients and whose they are, each principal's longest unused forgotten first.
 
-    What one principal registers makes it forget no other's: an id that is in use and forgotten
-    would be anybody's.
+    Registrations of one principal evict no id of another: an id that is in use and forgotten could
+    be registered by any principal.
     """
 
     def __init__(self, most: int = MAX_IDS) -> None:
@@ -51,7 +51,7 @@ class ClientIds:
         self._lock = Lock()
 
     def claim(self, client: str, principal: str) -> bool:
-        """Note that *principal* registers as *client*; False if the id is another's or no id."""
+        """Record that *principal* registers as *client*; False if the id is another's or no id."""
         if not _is_free(client):
             return False
         with self._lock:
@@ -65,7 +65,7 @@ class ClientIds:
             return True
 
     def is_anothers(self, client: str, principal: str) -> bool:
-        """Tell whether *client* is somebody else's than *principal*'s, or the scheduler's own."""
+        """Tell whether *client* is an id of another principal, or one of the scheduler itself."""
         with self._lock:
             return not _is_free(client) or self._owners.get(client, principal) != principal
 

@@ -84,7 +84,7 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
                 roles={role: {"identity": str(key_path(keys, role))} for role in _PRINCIPALS},
                 expected_scheduler="scheduler",
             )
-            with _one_error():
+            with _suppress_start_warning():
                 super().__init__(
                     host=host,
                     protocol="safeser://",
@@ -131,7 +131,7 @@ def _check_policy(named: str) -> None:
 
 
 @contextmanager
-def _one_error() -> Iterator[None]:
+def _suppress_start_warning() -> Iterator[None]:
     """Keep Dask from warning that a cluster did not start: the error that is raised says why."""
     logger = logging.getLogger("distributed.deploy.spec")
 
@@ -188,7 +188,7 @@ def up(
             while not stop.wait(0.5):
                 pass
     finally:
-        # It ends now. One more Ctrl-C could only print a traceback in the place of its last line.
+        # It ends now. One more Ctrl-C could only print a traceback in place of its last line.
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
 
@@ -198,7 +198,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def _uninterrupted_loop() -> Iterator[IOLoop]:
-    """Run an event loop in a thread that Ctrl-C does not reach, nor what is started from there.
+    """Run an event loop in a thread that Ctrl-C does not interrupt, nor processes it starts.
 
     The terminal sends it to every process of the cluster at once. Workers inherit what this thread
     blocks, so they are left alone from their first instruction until their nannies end them.

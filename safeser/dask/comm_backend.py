@@ -1,7 +1,7 @@
-"""The comm backend for ``safeser://``: listening, connecting, and who is let in.
+"""The comm backend for ``safeser://``: listening, connecting, and authenticating peers.
 
-The one rule: whatever cannot prove who it is, is closed before Dask's own handshake begins, and
-nothing of it but the envelope's handshake is read.
+The one rule: a connection whose peer proves no principal is closed before Dask's own handshake
+begins, and nothing of it but the envelope's handshake is read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from safeser.dask.transport.connection_limits import connections
 from safeser.dask.transport.connection_roles import own_connections
 from safeser.dask.transport.other_schemes import note_left
 from safeser.dask.worker.confinement import REPORT, prove
-from safeser.dask.worker.endings import say_no_more
+from safeser.dask.worker.endings import silence_closed_connections
 from safeser.dask.worker.interrupts import unblock
 from safeser.dask.worker.process_surface import confine
 from safeser.envelope import Handshake, SuiteRefused
@@ -53,7 +53,7 @@ logger = logging.getLogger("safeser.dask")
 
 PREFIX = "safeser://"
 
-#: An unauthenticated peer has this long to prove who it is; a handshake takes two round trips.
+#: An unauthenticated peer has this long to prove its principal; a handshake takes two round trips.
 HANDSHAKE_SECONDS = 10.0
 
 #: How often, and how many seconds apart, a peer is asked again that refused this process: files
@@ -68,7 +68,7 @@ _LOOKS, _LOOK_SECONDS = 30, 0.1
 MAX_UNAUTHENTICATED = 256
 
 
-def _way(stream: IOStream) -> dict[str, Any]:
+def _transport_of(stream: IOStream) -> dict[str, Any]:
     """Return how a link over *stream* travels, for contexts that ask for it."""
     return {"transport": "safeser", "same_host": is_same_host(stream)}
 
@@ -131,14 +131,14 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         self._check_encryption(address, connection_args)
         try:
             channel = self._roles.connecting(safeser or {})
-            comm = await self._patiently(address, channel, deserialize, safeser or {})
+            comm = await self._connect_with_retries(address, channel, deserialize, safeser or {})
         except (AuditError, AuthenticationError, ConfigError) as error:
             self._roles.stop_command_line(error, connecting_to=address)
             raise
         self._roles.note_connected(address, comm.link.peer)
         return comm
 
-    async def _patiently(
+    async def _connect_with_retries(
         self, address: str, channel: Channel, deserialize: bool, given: Mapping[str, Any]
     ) -> SafeserComm:
         """Connect, and where a peer refuses a process that others accept, try again for a while.
@@ -167,7 +167,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         expected = self._roles.expected_at(address, given)
         try:
             await _settled(channel, stream)
-            way = _way(stream)
+            way = _transport_of(stream)
             handshake = channel.handshake(initiator=True, expected_peer=expected, **way)
             try:
                 await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
@@ -200,7 +200,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         return stream
 
     async def _confirm(self, comm: SafeserComm, address: str, channel: Channel) -> None:
-        """Wait for the responder's word that it accepted this side."""
+        """Wait for the responder's message that it accepted this side."""
         try:
             accepted = await asyncio.wait_for(comm.hear_acceptance(), HANDSHAKE_SECONDS)
         except AuthenticationError:
@@ -218,7 +218,7 @@ def _not_accepted(
 ) -> AuthenticationError:
     """Return the one error that a user sees; what led to it is opaque and would add nothing."""
     identity = channel.identity
-    who = "" if expected is None else f", that it is {expected}, who is expected there"
+    who = "" if expected is None else f", that it is {expected}, which is expected there"
     return AuthenticationError(
         f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"
         " accept each other",
@@ -230,9 +230,9 @@ def _not_accepted(
 def _detail(error: Exception) -> str:
     """Return what went wrong in a handshake, for this process's own log."""
     if isinstance(error, StreamClosedError):
-        return "it closed the connection, as whoever does not accept this side does"
+        return "it closed the connection, as a peer does that does not accept this side"
     if isinstance(error, TimeoutError):
-        return f"it said nothing for {HANDSHAKE_SECONDS:.0f} seconds"
+        return f"it sent nothing for {HANDSHAKE_SECONDS:.0f} seconds"
     return getattr(error, "detail", "") or type(error).__name__
 
 
@@ -282,7 +282,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         confine(server, self._channel.policy)
         if self._server is Server.WORKER:
             unblock()
-            say_no_more(server)
+            silence_closed_connections(server)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
     def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:
@@ -314,7 +314,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             comm.when_closed(partial(connections.leave, link.peer))
             await self._serve(comm)
         else:
-            await self._turn_away(comm)
+            await self._refuse_connection(comm)
 
     async def _serve(self, comm: SafeserComm) -> None:
         try:
@@ -337,7 +337,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             return
         await self.comm_handler(comm)
 
-    async def _turn_away(self, comm: SafeserComm) -> None:
+    async def _refuse_connection(self, comm: SafeserComm) -> None:
         """Tell a peer whose principal holds too many connections to come later."""
         peer = comm.link.peer
         logger.warning(
@@ -348,7 +348,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             comm.peer_address,
         )
         with contextlib.suppress(CommClosedError):
-            await comm.turn_away()
+            await comm.refuse_connection()
         comm.abort()
         self._channel.audit.count(
             sender=peer,
@@ -365,7 +365,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         self._pending[stream] = None
         try:
             await _settled(self._channel, stream)
-            way = _way(stream)
+            way = _transport_of(stream)
             handshake = self._channel.handshake(initiator=False, **way)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
             return self._channel.link(handshake, shared=False, **way)

@@ -1,7 +1,7 @@
-"""What is right and wrong with one process's settings, and with the scheduler that it would reach.
+"""Check the settings of one process, and the scheduler that it would reach.
 
-The one rule: each check runs the code that a process of this role runs, never a second opinion; a
-check that needs the result of one that failed is skipped, and says which.
+The one rule: each check runs the code that a process of this role runs, not a copy of it; a check
+that needs the result of one that failed is skipped, and names that one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CLOCK_SECONDS = 60.0
 _FREE_BYTES = 100 << 20
 #: Processes that are listed by name.
 _BOUND_SHOWN = 6
-#: Workers whose addresses are looked at.
+#: Workers whose addresses are checked.
 _WORKERS = 50
 _TEXT = 120
 
@@ -60,7 +60,7 @@ _PACKAGES = ("safeser", "distributed", "dask", "msgpack", "cloudpickle", "numpy"
 class Finding:
     """The result of one check.
 
-    :param check: what was looked at, one or two words.
+    :param check: what was checked, one or two words.
     :param what: what was found.
     :param fix: what to change, if it is wrong.
     """
@@ -71,7 +71,7 @@ class Finding:
     fix: str = ""
 
 
-def _wrong(check: str, error: SafeserError) -> Finding:
+def _failed(check: str, error: SafeserError) -> Finding:
     where = f" at {error.where}" if error.where else ""
     return Finding(check, "wrong", f"{error.message}{where} [{error.rule}]", error.fix)
 
@@ -107,7 +107,7 @@ class Diagnosis:
         try:
             settings = settings_for(self._role, self._overrides)
         except SafeserError as error:
-            yield _wrong("settings", error)
+            yield _failed("settings", error)
             return
         yield from self._files(settings)
         yield self._log(settings)
@@ -134,7 +134,7 @@ class Diagnosis:
             if self._role != _CLIENT:
                 require_fit(Server(self._role), channel.policy, channel.identity.principal)
         except SafeserError as error:
-            return _wrong("principal", error)
+            return _failed("principal", error)
         self._channel = channel
         name = channel.identity.principal
         peers = ", ".join(sorted(channel.policy.counterparts(name)))
@@ -147,7 +147,7 @@ class Diagnosis:
             self._channel = channel_for(self._role, self._overrides)
         except SafeserError as error:
             self._channel = None
-            return _wrong("log", error)
+            return _failed("log", error)
         folder = Path(settings.audit or "").expanduser()
         free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
         what = f"{folder} can be written, {free >> 20:,} MiB are free"
@@ -204,7 +204,7 @@ class Diagnosis:
         return "" if self._channel is not None else "needs a principal and a log"
 
     async def _ask(self, address: str) -> tuple[Any, dict[str, Any]]:
-        """Connect as a process of this role does, and ask what the scheduler says of itself."""
+        """Connect as a process of this role does, and ask the scheduler for its ``identity``."""
         location = address.removeprefix(_SCHEME)
         # Dask has no arguments for nannies, and tells workers of their scheduler by other ways.
         arguments = self._security.get_connection_args("worker")
@@ -227,7 +227,7 @@ class Diagnosis:
 
     def _unreachable(self, error: SafeserError | OSError) -> Finding:
         if isinstance(error, SafeserError):
-            return _wrong("scheduler", error)
+            return _failed("scheduler", error)
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
@@ -247,7 +247,7 @@ class Diagnosis:
             socket.create_connection(parse_host_port(self._address), self._seconds).close()
         except OSError as error:
             return error.strerror or type(error).__name__
-        return "something listens, and says nothing"
+        return "a process listens, and sends nothing"
 
 
 # --- one file or setting each --------------------------------------------------------------------
@@ -268,7 +268,7 @@ def _key(settings: Settings, role: str) -> Finding:
         settings.require_identity(role)
         identity = Identity.load(Path(settings.identity or "").expanduser())
     except ConfigError as error:
-        return _wrong("key", error)
+        return _failed("key", error)
     signs = "" if identity.verifying else ", no signing key"
     return Finding("key", "fine", f"of {identity.principal}, {identity.public.fingerprint}{signs}")
 
@@ -285,7 +285,7 @@ def _roster(settings: Settings) -> Finding:
     try:
         entries = Roster.load(path).entries
     except ConfigError as error:
-        return _wrong("roster", error)
+        return _failed("roster", error)
     active = sum(entry.state is KeyState.ACTIVE for entry in entries)
     newest = max((entry.created for entry in entries), default=datetime.date.min)
     today = datetime.datetime.now(datetime.UTC).date()
@@ -303,7 +303,7 @@ def _policy(settings: Settings) -> Finding:
     try:
         policy = Policy.load(settings.policy or "default")
     except ConfigError as error:
-        return _wrong("policy", error)
+        return _failed("policy", error)
     return Finding("policy", "fine", f"{policy.name} revision {policy.revision}")
 
 
@@ -319,7 +319,7 @@ def _address(address: str | None, role: str) -> Finding:
     try:
         check_address(address)
     except ConfigError as error:
-        return _wrong("address", error)
+        return _failed("address", error)
     return Finding("address", "fine", address)
 
 

@@ -1,7 +1,7 @@
-"""What a client shows of itself in a terminal and in a notebook: who it is, and under which policy.
+"""The representation of a client in terminals and notebooks: its principal, policy and cluster.
 
-The one rule: a scheduler's words about itself and its workers are text. They are shown printable,
-short and escaped, and whatever is wrong with them costs the reader that part alone.
+The one rule: what a scheduler reports of itself and its workers is text. It is shown printable,
+short and escaped, and a part that cannot be shown is left out alone.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Display:
             drawn = str(super()._repr_html_())  # type: ignore[misc]  # of Dask's client
         except _UNDRAWABLE as error:
             drawn = (
-                "<p>The cluster cannot be shown: what it says of itself is not what Dask draws"
+                "<p>The cluster cannot be shown: its report has another form than Dask expects"
                 f" ({html.escape(type(error).__name__)}).</p>"
             )
         return f'{drawn}<div style="margin-left: 48px;"><table>{rows}</table></div>'
@@ -103,7 +103,7 @@ class Display:
     async def _get_versions(
         self, check: bool = False, packages: Sequence[str] | None = None
     ) -> Any:
-        """Ask for everybody's versions; what is wrong with them is told as text and no more."""
+        """Ask all processes for their versions; differences are reported as text."""
         found = await super()._get_versions(packages=packages)  # type: ignore[misc]  # of Dask's
         if check:
             workers = {_text(name): _packages(said) for name, said in found["workers"].items()}
@@ -200,7 +200,7 @@ def _number(value: Any) -> str:
 
 
 def _packages(said: Any) -> dict[str, dict[str, str]]:
-    """Return what a process says of its packages; Dask draws a table as wide as the longest."""
+    """Return the packages that a process reports, cut: Dask draws a table of their width."""
     packages = _mapping(_mapping(said).get("packages"))
     kept = islice(packages.items(), _PACKAGES_MAX)
     return {"packages": {_text(k): "None" if v is None else _text(v) for k, v in kept}}

@@ -1,8 +1,8 @@
-"""Which policy and roster each process of a cluster decides by, for operators who roll them out.
+"""Report which policy and roster a process decides by, for operators who roll out new ones.
 
-The one rule: a process says the name, revision and hash of its policy and the hash of its roster,
-in its answer to ``identity``, to whom policy grants that operation; nothing else of either. It is
-each process's own word and decides nothing.
+The one rule: a process reports the name, revision and hash of its policy and the hash of its
+roster, and nothing else of either, in its answer to ``identity``, to principals that the policy
+grants that operation. The report is not proven and decides nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Statement(NamedTuple):
     roster: str
 
     def agrees(self, other: Statement) -> bool:
-        """Tell whether both decide alike, as far as both say; who says nothing agrees with none."""
+        """Tell whether both report the same; a process without a report agrees with none."""
         rosters = {self.roster, other.roster} - {""}
         return self.sha256 == other.sha256 != "" and len(rosters) < 2
 
@@ -50,7 +50,7 @@ def stated(answer: Any, link: Link) -> Any:
 
 
 def _clients(channel: Channel) -> list[list[Any]]:
-    """Return how many clients decide by which policy, by what they said last in a handshake."""
+    """Return the number of clients by policy, as they claimed it in their last handshake."""
     claims = [link.session.peer_claims for link in channel.live_links() if link.is_client]
     counted = Counter((each.policy, each.revision, each.sha256) for each in claims)
     return [[*policy, count] for policy, count in sorted(counted.items())]
@@ -75,7 +75,7 @@ async def ask(scheduler: Any) -> list[Statement]:
 
 
 def _read(process: str, answer: Any) -> Iterator[Statement]:
-    """Yield what *answer* says; a peer's inventions say nothing.
+    """Yield the statements of *answer*; values of another form are left out.
 
     A process that does not answer may decide by anything: it is not left out.
     """

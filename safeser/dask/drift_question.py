@@ -1,4 +1,4 @@
-"""Asking a cluster which policy and roster each of its processes decides by.
+"""Ask a cluster which policy and roster each of its processes decides by.
 
 The one rule: one connection to the scheduler, as any client's; it is closed at the end.
 """

@@ -1,9 +1,8 @@
-"""What distributed logs, as text that steers no terminal.
+"""Escape log records of distributed, so that they cannot control a terminal.
 
-The one rule: a record of distributed's loggers, of the event loop's and of safeser's own holds no
-control character by the time that anybody prints it. Schedulers and workers log keys, names and
-errors as their peers wrote them, with ``%s``, where an operator looks on; no list of those lines
-would stay complete.
+The one rule: a record of the loggers of distributed, the event loop and safeser holds no control
+character when a handler prints it. Schedulers and workers log keys, names and errors as their peers
+wrote them, with ``%s``, on an operator's terminal; no list of those lines would stay complete.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def _escape(record: logging.LogRecord) -> None:
     try:
         said = record.getMessage()
         told = _AS_TEXT.formatException(record.exc_info) if record.exc_info else ""
-    except Exception:  # arguments that don't fit, or their own code: whoever prints it tells
+    except Exception:  # arguments that don't fit, or their own code: the handler reports it
         return
     if shown(said) != said:
         record.msg, record.args = shown(said), None

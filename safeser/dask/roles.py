@@ -1,11 +1,11 @@
-"""Which role a socket of this process plays: scheduler, worker, nanny or client.
+"""The role of each socket of this process: scheduler, worker, nanny or client.
 
 The one rule: a listener's role is the class of the server behind it, which no peer influences. What
 a server connects to, it connects to in that role, and a client as a client; a connection that names
 no role takes that of the only server that listens in its process.
 
-A server that policy could never let work is refused before it listens: what would follow are pages
-of Dask's tracebacks, or a scheduler that nobody ever reaches.
+A server that can never work under its policy is refused before it listens: otherwise Dask would
+print pages of tracebacks, or run a scheduler that no client can reach.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Roles:
 
     @staticmethod
     def worker(given: Mapping[str, Any]) -> Identity | None:
-        """Return the identity of the worker that a nanny here starts; None if none is set here."""
+        """Return the identity of the worker that a nanny of this process starts, if it is set."""
         worker = unrecorded_channel("worker", _overrides(given, "worker"))
         return None if worker is None else worker.identity
 
@@ -141,9 +141,9 @@ class Roles:
     def expected_at(self, address: str, given: Mapping[str, Any]) -> str | None:
         """Return which principal must answer at *address*, if the settings name one.
 
-        Policy bounds what a peer may do by who it is, not by where it answers: somebody with
-        another worker's key who takes the scheduler's address would otherwise be worked for, as far
-        as policy lets workers do that for each other.
+        Policy bounds what a peer may do by its principal, not by its address: an attacker with
+        another worker's key who takes the scheduler's address could otherwise hand out tasks, as
+        far as policy lets workers do that for each other.
         """
         at = given.get("scheduler_at")
         if address != at and address not in self._schedulers:
@@ -170,17 +170,17 @@ class Roles:
             return Server.CLIENT.value  # servers say which they are
         if len(candidates) > 1:
             raise ConfigError(
-                "this process hosts servers with different identities, so it is unclear whose this"
-                " connection is",
+                "this process hosts servers with different identities, so it is unclear which of"
+                " them opens this connection",
                 rule="config.role",
                 fix="Pass security=safeser.Security(...) to the cluster, or use safeser.Client().",
             )
         return listening[0].value
 
     def note_connected(self, address: str, principal: str) -> None:
-        """Note that a peer accepted this process: from here on no refusal is the command's end.
+        """Record that a peer accepted this process: from here on no refusal is the command's end.
 
-        :param principal: who it proved to be.
+        :param principal: the principal that it proved.
         """
         self._accepted = True
         if address in self._schedulers:
@@ -213,8 +213,8 @@ class Roles:
     def stop_registering(self, error: SafeserError, *, at: str) -> None:
         """End ``dask worker`` with one line where its scheduler's policy takes no such worker.
 
-        :param at: ``host:port`` of who refused. Only the scheduler of this process can end it so;
-            it could tell the process to close as well.
+        :param at: ``host:port`` of the peer that refused. Only the scheduler of this process ends
+            it so: it could tell the process to close as well.
         """
         if is_command() and at in self._schedulers:
             stop_command(error)
@@ -258,11 +258,11 @@ def require_fit(server: Server, policy: Policy, principal: str) -> None:
     peers = policy.counterparts(principal)
     if server is Server.SCHEDULER:
         asked = [hop for peer in peers for hop in anywhere(peer, principal, "register-worker")]
-        lacking = f"lets nobody register a worker with {principal!r}"
+        lacking = f"lets no principal register a worker with {principal!r}"
     else:
         operation = REGISTRATIONS[server]
         asked = [hop for peer in peers for hop in anywhere(principal, peer, operation)]
-        lacking = f"does not let {principal!r} register a {server.value} with anybody"
+        lacking = f"does not let {principal!r} register a {server.value} with any principal"
     if any(policy.permits_operation(context).permitted for context in asked):
         return
     setting = "NANNY__IDENTITY" if server is Server.NANNY else "IDENTITY"

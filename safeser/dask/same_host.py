@@ -1,4 +1,4 @@
-"""Whether the other end of a connection is on this machine.
+"""Determine whether the other end of a connection is on this machine.
 
 The one rule: it is read off the socket. Nothing that a peer says, no address in a message and no
 name that it was asked for by, takes part; what cannot be read is not known.
@@ -30,9 +30,9 @@ def anywhere(
 
 
 def is_same_host(stream: Any) -> bool | None:
-    """Tell whether *stream* is connected to this machine; None where that cannot be told.
+    """Tell whether *stream* is connected to this machine; None where that is unknown.
 
-    A proxy or a tunnel that ends here counts as this machine, whoever stands behind it.
+    A proxy or a tunnel that ends here counts as this machine, whatever connects to it.
     """
     try:
         peer = _address(stream.socket.getpeername()[0])

@@ -34,8 +34,8 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
     :param roles: per role (``"scheduler"``, ``"worker"``, ``"nanny"``, ``"client"``) a mapping of
         the same names that overrides the above.
     :param expected_scheduler: principal that client, workers and nannies must reach at the
-        scheduler's address, where another insider might have taken its place; None accepts whoever
-        the policy lets them meet.
+        scheduler's address, where another insider might have taken its place; None accepts any
+        principal that the policy lets them meet.
     :param deserializers: families that this side is willing to open; narrows the policy.
     :param tls_ca_file: certificate of the authority of a ``tls://`` cluster without safeser; with
         it *tls_client_cert* and *tls_client_key*, as :class:`distributed.Security` has them.
@@ -165,7 +165,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
             raise ConfigError(
                 "TLS files are for a guarded client's tls:// address",
                 rule="config.tls",
-                fix="safeser:// proves who is who by identities; leave the files out.",
+                fix="safeser:// authenticates by identities; leave the files out.",
             )
         arguments: dict[str, Any] = super().get_connection_args(role)
         return {**arguments, "safeser": self._arguments(role)}
@@ -205,8 +205,7 @@ def _rebuild(
 
 
 def checked_families(families: Sequence[str] | None, *, argument: str) -> tuple[str, ...] | None:
-    """Return *families* if each is one that there is: a name that is misspelt would take away what
-    its author means to keep, and nobody would say so.
+    """Return *families* if each of them exists: a misspelt one would silently remove a family.
 
     :raises ConfigError: naming the nearest family.
     """

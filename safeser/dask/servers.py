@@ -23,7 +23,7 @@ __all__ = ["Part", "Served", "part_of", "register", "served"]
 P = TypeVar("P", bound="Part")
 
 
-def _nobody(principal: str) -> bool:
+def _no_principal(principal: str) -> bool:
     del principal
     return False
 
@@ -66,7 +66,7 @@ class Served:
     channel: Channel
     client_ids: ClientIds = field(default_factory=ClientIds)
     requests: Requests = field(default_factory=Requests)
-    is_scheduler: Callable[[str], bool] = _nobody
+    is_scheduler: Callable[[str], bool] = _no_principal
     worker_key: str | None = None
     worker: str = ""
     is_command: bool = False
@@ -86,7 +86,7 @@ _KNOWN = "_safeser_served"
 
 
 def register(server: Any, known: Served) -> Served:
-    """Note what is *known* of *server*, at however many addresses it listens; the first stays."""
+    """Record what is *known* of *server*, at however many addresses it listens; the first stays."""
     first: Served = vars(server).setdefault(_KNOWN, known)
     return first
 

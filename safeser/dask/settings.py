@@ -55,7 +55,7 @@ ROLES = tuple(server.value for server in Server)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where one role finds what it needs, and whom it means to reach; paths and names only."""
+    """The files of one role, and the principal that it means to reach; paths and names only."""
 
     identity: str | None = None
     policy: str | None = None
@@ -72,7 +72,7 @@ class Settings:
             if value == "":
                 # A variable of a shell's that is not set reads so; no default is what was meant.
                 raise ConfigError(
-                    f"safeser.{entry.name.replace('_', '-')} is set to nothing",
+                    f"safeser.{entry.name.replace('_', '-')} is empty",
                     rule="config.settings",
                     fix="Give it a value, or leave the setting out.",
                 )
@@ -184,7 +184,7 @@ def channel_for(role: str, overrides: Mapping[str, Any] | None = None) -> Channe
     :raises ConfigError: naming the setting, file and remedy, if anything is missing or wrong.
     """
     global _pid  # noqa: PLW0603 - a forked child must not share its parent's channels
-    # Whom one means to reach is no part of who one is: one identity has one channel and one log.
+    # The expected peer is no part of the identity: one identity has one channel and one log.
     settings = replace(settings_for(role, overrides), expected_scheduler=None)
     with _lock:
         if os.getpid() != _pid:
@@ -264,7 +264,7 @@ class _NoLog:
 
 
 def unrecorded_channel(role: str, overrides: Mapping[str, Any] | None = None) -> Channel | None:
-    """Return what *role*'s channel would be, without its log; None if no identity is set here.
+    """Return the channel of *role* without its log; None if no identity is set.
 
     A nanny asks for its worker's before it starts it. The channel can decide and can let nothing
     through.

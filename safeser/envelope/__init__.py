@@ -1,7 +1,7 @@
-"""The authenticated envelope: who is at the other end, and which bytes exactly they sent.
+"""The authenticated envelope: which principal is at the other end, and which bytes it sent.
 
-The one rule: no I/O. Callers move the bytes, this package says how many to read, what to write, and
-whether to believe them. ``docs/reference/envelope-v1.md`` is the normative description.
+The one rule: no I/O. Callers move the bytes; this package says how many to read, what to write, and
+whether they are authentic. ``docs/reference/envelope-v1.md`` is the normative description.
 """
 
 from safeser.envelope import canonical

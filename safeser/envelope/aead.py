@@ -186,7 +186,7 @@ class Opening(KeepsSecrets):
         return self._arrived[:size]
 
     def add(self, length: int, tag: bytes) -> None:
-        """Note that the next frame arrived, whose *tag* held."""
+        """Record that the next frame arrived, whose *tag* held."""
         self._parts.append(part(length, tag))
 
     def check(self, end: Buffer) -> None:

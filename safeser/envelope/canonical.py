@@ -1,8 +1,8 @@
-"""MessagePack in the one encoding that counts: for claims, and for headers of library messages.
+"""Canonical MessagePack, for claims and for headers of library messages.
 
-The one rule: bytes are read only if packing what they say gives the same bytes again. So nothing
-that two readers could take differently is read: wider forms than needed, a key twice, bytes after
-the end.
+The one rule: bytes are read only if packing the value gives the same bytes again. So nothing is
+read that two readers could understand differently: wider forms than needed, a key twice, bytes
+after the end.
 """
 
 from __future__ import annotations

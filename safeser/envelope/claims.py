@@ -1,4 +1,4 @@
-"""What each side of a handshake says about itself, in the one encoding that counts.
+"""What each side of a handshake claims about itself, in one canonical encoding.
 
 The one rule: a block of bytes either is exactly what :meth:`Claims.encode` would write, or it is
 refused. All blocks have one size, so nothing on the wire says how long a name is.
@@ -26,11 +26,11 @@ _FIELDS = ("principal", "peer", "policy", "revision", "sha256")
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Who speaks, to whom, and under which policy.
+    """What one end claims in a handshake: its principal, the expected peer, and its policy.
 
-    :param principal: the speaker.
-    :param peer: whom the speaker believes it reached; None in the responder's claims, which are
-        written before it can know.
+    :param principal: the principal of the end that writes the claims.
+    :param peer: the principal that it expects at the other end; None in the responder's claims,
+        which are written before it can know.
     :param policy: name of the speaker's policy. Self-reported, like the next two: the peer's
         honesty is all that vouches for them.
     :param revision: revision of that policy.

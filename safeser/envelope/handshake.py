@@ -40,7 +40,7 @@ _SUITE_OF = {preamble(suite): suite for suite in Suite}
 
 
 class SuiteRefused(HandshakeRefused):
-    """A peer that proved who it is has, or proposes, a session that does less than is required.
+    """A peer that proved its principal has, or proposes, a session that does less than is required.
 
     :ivar principal: the peer, and *suite* the suite of the session; for this process's own log.
     """
@@ -61,7 +61,7 @@ class Handshake(KeepsSecrets):
     :meth:`feed` them, and write what that returns.
 
     :param initiator: whether this side opened the connection.
-    :param identity: who this process is.
+    :param identity: the identity of this process.
     :param principal_of: the roster's answer to whose key this is; None refuses.
     :param required: the least strict suite that this side accepts with a principal. Neither side
         ever talks the other down: a handshake below it is refused.
@@ -109,7 +109,7 @@ class Handshake(KeepsSecrets):
         self._clock = clock
         self._generate = generate
         self._session: Session | None = None
-        self._claims(None)  # refuses a policy that cannot be claimed before anybody connects
+        self._claims(None)  # refuses a policy that cannot be claimed before a peer connects
         # What the preamble says, and the Noise handshake whose prologue it is.
         self._begun: tuple[Suite, HandshakeState] | None = None
         self._outgoing = b""
@@ -160,7 +160,7 @@ class Handshake(KeepsSecrets):
 
     @property
     def local_key(self) -> PublicKey:
-        """The key by which this side proves who it is."""
+        """The key by which this side proves its principal."""
         return self._identity.public
 
     @property
@@ -234,7 +234,7 @@ class Handshake(KeepsSecrets):
 
     def _authenticate(self, payload: bytes) -> Claims:
         """Return the peer's claims once the roster says that its key may make them."""
-        # Its key is proven by now. A key of nobody's has no say in what is parsed next.
+        # Its key is proven by now. Claims are parsed for a key of the roster only.
         key = self._noise.remote_static
         assert key is not None
         principal = self._principal_of(key)

@@ -81,7 +81,7 @@ class CipherState(KeepsSecrets):
         return self._cipher.encrypt(self._next_nonce(), plaintext, data)
 
     def decrypt_with_ad(self, data: bytes, ciphertext: bytes) -> bytes:
-        # A failure spends the nonce too; whoever owns this state gives up on the first one.
+        # A failure spends the nonce too; the handshake ends at the first one.
         try:
             return self._cipher.decrypt(self._next_nonce(), ciphertext, data)
         except InvalidTag:
@@ -206,7 +206,7 @@ class HandshakeState(KeepsSecrets):
     def _read_ephemeral(self, raw: bytes) -> PublicKey:
         self._symmetric.mix_hash(raw)
         remote = _public_key(raw)
-        # Whoever sends our own ephemeral back is a mirror, not a peer.
+        # A reflected ephemeral key means that our own messages are sent back.
         if self._ephemeral is not None and remote == self._ephemeral.public:
             raise HandshakeRefused("the peer sent our own ephemeral key back")
         return remote

@@ -56,7 +56,7 @@ class Verified:
     """
 
     __slots__ = (
-        "__weakref__",  # whoever counts what a message costs counts it for as long as it lives
+        "__weakref__",  # the memory budget counts a message for as long as it lives
         "frames",
         "header",
         "recipient",

@@ -1,4 +1,4 @@
-"""Identities of principals, and the roster that says which public key speaks for whom."""
+"""Identities of principals, and the roster that lists the public keys of each principal."""
 
 from safeser.identity.edit import RosterFile
 from safeser.identity.identities import Identity, PrivateKey, PublicKey

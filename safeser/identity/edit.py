@@ -206,8 +206,8 @@ def _unfit(
 def _locked(directory: Path, path: Path) -> Iterator[None]:
     """Keep other commands from changing files of *directory* meanwhile.
 
-    :raises ConfigError: if another process keeps it locked: all who may list it can, and to retire
-        a stolen key must not wait for them without a word.
+    :raises ConfigError: if another process keeps it locked: every user that may read it can, and
+        retiring a stolen key must not wait for them without an error.
     """
     try:
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

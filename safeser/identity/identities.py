@@ -28,8 +28,8 @@ from safeser.values import check_principal
 
 __all__ = ["Identity", "PrivateKey", "PublicKey", "public_text"]
 
-# The u-coordinates of the points whose order divides 8, on the curve and on its twist: whoever
-# offers one gets a shared secret that everybody knows (RFC 7748, section 6.1).
+# The u-coordinates of the points whose order divides 8, on the curve and on its twist: with one of
+# these as public key the shared secret is a known constant (RFC 7748, section 6.1).
 _LOW_ORDER = frozenset(
     {
         0,

@@ -94,7 +94,7 @@ def _walk(path: str) -> int:
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                # Once this holds, what is read next is the link that was looked at.
+                # Once this holds, what is read next is the link that was checked.
                 _require_own_link(os.path.join(place, name), found)
                 target = os.readlink(name, dir_fd=folder)
                 names += _names(target)

@@ -1,4 +1,4 @@
-"""The roster: which public key speaks for whom, in which state and between which dates.
+"""The roster: which public key speaks for which principal, in which state and between which dates.
 
 The one rule: a key belongs to one line, thus to one principal. It opens sessions only while it is
 active, its signing key's signatures verify only while it is active or verify-only, and both only on
@@ -257,7 +257,7 @@ class Roster:
         return tuple(e.public for e in entries if e.principal == principal and e.speaks(day))
 
     def with_entry(self, entry: RosterEntry) -> Roster:
-        """Return this roster with *entry* added, or in the place of the same key's entry."""
+        """Return this roster with *entry* added, or in place of the same key's entry."""
         listed = {each.public: each for each in self._entries}
         known = listed.get(entry.public)
         if known is not None and known.principal != entry.principal:

@@ -1,4 +1,4 @@
-"""Ed25519 keys (RFC 8032): one signs, and all who have its public half verify.
+"""Ed25519 keys (RFC 8032): the private half signs, the public half verifies.
 
 The one rule: a public key that verifies signatures which its owner did not make is no key.
 """

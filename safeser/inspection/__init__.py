@@ -1,4 +1,4 @@
-"""Looking at a file that somebody was sent: what it is, what is in it, and what would load it.
+"""Inspect a file from an untrusted source: its format, its content, and what would load it.
 
 The one rule: nothing of a file is imported, called or built, and what it is follows from its
 content, never from its name. Each format has one strict reader, which reads up to the last byte.

@@ -1,7 +1,7 @@
 """Archives of arrays: NumPy's npz, and what PyTorch writes since 1.6. And NumPy's single arrays.
 
-The one rule: every record is accounted for. One that the format does not have is refused, since
-somebody's reader may load it, and so is a storage that is not as large as its tensors say.
+The one rule: every record is accounted for. A record that the format does not have is refused,
+since another reader may load it, and so is a storage that is not as large as its tensors say.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _read_torch(seen: Examination, archive: Archive, root: str) -> None:
         if top != root:
             raise _bad("has a record outside of its folder", entry)
         if name.startswith(_PROGRAM):
-            raise _bad("is TorchScript: it holds a program, which whoever loads it runs", entry)
+            raise _bad("is TorchScript: it holds a program, which runs when it is loaded", entry)
         if name != "data.pkl" and name not in _NOTES and not name.startswith("data/"):
             raise _bad("has a record that PyTorch does not write", entry)
         records[name] = entry

@@ -1,4 +1,4 @@
-"""One file being looked at: what has been found in it so far, and what comes of that.
+"""The examination of one file: what has been found in it so far, and the verdict.
 
 The one rule: each pickle is judged by the profiles that were asked for and by what its format adds,
 and whatever stops the reading makes the whole file refused or unreadable, never part of it fine.
@@ -73,7 +73,7 @@ class Examination:
         self.kind, self.title, self.loader, self.formats = kind, title, loader, formats
 
     def add(self, name: str, what: str, offset: int, size: int) -> None:
-        """Note a piece that is no pickle."""
+        """Record a piece that is no pickle."""
         self.parts.append(Part(shown(name), what, offset, size))
 
     def add_pickle(self, name: str, passage: Passage, *, persistent: bool = False) -> None:
@@ -110,7 +110,7 @@ class Examination:
             raise PayloadError(
                 f"the pickle takes {outside} buffers that are not in the file",
                 rule="inspect.buffers",
-                fix="They were written apart from it, and whoever has them chooses what they hold.",
+                fix="They were written apart from it, and their content is not in this file.",
             )
 
     def _allowed_by(self, program: Program, uses: Sequence[Use], *, persistent: bool) -> list[str]:
@@ -121,7 +121,7 @@ class Examination:
             if not left:
                 break
             one = judged_by((), (name,)) if name in self.formats else judged_by((name,))
-            # The same program has the same uses in the same order, whoever judges it.
+            # The same program has the same uses in the same order under every profile.
             for at, use in enumerate(judge(program, one, persistent=persistent)):
                 if at in left and not use.problem:
                     allowed[at] = name
@@ -183,5 +183,5 @@ class Examination:
                     f"Profile {name} allows it: add --profile {name}, if such values may come in."
                 )
         if self.loader != OWN_LOADER:
-            return "Nothing listed here allows it, and whoever wrote the file chose what it names."
+            return "No profile allows it, and the author of the file chose the name."
         return deny(use, profile=profile).fix

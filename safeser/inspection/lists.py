@@ -29,7 +29,7 @@ def with_bases(names: Iterable[str]) -> tuple[str, ...]:
     """Return *names* and the profiles that they build on, each once, in the usual order."""
     asked = dict.fromkeys(names)
     if asked:
-        Profile.named(*asked)  # refuses a name that is none
+        Profile.named(*asked)  # refuses an unknown name
     wanted = {base for name in asked for base in (_ALWAYS, *_BASES.get(name, ()), name)}
     return tuple(name for name in DATA_PROFILES if name in wanted)
 
@@ -41,11 +41,11 @@ def judged_by(names: tuple[str, ...], formats: tuple[str, ...] = ()) -> Profile:
     for form in formats:
         for entry in _listed(form):
             known = entries.get(entry.name)
-            entries[entry.name] = _both(known, entry) if known else entry
+            entries[entry.name] = _merged_entry(known, entry) if known else entry
     return Profile("+".join((*names, *formats)), entries.values())
 
 
-def _both(known: Entry, added: Entry) -> Entry:
+def _merged_entry(known: Entry, added: Entry) -> Entry:
     if "reference" in (known.role, added.role):
         return known.merged(added)
     via = tuple(dict.fromkeys((*known.via, *added.via)))

@@ -41,7 +41,7 @@ _DTYPE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Npy:
-    """What the header of an array says, and where its elements begin."""
+    """The fields of an array's header, and the place of its elements."""
 
     shape: tuple[int, ...]
     dtype: str

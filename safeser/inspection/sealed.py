@@ -26,8 +26,8 @@ def read_envelope(seen: Examination) -> None:
     seen.add("header", "not verified, not read", PRELUDE_SIZE, header)
     _add_frames(seen, prelude)
     raise PayloadError(
-        "a sealed message means something only within its session, whose keys are gone:"
-        " nothing can be said of what it holds",
+        "a sealed message can be verified only within its session, whose keys are gone:"
+        " its content cannot be examined",
         rule="inspect.not-verified",
         fix="Look at what the receiver's audit log says of it.",
     )

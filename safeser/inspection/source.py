@@ -1,4 +1,4 @@
-"""The bytes of a file that somebody was sent, read where a reader asks for them.
+"""The bytes of an untrusted file, read where a reader asks for them.
 
 The one rule: what is read is either exactly as many bytes as were asked for, or refused; and how
 much is held at once is bounded, whatever the file says of itself.
@@ -16,7 +16,7 @@ from safeser.errors import ConfigError, PayloadError
 
 __all__ = ["MAX_HELD", "Source", "cut_off"]
 
-#: What is looked at whole is held in memory, and its tree takes some times that.
+#: What is checked whole is held in memory, and its tree takes some times that.
 MAX_HELD = 1 << 30
 
 

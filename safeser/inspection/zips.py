@@ -48,7 +48,7 @@ _NAME = re.compile(r"[^\x00-\x1f\x7f\\:*?\"<>|]+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file in an archive: where its data is, and what both headers say of it."""
+    """One file in an archive: the place of its data, and the fields of both headers."""
 
     name: str
     flags: int

@@ -1,4 +1,4 @@
-"""Every operation of Dask's protocol: who handles it, what it may carry, and what it stands for.
+"""Every operation of Dask's protocol: its server, its fields, and its kind.
 
 The one rule: an operation that is not in this table is not known, and an unknown one is refused.
 The rows were compared, in both directions, with the handlers that running servers register in each

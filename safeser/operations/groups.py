@@ -1,9 +1,9 @@
-"""Groups within groups: what a policy grants to principals who look and change nothing, or whose
+"""Groups within groups: what a policy grants to principals that change nothing, or whose
 code no scheduler opens.
 
 The one rule: every name here is in the group that it is a part of, and none of ``look`` lets its
-sender keep, move, stop or start what is another's. Names are listed one by one: what Dask adds to a
-group is in no part of it until somebody has read it.
+sender keep, move, stop or start what is another's. Names are listed one by one: an operation that
+a release adds to a group is in no part of it until it has been reviewed.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _PLUGINS = (
     " register_nanny_plugin unregister_worker_plugin unregister_nanny_plugin"
 )
 
-#: Names of operations, by part. ``broadcast`` and ``proxy`` are left out: what they relay, workers
-#: do for the scheduler, for whom ``gather`` means to fetch and keep copies.
+#: Names of operations, by part. ``broadcast`` and ``proxy`` are left out: workers carry out what
+#: they relay as a request of the scheduler, from which ``gather`` means to fetch and keep copies.
 PARTS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "look": frozenset(f"{_CONNECTING} {_ASKING} {_FETCHING} {_HEARING}".split()),

@@ -1,7 +1,7 @@
 """What is known about one operation of Dask's protocol, and how rows of the table are written.
 
-The one rule: a row is constant data. It says what Dask does with a message of that name, never what
-somebody may do with it; that is the policy's word.
+The one rule: a row is constant data. It says what Dask does with a message of that name, never
+which principal may send it; the policy says that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Channel(enum.Enum):
 
 
 class Encoding(enum.Enum):
-    """How a payload stands in its field, and so who would unpickle it in stock Dask."""
+    """How a payload stands in its field, and so which process unpickles it in stock Dask."""
 
     MARKED = "marked"
     """Dask's own marker, ``Serialized`` or ``__Pickled__``, opened by its codec."""
@@ -53,7 +53,7 @@ class Encoding(enum.Enum):
     """A marker; if what it holds is bytes, the handler unpickles those, as it does bare bytes."""
 
     ERROR = "error"
-    """An exception or traceback: pickled bytes, bare or marked, opened by whoever raises it."""
+    """An exception or traceback: pickled bytes, bare or marked, raised by the peer that asked."""
 
     NESTED = "nested"
     """A request of its own to a worker or a nanny, or what they replied to it."""
@@ -75,17 +75,17 @@ class Operation:
 
     Fields are named by paths: ``msg.message`` is a key inside a field, ``[]`` stands for each
     element of a sequence, ``*`` for each value of a mapping, and the empty path for the whole.
-    No row lists ``exception`` and ``traceback``, which any reply that failed may carry: whoever
-    asked raises them if ``status`` is ``uncaught-error``, and a client does so, whatever the
-    operation, for each stream element whose ``status`` says error.
+    No row lists ``exception`` and ``traceback``, which any reply that failed may carry: the peer
+    that sent the request raises them if ``status`` is ``uncaught-error``, and a client does so,
+    whatever the operation, for each stream element whose ``status`` says error.
 
     :param kind: what it is because of its name; payloads found in a message only add to that.
     :param group: the one group of this row; a name has several rows where servers share it.
     :param fields: payloads that the request or element may carry.
     :param reply: payloads that a successful reply may carry.
     :param becomes: what the connection is afterwards: ``"client-stream"``, ``"worker-stream"``,
-        ``"feed"`` (the server goes on writing), ``"raw-stream"`` (every stream operation, by
-        anybody), or None where requests go on.
+        ``"feed"`` (the server goes on writing), ``"raw-stream"`` (every stream operation, by any
+        peer), or None where requests go on.
     :param streams: states of the connection in which honest peers send this stream element. Dask
         itself keeps one dict of handlers for all streams and lets the sender's fields override the
         identity that it registered with, so that a client could report other workers' tasks.

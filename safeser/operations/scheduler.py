@@ -130,7 +130,7 @@ _REQUESTS = (
         reply=payload(Encoding.RAW, "worker-plugins"),
         becomes="worker-stream",
         bulk=True,
-        note="address and nanny name whom the scheduler will connect to; always replies with one"
+        note="address and nanny name what the scheduler will connect to; always replies with one"
         " pickled plugin for shuffles",
     ),
     _RPC(

@@ -1,8 +1,8 @@
-"""The shapes that a field of Dask's protocol may have: what its handler does not misbehave on.
+"""The shapes that a field of Dask's protocol may have, for which its handler is known to work.
 
-The one rule: a shape is asked about plain data, says yes or no, and never raises. Dask's handlers
-take what comes: text where a list of keys belongs counts as a key for each letter, a negative or
-endless number of seconds or bytes goes into sums that every decision of the scheduler is made from.
+The one rule: a shape tests plain data, returns a bool, and never raises. Dask's handlers check
+little: text in place of a list of keys counts as a key for each letter, and a negative or infinite
+number of seconds or bytes enters the sums by which the scheduler decides.
 
 Spelling: ``=word`` (that very text), ``text``, ``text?`` (or None), ``text*`` (a sequence or set),
 ``key->number`` (a mapping), ``flag|count`` (one of several). ``*`` binds closest, then ``->`` (to
@@ -35,10 +35,10 @@ _WORD = 1000
 #: Longest name of a file that usual file systems take, in bytes.
 _FILE = 255
 
-#: Deeper than anybody sorts what they note beside their tasks.
+#: Deeper than annotations of tasks nest in practice.
 _DEEPEST = 50
 
-#: Longer than any name of a package, more than anybody asks about, and more than anybody has.
+#: Longer than any name of a package, and more packages than one environment lists.
 _PACKAGE = 200
 _PACKAGES = 100
 _MOST_PACKAGES = 5000
@@ -61,15 +61,15 @@ _LEASES = 1000
 #: Names of attributes that a dump leaves out: each attribute of each task is looked for among them.
 _LEFT_OUT = 100
 
-#: Resources of one worker. Beside what it reports and is called by, they are in what everybody is
-#: told who asks for the workers, as every client does to begin with: with a hundred levels or a
-#: million parts that could not be written, and nobody connected any more.
+#: Resources of one worker. With its name and its report they are part of the answer to
+#: ``identity``, which every client asks first: with a hundred levels or a million parts that answer
+#: could not be written, and no client could connect any more.
 _RESOURCES = 1000
 _LEVELS = 16
 _PARTS = 20_000
 
-#: What workers do for a task. Dask has a colour for each, and for another one draws no task at all,
-#: in no report and task stream of anybody's.
+#: What workers do for a task. Dask has a colour for each; with another action in the data its
+#: reports and task streams draw no task at all.
 ACTIONS = frozenset({"compute", "deserialize", "disk-read", "disk-write", "transfer"})
 
 #: What stands in such fields beside what holds others.
@@ -164,7 +164,7 @@ def _leases(value: Any) -> bool:
 def _collector(value: Any) -> bool:
     """A name that Dask's client makes for a collector of metadata.
 
-    Dask's scheduler adds the collector in the place of any plugin of the same name, among them the
+    Dask's scheduler adds the collector in place of any plugin of the same name, among them the
     one by which shuffles notice that a worker is lost.
     """
     return _word(value) and value.startswith(_COLLECTOR)
@@ -231,7 +231,7 @@ def _mapping(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-#: What the scheduler computes with of each worker's report, and places everybody's tasks by. It
+#: What the scheduler computes with of each worker's report, and places all tasks by. It
 #: looks for all of them in each report that comes, and again whenever it looks at all workers: one
 #: report without them ends whatever moves values, for good, and leaves a worker that cannot be
 #: removed.
@@ -259,7 +259,7 @@ _BANDWIDTH: Mapping[str, Shape] = {
 
 
 def _nothing(value: Any) -> bool:
-    """What no honest peer sends: Dask puts it into what it knows of everybody on that host."""
+    """What no honest peer sends: Dask puts it into what it knows of every worker on that host."""
     return value is None
 
 
@@ -278,7 +278,7 @@ def _packages(value: Any) -> bool:
 
 
 def _versions(value: Any) -> bool:
-    """What somebody has installed: a scheduler compares that of all workers when anybody registers.
+    """Installed versions: a scheduler compares those of all workers at each registration.
 
     Anything else there ends each later registration, of others as well.
     """
@@ -355,8 +355,9 @@ def _is_small(value: Any) -> bool:
 
 
 def _is_scalar(value: Any) -> bool:
-    """Tell whether that is a number of NumPy's, and no array, of which one byte may fill millions
-    of places: notebooks of whoever looks at the workers show it.
+    """Tell whether that is a number of NumPy, and no array.
+
+    One byte of an array may fill millions of places, and notebooks that list the workers show it.
     """
     kinds = ((kind.__module__, kind.__name__) for kind in type(value).__mro__)
     return ("numpy", "generic") in kinds and not hasattr(value, "__len__")
@@ -494,7 +495,7 @@ def shape(spelt: str) -> Shape:
 
 
 def meant(fits: Shape) -> str | None:
-    """Return what to write where *fits* said no, if it is more than Dask's documentation says."""
+    """Return what to write where *fits* was False, if it is more than Dask's documentation has."""
     return _MEANT.get(fits)
 
 

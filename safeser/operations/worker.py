@@ -90,7 +90,7 @@ _REQUESTS = (
         Kind.CONTROL,
         "debug",
         becomes="raw-stream",
-        note="every stream operation, compute-task included, for whoever connects",
+        note="every stream operation, compute-task included, for any peer that connects",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Policy: who may hand whom which kind of message, in which serialization family.
+"""Policy: which sender may hand which recipient which kind of message, in which family.
 
 The one rule: default deny. :class:`Policy` is immutable, :meth:`Policy.decide` pure and total.
 """
@@ -9,7 +9,8 @@ from safeser.policy.confined import Confined
 from safeser.policy.policy import Policy
 from safeser.policy.questions.explain import Explanation, explain
 from safeser.policy.ready import locate, ready_policies
-from safeser.policy.rules import Principal, Rule
+from safeser.policy.rules import Principal
+from safeser.policy.source.context import Rule
 
 __all__ = [
     "Confined",

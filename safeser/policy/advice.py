@@ -1,4 +1,4 @@
-"""What to change so that a denied message passes, in the policy's own words, with its risk.
+"""Advise which edit of a policy permits a denied message, with its risk.
 
 The one rule: an edit proposed here loads, permits what was denied, and is the smallest that does.
 Where a floor denies, the advice says so and proposes nothing.
@@ -20,8 +20,8 @@ from safeser.policy.rules import (
     UNKNOWN_OPERATIONS,
     UNLISTED,
     Query,
-    Rule,
 )
+from safeser.policy.source.context import Rule
 from safeser.values import FAMILIES, SEALED, UNKNOWN
 
 __all__ = ["Edit", "edits", "fix"]
@@ -71,8 +71,8 @@ def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:  # noqa: PLR
 def _is_misplaced(query: Query) -> bool:
     """Tell whether *query* is about a sealed call where no policy lets one through.
 
-    Those are graphs, and tasks that somebody else than the sender signed: no context can list its
-    sender as an author.
+    Those are graphs, and tasks that another principal than the sender signed: no context can list
+    its sender as an author.
     """
     if query.family != SEALED or query.operation in SUBMITTING:
         return False
@@ -144,7 +144,7 @@ def fix(name: str, query: Query, rule: Rule | None) -> str:
 
 
 def _group(changes: Iterable[Edit]) -> str:
-    """Name the group of an operation: what needs one of it mostly needs the others too."""
+    """Name the group of an operation: a client that needs one mostly needs the others too."""
     for change in changes:
         groups = [group for group, names in GROUPS.items() if change.value in names]
         if change.field == "operations" and groups and change.value not in GROUPS:
@@ -170,14 +170,14 @@ def _impossible(name: str, query: Query, rule: Rule) -> str:  # noqa: PLR0911 - 
     hop = query.hop
     if query.family not in HARMLESS and query.author == UNKNOWN:
         return (
-            "No policy can permit it: who wrote it is not known. Fetch the value from its author"
+            "No policy can permit it: its author is not known. Fetch the value from its author"
             " directly, or return it as numbers, text, arrays or frames, which travel as dask or"
             " msgpack."
         )
     if _is_misplaced(query):
         return (
-            "No policy can permit it: sealed calls are graphs, and tasks that somebody else than"
-            " their sender signed."
+            "No policy can permit it: sealed calls are graphs, and tasks that another principal"
+            " than their sender signed."
         )
     if name in ("floor.admin", "floor.unknown"):
         return "No policy can permit it."
@@ -200,7 +200,7 @@ def _risk(changes: Iterable[Edit], rule: Rule) -> str:
     senders, recipients = _few(rule.senders), _few(rule.recipients)
     authors = [change.value for change in changes if change.field == "authors"]
     if authors:
-        # Whoever relays could write it itself; what is new is what it is written by.
+        # The senders could write it themselves; what is new is the author.
         senders = f"{authors[0]} (as {senders} relay it)"
     values = {change.value for change in changes if change.field != "authors"}
     running = values & (_unsigned(rule) | {"code", "cloudpickle"})

@@ -1,7 +1,7 @@
-"""How large a message may be, from what the policy lets its sender say.
+"""The largest size of a message, by its operation and by what the policy grants its sender.
 
-The one rule: the answer takes what the sender proved and the operation's name, and nothing else of
-the message, so that it is known before the body is parsed.
+The one rule: the answer depends on the authenticated sender and the operation's name, and on
+nothing else of the message, so that it is known before the body is parsed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a confined process must be unable to do, as ``confined:`` of its principal states it.
+"""The section ``confined:`` of a principal: what its processes must be unable to do.
 
 The one rule: this is a demand and not a sandbox. The kernel confines; the process probes itself at
 its start (:mod:`safeser.confinement`) and does not run where a probe shows that it is not confined.
@@ -12,13 +12,17 @@ import posixpath
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
+from pydantic import Field
+
+from safeser.errors import ConfigError
 from safeser.policy.source.faults import did_you_mean, fault, shown
+from safeser.policy.source.fields import Distinct, Listed, Reading, Strict, stated
 from safeser.policy.source.loader import Document
-from safeser.policy.source.model import ConfinedModel
+from safeser.policy.source.scope import Scope
 
-__all__ = ["CONNECT_WORDS", "DEFAULT_PORTS", "Confined", "read_confined"]
+__all__ = ["CONNECT_WORDS", "DEFAULT_PORTS", "Confined", "ConfinedModel", "read_confined"]
 
 #: To which TCP ports a confined process may connect: those of its cluster, or any.
 CONNECT_WORDS = ("cluster", "any")
@@ -30,6 +34,46 @@ DEFAULT_PORTS = ("8786", "9000-9099")
 _MOST_PORTS = 1_000
 
 _PORTS = re.compile(r"([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?\Z")
+
+
+def _connect(word: str, scope: Scope) -> str:
+    if word not in CONNECT_WORDS:
+        raise ConfigError(
+            f"it cannot connect to {shown(word)}",
+            rule="config.confined",
+            fix=did_you_mean(word, CONNECT_WORDS),
+        )
+    return word
+
+
+class ConfinedModel(Strict):
+    """``confined: {read: [/data], write: [/scratch]}``: what a process must be unable to exceed.
+
+    A worker probes itself at its start; see :class:`Confined`.
+    """
+
+    # Each is a rule of the kernel, which compares every path that is opened with all of them.
+    read: Annotated[Distinct[str], Field(max_length=64)] = ()
+    """Folders and files that it may read, as absolute paths."""
+    write: Annotated[Distinct[str], Field(max_length=64)] = ()
+    """Folders that it may write to, as absolute paths."""
+    execute: bool = False
+    """Whether it may start programs."""
+    connect: str = stated(
+        Reading(str, _connect, lambda made: {**made, "enum": list(CONNECT_WORDS)}),
+        default="cluster",
+        spelled="cluster",
+    )
+    """`cluster`: TCP to `ports`, and no other socket; or `any`."""
+    ports: (
+        Annotated[
+            tuple[str | int, ...],
+            Listed,
+            Field(min_length=1, max_length=64),
+        ]
+        | None
+    ) = None
+    """Ports of its cluster, which it may listen at and connect to: 8786, or `9000-9099`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +100,7 @@ class Confined:
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def sentences(self) -> Iterable[tuple[str, str]]:
-        """Yield what to call each part of the demand, and what it says, for people."""
+        """Yield a label and a sentence for each part of the demand, for people."""
         yield "reads", ", ".join(self.read) or "what Python needs, and nothing else"
         yield "writes", ", ".join(self.write) or "its log, and nothing else"
         yield "starts", "any program" if self.execute else "no program"
@@ -79,12 +123,6 @@ def read_confined(model: ConfinedModel, name: str, document: Document) -> Confin
     for index, path in enumerate(model.read):
         if any(_below(path, folder) for folder in model.write):
             reader.refuse("what it may write, it may read", "read", index, fix="Take it out.")
-    if model.connect not in CONNECT_WORDS:
-        reader.refuse(
-            f"it cannot connect to {shown(model.connect)}",
-            "connect",
-            fix=did_you_mean(model.connect, CONNECT_WORDS),
-        )
     if model.connect == "any" and model.ports is not None:
         reader.refuse(
             "ports have no effect where it may connect to any", "ports", fix="Take one out."

@@ -9,9 +9,9 @@ is never permitted, and no function here raises for it. The steps of :meth:`Tabl
 3. the floors: admin is msgpack, and ``unknown`` never gets pickle or a program's own family,
    whatever a rule says;
 4. the family must be listed for this side;
-5. what somebody wrote whom the context does not list as an author passes only in families that
-   cannot reach code. Where authors are listed, or tasks handed out, sealed calls of the sender pass
-   only if it is listed, too.
+5. a payload of an author that the context does not list passes only in families that cannot reach
+   code. Where authors are listed, or tasks handed out, sealed calls of the sender pass only if it
+   is listed, too.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from safeser.policy.rules import (
     UNLISTED,
     Hop,
     Query,
-    Rule,
 )
 from safeser.policy.signable import Signable
+from safeser.policy.source.context import Rule
 from safeser.values import (
     FAMILIES,
     SEALED,
@@ -71,9 +71,9 @@ class Table:
     the first context that matches.
 
     :param rules: in the order of the file.
-    :param principals: names that the policy lists; everybody else is ``unknown``.
+    :param principals: names that the policy lists; every other name counts as ``unknown``.
     :param own: families that the policy declares beyond those built in.
-    :param suite: of sessions between principals for whom no context decides anything.
+    :param suite: of sessions between principals between which no context decides anything.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Table:
         return principal if principal in self.principals else UNKNOWN
 
     def hop(self, context: Context) -> Hop:
-        """Return what of *context* is matched, in names that the policy knows."""
+        """Return the part of *context* that is matched, in names that the policy knows."""
         return Hop(
             self.known(context.sender),
             self.known(context.recipient),
@@ -171,7 +171,7 @@ class Table:
                 {self._hosts[same] for same in rule.same_host},
             )
             # Of those that come one way, the contexts above this one that match that way.
-            above = {_all(masks) & (1 << index) - 1 for masks in ways}
+            above = {_common_bits(masks) & (1 << index) - 1 for masks in ways}
             found = (senders[rule.senders], recipients[rule.recipients])
             if not any(_is_left(*found, mask, budget) for mask in above):
                 return rule
@@ -228,8 +228,8 @@ class Table:
             decision = self._decisions.get(query)
             if decision is None:
                 decision = self._remember(query, self._judge(query))
-            # In the asker's own words, which need not be known ones: whoever invents some has only
-            # others' forgotten.
+            # Keyed by the names in the question, which need not be known to the policy: a peer that
+            # invents names only empties this cache.
             if len(self._asked) >= _ASKED_MAX:
                 self._asked.clear()
             self._asked[asked] = decision
@@ -296,14 +296,14 @@ class Table:
         asked = (self.known(author), self.known(scheduler), kind)
         found = self._signable.get(asked)
         if found is None:
-            # How the author reached the scheduler is not known to who is handed what it signed.
+            # How the author reached the scheduler is not known to the workers.
             hops = (Hop(*asked, "safeser", same_host) for same_host in (True, False))
             rules = [rule for rule in map(self.match, hops) if rule is not None]
             found = self._signable[asked] = Signable.by(rules, kind)
         return found
 
     def key_conflicts(self, context: Context) -> KeyConflicts:
-        """Return what becomes of keys that are taken; where nothing says so, they are refused."""
+        """Return the outcome of submissions under taken keys; without a context, refused."""
         rule = self.match(self.hop(context))
         return REFUSED if rule is None else rule.key_conflicts
 
@@ -328,7 +328,7 @@ def _classes(
     return {names: frozenset(masks[name] for name in names) for names in dict.fromkeys(sets)}
 
 
-def _all(masks: Iterable[int]) -> int:
+def _common_bits(masks: Iterable[int]) -> int:
     return functools.reduce(operator.and_, masks)
 
 
@@ -402,9 +402,9 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
     author = query.author or query.hop.sender
     if author != UNKNOWN and author in rule.authors:
         return None
-    who = "somebody unknown" if author == UNKNOWN else author
-    whom = "a listed author" if listed_only else "its sender or a listed author"
-    reason = f"{query.family} passes only from {whom}, not from {who},"
+    written = "an unknown author" if author == UNKNOWN else author
+    expected = "a listed author" if listed_only else "its sender or a listed author"
+    reason = f"{query.family} passes only from {expected}, not from {written},"
     return _deny(query, rule, "author.relayed", reason)
 
 
@@ -458,6 +458,6 @@ def _deny_unmatched(query: Query) -> Decision:
 _DENY_MALFORMED = Decision(
     False,
     "context.none",
-    "no context matches: what was asked about is no Context, or sealing is neither True nor False",
+    "no context matches: the argument is no Context, or sealing is neither True nor False",
     fix="Ask with Context(sender, recipient, ...) and sealing=True or sealing=False.",
 )

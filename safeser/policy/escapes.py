@@ -1,8 +1,8 @@
-"""Ways out of a sandbox that a policy itself would grant.
+"""Refuse contexts by which a confined process could run code outside of its sandbox.
 
-The one rule: what a confined process says is data for every other principal. Code inside it has its
-key and says what that key may say; a context by which its word runs as code in another process
-would make that process run, unconfined, what the sandbox holds.
+The one rule: what a confined process sends is data for every other principal. Code in the sandbox
+has the key of the process and can send whatever that key may send; a context that lets another
+process run it as code would run it unconfined.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from safeser.policy.rules import CODE_OPERATIONS, Principal, Rule
+from safeser.policy.rules import CODE_OPERATIONS, Principal
+from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import fault
 from safeser.policy.source.loader import Document
 from safeser.values import SEALED

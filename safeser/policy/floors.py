@@ -1,13 +1,14 @@
-"""What the fields of one context mean together: floors, and what a word in one needs in another.
+"""Check the fields of one context against the floors and against each other.
 
-The one rule: a context that would widen a floor, or whose words contradict each other, does not
-load. Deciding keeps the floors as well; what is refused here is a file that misleads its reader.
+The one rule: a context that would widen a floor, or whose fields contradict each other, does not
+load. Decisions keep the floors as well; what is refused here is a file that misleads its reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
+from safeser.allowed import check_allowed
+from safeser.errors import ConfigError
+from safeser.policy.moved import retired
 from safeser.policy.rules import (
     APPROVED,
     CODE_OPERATIONS,
@@ -15,12 +16,15 @@ from safeser.policy.rules import (
     HARMLESS,
     PICKLES,
     READING,
+    RETIRED_PROFILES,
     SIGNED_OPERATIONS,
     SUBMIT,
     UNKNOWN_OPERATIONS,
-    Rule,
+    WEAKEST,
 )
+from safeser.policy.source.context import Rule, operations_of
 from safeser.policy.source.entry import Entry
+from safeser.policy.source.scope import GROUP
 from safeser.values import SEALED, UNKNOWN, Kind
 
 __all__ = ["check"]
@@ -29,26 +33,17 @@ __all__ = ["check"]
 _UNPROVEN = frozenset({"tcp", "tls"})
 
 
-def check(entry: Entry, rule: Rule, *, listable: Collection[str], own: frozenset[str]) -> None:
-    """Refuse *rule*, which *entry* spells, where its parts do not fit together.
+def check(entry: Entry) -> None:
+    """Refuse a context whose fields do not fit together.
 
-    :param listable: families that a policy can list.
-    :param own: those of them that it declares itself.
     :raises ConfigError: at the field that is at fault.
     """
-    _check_admin(entry, rule, listable)
-    _check_unknown(entry, rule, own)
-    _check_approved(entry, rule)
-    _check_sealed(entry, rule)
-    _check_code(entry, rule)
-    _check_transport(entry, rule)
-    _check_authors(entry, rule)
-    _check_values(entry, rule)
-    _check_key_conflicts(entry, rule)
+    for each in _CHECKS:
+        each(entry, entry.rule)
 
 
-def _check_admin(entry: Entry, rule: Rule, listable: Collection[str]) -> None:
-    listed = entry.listing({*listable} - {"msgpack"})
+def _check_admin(entry: Entry, rule: Rule) -> None:
+    listed = entry.listing(rule.listed - {"msgpack"})
     if rule.kinds == {Kind.ADMIN} and listed:
         entry.refuse(
             f"admin messages are plain msgpack, and no policy can let {listed[1]} into them",
@@ -58,11 +53,11 @@ def _check_admin(entry: Entry, rule: Rule, listable: Collection[str]) -> None:
         )
 
 
-def _check_unknown(entry: Entry, rule: Rule, own: frozenset[str]) -> None:
+def _check_unknown(entry: Entry, rule: Rule) -> None:
     if UNKNOWN not in rule.senders | rule.recipients:
         return
     # What a program's own family does with bytes is not known here: it counts as the worst.
-    listed = entry.listing(PICKLES | own)
+    listed = entry.listing(PICKLES | entry.scope.own)
     if listed:
         entry.refuse(
             f"no policy can let {listed[1]} pass from or to unknown",
@@ -127,7 +122,7 @@ def _check_approved(entry: Entry, rule: Rule) -> None:
             rule="config.approved",
             fix="Take cloudpickle out, or write 'submission: code'.",
         )
-    if not _hears_of_work(rule):
+    if not _admits_graphs(rule):
         entry.refuse(
             f"'submission: approved' has no effect where {SUBMIT} is not granted for kind task",
             "submission",
@@ -160,8 +155,8 @@ def _check_sealed(entry: Entry, rule: Rule) -> None:
         )
 
 
-def _hears_of_work(rule: Rule) -> bool:
-    """Tell whether a graph can come by *rule* at all, whatever becomes of it."""
+def _admits_graphs(rule: Rule) -> bool:
+    """Tell whether *rule* lets a graph reach the scheduler, which decides about it then."""
     return SUBMIT in rule.operations and Kind.TASK in rule.kinds
 
 
@@ -170,7 +165,7 @@ def _check_transport(entry: Entry, rule: Rule) -> None:
     stranger = {UNKNOWN} in (rule.senders, rule.recipients)
     if rule.transports == {"safeser"} and stranger:
         entry.refuse(
-            "this never matches: who is unknown gets no connection on safeser://",
+            "this never matches: an unknown peer gets no connection on safeser://",
             "transport",
             rule="config.unreachable",
             fix="Name a principal, or another transport.",
@@ -184,12 +179,109 @@ def _check_transport(entry: Entry, rule: Rule) -> None:
         )
 
 
+def _check_pickle(entry: Entry, rule: Rule) -> None:
+    for index, name in enumerate(
+        entry.names("pickle", "profile") if entry.spells("pickle") else ()
+    ):
+        if name in RETIRED_PROFILES:
+            entry.refuse(
+                f"profile {name} held parts of Dask's graphs, which no policy lists any more",
+                "pickle",
+                "profile",
+                index,
+                rule="config.moved",
+                fix=retired(rule.name, rule.submission),
+            )
+    # What approved tasks allow are the functions that they call.
+    functions = rule.submission == APPROVED and rule.profiles == ("data",)
+    if entry.spells("pickle") and "pickle" not in rule.listed and not functions:
+        entry.refuse(
+            "a pickle profile has no effect where no list of families holds pickle",
+            "pickle",
+            rule="config.no-effect",
+            fix="Take it out, or list pickle.",
+        )
+    for each in rule.allow if rule.submission == APPROVED else ():
+        try:
+            check_allowed(each.name, each.role, approved=True)
+        except ConfigError as error:
+            entry.refuse(
+                error.message, "pickle", "allow", each.name, rule=error.rule, fix=error.fix
+            )
+
+
+def _check_types(entry: Entry, rule: Rule) -> None:
+    if rule.types and "dask" not in rule.deserializers:
+        entry.refuse(
+            "types have no effect where 'deserializers' does not hold dask",
+            "dask",
+            rule="config.no-effect",
+            fix="Take them out, or list dask.",
+        )
+
+
+def _check_suite(entry: Entry, rule: Rule) -> None:
+    if not entry.spells("suite") or rule.in_sessions:
+        return
+    stranger = {UNKNOWN} in (rule.senders, rule.recipients)
+    why = (
+        "an unknown principal has no session"
+        if stranger
+        else "a connection over tcp or tls is no session of safeser"
+    )
+    entry.refuse(
+        f"a suite has no effect here: {why}",
+        "suite",
+        rule="config.no-effect",
+        fix="Take it out.",
+    )
+
+
+def _check_operations(entry: Entry, rule: Rule) -> None:
+    """Refuse a grant whose every message is of a kind that the context does not match."""
+    strongest = Kind.strongest([*rule.kinds]).strength
+    for index, name in enumerate(entry.names("operations", "grant") if rule.operations else ()):
+        granted = operations_of(name)
+        weakest = min((WEAKEST[each] for each in granted), key=lambda kind: kind.strength)
+        if weakest.strength > strongest:
+            entry.refuse(
+                f"{name} is of kind {weakest.value}, which this context does not match",
+                "operations",
+                "grant",
+                index,
+                rule="config.no-effect",
+                fix=f"Add {weakest.value} to 'kinds', or take it out.",
+            )
+
+
+def _check_sender_listed(entry: Entry, rule: Rule) -> None:
+    """Refuse the only sender among the authors whose payloads or values it may handle."""
+    for field, why in _OF_OTHERS.items():
+        for index, name in enumerate(entry.names(field)):
+            # A group of one may have more members in the next revision, whose values it then reads.
+            fixed = field == "authors" or not name.startswith(GROUP)
+            if len(rule.senders) == 1 and rule.senders == entry.scope.members[name] and fixed:
+                entry.refuse(
+                    f"{name} is the sender, and {why}",
+                    field,
+                    index,
+                    rule="config.no-effect",
+                    fix="Take it out.",
+                )
+
+
+_OF_OTHERS = {
+    "authors": "what it wrote itself needs no listing",
+    "values": "it may read its own values anyway",
+}
+
+
 def _check_authors(entry: Entry, rule: Rule) -> None:
     if not rule.authors:
         return
-    if not rule.types and rule.submission != SEALED and not entry.listing(_beyond(entry)):
+    if not rule.types and rule.submission != SEALED and rule.listed <= HARMLESS:
         entry.refuse(
-            "authors have no effect here: msgpack and dask pass whoever wrote them",
+            "authors have no effect here: msgpack and dask pass from any author",
             "authors",
             rule="config.no-effect",
             fix="Take them out, or list the family that they may write.",
@@ -217,17 +309,32 @@ def _check_values(entry: Entry, rule: Rule) -> None:
         )
 
 
-def _beyond(entry: Entry) -> frozenset[str]:
-    return frozenset({*entry.context.serializers, *entry.context.deserializers}) - HARMLESS
-
-
 def _check_key_conflicts(entry: Entry, rule: Rule) -> None:
-    if entry.context.key_conflicts is None:
+    if not entry.spells("key_conflicts"):
         return
-    if not _hears_of_work(rule) or rule.submission == "none":
+    if not _admits_graphs(rule) or rule.submission == "none":
         entry.refuse(
             "key conflicts come with submitted work, which this context does not let through",
             "key_conflicts",
             rule="config.no-effect",
             fix=f"Take them out, or grant {SUBMIT} and say 'submission: approved' or 'code'.",
         )
+
+
+#: In the order in which a file that fails several is corrected.
+_CHECKS = (
+    _check_pickle,
+    _check_types,
+    _check_operations,
+    _check_sender_listed,
+    _check_suite,
+    _check_admin,
+    _check_unknown,
+    _check_approved,
+    _check_sealed,
+    _check_code,
+    _check_transport,
+    _check_authors,
+    _check_values,
+    _check_key_conflicts,
+)

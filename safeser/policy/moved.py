@@ -1,7 +1,7 @@
-"""What older policies say about approved submissions, and what to write instead.
+"""Refuse retired spellings of approved submissions, and name their replacements.
 
-The one rule: a policy that still says it does not load, and the error names the field and its
-replacement. docs/how-to/approved.md has the whole move.
+The one rule: a policy with a retired spelling does not load, and the error names the field and its
+replacement. docs/how-to/approved.md describes the migration.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from safeser.policy.rules import APPROVED, COMPUTE, Rule
+from safeser.policy.rules import APPROVED, COMPUTE
+from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import fault
 from safeser.policy.source.loader import Document
 from safeser.values import SEALED
 
-__all__ = ["RETIRED_PROFILES", "check_authors", "retired"]
-
-#: Profiles that listed functions and classes of Dask, NumPy and pandas for approved collections.
-RETIRED_PROFILES = frozenset({"dask-graph", "dask-tasks"})
+__all__ = ["check_authors", "retired"]
 
 _COLLECTIONS = (
     "For arrays, frames and bags, give their authors a worker group with 'submission: sealed':"

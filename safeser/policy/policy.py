@@ -1,4 +1,4 @@
-"""One loaded policy: what the channel, Dask's comm, the gateway and the command line ask.
+"""One loaded policy, with the questions of the channel, Dask's comm and the command line.
 
 The one rule: immutable. A changed file is another policy, with another hash.
 """
@@ -17,10 +17,13 @@ from safeser.identity import KeyState, Roster, RosterEntry
 from safeser.policy.decide import Table
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
-from safeser.policy.rules import Principal, Rule
+from safeser.policy.rules import Principal
 from safeser.policy.signable import Signable
+from safeser.policy.source.context import Rule
 from safeser.policy.source.loader import read
-from safeser.policy.source.model import LimitsModel, shape
+from safeser.policy.source.model import LimitsModel
+from safeser.policy.source.scope import Scope
+from safeser.policy.source.shape import shape
 from safeser.values import Context, Decision, Grant, KeyConflicts, Kind, Limits, Suite
 
 __all__ = ["Policy"]
@@ -28,7 +31,7 @@ __all__ = ["Policy"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Policy:
-    """Who may hand whom which kind of message, in which families; default deny.
+    """Which sender may hand which recipient which kind of message, in which families.
 
     Made by :meth:`load` or :meth:`parse`.
 
@@ -82,8 +85,9 @@ class Policy:
                 "a policy is UTF-8 text", rule="config.encoding", where=source
             ) from None
         document = read(data, source=source)
-        model = shape(document)
-        principals, table = resolve(model, document)
+        scope = Scope()
+        model = shape(document, scope)
+        principals, table = resolve(model, document, scope)
         return cls(
             name=model.name,
             revision=model.revision,
@@ -117,7 +121,7 @@ class Policy:
         """Answer whether *family* may pass in *context*. Pure and total: never raises.
 
         :param sealing: ask for the side that seals (``serializers``), not the one that opens.
-        :param author: who wrote the payload, if it was not the sender.
+        :param author: the author of the payload, if it was not the sender.
         """
         return self._table.decide(context, family, sealing=sealing, author=author)
 
@@ -139,7 +143,7 @@ class Policy:
         return self._table.match(self._table.hop(context))
 
     def key_conflicts(self, context: Context) -> KeyConflicts:
-        """Return what becomes of a submission in *context* whose keys are taken.
+        """Return how a submission in *context* under taken keys is answered.
 
         Where no context matches, both are refused; where one says nothing, another definition is
         refused, and of another principal the submitter is warned.
@@ -148,7 +152,7 @@ class Policy:
 
     @property
     def lets_keys_be_taken(self) -> bool:
-        """Whether somebody who submits another definition under a taken key is only warned."""
+        """Whether a submission of another definition under a taken key may pass with a warning."""
         found: bool = self._table.lets_keys_be_taken
         return found
 
@@ -160,9 +164,9 @@ class Policy:
         return self._table.signable(author, scheduler, kind)
 
     def counterparts(self, principal: str) -> frozenset[str]:
-        """Return the listed principals with whom *principal* shares a context, in any direction.
+        """Return the listed principals that share a context with *principal*, in any direction.
 
-        Whoever is not listed counts as ``unknown`` here too.
+        A principal that is not listed counts as ``unknown`` here too.
         """
         name = self._table.known(principal)
         found = self._counterparts.get(name)

@@ -1,7 +1,7 @@
-"""Reading a policy's file, by path or by the name of a ready one that ships with safeser.
+"""Read a policy's file, by path or by the name of a ready policy that ships with safeser.
 
 The one rule: a name is looked up among the files that ship and nowhere else; there is no search
-path on which somebody could leave a file of that name.
+path on which another user could leave a file of that name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_file(path: Path) -> bytes:
 
     :raises ConfigError: if it cannot be read, or another user may change it or choose which it is.
     """
-    # As with a roster: who can write the file can list his own key as anybody's.
+    # As with a roster: a user who can write the file can list a key for any principal.
     kept: Kept = "shipped" if path.parent == _SHIPPED else "public"
     try:
         return load(path, kept, limit=MAX_BYTES)

@@ -1,7 +1,6 @@
-"""What a context means once its names are resolved: the values that decisions are made from.
+"""The constants of rules, and the values that questions about them are made of.
 
-The one rule: nothing here knows YAML, and nothing here needs to be checked again to be safe to
-decide from; the floors hold in :mod:`safeser.policy.decide` whatever a rule says.
+The one rule: nothing here knows YAML. A context is a :class:`safeser.policy.source.context.Rule`.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from safeser.allowed import Allowed
 from safeser.identity import PublicKey
 from safeser.operations import GROUPS, IN_ANY_RELEASE
 from safeser.operations.groups import PARTS
 from safeser.policy.confined import Confined
-from safeser.values import HARMLESS, SEALED, TRANSPORTS, UNKNOWN, KeyConflicts, Kind, Suite
+from safeser.values import HARMLESS, SEALED, TRANSPORTS, KeyConflicts, Kind
 
 __all__ = [
     "ANYWHERE",
@@ -32,6 +30,7 @@ __all__ = [
     "REFUSED",
     "RENEW",
     "RENEWED",
+    "RETIRED_PROFILES",
     "SEALED_IN",
     "SESSION_TRANSPORTS",
     "SIGNED",
@@ -45,7 +44,6 @@ __all__ = [
     "Hop",
     "Principal",
     "Query",
-    "Rule",
 ]
 
 #: Families that can reach code; never for ``unknown``, never in a message without payloads.
@@ -61,6 +59,9 @@ PROFILES = (
     "exceptions",
     "functions",
 )
+
+#: Profiles that listed functions and classes of Dask, NumPy and pandas for approved collections.
+RETIRED_PROFILES = frozenset({"dask-graph", "dask-tasks"})
 
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
 SUBMIT = "update-graph"
@@ -111,7 +112,7 @@ WEAKEST: Mapping[str, Kind] = MappingProxyType(
     }
 )
 
-#: How a message may have come, and where from; None where nobody knows.
+#: How a message may have come, and where from; None where that is not known.
 ANY_TRANSPORT: frozenset[str | None] = frozenset((*TRANSPORTS, None))
 ANYWHERE: frozenset[bool | None] = frozenset((True, False, None))
 
@@ -124,7 +125,7 @@ REFUSED = KeyConflicts(definition="refuse", principal="refuse")
 #: What becomes of them where a context that matches says nothing.
 UNSAID = KeyConflicts()
 
-#: What may be granted to whom nobody authenticated.
+#: What may be granted to peers that are not authenticated.
 UNKNOWN_OPERATIONS = GROUPS["basic"]
 
 
@@ -157,7 +158,7 @@ class Query(NamedTuple):
 
     @property
     def relayed(self) -> bool:
-        """Whether somebody else than the sender wrote it."""
+        """Whether another principal than the sender wrote it."""
         return self.author != ""
 
 
@@ -168,44 +169,3 @@ class Principal:
     keys: tuple[PublicKey, ...] = ()
     groups: frozenset[str] = frozenset()
     confined: Confined | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One context with its groups and operations spelled out.
-
-    :param line: where it stands in the file.
-    :param transports: those it matches; with None among them, also what nobody knows.
-    :param same_host: where it matches, likewise.
-    :param values: authors whose values the senders may read from the recipients, beside those whom
-        they may read anyway (:mod:`safeser.policy.questions.readable`).
-    :param suite: what a session does at the least between principals for whom this context decides.
-    """
-
-    name: str
-    line: int
-    senders: frozenset[str]
-    recipients: frozenset[str]
-    kinds: frozenset[Kind]
-    serializers: tuple[str, ...] = ("msgpack",)
-    deserializers: tuple[str, ...] = ("msgpack",)
-    profiles: tuple[str, ...] = ("data",)
-    allow: tuple[Allowed, ...] = ()
-    submission: str = "none"
-    operations: frozenset[str] = frozenset()
-    types: frozenset[str] = frozenset()
-    authors: frozenset[str] = frozenset()
-    values: frozenset[str] = frozenset()
-    transports: frozenset[str | None] = ANY_TRANSPORT
-    same_host: frozenset[bool | None] = ANYWHERE
-    key_conflicts: KeyConflicts = UNSAID
-    suite: Suite = Suite.AUTHENTICATE
-
-    @property
-    def in_sessions(self) -> bool:
-        """Tell whether what it decides can pass in a session of the envelope, which has a suite."""
-        named = self.senders != {UNKNOWN} and self.recipients != {UNKNOWN}
-        return named and bool(self.transports & {*SESSION_TRANSPORTS, None})
-
-    def families(self, *, sealing: bool) -> tuple[str, ...]:
-        return self.serializers if sealing else self.deserializers

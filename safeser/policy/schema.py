@@ -1,52 +1,29 @@
 """The JSON Schema of policy files, for editors that complete and underline.
 
-The one rule: it is made from the model that reads policies and from the words that the other
-modules define; no field, bound or word is stated here a second time. It says less than
-``safeser policy check``, which also resolves names, and never more.
+The one rule: it is made from the declarations of the fields; no field, bound or word is stated here
+a second time. It accepts every policy that loads, and some that ``safeser policy check`` refuses.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from safeser.allowed import ALLOWED_ROLES
-from safeser.operations import GROUPS, NAMES
-from safeser.operations.groups import PARTS
-from safeser.policy.confined import CONNECT_WORDS
-from safeser.policy.rules import PROFILES
-from safeser.policy.source import model
+from safeser.policy.source import fields
+from safeser.policy.source.fields import pattern
 from safeser.policy.source.loader import INTEGER
-from safeser.values import CONFLICT_WORDS, FAMILIES, FAMILY, SUBMISSIONS, TRANSPORTS, Kind
+from safeser.policy.source.model import PolicyModel
 
 __all__ = ["json_schema"]
-
-_Words = tuple[str, ...]
-
-#: The words of each field that has a fixed set of them.
-_WORDS: Mapping[tuple[type, str], _Words] = {
-    (model.ConfinedModel, "connect"): CONNECT_WORDS,
-    (model.ContextModel, "kinds"): tuple(kind.value for kind in Kind),
-    (model.ContextModel, "transport"): TRANSPORTS,
-    (model.ContextModel, "submission"): SUBMISSIONS,
-    (model.PickleModel, "profile"): PROFILES,
-    (model.OperationsModel, "grant"): (*GROUPS, *PARTS, *sorted(NAMES)),
-    (model.KeyConflictsModel, "definition"): CONFLICT_WORDS,
-    (model.KeyConflictsModel, "principal"): CONFLICT_WORDS,
-}
-#: Fields of families: those built in, and any that the policy declares.
-_FAMILIES = ("serializers", "deserializers")
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a policy file."""
-    made = model.PolicyModel.model_json_schema(schema_generator=_Generator)
-    _add_words(made)
-    made["$defs"]["PickleModel"]["properties"]["allow"]["additionalProperties"] = _allowed()
+    made = PolicyModel.model_json_schema(schema_generator=_Generator)
     tidied: dict[str, Any] = _tidied(made)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -56,7 +33,7 @@ def json_schema() -> dict[str, Any]:
 
 
 class _Generator(GenerateJsonSchema):
-    """Says in JSON Schema what the model's own validators demand."""
+    """Writes the model's own validators as JSON Schema."""
 
     def function_before_schema(
         self, schema: core_schema.BeforeValidatorFunctionSchema
@@ -84,7 +61,7 @@ def _one_or_list(inner: JsonSchemaValue) -> JsonSchemaValue:
 
 
 def _size(inner: JsonSchemaValue) -> JsonSchemaValue:
-    return {"anyOf": [inner, {"type": "string", "pattern": _pattern(model.SIZE.pattern)}]}
+    return {"anyOf": [inner, {"type": "string", "pattern": pattern(fields.SIZE)}]}
 
 
 def _distinct(inner: JsonSchemaValue) -> JsonSchemaValue:
@@ -102,51 +79,18 @@ def _filled(inner: JsonSchemaValue) -> JsonSchemaValue:
 
 
 def _name(inner: JsonSchemaValue) -> JsonSchemaValue:
-    return {**inner, "pattern": _pattern(model.NAME.pattern)}
+    return {**inner, "pattern": pattern(fields.NAME)}
 
 
 _BEFORE: Mapping[Any, Callable[[JsonSchemaValue], JsonSchemaValue]] = {
-    model.one_or_listed: _one_or_list,
-    model.sized: _size,
+    fields.one_or_listed: _one_or_list,
+    fields.sized: _size,
 }
 _AFTER: Mapping[Any, Callable[[JsonSchemaValue], JsonSchemaValue]] = {
-    model.filled: _filled,
-    model.distinct: _distinct,
-    model.named: _name,
+    fields.filled: _filled,
+    fields.distinct: _distinct,
+    fields.named: _name,
 }
-
-
-def _pattern(text: str) -> str:
-    """Return a Python pattern that matches from the start as one of JSON Schema, which searches."""
-    return f"^(?:{text.removesuffix(chr(92) + 'Z')})$"
-
-
-def _add_words(made: dict[str, Any]) -> None:
-    for (owner, field), words in _WORDS.items():
-        for place in list(_texts(made["$defs"][owner.__name__]["properties"][field])):
-            place["enum"] = list(words)
-    listable = [family for family in FAMILIES if family != "error"]
-    declared = {"type": "string", "pattern": _pattern(FAMILY.pattern), "not": {"const": "error"}}
-    for field in _FAMILIES:
-        for place in list(_texts(made["$defs"]["ContextModel"]["properties"][field])):
-            place.clear()
-            # The first is what an editor offers.
-            place["anyOf"] = [{"enum": listable}, declared]
-
-
-def _texts(schema: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    """Yield each place in *schema* where a text stands, alone or in a list."""
-    if schema.get("type") == "string":
-        yield schema
-    for each in (*schema.get("anyOf", ()), schema.get("items")):
-        if isinstance(each, dict):
-            yield from _texts(each)
-
-
-def _allowed() -> dict[str, Any]:
-    role = {"enum": list(ALLOWED_ROLES)}
-    one = {"anyOf": [role, {"type": "object", "properties": {"role": role}, "required": ["role"]}]}
-    return {"anyOf": [*one["anyOf"], {"type": "array", "items": one, "minItems": 1}]}
 
 
 #: How pydantic names bounds that it cannot place, and how JSON Schema does; by the type bounded.
@@ -174,7 +118,7 @@ def _tidied(part: Any) -> Any:
     if tidied.get("type") == "integer" and tidied.get("maximum", 0) >= _LONG:
         # 1_000_000 is a number to some readers of YAML, this one's among them, and text to others.
         said = {key: tidied.pop(key) for key in ("description",) if key in tidied}
-        spelt = {"type": "string", "pattern": _pattern(INTEGER.pattern)}
+        spelt = {"type": "string", "pattern": pattern(INTEGER)}
         return {**said, "anyOf": [tidied, spelt]}
     return tidied
 

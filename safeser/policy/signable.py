@@ -1,7 +1,7 @@
-"""What the signed work of one author may be made of, on every process that is handed it.
+"""Determine what one author may sign: code, or listed functions.
 
-The one rule: the author's own contexts to the scheduler say so. A worker asks the same contexts as
-the scheduler, so that what is allowed stands in one place of the policy.
+The one rule: the author's own contexts to the scheduler decide. A worker asks the same contexts as
+the scheduler, so that the policy states in one place what is allowed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from safeser.policy.rules import APPROVED, SUBMIT, Rule
+from safeser.policy.rules import APPROVED, SUBMIT
+from safeser.policy.source.context import Rule
 from safeser.values import SEALED, Kind
 
 __all__ = ["Signable"]

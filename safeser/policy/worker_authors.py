@@ -1,8 +1,8 @@
-"""Workers that sign tasks or functions: only for workers of their own principal or group.
+"""Refuse policies by which one worker's key runs code on workers of other groups.
 
-The one rule: a worker's key runs nothing on workers of others. A worker signs what its tasks submit
-(``worker_client``); where contexts towards other workers listed it as an author, one stolen
-worker's key would run code on all of them.
+The one rule: a worker signs tasks and functions only for workers of its own principal or group. A
+worker signs what its tasks submit (``worker_client``); if contexts to other workers listed it as an
+author, one stolen worker's key would run code on all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from safeser.operations.groups import PARTS
-from safeser.policy.rules import COMPUTE, SUBMIT, WEAKEST, Principal, Rule
+from safeser.policy.rules import COMPUTE, SUBMIT, WEAKEST, Principal
+from safeser.policy.source.context import Rule
 from safeser.values import SEALED
 
 __all__ = ["ForeignAuthor", "find_foreign_author"]
@@ -47,7 +48,7 @@ def find_foreign_author(
             for author in submitting.senders & rule.authors & workers
         }
         for author in sorted(signing):
-            others = (rule.recipients & workers) - groups.around(author)
+            others = (rule.recipients & workers) - groups.group_members(author)
             if others:
                 return ForeignAuthor(index, author, min(others))
     return None
@@ -60,7 +61,7 @@ def _passes(rule: Rule, operations: Collection[str]) -> bool:
 
 
 class _Groups:
-    """Who has a group in common with whom."""
+    """The principals that have a group in common with each principal."""
 
     def __init__(self, principals: Mapping[str, Principal]) -> None:
         self._principals = principals
@@ -70,7 +71,7 @@ class _Groups:
             for group in principal.groups:
                 self._members.setdefault(group, set()).add(name)
 
-    def around(self, name: str) -> frozenset[str]:
+    def group_members(self, name: str) -> frozenset[str]:
         """Return *name* and all that are in a group with it."""
         groups = self._principals[name].groups
         if groups not in self._known:

@@ -1,4 +1,4 @@
-"""Canonical forms of code: functions, classes, modules, and what is built around functions.
+"""Canonical forms of code: functions, classes, modules, and wrappers of functions.
 
 The one rule: a definition is what decides its results. That is code, constants, defaults, closures,
 and those globals that the code names; never file names and line numbers, so that a cell that is run

@@ -36,7 +36,7 @@ def _describe_index(index: Any) -> Form:
 
 
 def _describe_dates_index(index: Any) -> Form:
-    # Since pandas 3.1 the frequency is the index's own, and no more its array's.
+    # Since pandas 3.1 the index has the frequency, and not its array.
     values = [type(index), index.name, index.freq, index._values]
     return Form(b"Index of dates", values, steps=("class", "name", "frequency", "values"))
 

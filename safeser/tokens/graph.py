@@ -51,7 +51,7 @@ class Undetermined(Exception):
 class Form(NamedTuple):
     """What an object is made of.
 
-    :param label: kind and what of it is plain.
+    :param label: its kind and its plain parts.
     :param values: objects that it consists of.
     :param steps: how error messages call the way to each of the *values*.
     :param own: how many *values* belong to the object itself. The others are what an importable
@@ -207,7 +207,7 @@ class Walk:
             each.encoding = _CYCLE + sha256(whole + finer[id(each)]).digest()
             each.kids = []
 
-    def blame(self, value: Any) -> tuple[Node, list[tuple[Node, int]]] | None:
+    def find_cause(self, value: Any) -> tuple[Node, list[tuple[Node, int]]] | None:
         """Find what has no canonical form and belongs to *value*, and the shortest way to it.
 
         Returns None if nothing of the kind is sent with *value*.

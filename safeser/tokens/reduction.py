@@ -40,7 +40,7 @@ def describe_unordered(value: Unordered) -> Form:
 
 
 def describe_reduced(value: Any) -> Form:
-    """Return the form of an instance, from what pickle would write of it."""
+    """Return the form of an instance, from its pickled reduction."""
     reduced = _reduce(value)
     if type(reduced) is str:
         return _describe_global(value, reduced)

@@ -1,4 +1,4 @@
-"""What is known by name: classes, functions and modules of installed libraries.
+"""Canonical forms by name: classes, functions and modules of installed libraries.
 
 The one rule: a name stands for an object only if an installed library holds that very object under
 it; then the library's version stands for its code. Code of notebooks, scripts and modules of one's
@@ -74,7 +74,7 @@ def installed(name: Any) -> str | None:
 def _version(name: str, file: Any) -> str | None:
     root = name.partition(".")[0]
     if type(file) is not str:
-        # Built in or frozen; modules that somebody made at run time have no file either.
+        # Built in or frozen; modules that a program made at run time have no file either.
         return _PYTHON if root in sys.stdlib_module_names else None
     if any(each in file for each in _PACKAGES):
         version = space_of(sys.modules.get(root, sys)).get("__version__")

@@ -33,7 +33,7 @@ def tokenize(obj: Any, *, ensure_deterministic: bool = False) -> str:
     Equal objects of one type have equal tokens, as have copies by pickle, cloudpickle and deepcopy;
     so does the same definition in another process with the same minor version of Python and the
     same libraries. SHA-256 over a typed, length-prefixed form: objects that differ get different
-    tokens, also if somebody chose them in order to mislead.
+    tokens, also if an attacker chose them.
 
     What has no such form (locks, open files, generators, ``object()``) gets a new random token with
     each call.
@@ -80,7 +80,7 @@ def tokenize_by(
     walk = Walk(_in_order(described), ORDERED_LEAVES) if in_order else Walk(described, LEAVES)
     encoding = walk.encode(obj)
     if walk.undetermined:
-        found = walk.blame(obj)
+        found = walk.find_cause(obj)
         if found is not None:
             if ensure_deterministic:
                 raise _error(*found)

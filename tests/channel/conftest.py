@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from safeser.values import Kind
+from tests.channel.rosters import Calendar
+
 # ann may send bea anything; bea answers with data and listed pickles; what bea seals for cy is more
 # than cy opens; dora is listed and may talk to nobody.
 POLICY = """
@@ -48,3 +51,34 @@ limits: {max_bytes: 8MiB, max_refs: 10_000}
 @pytest.fixture(scope="session")
 def policy() -> str:
     return POLICY
+
+
+@pytest.fixture
+def calendar():
+    return Calendar()
+
+
+@pytest.fixture
+def bea(doors, policy, calendar):
+    return doors.channel("bea", policy, today=calendar)
+
+
+@pytest.fixture
+def link(doors, policy, bea):
+    """Bea's side of a connection that ann opened."""
+    _, far = doors.shake(doors.channel("ann", policy), bea)
+    return far
+
+
+@pytest.fixture
+def sent(doors, policy, bea):
+    """Return what sends one value from ann to bea, who opens it."""
+    ann = doors.channel("ann", policy)
+    near, far = doors.shake(ann, bea)
+    context = far.inbound(Kind.DATA)
+
+    def send(value):
+        frames = near.seal(value, near.outbound(Kind.DATA))
+        return far.load(far.admit_message(far.verify(frames), context))[0]
+
+    return send

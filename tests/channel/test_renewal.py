@@ -13,7 +13,7 @@ from safeser.channel import Ending, Renewal
 from safeser.envelope import MAX_SECONDS
 from safeser.errors import AuthenticationError, EnvelopeError
 from safeser.identity import KeyState, Roster
-from tests.channel.test_standing import changed, entry
+from tests.channel.rosters import changed, entry
 
 
 class Side:

@@ -12,72 +12,10 @@ import pytest
 from safeser.channel import Ending
 from safeser.channel.standing import SENTENCES
 from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, PolicyDenied
-from safeser.identity import Identity, KeyState, Roster, RosterEntry, SigningKey
+from safeser.identity import KeyState, Roster, SigningKey
 from safeser.policy import Policy
 from safeser.values import Kind
-
-DAY = datetime.date(2026, 3, 1)
-
-
-class Calendar:
-    """The day that a channel believes it is."""
-
-    def __init__(self, day=DAY):
-        self.day = day
-
-    def __call__(self):
-        return self.day
-
-
-def entry(identity, state=KeyState.ACTIVE, **more):
-    return RosterEntry(identity.public, identity.principal, state, DAY, **more)
-
-
-def changed(roster, whose, **more):
-    """Return *roster* with all lines of *whose* changed."""
-    found = (replace(e, **more) if e.principal == whose else e for e in roster.entries)
-    return Roster(found)
-
-
-def without(roster, principal):
-    return Roster(e for e in roster.entries if e.principal != principal)
-
-
-def raised(text, by=1):
-    """Return the policy of *text* with a higher revision."""
-    return Policy.parse(text.replace("revision: 3", f"revision: {3 + by}"))
-
-
-@pytest.fixture
-def calendar():
-    return Calendar()
-
-
-@pytest.fixture
-def bea(doors, policy, calendar):
-    return doors.channel("bea", policy, today=calendar)
-
-
-@pytest.fixture
-def link(doors, policy, bea):
-    """Bea's side of a connection that ann opened."""
-    _, far = doors.shake(doors.channel("ann", policy), bea)
-    return far
-
-
-@pytest.fixture
-def sent(doors, policy, bea):
-    """Return what sends one value from ann to bea, who opens it."""
-    ann = doors.channel("ann", policy)
-    near, far = doors.shake(ann, bea)
-    context = far.inbound(Kind.DATA)
-
-    def send(value):
-        frames = near.seal(value, near.outbound(Kind.DATA))
-        return far.load(far.admit_message(far.verify(frames), context))[0]
-
-    return send
-
+from tests.channel.rosters import DAY, Calendar, changed, entry, raised, without
 
 # --- policies ------------------------------------------------------------------------------------
 
@@ -468,103 +406,6 @@ def test_a_process_does_not_start_outside_the_days_of_its_key(doors, policy, dat
     with pytest.raises(ConfigError) as refused:
         doors.channel("bea", policy, roster=listed, today=Calendar(day))
     assert says in refused.value.message
-
-
-# --- the process's own key -----------------------------------------------------------------------
-
-
-def test_a_listed_key_of_the_same_principal_is_taken(doors, policy, bea):
-    second = doors.identity("bea", "second")
-    bea.adopt(roster=Roster([*bea.standing.listed.entries, entry(second)]))
-    assert bea.adopt(identity=second)
-    assert bea.identity is second
-    assert not bea.adopt(identity=doors.identity("bea", "second"))
-
-
-def test_it_waits_until_sessions_that_last_have_gone_over(doors, policy, bea, link):
-    second = doors.identity("bea", "second")
-    first = bea.identity
-    link.lasts = True
-    asked = []
-    link.when_stale(lambda: asked.append(1))
-    bea.adopt(roster=Roster([*bea.standing.listed.entries, entry(second)]), identity=second)
-    assert bea.identity is first
-    assert asked == [1]
-    assert bea.renewing(link, initiator=False).local_key == second.public
-    link.own_key = second.public
-    bea.tend()
-    assert bea.identity is second
-
-
-def test_and_no_longer_than_ten_looks_for_a_peer_that_does_not(doors, policy, bea, link):
-    second = doors.identity("bea", "second")
-    link.lasts = True
-    bea.adopt(roster=Roster([*bea.standing.listed.entries, entry(second)]), identity=second)
-    for _ in range(10):
-        assert bea.identity is not second
-        bea.tend()
-    assert bea.identity is second
-
-
-def test_a_key_that_is_retired_while_it_waits_is_not_taken(doors, policy, bea, link):
-    second = doors.identity("bea", "second")
-    link.lasts = True
-    listed = bea.standing.listed
-    bea.adopt(roster=Roster([*listed.entries, entry(second)]), identity=second)
-    bea.adopt(roster=Roster([*listed.entries, entry(second, KeyState.RETIRED)]))
-    link.lasts = False
-    bea.tend()
-    assert bea.identity.public == doors.identity("bea").public
-    assert "identity.unlisted" in bea.audit.rules
-
-
-@pytest.mark.parametrize(
-    ("identity", "rule"), [("bea", "identity.unlisted"), ("ann", "identity.principal")]
-)
-def test_another_principals_key_and_one_that_nobody_lists_are_refused(bea, identity, rule):
-    with pytest.raises(ConfigError) as refused:
-        bea.adopt(identity=Identity.generate(identity))
-    assert refused.value.rule == rule
-
-
-@pytest.mark.parametrize("own", [signer(1), None])
-def test_a_process_does_not_start_where_its_key_is_listed_with_anothers_signing_key(
-    doors, policy, own
-):
-    """Who changes the public text on its way to the operator could sign as its owner."""
-    listed = changed(doors.roster(doors.policy(policy)), "bea", verifying=signer(2).public)
-    bea = doors.identity("bea", signing=own)
-    with pytest.raises(ConfigError) as refused:
-        doors.channel("bea", policy, identity=bea, roster=listed)
-    assert refused.value.rule == "identity.signing"
-    assert signer(2).public.fingerprint in refused.value.message
-    assert (signer(1).public.fingerprint if own else "none") in refused.value.message
-
-
-def test_it_starts_where_its_own_signing_key_is_listed_or_none(doors, policy):
-    listed = doors.roster(doors.policy(policy))
-    bea = doors.identity("bea", signing=signer(1))
-    for roster in (listed, changed(listed, "bea", verifying=signer(1).public)):
-        assert doors.channel("bea", policy, identity=bea, roster=roster).identity is bea
-
-
-def test_a_new_identity_is_not_taken_with_anothers_signing_key(doors, bea):
-    second = doors.identity("bea", "second", signing=signer(1))
-    before = bea.standing.listed.entries
-    bea.adopt(roster=Roster([*before, entry(second, verifying=signer(2).public)]))
-    with pytest.raises(ConfigError) as refused:
-        bea.adopt(identity=second)
-    assert refused.value.rule == "identity.signing"
-    bea.adopt(roster=Roster([*before, entry(second, verifying=signer(1).public)]))
-    assert bea.adopt(identity=second)
-    assert bea.identity is second
-
-
-def test_a_signing_key_that_is_added_to_the_same_key_is_taken(doors, bea):
-    assert bea.identity.verifying is None
-    assert bea.adopt(identity=doors.identity("bea", signing=signer(1)))
-    assert bea.identity.verifying == signer(1).public
-    assert not bea.adopt(identity=doors.identity("bea", signing=signer(1)))
 
 
 # --- several at once -----------------------------------------------------------------------------

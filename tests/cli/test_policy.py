@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from safeser.cli.policy import _operations
 from safeser.operations import GROUPS
+from safeser.policy.source.words import granted
 
 EXPLAIN = ("policy", "explain", "demo", "--recipient=scheduler", "--operation=update-graph")
 
@@ -70,7 +70,7 @@ def test_show_spells_everything_out(safeser):
     ended = safeser("policy", "show", "demo")
     assert ended.code == 0
     assert "scheduler, worker -> alice, bob: admin, data" in ended.out
-    assert "submission  code: the sender can run what it likes there" in ended.out
+    assert "submission  code: the sender can run any code there" in ended.out
     assert "operations  basic, cluster, diagnose (" in ended.out
 
 
@@ -152,8 +152,8 @@ def test_show_names_each_operation_when_asked(safeser):
 
 
 def test_show_names_operations_beyond_whole_groups():
-    granted = GROUPS["cluster"] | {"echo-of-mine"}
-    assert _operations(granted) == f"cluster, echo-of-mine ({len(granted)} in all)"
+    operations = GROUPS["cluster"] | {"echo-of-mine"}
+    assert granted(operations) == f"cluster, echo-of-mine ({len(operations)} in all)"
 
 
 def test_show_tells_sealing_from_opening(safeser, tmp_path):

@@ -96,7 +96,7 @@ def test_a_policy_that_no_cluster_can_work_under_is_said_and_nothing_is_left_run
         out, err = running.communicate(timeout=DEADLINE)
     assert running.returncode == 2
     assert out == ""
-    assert err.startswith("safeser: policy 'closed' lets nobody register")
+    assert err.startswith("safeser: policy 'closed' lets no principal register")
     assert err.count("\n") == 1
     nothing_is_left_of(running.pid)
 

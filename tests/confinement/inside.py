@@ -25,7 +25,7 @@ def main() -> None:
     if told["thread"]:
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     if "witness" in told["parts"]:
-        launch._leave_a_witness()
+        launch._start_witness()
     calls = launch._filter(seccomp, rules)
     if "landlock" in told["parts"]:
         launch._restrict_files(landlock, rules)

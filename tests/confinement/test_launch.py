@@ -224,13 +224,13 @@ def test_a_process_becomes_its_command_with_its_arguments(bench, monkeypatch, ca
     done: list = []
     line = launch.command_line(bench.rules, ["safeser", "--version"])
     monkeypatch.setattr(sys, "argv", line[3:])
-    for name in ("_close_inherited", "_leave_a_witness"):
+    for name in ("_close_inherited", "_start_witness"):
         monkeypatch.setattr(launch, name, lambda name=name: done.append(name))
     monkeypatch.setattr(launch, "restrict", done.append)
     with pytest.raises(SystemExit) as ended:
         launch._main()
     assert not ended.value.code
-    assert done[:2] == ["_close_inherited", "_leave_a_witness"]
+    assert done[:2] == ["_close_inherited", "_start_witness"]
     assert done[2].execute is False
     assert sys.argv == ["safeser", "--version"]
     assert capsys.readouterr().out.startswith("safeser ")
@@ -243,7 +243,7 @@ def test_a_process_becomes_its_command_with_its_arguments(bench, monkeypatch, ca
 
 def test_a_witness_ends_with_the_process_that_it_is_for() -> None:
     program = (
-        "import os; from safeser.confinement import launch; launch._leave_a_witness();"
+        "import os; from safeser.confinement import launch; launch._start_witness();"
         "print(open(f'/proc/self/task/{os.getpid()}/children').read(), flush=True); input()"
     )
     parent = subprocess.Popen(
@@ -277,7 +277,7 @@ def test_a_process_works_in_its_folder_once_it_is_confined(bench, monkeypatch, c
     monkeypatch.delenv("DASK_TEMPORARY_DIRECTORY")
     line = launch.command_line(replace(bench.rules, work=scratch), ["safeser", "--version"])
     monkeypatch.setattr(sys, "argv", line[3:])
-    for name in ("_close_inherited", "_leave_a_witness"):
+    for name in ("_close_inherited", "_start_witness"):
         monkeypatch.setattr(launch, name, lambda: None)
     monkeypatch.setattr(launch, "restrict", lambda _: where.append(os.getcwd()))
     with pytest.raises(SystemExit):
@@ -311,7 +311,7 @@ def test_a_terminal_that_cannot_be_given_up_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(launch.os, "open", refuse)
     try:
         with pytest.raises(ConfigError) as caught:
-            launch._only_write(inner)
+            launch._reopen_for_writing(inner)
     finally:
         os.close(inner)
         os.close(outer)

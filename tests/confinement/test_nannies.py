@@ -35,9 +35,9 @@ CONFINING = """#!{python} -P
 import json, sys
 from safeser.confinement import launch
 rules = launch.Rules(**json.loads({rules!r}))
-launch._leave_a_witness()
+launch._start_witness()
 launch.restrict(rules)
-launch._work_in(rules.work)
+launch._enter_folder(rules.work)
 code = sys.argv[sys.argv.index("-c") + 1]
 sys.argv = ["-c", *sys.argv[sys.argv.index("-c") + 2:]]
 exec(code)

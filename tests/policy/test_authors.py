@@ -102,7 +102,7 @@ def test_the_advice_is_to_list_the_author_and_says_of_whom_the_risk_is() -> None
     assert policy("[ann, cy]").decide(HOP, "pickle", author="cy").permitted
     for author in ("any", "nobody"):
         denied = loaded.decide(HOP, "pickle", author=author)
-        assert "No policy can permit it: who wrote it is not known" in denied.fix
+        assert "No policy can permit it: its author is not known" in denied.fix
 
 
 def test_the_advice_lists_family_and_author_where_both_lack() -> None:
@@ -130,8 +130,8 @@ def test_an_explanation_names_the_authors() -> None:
         ("[an]", PICKLES, "config.undefined", "line 15, column 13", "Did you mean 'ann'"),
         ("[ann, bee]", PICKLES, "config.undefined", "line 15, column 18", "Did you mean 'bea'"),
         ("group:stuff", PICKLES, "config.undefined", "line 15, column 12", "group:staff"),
-        ("[any]", PICKLES, "floor.author", "line 15, column 13", "nobody known"),
-        ("[ann, unknown]", PICKLES, "floor.author", "line 15, column 18", "nobody known"),
+        ("[any]", PICKLES, "floor.author", "line 15, column 13", "an unknown author"),
+        ("[ann, unknown]", PICKLES, "floor.author", "line 15, column 18", "an unknown author"),
         ("[ann, ann]", PICKLES, "config.twice", "line 15, column 12", "twice"),
         ("[]", PICKLES, "config.empty", "line 15, column 12", "empty"),
         ("{ann: cy}", PICKLES, "config.value", "line 15", "list"),

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from safeser.errors import ConfigError
 from safeser.policy import Policy, explain
 from safeser.policy.decide import Table
-from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, Hop, Rule
+from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, Hop
+from safeser.policy.source.context import Rule
 from safeser.values import TRANSPORTS, Context, Kind
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\ncontexts:\n"
@@ -160,9 +161,8 @@ def subset(values: frozenset[object]) -> st.SearchStrategy[frozenset[object]]:
 
 
 RULES = st.builds(
-    Rule,
+    Rule.model_construct,
     name=st.just("x"),
-    line=st.just(1),
     senders=subset(frozenset("ab")),
     recipients=subset(frozenset("ab")),
     kinds=subset(frozenset(Kind)),

@@ -59,7 +59,7 @@ def test_each_says_in_its_first_line_whom_it_is_for(name: str) -> None:
     policy = Policy.load(name)
     assert (policy.name, policy.revision) == (name, 1)
     assert set(policy.principals) == {*SERVERS, *USERS[name]}
-    assert "# CODE: whoever holds" in text
+    assert "# CODE: a holder of" in text
 
 
 @each

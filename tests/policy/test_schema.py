@@ -13,7 +13,8 @@ from safeser.errors import ConfigError
 from safeser.policy import Policy, ready_policies
 from safeser.policy.ready import locate
 from safeser.policy.schema import json_schema
-from safeser.policy.source.model import ContextModel, LimitsModel, PolicyModel
+from safeser.policy.source.context import Rule
+from safeser.policy.source.model import LimitsModel, PolicyModel
 from safeser.values import FAMILIES
 
 
@@ -176,8 +177,8 @@ def test_only_words_of_json_schema_are_used():
 def test_every_field_is_in_the_schema_and_families_are_offered():
     made = json_schema()
     assert set(made["properties"]) == set(PolicyModel.model_fields)
-    context = made["$defs"]["ContextModel"]["properties"]
-    assert set(context) == set(ContextModel.model_fields)
+    context = made["$defs"]["Rule"]["properties"]
+    assert set(context) == {field.alias or name for name, field in Rule.model_fields.items()}
     offered = context["serializers"]["items"]["anyOf"][0]["enum"]
     assert offered == [family for family in FAMILIES if family != "error"]
     assert ":class:" not in str(made)

@@ -1,7 +1,7 @@
-"""What a Dask collection is, without its graph: kind, name, chunks or divisions, and empty meta.
+"""Describe Dask collections without their graphs: kind, name, chunks or divisions, empty meta.
 
-The one rule: a graph is code and never travels as data. A description is inert; whoever received
-one may put it together again over results that its keys already have.
+The one rule: a graph is code and never travels as data. A description is inert; a receiver builds a
+collection of it over results that its keys already have.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["ADVICE", "Described", "describe", "register", "results_of"]
 
 KINDS = ("array", "frame", "bag", "item", "delayed")
 
-#: Of which Dask prints the name as it is.
+#: Kinds whose names Dask prints unescaped.
 _SHOWN_BY_NAME = ("array", "frame", "bag")
 
 _MAX_NAME = 500
-#: What helps who sends a graph.
+#: The advice of the error where a user sends a graph.
 ADVICE = (
     "a Dask collection is a graph, which is code still to run: send .compute() or .persist() of it,"
     " or submit it where a policy grants that"
 )
-#: What helps who has one sent, by recreate_error_locally and its like.
+#: The advice where a method such as recreate_error_locally has the cluster send one.
 _TASK = (
     "a task is code, which would run where it is sent: have its result and its error sent, not"
     " the task itself"
@@ -64,7 +64,7 @@ class Described:
         if self.kind not in KINDS or type(self.name) is not str or len(self.name) > _MAX_NAME:
             _refuse("its kind or name is none")
         if self.kind in _SHOWN_BY_NAME and shown(self.name) != self.name:
-            _refuse("its name would steer the terminal of whoever looks at it")
+            _refuse("its name holds characters that would control a terminal")
         {"array": _check_array, "frame": _check_frame, "bag": _check_bag}.get(
             self.kind, _check_delayed
         )(self.meta, self.parts)
@@ -93,7 +93,7 @@ class Described:
         """Return the collection over what *result* returns for each key: a result or a future.
 
         With a client, ``lambda key: distributed.Future(key, client)`` stands for what the cluster
-        has under these keys; what that is, whoever made the description said.
+        has under these keys. The author of the description chose the keys.
         """
         graph = {key: result(key) for key in self.keys()}
         if self.kind == "array":
@@ -226,7 +226,7 @@ def _check(node: Node, limits: Limits) -> None:
 
 def _decode(node: Node, values: list[Any]) -> Described:
     made = Described(node.meta["kind"], node.meta["name"], *values)
-    # Whoever uses it makes a key and a future for each.
+    # A user of the collection makes a key and a future for each.
     if made.count > node.value.max_refs:
         node.refuse("it has more keys than max_refs", "families.too-large")
     return made
@@ -244,11 +244,11 @@ def _load() -> None:
 
 
 def register() -> None:
-    """List descriptions, and what helps who sends a collection; a second call does nothing."""
+    """Register descriptions, and the advice for graphs; a second call does nothing."""
     if not registry.knows("safeser.dask:Described"):
         registry.register(Typed("safeser.dask:Described", (Described,), _encode, _check, _decode))
         registry.register_lazy("dask", (), _load)
 
 
-# Also for who describes or receives one without a client, and so without safeser://.
+# Also for processes that describe or receive one without a client, and so without safeser://.
 register()

@@ -26,16 +26,16 @@ class Decorated:
         # A package's lazy registration runs as it would if distributed serialized the object.
         with suppress(TypeError):
             dask_serialize.dispatch(cls)
-        return _exactly(dask_serialize, cls)
+        return _registered_function(dask_serialize, cls)
 
     def loads(self, name: str) -> Function | None:
         for cls in list(dask_deserialize._lookup):
             if name_of(cls) == name:
-                return _exactly(dask_deserialize, cls)
+                return _registered_function(dask_deserialize, cls)
         return None
 
 
-def _exactly(dispatch: Any, cls: type) -> Function | None:
+def _registered_function(dispatch: Any, cls: type) -> Function | None:
     """Return the function that *cls* was registered with, not one that it inherits."""
     known = dispatch._lookup
     function: Function | None = known.get(cls)

@@ -1,15 +1,15 @@
-"""Compare what a client submits under a key with what it holds a future of already.
+"""Compare a submission with the definition of the future that the client holds under its key.
 
 The one rule: a client never answers a submission with the result of another definition without a
-word. Before anything is sent, it compares with what it sent itself under the same key; policy's
-``key_conflicts: {definition: ...}`` says what becomes of a difference, as on the scheduler
-(conflicts.py). A refused submission leaves the future that the client holds as it is.
+warning. Before anything is sent, it compares with what it sent itself under the same key; the
+policy's ``key_conflicts: {definition: ...}`` decides about a difference, as on the scheduler
+(key_conflicts.py). A refused submission does not change the future that the client holds.
 
 Dask's ``submit`` looks for its key among the futures that the client holds, before it asks the
 scheduler. Such a future may also have come with a dataset, a queue or a variable, and keys can be
 computed: a user who published a future under the key that Dask gives to ``submit(add, 20, 22)``
-would choose that sum for all who opened the dataset. What it stands for is not known here, so
-that its use is a warning.
+would choose that sum for all users that open the dataset. The client does not know the definition
+of such a future, so that its use is a warning.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from safeser.values import Kind
 
 __all__ = ["FutureReuse"]
 
-#: As much of a key as texts show: its submitter chose it.
+#: Characters of a key that texts show: its submitter chose it.
 _SHOWN = 60
 #: Seconds to wait until the client's event loop has released what was released before.
 _RELEASING = 5.0
@@ -56,7 +56,7 @@ _ACTORS = {
     False: Difference("a task instead of an actor"),
 }
 
-#: By key, how what is submitted differs; None where that cannot be told.
+#: By key, how what is submitted differs; None where that is unknown.
 _Differences = dict[Any, Difference | None]
 
 
@@ -92,14 +92,14 @@ class FutureReuse:
             self._call.sent = False
             future = super().submit(func, *args, **kwargs)  # type: ignore[misc]  # of Dask's client
             sent = None if self._call.sent else self._kept.find(future.key, future._state)
-            found = {} if sent is None else self._again(future.key, sent, func, args, kwargs)
+            found = {} if sent is None else self._compare_call(future.key, sent, func, args, kwargs)
             if not found:
                 break
             if is_last:
                 self._decide(found)
             else:
                 del future
-                self._let_go()
+                self._await_releases()
         self._warn_of_handed([future])
         return future
 
@@ -116,7 +116,7 @@ class FutureReuse:
         except _Differs:
             pass
         # What was released is released on the event loop; so are the futures of this attempt.
-        self._let_go()
+        self._await_releases()
         return self._submitted(held, expr, keys, args, kwargs, is_last=True)
 
     def _submitted(
@@ -165,7 +165,9 @@ class FutureReuse:
         del graph
         return None
 
-    def _again(self, key: Any, sent: Sent, func: Any, args: Any, kwargs: Any) -> _Differences:
+    def _compare_call(
+        self, key: Any, sent: Sent, func: Any, args: Any, kwargs: Any
+    ) -> _Differences:
         """Return how a call differs from what was *sent* under its key."""
         actors = bool(kwargs.get("actor") or kwargs.get("actors"))
         named = {name: parse_input(value) for name, value in kwargs.items() if name not in _OPTIONS}
@@ -192,7 +194,7 @@ class FutureReuse:
         }
         return _Opened(self._kept, self.futures, graph, frames).differences(left) if left else {}
 
-    def _let_go(self) -> None:
+    def _await_releases(self) -> None:
         """Wait until the event loop has released the futures that are released already."""
         if not self.asynchronous:  # type: ignore[attr-defined]  # of Dask's client
             done = threading.Event()
@@ -223,10 +225,10 @@ class FutureReuse:
             self._kept.keep(key, Sent(future._state, None, tokens[key]))
         return {key: kept[key] if key in kept else out[key] for key in data}
 
-    # --- what becomes of it ----------------------------------------------------------------------
+    # --- decisions -------------------------------------------------------------------------------
 
     def _decide(self, found: _Differences) -> None:
-        """Refuse what differs, or warn of it, as policy says; warn of what cannot be told.
+        """Refuse or warn of different definitions, as policy says; warn of unknown ones.
 
         :raises PolicyDenied: with rule ``key.definition``; nothing was sent.
         """
@@ -303,7 +305,7 @@ def _kept_form(graph: Serialized, actors: Any) -> SentGraph:
 
 
 class _Opened:
-    """What was sent and what is being sent, opened for one comparison."""
+    """The former and the new submission, opened for one comparison."""
 
     def __init__(
         self, kept: Kept, states: Mapping[Any, Any], graph: SentGraph, frames: list[Any]
@@ -330,13 +332,15 @@ class _Opened:
         here = self._of(self._graph)
         if here is None:
             return dict.fromkeys(sent)
-        comparison = Comparison(self._there, lambda key: here.get(key) or self._there(key))
+        comparison = Comparison(
+            self._held_definition, lambda key: here.get(key) or self._held_definition(key)
+        )
         found: _Differences = {}
         for key, each in sent.items():
             self._current = {}
             node = here.get(key)
             if node is None or (type(node) is Alias and node.target == key):
-                continue  # it names what is there
+                continue  # its key names an existing task
             if each.graph is None:
                 found[key] = Difference("a task instead of data")
             elif each.graph.is_actor(key) is not self._graph.is_actor(key):
@@ -351,7 +355,7 @@ class _Opened:
                     found[key] = None if self._missing else find_difference(known, node)
         return found
 
-    def _there(self, key: Any) -> Any:
+    def _held_definition(self, key: Any) -> Any:
         """Return what *key* stood for; None if that was released, or is not known."""
         node = self._current.get(key)
         if node is None:

@@ -1,14 +1,15 @@
-"""``gather(errors="skip")``: what comes is handed out, what may not come is left out.
+"""``gather(errors="skip")``: return the values that may be read, leave out those that are refused.
 
-The one rule: a value that is refused, or that its holder could not send, is left out as a future
-that failed is, by Dask's own words: of a list it is missing, elsewhere None stands for it. Nothing
-else changes: without ``"skip"`` the first refusal is raised, and one of authentication always is.
+The one rule: a value that is refused, or that its holder could not send, is treated as Dask treats
+a future that failed: a list leaves it out, other containers hold None for it. Nothing else changes:
+without ``"skip"`` the first refusal is raised, and one of authentication always is.
 
-Dask decides what to skip by the states of futures. A value that exists and may not come here has
-done nothing wrong by that measure, and the answer that it is part of fails as a whole.
+Dask decides what to skip by the states of futures. A future whose value is refused is finished, and
+the reply that the value is part of fails as a whole.
 
-Dask's client also asks in one request for all that anybody in its process waits for at the moment.
-A refusal is for those alone who asked for what is refused: the others ask again, by themselves.
+Dask's client also puts all values that callers in its process wait for at the moment into one
+request. A refusal is raised for the callers that asked for the refused value; for the others the
+client asks again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from weakref import WeakKeyDictionary
 from distributed.utils import offload
 from distributed.utils_comm import pack_data, unpack_remotedata
 
-from safeser.dask.clients.stock_frames import put_together, taking_apart
+from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 
 __all__ = ["Gathering", "with_failures"]
@@ -33,7 +34,7 @@ _ALONE: ContextVar[dict[str, Any] | None] = ContextVar("safeser-gather-alone", d
 #: The keys that one request asked for, where it is made.
 _ASKED: ContextVar[frozenset[Any]] = ContextVar("safeser-gather-asked", default=frozenset())
 
-#: For what keys together a request failed: all who waited for one of them get the same error.
+#: The keys of a failed request: all callers that waited for one of them get the same error.
 _TOGETHER: WeakKeyDictionary[SafeserError, frozenset[Any]] = WeakKeyDictionary()
 
 
@@ -77,14 +78,14 @@ class Gathering:
             others = _TOGETHER.get(error, frozenset()) - {future.key for future in wanted}
             apart: dict[Any, Any] = {}
             if error.rule == "stock.unsent":
-                apart = await self._apart(wanted, direct, skip=errors == "skip")
+                apart = await self._typed_values(wanted, direct, skip=errors == "skip")
             if errors != "skip" and not others and not apart:
                 raise
             rest = {future.key: future for future in wanted if future.key not in apart}
         token = _ALONE.set({})
         try:
             if errors != "skip":
-                # Once: a cluster that can take apart one more each time would be asked for ever.
+                # Once: a cluster that converts one more value each time would be asked for ever.
                 got = await gather(rest, errors, direct, local_worker) if rest else {}
                 return pack_data(unpacked, {**got, **apart})
             came = await self._values(tuple(rest.values()), direct, local_worker) if rest else {}
@@ -98,7 +99,7 @@ class Gathering:
             ]
         return pack_data(unpacked, {**values, **missing})
 
-    async def _apart(self, futures: Any, direct: Any, *, skip: bool) -> dict[Any, Any]:
+    async def _typed_values(self, futures: Any, direct: Any, *, skip: bool) -> dict[Any, Any]:
         """Return by their keys the values of *futures* that a stock cluster can take apart.
 
         :param skip: leave out a value that is refused here, instead of raising why.
@@ -106,7 +107,7 @@ class Gathering:
         guard = self._guard  # type: ignore[attr-defined]  # of safeser.Client
         if guard is None:
             return {}  # a peer on safeser:// wrote that rule; no code is submitted on its word
-        gather, take = super()._gather, taking_apart()  # type: ignore[misc]  # as above
+        gather, take = super()._gather, frame_writer()  # type: ignore[misc]  # as above
         token = _ALONE.set({})
         try:
             parts = {
@@ -122,7 +123,7 @@ class Gathering:
         for key, arrays in got.items():
             try:
                 if arrays is not None:
-                    values[key] = await offload(put_together, arrays, guard.policy.limits)
+                    values[key] = await offload(rebuild_value, arrays, guard.policy.limits)
             except SafeserError as error:
                 guard.note_refusal(error, self.scheduler.address)  # type: ignore[attr-defined]  # of Dask's
                 if not skip:
@@ -151,7 +152,7 @@ def with_failures(tracks: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
     """Return ``as_completed._track_future``, *tracks*, which hands out why a value did not come.
 
     Dask's own (distributed 2026.8.0, ``client.py``) ends in the background when a value does not
-    come, and whoever iterates waits for that future for ever.
+    come, and an iteration over it waits for that future for ever.
     """
 
     async def track_future(completed: Any, future: Any) -> None:

@@ -23,7 +23,7 @@ def register_backend() -> None:
     """Register a backend ``dask`` with joblib, where that is installed, that ends every call."""
     if find_spec("joblib") is None:
         return
-    from joblib import register_parallel_backend  # noqa: PLC0415 - not everybody has joblib
+    from joblib import register_parallel_backend  # noqa: PLC0415 - joblib is optional
 
     register_parallel_backend("dask", _made)
 

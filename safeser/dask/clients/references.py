@@ -1,7 +1,8 @@
-"""What stands for something on the cluster, as data: futures, actors, what was persisted.
+"""References to objects on the cluster, as data: futures, actors, persisted collections.
 
-The one rule: a reference is a key and names. No class, method or graph comes with it; made from a
-peer's word it runs nothing, and whoever uses it asks under their own name and policy.
+The one rule: a reference is a key and names. No class, method or graph comes with it; building one
+from a peer's message runs nothing, and a process that uses it asks as its own principal, under its
+own policy.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def register() -> None:
     for typed in (
         Typed(_FUTURE, (Future,), _encode_future, _check_future, _decode_future),
         Typed(_ACTOR, (Actor,), _encode_actor, _check_actor, _decode_actor),
-        # What derives from it is looked at by describe(): exact names of Dask's own classes.
+        # What derives from it is checked by describe(): exact names of Dask's own classes.
         Typed(
             _PERSISTED,
             (DaskMethodsMixin,),

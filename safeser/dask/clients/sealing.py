@@ -1,10 +1,10 @@
-"""Clients that sign the graphs that they submit, as code or of listed functions, and renew them.
+"""Sign the graphs that a client submits, of code or of listed functions; renew their statements.
 
 The one rule: a client signs anew only what it submitted itself, and only while it holds a future
 of that graph, or of one that was submitted later and needs it. A graph of which all futures were
 released is forgotten.
 
-While no statement is due, each look costs two comparisons.
+While no statement is due, each check costs two comparisons.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Sealing", "grant_of"]
 
 logger = logging.getLogger("safeser.dask")
 
-#: Seconds between two looks at whether a statement is due.
+#: Seconds between two checks whether a statement is due.
 _EVERY = 60
 
 #: Statements that one look renews at most: signing takes 60 microseconds each on the client's loop.
@@ -163,7 +163,7 @@ class Sealing(FutureReuse):
             self._signer = identity.verifying
 
     def _renew(self, stated: Stated, identity: Identity, now: float) -> None:
-        """Sign anew what *stated* says, and say so to the scheduler.
+        """Sign the statement of *stated* anew, and send it to the scheduler.
 
         The scheduler sends no answer. Where a key is new, a roster on the way may not list it yet,
         so that the next attempts follow soon, each after twice the time of the last one.

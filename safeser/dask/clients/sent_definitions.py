@@ -158,12 +158,12 @@ class Sent(NamedTuple):
 
 
 class Kept:
-    """What one client sent under the keys whose futures it holds."""
+    """The definitions that one client sent under the keys whose futures it holds."""
 
     def __init__(self) -> None:
         self._sent: dict[Any, Sent] = {}
         self._bytes = 0
-        #: Keys that there have to be before all of them are looked at again.
+        #: Keys that there have to be before all of them are checked again.
         self._swept = 0
 
     def __len__(self) -> int:

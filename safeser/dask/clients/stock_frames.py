@@ -1,8 +1,8 @@
-"""pandas objects of a stock cluster, written there as safeser's typed values.
+"""Fetch pandas objects from a stock cluster as safeser's typed values.
 
 The one rule: one reader. Stock Dask sends pandas objects only as pickles, which a guarded client
 never opens; but the cluster runs what its client submits. So the client submits
-:func:`taking_apart`, which writes a value there exactly as family ``dask`` writes it, and reads the
+:func:`frame_writer`, which writes a value there exactly as family ``dask`` writes it, and reads the
 answer as it reads any typed value: same checks, same bounds of :mod:`safeser.types`.
 """
 
@@ -19,12 +19,12 @@ from safeser.errors import PayloadError
 from safeser.families import plain, tree
 from safeser.values import Grant, Limits
 
-__all__ = ["put_together", "taking_apart"]
+__all__ = ["frame_writer", "rebuild_value"]
 
 #: Arrays came because policy lets family dask in; what they spell is of no other family.
 _GRANT = Grant(context="", families=("dask",))
 
-#: What :func:`taking_apart` writes; a guarded client reads nothing else from such an answer.
+#: What :func:`frame_writer` writes; a guarded client reads nothing else from such an answer.
 _TYPES = frozenset(
     {
         "datetime:timedelta",
@@ -45,7 +45,7 @@ _TYPES = frozenset(
 _UNTYPED = frozenset({"msgpack", "collection"})
 
 
-def taking_apart() -> Callable[[Any], list[Any] | None]:
+def frame_writer() -> Callable[[Any], list[Any] | None]:
     """Return the function that the cluster runs: a value to a typed header and its frames.
 
     It is local, so that it travels by value: the cluster has no safeser. It returns arrays of
@@ -317,12 +317,12 @@ def taking_apart() -> Callable[[Any], list[Any] | None]:
     return take
 
 
-def put_together(arrays: Any, limits: Limits) -> Any:
-    """Return the value that a cluster wrote by :func:`taking_apart`.
+def rebuild_value(arrays: Any, limits: Limits) -> Any:
+    """Return the value that a cluster wrote by :func:`frame_writer`.
 
     :param arrays: what came as the result of that task, from a cluster that may be hostile.
     :raises PayloadError: if it is not a header and its frames, is of another type than
-        :func:`taking_apart` writes, or is out of any bound of a typed value.
+        :func:`frame_writer` writes, or is out of any bound of a typed value.
     """
     if type(arrays) is not list or not arrays or not all(map(_is_run, arrays)):
         _malformed("its parts are not arrays of bytes")

@@ -1,7 +1,7 @@
-"""``safeser.tokenize`` in the place of ``dask.tokenize.tokenize``, where a setting asks for it.
+"""Use ``safeser.tokenize`` in place of ``dask.tokenize.tokenize``, where a setting says so.
 
-The one rule: what Dask is told about a type by its public hooks stays true. ``__dask_tokenize__``
-is asked, ``normalize_token.register`` is asked for types that safeser does not know itself, and
+The one rule: Dask's public hooks keep their meaning. ``__dask_tokenize__`` is called, functions of
+``normalize_token.register`` are called for types that safeser does not know itself, and
 ``ensure_deterministic`` raises an error of Dask's class.
 """
 
@@ -68,7 +68,7 @@ def _describe(value: Any) -> Form:
 
 
 def _normalizer(cls: type) -> Callable[[Any], Any] | None:
-    """Return what ``normalize_token.register`` was given for *cls* or a base of it, or None.
+    """Return the function registered with ``normalize_token`` for *cls* or a base, or None.
 
     Dask's own functions count for types that safeser knows nothing of, such as an HDF5 dataset.
     """

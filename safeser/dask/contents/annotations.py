@@ -1,9 +1,9 @@
-"""What is said beside a graph: where its tasks run, how soon and how often.
+"""Check annotations of a graph: workers, priorities, retries and resources of its tasks.
 
-The one rule: plain values of the kind that Dask's scheduler computes with, which fit into the
-messages that it sends about them. It takes annotations as they come: a priority of 2 ** 70 is in no
-message that can be written, so that the stream to each worker in turn breaks with it; a text where
-a number is added ends the making of a graph half way.
+The one rule: annotations are plain values of the types that Dask's scheduler computes with, and fit
+into the messages that it sends about them. Dask checks none of this: a priority of 2 ** 70 cannot
+be written into a message, so that the stream to each worker in turn breaks with it; a text where a
+number is added ends ``update_graph`` half way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from safeser.errors import PolicyDenied
 __all__ = ["can_be_sent", "check_annotation", "check_beside", "require_small"]
 
 _PLAIN = (str, bytes, int, float, bool, type(None), np.int64, np.float64, np.bool_)
-#: Deeper than what anybody annotates with.
+#: Deeper than annotations nest in practice.
 _MAX_NESTING = 8
 #: Far less than what messages may be nested.
 _DEEPEST = 32
@@ -43,7 +43,7 @@ def check_beside(fields: Mapping[str, Any]) -> None:
         check_plain(value)
     annotations, priorities = fields.get("annotations"), fields.get("user_priority")
     if not isinstance(annotations, dict | None):
-        raise _unusual("annotations")
+        raise _refusal("annotations")
     require_small(sum(check_annotation(*pair) for pair in (annotations or {}).items()))
     for value in priorities.values() if isinstance(priorities, dict) else [priorities]:
         check_annotation("priority", value)
@@ -96,7 +96,7 @@ def check_annotation(name: Any, value: Any) -> int:
     check_plain(value)
     expected = _KINDS.get(name)
     if value is not None and expected is not None and not expected(value):
-        raise _unusual(name)
+        raise _refusal(name)
     return _size(name) + _size(value)
 
 
@@ -121,7 +121,7 @@ def _size(value: Any) -> int:
     return _PART
 
 
-def _unusual(name: str) -> PolicyDenied:
+def _refusal(name: str) -> PolicyDenied:
     return PolicyDenied(
         f"the annotation {name!r} is not of the kind that Dask's scheduler takes",
         rule="submission.annotation",

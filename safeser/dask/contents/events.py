@@ -1,8 +1,8 @@
-"""Events that Dask's client prints or logs, as text that steers no terminal and formats nothing.
+"""Turn events that Dask's client prints or logs into escaped text.
 
-The one rule: whoever may log an event chose every part of it, and somebody else sees it. What will
-be printed is made text and escaped first; a log record has its message and no arguments, and makes
-no logger.
+The one rule: the peer that logs an event chooses every part of it, and another user's terminal
+shows it. What will be printed is turned into text and escaped first; a log record has its message
+and no arguments, and creates no logger.
 
 Where Dask does it (distributed 2026.8.0, ``client.py``): ``_handle_print`` prints what comes,
 ``_handle_forwarded_log_record`` makes a :class:`logging.LogRecord` of whatever attributes come, and
@@ -57,11 +57,11 @@ def _malformed() -> PayloadError:
     return PayloadError("an event is not one that can be shown", rule="raw.event", where="event")
 
 
-#: As much as is printed between the parts of one event. Each part may be as short as nothing: half
-#: a megabyte of both was eighty gigabytes on everybody's terminal.
+#: Characters that one event may have printed between its parts. Parts may be empty: half a megabyte
+#: of parts and separators was eighty gigabytes on each client's terminal.
 _BETWEEN = 1 << 16
 
-#: So long a separator is none that grows much.
+#: The longest separator: with a longer one a short event prints much.
 _SEPARATOR = 8
 
 
@@ -87,7 +87,7 @@ def _printed(said: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return what ``print`` would say of *value*, without what steers a terminal.
+    """Return the text that ``print`` writes of *value*, without control characters.
 
     Dask's own ``print`` and its loggers send text; others may send anything.
     """
@@ -122,8 +122,8 @@ def _record(said: Any) -> dict[str, Any]:
 def handle_forwarded(client: Any, event: Any) -> None:
     """Have a forwarded record handled by the loggers that this process has.
 
-    :mod:`logging` keeps a logger for good, and a place for each of its name's beginnings: 80 kB of
-    dots took 1.5 GB. One that nobody asked for here would hand its records to the next above.
+    :mod:`logging` keeps a logger for good, and a place for each prefix of its name: 80 kB of dots
+    took 1.5 GB. The records of a logger that does not exist here go to the nearest one above it.
     """
     del client
     record = logging.makeLogRecord(event[1])

@@ -1,7 +1,7 @@
-"""Failures on their way out: exceptions and Dask's pickles of them, as data.
+"""Write failures as data before they are sent: exceptions, and Dask's pickles of them.
 
-The one rule: a pickle that this very process made is read as data all the same, and what is told of
-a failure depends on whose code failed: of a server's own, no folder of its file system is named.
+The one rule: even a pickle that this process made is read as data. The report of a failure in a
+server's own code names no folder of the server's file system; a failure in a user's code does.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Failure:
     """An exception on its way out, as data."""
 
     data: ExceptionData
-    #: Whether it stands in the place of a value.
+    #: Whether it stands in place of a value.
     failed: bool = False
 
 
@@ -84,7 +84,7 @@ class Relayed(Serialized):  # type: ignore[misc]  # distributed ships no types
 
 
 def is_of_user(message: Mapping[str, Any], answers: Operation | None) -> bool:
-    """Tell whether *message* says how code failed that the recipient had run here.
+    """Tell whether *message* reports a failure of code that the recipient had run here.
 
     Where Dask's handler itself failed, the status says so whatever was asked for.
     """
@@ -119,7 +119,7 @@ def is_failure(event: Any) -> bool:
 
 
 def logged(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return such an event as text, for everybody who may see events."""
+    """Return such an event as text, for all clients that may read events."""
     private = described(event, of_user=False, takes_code=lambda: False)
     texts = {name: private[name] for name in _TEXTS if name in private}
     return {**event, **texts, "exception": None, "traceback": None}
@@ -184,7 +184,7 @@ def is_partly_named(error: BaseException | None) -> bool:
 
 
 def from_pickled_error(data: bytes, message: Mapping[str, Any], traceback: str) -> ExceptionData:
-    """Return the pickled exception *data* as data, or what *message* says of it beside it."""
+    """Return the pickled exception *data* as data, or as the text beside it in *message*."""
     try:
         record = pickles.exception_record(data)
     except SafeserError:
@@ -217,7 +217,7 @@ def _is_ours(record: pickles.ExceptionRecord) -> bool:
 
 
 def record_text(record: pickles.ExceptionRecord) -> str:
-    """Return what ``str()`` says: KeyError quotes its argument, OSError shows its number."""
+    """Return the text of ``str()``: KeyError quotes its argument, OSError shows its number."""
     module, _, name = (record.name or "").partition(":")
     cls = getattr(builtins, name, None) if module == "builtins" else None
     if record.complete and isinstance(cls, type) and issubclass(cls, Exception):
@@ -239,7 +239,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def failed_value(error: BaseException) -> Failure:
-    """Return *error* as what stands in an outgoing message in the place of a value."""
+    """Return *error* as what stands in an outgoing message in place of a value."""
     return replace(failure_of(error), failed=True)
 
 

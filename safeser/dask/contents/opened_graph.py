@@ -1,8 +1,8 @@
-"""Graphs of signed tasks as Dask's scheduler opens them.
+"""Hand graphs of signed tasks to Dask's scheduler in the form that its handler deserializes.
 
-The one rule: what the scheduler's handler opens was built in this very process, from a graph that
-was verified, decided and recorded. ``Scheduler.update_graph`` calls Dask's own ``deserialize``,
-whatever the family; what it is handed here is of a family of safeser's whose one frame is no bytes.
+The one rule: what the scheduler's handler opens was built in this process, from a graph that was
+verified, decided and recorded. ``Scheduler.update_graph`` calls Dask's own ``deserialize`` for any
+family; here it gets a family of safeser whose one frame is an object and no bytes.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _unwritten(_: Any) -> Any:
     raise NotImplementedError  # Dask's word for: try another family
 
 
-def _taken(_: Any, frames: Any) -> _Tasks:
+def _read_tasks(_: Any, frames: Any) -> _Tasks:
     if len(frames) != 1 or type(frames[0]) is not _Built:
         raise PayloadError("no peer can send this family", rule="submission.graph")
     return frames[0].take()
@@ -101,4 +101,4 @@ def _taken(_: Any, frames: Any) -> _Tasks:
 
 #: How Dask opens :data:`FAMILY`: its functions to write and to read, and whether the first of them
 #: takes a context. They are registered by :mod:`safeser.dask.patches`.
-SERIALIZATION = (_unwritten, _taken, False)
+SERIALIZATION = (_unwritten, _read_tasks, False)

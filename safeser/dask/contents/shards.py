@@ -1,9 +1,9 @@
-"""Shards of a shuffle: bytes that Dask's handler opens by itself, as Arrow's stream format.
+"""Check shards of a shuffle: bytes in Arrow's stream format that Dask's handler opens by itself.
 
-The one rule: nobody's tables are read before it is known what reading them takes, or computed with
-before their buffers were looked through. Arrow's reader believes lengths, offsets and indices as
-they come: thirty kilobytes of another worker's were two gigabytes, and others of its bytes ended
-the process (distributed 2026.8.0, ``shuffle/_arrow.py``).
+The one rule: the memory that a table takes is known before it is read, and its buffers are
+validated before Dask computes with them. Arrow's reader trusts lengths, offsets and indices: thirty
+kilobytes from another worker became two gigabytes, and other bytes ended the process (distributed
+2026.8.0, ``shuffle/_arrow.py``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check_shards(shards: Any, limits: Limits, *, given: int, where: str) -> None
         at = f"{where}[{position}]"
         pair = _items(shard, at)
         if len(pair) != 2:
-            raise _odd(at)
+            raise _malformed(at)
         if type(pair[1]) in _LISTS:
             left -= _bytes_below(pair[1], most=left)
         else:
@@ -93,12 +93,12 @@ def _items(value: Any, where: str) -> Sequence[Any]:
     # Of other types the handler may take other things for the items than a check does: of a
     # dictionary, it indexes the values and unpacks the keys.
     if type(value) not in _LISTS:
-        raise _odd(where)
+        raise _malformed(where)
     items: Sequence[Any] = value
     return items
 
 
-def _odd(where: str) -> PayloadError:
+def _malformed(where: str) -> PayloadError:
     return PayloadError("this is no shard of a shuffle", rule="shuffle.shard", where=where)
 
 

@@ -1,7 +1,7 @@
-"""What Dask's shuffles send as pickles, as data: the plugin of each worker, and the plans.
+"""Send as data what Dask's shuffles send as pickles: the plugin of each worker, and the plans.
 
-The one rule: a scheduler names the plugin that a worker is to run, and the worker makes it by
-itself; plans of shuffles are the fields that their classes have, and nothing else.
+The one rule: a scheduler names the plugin that a worker runs, and the worker creates it itself;
+plans of shuffles are the fields that their classes have, and nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["AUTHOR", "make_plugins", "name_plugins", "read_plan", "write_plan"]
 
 # --- the plugin ----------------------------------------------------------------------------------
 
-#: Stands in the place of the plugin's pickle.
+#: Stands in place of the plugin's pickle.
 _NAME = "distributed.shuffle"
 
 

@@ -1,4 +1,4 @@
-"""What Dask handles in place of a refused stream element, so that nobody waits for ever.
+"""Stream elements that Dask handles in place of refused ones, so that no future waits for ever.
 
 The one rule: a substitute is made here from plain text, and it fails exactly the task or future
 that the refused element was about.
@@ -47,12 +47,12 @@ def remote_type(name: str) -> type:
 def known_type(name: str) -> type | None:
     """Return the class that Dask calls *name*, if this process has it already; imports nothing.
 
-    Only for names from somebody whose code runs here anyway: what a future's user does with a type
-    may depend on which it is.
+    Only for names from peers whose code runs here anyway: what the user of a future does may depend
+    on its type.
     """
     module, _, short = name.rpartition(".")
     holder = sys.modules.get(module or "builtins")
-    # None stands there for what may not be imported, and other things for what likes to be asked.
+    # sys.modules holds None for a module that may not be imported, and may hold any other object.
     found = vars(holder).get(short) if isinstance(holder, ModuleType) else None
     return found if isinstance(found, type) and typename(found) == name else None
 
@@ -111,7 +111,7 @@ def for_element(
         plain = {k: v for k, v in element.items() if k != "run_spec" and is_plain(v)}
         return {**_BARE_TASK, **plain, "run_spec": task}
     if server is Server.SCHEDULER and name == "task-finished":
-        # The result is there; only the name of its type was refused.
+        # The result exists; only the name of its type was refused.
         return {k: v for k, v in element.items() if is_plain(v)} | {"type": None}
     if server is Server.CLIENT and name == "task-erred":
         return {"op": name, "key": key, "exception": error, "traceback": None}
@@ -121,7 +121,7 @@ def for_element(
 
 
 def failed_report(kept: dict[str, Any], failure: Any, text: str) -> dict[str, Any] | None:
-    """Return what a worker says of a task that failed, or None if *kept* does not name the task.
+    """Return a worker's report of a failed task, or None if *kept* does not name the task.
 
     :param failure: the error, as a payload that is passed on unopened.
     """

@@ -1,7 +1,7 @@
-"""Why a function may not be submitted under ``submission: approved``, for who submits it.
+"""Explain to a user why a function may not be submitted under ``submission: approved``.
 
 The one rule: an error names the function, where it was written, and what to do: the line of policy
-that would allow it, or, where nobody should allow it, a function of one's own or a worker group.
+that would allow it, or, where no policy should allow it, a function of one's own or a worker group.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def unlisted(function: Any, name: str, context: str) -> PolicyDenied:
         f"{name} cannot be submitted: context {context!r} does not list it",
         rule=RULE,
         where=shown(name),
-        fix=_instead(function, name),
+        fix=_advice(function, name),
     )
 
 
-def _instead(function: Any, name: str) -> str:
-    """Return what helps who submitted *function*: nobody is told to allow what runs any code."""
+def _advice(function: Any, name: str) -> str:
+    """Return what to do instead; a function that runs any code is never advised to be allowed."""
     library = name.partition(":")[0].partition(".")[0]
     own = (
         "Write a function of a module that is installed on the workers (mylib, say) which does what"
@@ -59,7 +59,7 @@ def _instead(function: Any, name: str) -> str:
         " 'pickle: {allow: {\"mylib:NAME\": reference}}'."
     )
     if library in _COLLECTIONS:
-        return f"It is of {library}, of which nothing can be allowed. {_GROUP} Or: {own}"
+        return f"No function of {library} can be allowed. {_GROUP} Or: {own}"
     why = refusal(name, "reference", approved=True)
     if why:
         return f"No operator can allow it: {why}. {own}"

@@ -1,4 +1,4 @@
-"""The two ways in which a payload of a stock cluster is refused before anybody decides it.
+"""The two refusals of a payload of a stock cluster that is refused before it is decided.
 
 The one rule: an error names a class as the peer spelt it, cut and cleaned, and never its bytes.
 """

@@ -1,1 +1,1 @@
-"""Whether two definitions of one key say the same, and what differs."""
+"""Compare two definitions of one key, and name what differs."""

@@ -1,9 +1,8 @@
-"""What was found equal while two graphs are compared, and what the comparison may still cost.
+"""Equivalence classes of values while two graphs are compared, and the budget of the comparison.
 
-The one rule: the work is bounded by the size of what arrived. Values are put into classes that are
-equal to each other, so that each pair either joins two classes or is known already: two circles of
-tasks, one of 1,451 and one of 1,399, would be two million pairs otherwise, and 31 seconds of the
-scheduler's event loop for a message of 60 KB.
+The one rule: the work is bounded by the size of what arrived. Each pair of values either joins two
+classes or is known already: two cycles of tasks, one of 1,451 and one of 1,399, would be two
+million pairs otherwise, and 31 seconds of the scheduler's event loop for a message of 60 KB.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 __all__ = ["MAX_PAIRS", "Agreement", "Exhausted"]
 
-#: Pairs that one comparison of a graph with what is there looks at, in all.
+#: Pairs of values that one comparison of a graph with existing tasks checks, in all.
 MAX_PAIRS = 2_000_000
 
 #: Pairs that it may look at for nothing: in definitions that turned out to differ, or because the
@@ -44,7 +43,7 @@ class Agreement:
     def _forget(self) -> None:
         self._parents: dict[Hashable, Hashable] = {}
         self._sizes: dict[Hashable, int] = {}
-        # Values are kept, so that nobody else takes their addresses in the meantime.
+        # Values are kept, so that no other object gets their addresses in the meantime.
         self._kept: dict[Hashable, Any] = {}
         self._joined: list[tuple[Hashable, Hashable]] = []
         self._arrived = self._pairs = self._held = 0
@@ -65,11 +64,11 @@ class Agreement:
         self._joined.clear()
 
     def join(self, there: Any, here: Any, place_there: int, place_here: int, size: int) -> bool:
-        """Note that the two are taken for equal; tell whether that follows from the others.
+        """Record that the two are taken for equal; tell whether that follows from the others.
 
         :param place_there: what distinguishes the same object at two places.
         :param size: of what has to be compared at once, in bytes.
-        :raises Exhausted: if that is more than may be looked at.
+        :raises Exhausted: if that is more than may be checked.
         """
         first, second = (0, id(there), place_there), (1, id(here), place_here)
         if second not in self._kept:

@@ -1,7 +1,7 @@
-"""Whether two sealed tasks of one author under one key are the same, as far as that author says.
+"""Compare two sealed tasks of one author under one key, by what that author states of them.
 
 The one rule: an author's word about its own definitions counts against that author alone. Equal
-bytes are the same task; otherwise calls are compared with canonical digests in the place of
+bytes are the same task; otherwise calls are compared with canonical digests in place of
 definitions, as Dask's schedulers may have them: fused or not, with inputs in any order.
 """
 
@@ -50,10 +50,10 @@ class SealedComparison:
         self._comparisons: dict[bool, Comparison] = {}
 
     def compare(self, known: Sealed, node: Sealed) -> Sameness:
-        """Return what is known of *known*, which is there, and *node*, which arrived."""
+        """Return whether *known*, which exists, and *node*, which arrived, are the same."""
         if known.says_same(node):
             return Sameness.SAME
-        if known.author != node.author or not _alike(known, node):
+        if known.author != node.author or not _same_kind(known, node):
             return Sameness.DIFFERENT
         self._author = node.author
         found = _by_digests(known, node)
@@ -79,7 +79,7 @@ class SealedComparison:
         return comparison.same(first, second)
 
     def _outlined(self, define: Callable[[Any], Any], doubted: bool) -> Callable[[Any], Any]:
-        """Return what a key stands for, where the same author said so."""
+        """Return the definition of a key, if the same author submitted it."""
 
         def found(key: Any) -> Any:
             node = define(key)
@@ -102,7 +102,7 @@ class SealedComparison:
             return None
 
 
-def _alike(known: Sealed, node: Sealed) -> bool:
+def _same_kind(known: Sealed, node: Sealed) -> bool:
     """Tell whether both make an actor or neither, and both shuffle alike if they do."""
     first, second = known.graph.heads[known.index], node.graph.heads[node.index]
     return not (first.flags ^ second.flags) & ACTOR and first.plan == second.plan

@@ -1,8 +1,8 @@
-"""Whether two definitions of one task say the same, told without running what either of them holds.
+"""Decide whether two definitions of one task are equal, without running either.
 
-The one rule: what is compared was loaded already, under the grant of whoever sent it, and comparing
+The one rule: what is compared was loaded already, under the grant of its sender, and comparing
 calls nothing of it but what pickling calls, which Dask's scheduler does with each task that it
-hands to a worker. Whatever cannot be compared counts as different.
+hands to a worker. Values that cannot be compared count as different.
 
 Identity proves nothing here: the same lambda that is submitted twice arrives as two functions, and
 two pickles of equal objects differ by what they share. So values are compared by what they are made
@@ -100,7 +100,7 @@ class _Side:
                     return value.value, _LITERAL
                 if not isinstance(value, Task) or value.func is not _execute_subgraph:
                     return value, scope
-                scope, value = self._within(value, scope), TaskRef(value.args[1])
+                scope, value = self._inner_scope(value, scope), TaskRef(value.args[1])
             elif scope is None:
                 return TaskRef(key), None
             elif key in scope.inner:
@@ -111,7 +111,7 @@ class _Side:
                 break
         raise _NotComparableError
 
-    def _within(self, fused: Task, outer: _Scope | None) -> _Scope:
+    def _inner_scope(self, fused: Task, outer: _Scope | None) -> _Scope:
         where = (id(fused), id(outer))
         found = self._scopes.get(where)
         if found is None:
@@ -127,14 +127,14 @@ class _Side:
 
 
 class _NotComparableError(Exception):
-    """One side says something of which it cannot be told what it means."""
+    """One side holds a value that cannot be compared."""
 
 
 def _check_sound(node: Any) -> None:
-    """Refuse a node whose own word for what it waits for is not what it is made of.
+    """Refuse a node whose stated dependencies are not those of its arguments.
 
-    Those words arrive beside the arguments. A task that waits for more never runs, or when somebody
-    else pleases; one that knows of less fails, as does one that is awaited and no coroutine.
+    Dependencies arrive beside the arguments. A task with more of them never runs, or when another
+    client pleases; one with fewer fails, as does one that is awaited and is no coroutine.
     """
     if isinstance(node, Task):
         needed: set[Any] = set()

@@ -1,7 +1,8 @@
-"""Say what differs between two definitions of one key: function, argument, or dependency.
+"""Describe what differs between two definitions of one key: function, argument, or dependency.
 
-The one rule: a difference names its place for everybody and its values only for who knows both.
-Values are shown by their repr where the size of the repr is bounded, by their type otherwise.
+The one rule: every client may be told the place of a difference, and only one that knows both
+values is told the values. They are shown by their repr where its size is bounded, by their type
+otherwise.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class _Search:
         if isinstance(first, Alias):
             return Difference(f"dependency {_key(second)} instead of {_key(first)}")
         if isinstance(first, DataNode):
-            return self._within("value", first.value, second.value)
+            return self._inner_difference("value", first.value, second.value)
         if not self._same(first.func, second.func):
             return Difference("function", self._functions(first.func, second.func))
         return self._arguments(first, second) or Difference("the tasks that are fused in it")
@@ -114,10 +115,10 @@ class _Search:
         ]
         for place, a, b in pairs:
             if not self._same(a, b):
-                return self._within(place, a, b)
+                return self._inner_difference(place, a, b)
         return None
 
-    def _within(self, place: str, a: Any, b: Any, level: int = 0) -> Difference:
+    def _inner_difference(self, place: str, a: Any, b: Any, level: int = 0) -> Difference:
         """Return where *a* and *b* differ, which do; a path leads to it from *place*."""
         key_a, key_b = _referred(a), _referred(b)
         if key_a and key_b:
@@ -128,7 +129,7 @@ class _Search:
         if type(a) is type(b) and level < _LEVELS and len(place) < _PATH:
             for step, x, y in _parts(a, b):
                 if not self._same(x, y):
-                    return self._within(f"{place}{step}", x, y, level + 1)
+                    return self._inner_difference(f"{place}{step}", x, y, level + 1)
             if type(a) in (dict, Dict) and _keys(a) != _keys(b):
                 same = len(_keys(a)) == len(_keys(b)) and all(k in _keys(a) for k in _keys(b))
                 what = "order of keys" if same else "keys"
@@ -150,7 +151,7 @@ class _Search:
             for part in ("func", "args", "keywords"):
                 x, y = getattr(a, part), getattr(b, part)
                 if not self._same(x, y):
-                    return self._within(f"{part} of the partial", x, y).text(values=True)
+                    return self._inner_difference(f"{part} of the partial", x, y).text(values=True)
         if type(a) is types.FunctionType:
             for part, x, y in _parts_of_function(a, b):
                 if not self._same(x, y):

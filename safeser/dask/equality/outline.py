@@ -12,8 +12,7 @@ from dask._task_spec import GraphNode, Task, TaskRef, _execute_subgraph
 
 from safeser import pickles
 from safeser.dask.sealed import form
-from safeser.dask.sealed.canonical import NO_DIGEST
-from safeser.dask.sealed.definitions import digest
+from safeser.dask.sealed.definitions import NO_DIGEST, digest
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.sealed.opening import open_task
 from safeser.dask.wire.reader import Reader
@@ -42,7 +41,7 @@ class Unopened:
         return hash(self.canonical or self.digest)  # members of two sets come in one order
 
     def says_same(self, other: Unopened) -> bool:
-        """Tell whether both are one definition, by the word of their author."""
+        """Tell whether both are one definition, by the digests that their author stated."""
         if self.digest == other.digest:
             return True
         if self.canonical and other.canonical:

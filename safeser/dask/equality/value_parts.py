@@ -1,7 +1,7 @@
-"""What must be the same for two values of one type to be: the pairs of their parts.
+"""Pair the parts of two values of one type that must be equal for the values to be equal.
 
-The one rule: nothing of a value is called but what pickling calls, and what says nothing of itself
-is like nothing else.
+The one rule: nothing of a value is called but what pickling calls, and a value that cannot be taken
+apart equals no other.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _dicts(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> Pairs:
 
 
 def _attributes(a: Any, b: Any) -> Pairs:
-    """Return the pairs of what objects hold by name, in whatever order it was set.
+    """Return the pairs of attributes of two objects by name, in any order.
 
     Of states that are something else, there is one pair.
     """
@@ -220,7 +220,7 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
             return [] if a is b else _DIFFER
         worked_out = _WORKED_OUT.get(cls.__module__.partition(".")[0])
         if worked_out is not None:
-            said_a, said_b = (_without(worked_out, said) for said in (said_a, said_b))
+            said_a, said_b = (_without_caches(worked_out, said) for said in (said_a, said_b))
         if len(said_a) != len(said_b):
             return _DIFFER
         pairs: Pairs = list(zip(said_a[:2], said_b[:2], strict=True))
@@ -233,18 +233,18 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
     return pairs
 
 
-#: What objects of these libraries remember of what they hold, once somebody looked at it. Who may
-#: not run code has no say in it: of theirs it is checked, or left out.
+#: Caches that objects of these libraries fill when they are used. A sender without code could
+#: forge them: in its objects they are checked, or left out.
 _WORKED_OUT = {
     "pandas": frozenset(("_cache",)),
     "scipy": frozenset(("_has_canonical_format", "_has_sorted_indices")),
 }
 
 
-def _without(worked_out: frozenset[str], said: Any) -> Any:
-    """Return what an object says of itself, without what it has *worked_out* of that.
+def _without_caches(worked_out: frozenset[str], said: Any) -> Any:
+    """Return the reduced form of an object without its caches, *worked_out*.
 
-    An array of dates remembers it as soon as somebody looks at it, and says so in its pickle.
+    An array of dates caches it at the first access, and its pickle holds the cache.
     """
     if len(said) < 3:
         return said

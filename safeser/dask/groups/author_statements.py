@@ -1,7 +1,7 @@
 """Add authors to messages that order, report or request values, and read them from such messages.
 
-The one rule: what is stated of a key stands beside it in the same message, so that it is about the
-task that has the key at that moment.
+The one rule: the author of a key is stated in the message that names the key, so that the statement
+is about the task that has the key at that moment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["StatedKeys", "stated", "stated_by", "statement", "stating", "take_stated"]
 
-#: What requests of one name say of authors, as long as they are sent here and now.
+#: What requests of one name, sent in this context, state of authors.
 _stated: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar(
     "safeser-stated", default=None
 )
@@ -31,7 +31,7 @@ class StatedKeys(dict[Any, Any]):
 
     @classmethod
     def taken_from(cls, element: dict[str, Any]) -> None:
-        """Move what *element* states of authors, which Dask does not know, to its keys."""
+        """Move the authors that *element* states in fields unknown to Dask to its keys."""
         keys = element["who_has"] = cls(element.get("who_has") or {})
         keys.author = element.pop("author", None)
         keys.authors = element.pop("authors", None) or {}
@@ -39,7 +39,7 @@ class StatedKeys(dict[Any, Any]):
 
 @contextmanager
 def stating(name: str, **fields: Any) -> Iterator[None]:
-    """Have the requests *name* that are sent meanwhile say *fields*."""
+    """Add *fields* to the requests *name* that are sent within the block."""
     token = _stated.set((name, fields))
     try:
         yield
@@ -48,7 +48,7 @@ def stating(name: str, **fields: Any) -> Iterator[None]:
 
 
 def stated(request: dict[str, Any]) -> dict[str, Any]:
-    """Return *request* with what is stated of the authors of its values."""
+    """Return *request* with the authors of its values."""
     said = _stated.get()
     if said is None or said[0] != request["op"]:
         return request
@@ -59,7 +59,7 @@ def stated(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def statement(keys: Collection[Any], authors: Mapping[Any, str]) -> dict[str, Any]:
-    """Return what a message about *keys* states of their authors, as far as these are known."""
+    """Return the fields of a message that state the known authors of *keys*."""
     found = {key: authors[key] for key in keys if key in authors}
     one = len(found) == len(keys) and len(set(found.values())) == 1
     if one:
@@ -68,7 +68,7 @@ def statement(keys: Collection[Any], authors: Mapping[Any, str]) -> dict[str, An
 
 
 def take_stated(message: dict[str, Any], keys: Iterable[Any]) -> dict[Any, str]:
-    """Take from *message* what it states of the authors of *keys*, and return that."""
+    """Remove from *message* the authors that it states for *keys*, and return them."""
     author, authors = message.pop("author", None), message.pop("authors", None)
     found = {} if author is None else dict.fromkeys(keys, author)
     found.update(authors or {})
@@ -83,7 +83,7 @@ def stated_by(event: Any) -> Mapping[Any, str]:
     if keys.author is None:
         return keys.authors
     found = dict.fromkeys(keys, keys.author)
-    # What its author signed counts more than what the scheduler says of it.
+    # The author that signed it takes precedence over the author that the scheduler states.
     found[event.key] = getattr(event.run_spec, "author", keys.author)
     found.update(keys.authors)
     return found

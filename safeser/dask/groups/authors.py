@@ -31,13 +31,13 @@ from safeser.values import Kind
 
 __all__ = ["Authors", "gathering", "handing", "require_receiver"]
 
-#: As many entries more than twice those in use are kept of keys that are gone.
+#: Entries of released keys that are kept beyond twice the number of those in use.
 _SPARE = 1_000
 
-#: Whose the values have to be that a worker gathers here and now, for its scheduler.
+#: The authors of the values that a worker gathers for its scheduler in this context.
 _gathered: ContextVar[Mapping[Any, str] | None] = ContextVar("safeser-gathered", default=None)
 
-#: Whose shards are sent here and now, with the request that carries them.
+#: The author of the shards that are sent in this context, with the request that carries them.
 _handing: ContextVar[tuple[str, str | None] | None] = ContextVar("safeser-handing", default=None)
 
 
@@ -71,7 +71,7 @@ class Authors(Part):
         return self._of.get(key)
 
     def note(self, authors: Mapping[Any, str]) -> None:
-        """Note the *authors* of keys that this worker has by now."""
+        """Record the *authors* of keys that this worker has by now."""
         self._of.update(authors)
         self._forget()
 
@@ -80,7 +80,7 @@ class Authors(Part):
         return statement(keys, self._of)
 
     def wanted(self, keys: Iterable[Any]) -> AbstractContextManager[None]:
-        """Have values of *keys* that are fetched meanwhile be of the authors that are known now.
+        """Require the present authors for values of *keys* that are fetched within the block.
 
         Not where policy lets others bring data under a key that is taken: whose it is, is open.
         """
@@ -136,7 +136,7 @@ class Authors(Part):
     # --- shuffles --------------------------------------------------------------------------------
 
     def note_shuffle(self, shuffle: str, run_id: int, author: str) -> None:
-        """Note the author of the latest run of a shuffle."""
+        """Record the author of the latest run of a shuffle."""
         self._shuffles.pop(shuffle, None)
         self._shuffles[shuffle] = run_id, author
         if len(self._shuffles) > _SPARE:
@@ -190,7 +190,7 @@ class Authors(Part):
         for error in errors:
             link.note_refusal(context, error)
         if is_worker(policy, link.peer):
-            comm.conversation.withheld = _withheld(refused, errors)
+            comm.conversation.withheld = _refusals_by_key(refused, errors)
 
 
 #: Refused keys of one request that are recorded one by one.
@@ -201,13 +201,13 @@ def _errors(made: Iterable[PolicyDenied]) -> list[PolicyDenied]:
     return [error for _, error in zip(range(_RECORDED), made, strict=False)]
 
 
-def _withheld(keys: Iterable[Any], errors: list[PolicyDenied]) -> dict[Any, Failure]:
+def _refusals_by_key(keys: Iterable[Any], errors: list[PolicyDenied]) -> dict[Any, Failure]:
     values = [failed_value(error) for error in errors]
     return {key: values[min(place, len(values) - 1)] for place, key in enumerate(keys)}
 
 
 def require_reader(link: Any, name: str, author: str | None, what: Any) -> None:
-    """Refuse that the peer on *link* has *what*, a value of *author*, by the request *name*.
+    """Refuse the peer on *link* a value of *author*, *what*, that it asks for by *name*.
 
     :raises PolicyDenied: which was recorded.
     """

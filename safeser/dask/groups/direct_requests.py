@@ -18,9 +18,9 @@ from safeser.values import SEALED, Context, Kind
 
 __all__ = ["CHANGES", "require_own_scheduler", "runs_code"]
 
-#: What changes the values of a worker, and what the refused sender should do instead.
+#: Requests that change the values of a worker, and what the refused sender can do instead.
 CHANGES = {
-    "update_data": "Leave out direct=True: the scheduler looks whose the keys are.",
+    "update_data": "Leave out direct=True: the scheduler checks the owners of the keys.",
     "gather": "Ask the scheduler to replicate.",
     "free_keys": "Release the futures: the scheduler has workers drop what no client wants.",
 }

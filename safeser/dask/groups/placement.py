@@ -31,7 +31,7 @@ _STIMULUS = "safeser-placement"
 
 
 class Needs(NamedTuple):
-    """What workers have to take for one task.
+    """The conditions on workers that may run one task.
 
     :param author: of the task; None for a value that is kept and not computed.
     :param read: authors of the values that the worker needs.
@@ -84,7 +84,7 @@ class Places(Set[str]):
         if not self._wanted and not self._hosts:
             return taking
         scheduler = self._placement.scheduler
-        wanted = self._wanted.union(*(_at(scheduler, host) for host in self._hosts))
+        wanted = self._wanted.union(*(_workers_on(scheduler, host) for host in self._hosts))
         found = {address for address in taking if address in wanted}
         if self._loose and not any(_runs(scheduler, address) for address in found):
             return taking
@@ -106,7 +106,7 @@ class Places(Set[str]):
         return f"<Places {sorted(self)}>"
 
 
-def _at(scheduler: Any, host: str) -> Iterable[str]:
+def _workers_on(scheduler: Any, host: str) -> Iterable[str]:
     """Return the workers on *host*, as Dask's ``valid_workers`` looks for them."""
     known = scheduler.host_info.get(scheduler.coerce_hostname(host))
     return () if known is None else known["addresses"]
@@ -117,19 +117,19 @@ def _runs(scheduler: Any, address: str) -> bool:
 
 
 class Placement(Part):
-    """Which workers of one scheduler take whose tasks."""
+    """The authors whose tasks each worker of one scheduler takes."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         #: The principal that brought the value of a task that computes nothing.
         self.owner_of: Callable[[Any], str] = lambda _: UNKNOWN
-        self._contexts: dict[str, Context] = {}  # of the workers that are there
+        self._contexts: dict[str, Context] = {}  # of the present workers
         #: Of all that have ever registered: one that left may come back at any time.
         self._ever: set[Context] = set()
         self._authors: set[str] = set()  # of tasks and values, as far as they were looked up
         self._gaining: list[Any] = []
         self._policy: Policy | None = None
-        #: Whether a policy, or a worker, came since the tasks that are there were looked at.
+        #: Whether a policy, or a worker, came since the existing tasks were checked.
         self._unplaced = False
         self._groups: WorkerGroups | None = None
         self._brought: dict[str, str] = {}
@@ -146,7 +146,7 @@ class Placement(Part):
         return self._known.channel.identity.principal
 
     def _forget(self) -> None:
-        """Forget what was derived from the policy and from the workers that are there."""
+        """Drop what was derived from the policy and from the present workers."""
         policy = self._known.channel.policy
         if policy is not self._policy:
             self._policy = policy
@@ -158,14 +158,14 @@ class Placement(Part):
         self._addresses, self._places = {}, {}
 
     def _follow(self) -> None:
-        """Forget what was derived from another policy than the present one."""
+        """Drop what was derived from another policy than the present one."""
         if self._known.channel.policy is not self._policy:
             self._forget()
 
     # --- the workers -----------------------------------------------------------------------------
 
     def joins(self, address: str, link: Any) -> None:
-        """Note the worker at *address* before it is there: from now on some tasks may not run
+        """Record the worker at *address* before it is there: from now on some tasks may not run
         on all workers.
         """
         context = link.outbound(Kind.TASK, COMPUTE)
@@ -184,7 +184,7 @@ class Placement(Part):
         return self._server
 
     def addresses(self, needs: Needs) -> frozenset[str]:
-        """Return the addresses of the workers that take what *needs* says."""
+        """Return the addresses of the workers that fulfil *needs*."""
         self._follow()
         found = self._addresses.get(needs)
         if found is None:
@@ -203,9 +203,9 @@ class Placement(Part):
         )
 
     def _is_apart(self, author: str) -> bool:
-        """Tell whether some worker that was ever here has nothing of *author* by itself.
+        """Tell whether some worker that ever registered may hold no values of *author*.
 
-        What a principal brought whose tasks no worker takes is of no group, and may be anywhere.
+        Data of a principal whose tasks no worker takes belongs to no group, and may be anywhere.
         """
         if all(_has(each.recipient, takes, author) for each, takes in self._taken.items()):
             return False
@@ -232,7 +232,7 @@ class Placement(Part):
 
     @property
     def divides(self) -> bool:
-        """Whether two workers that were ever here take tasks of different authors."""
+        """Whether two workers that ever registered take tasks of different authors."""
         if len(self._ever) < 2:
             return False
         self._follow()
@@ -337,14 +337,14 @@ class Placement(Part):
         return self._groups
 
     def place_new(self, tasks: Iterable[Any]) -> None:
-        """Have Dask keep new *tasks* of a graph to the workers that take them."""
+        """Restrict new *tasks* of a graph to the workers that take them."""
         gaining, self._gaining = self._gaining, []
         if self._apart:
             for task in (*tasks, *gaining):
                 self._place(task)
 
     def _place_all(self) -> None:
-        """Place the tasks that are there, if a worker or a policy came that may not take them."""
+        """Restrict existing tasks anew, after a worker or a policy came that does not take them."""
         if not self._unplaced:
             return
         self._unplaced = False
@@ -361,7 +361,7 @@ class Placement(Part):
             scheduler.transitions(recommended, _STIMULUS)
 
     def _place(self, task: Any) -> bool:
-        """Keep *task* to the workers that take it; return whether it was free to run anywhere."""
+        """Restrict *task* to the workers that take it; return whether it had no restriction."""
         if task.run_spec is None or isinstance(task.worker_restrictions, Places):
             return False
         author = self._author_of(task)
@@ -402,7 +402,7 @@ class Placement(Part):
             return None
         return self.addresses(Needs(None, frozenset({author})))
 
-    def alike(self, addresses: Iterable[str]) -> list[list[str]]:
+    def interchangeable(self, addresses: Iterable[str]) -> list[list[str]]:
         """Return *addresses* in lists, in each of which all may have the same values."""
         self._follow()
         lists: dict[Any, list[str]] = {}
@@ -418,7 +418,7 @@ def _author(node: Any) -> str:
 
 
 def _has(principal: str, takes: Takes, author: str) -> bool:
-    """Tell whether a worker has values of *author* by itself: it computes or brought them."""
+    """Tell whether a worker may hold values of *author* that it computes or brought."""
     return author == principal or takes.includes(author)
 
 

@@ -25,13 +25,13 @@ from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Readers", "unreadable"]
 
-#: As much of a key as errors show: its submitter chose it.
+#: Characters of a key that errors show: its submitter chose it.
 _SHOWN = 60
 
 #: What the names of clients begin with for which Dask's scheduler keeps published keys.
 _PUBLISHED = "published-"
 
-#: Over which link a dataset is being published here and now.
+#: The link over which a dataset is published in this context.
 _publisher: ContextVar[Any] = ContextVar("safeser-publisher", default=None)
 
 
@@ -63,7 +63,7 @@ class Readers(Part):
         return self._known.channel.policy
 
     def refusal(self, context: Context, keys: Iterable[Any]) -> PolicyDenied | None:
-        """Return why the sender of *context* may not read one of *keys*, if that is so."""
+        """Return the refusal for the first of *keys* that the sender of *context* may not read."""
         if context.sender == context.recipient:
             return None
         tasks, may = self._server.tasks, readable(self._policy, context)
@@ -87,9 +87,9 @@ class Readers(Part):
             raise error
 
     def of_graph(self, context: Context, graph: Mapping[Any, Any]) -> PolicyDenied | None:
-        """Return why *graph* may not use a value that is there, if that is so.
+        """Return the refusal of *graph* for an existing value that its author may not use.
 
-        A key of the graph that is there already stands for the value of its first author.
+        A key of the graph that exists already names the value of its first author.
         """
         if self._policy.principals.keys() <= readable(self._policy, context):
             return None
@@ -123,7 +123,7 @@ class Readers(Part):
     @staticmethod
     @contextmanager
     def publishing(link: Any) -> Iterator[None]:
-        """Note for as long as it takes that the peer on *link* publishes a dataset."""
+        """Record for the duration of the block that the peer on *link* publishes a dataset."""
         token = _publisher.set(link)
         try:
             yield

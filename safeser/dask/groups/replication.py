@@ -19,19 +19,19 @@ from typing import Any
 
 __all__ = ["copied", "count_failures"]
 
-#: As often is one worker asked to take one value, and so long it is waited for the next time.
+#: Times that one worker is asked to take one value, and seconds before it is asked again.
 ATTEMPTS = 3
 _PAUSE = 0.1
 
-#: As much of a key as the error shows: its submitter chose it.
+#: Characters of a key that the error shows: its submitter chose it.
 _SHOWN = 60
 
-#: How often which worker failed to take which value, for the request that is served here and now.
+#: How often each worker failed to take each value, for the request that is served in this context.
 _failed: ContextVar[Counter[tuple[str, Any]] | None] = ContextVar("safeser-copies", default=None)
 
 
 async def count_failures(scheduler: Any, address: str, failed: set[Any]) -> None:
-    """Note which values the worker at *address* *failed* to take for the request that is served.
+    """Record which values the worker at *address* *failed* to take for the request that is served.
 
     :raises RuntimeError: if it has failed to take one of them too often.
     """

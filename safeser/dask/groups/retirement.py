@@ -28,17 +28,17 @@ __all__ = ["Retirement", "note_failure", "require_no_retirement"]
 
 logger = logging.getLogger("safeser.dask")
 
-#: As many workers are asked to take one value. They are asked one after the other, two seconds
-#: apart, and most clusters' workers are one principal, to which policy says the same each time.
+#: Workers that are asked to take one value. They are asked one after the other, two seconds apart,
+#: and in most clusters all workers are one principal, for which the policy answers alike.
 ATTEMPTS = 3
 
-#: So long may a worker that was asked for values take none of them, beside the time in which the
-#: slowest network brings one, in bytes per second; workers report how large values are.
+#: Seconds in which a worker that was asked to take values may take none, beside the time of the
+#: transfer at the slowest rate, in bytes per second; workers report the sizes of values.
 PATIENCE = 60.0
 _SLOWEST = 1_000_000
 _LONGEST = 3600.0
 
-#: As much of a key and of a reason as the log shows: submitter and worker chose them.
+#: Characters of a key and of a reason that the log shows: submitter and worker chose them.
 _SHOWN = 300
 
 
@@ -54,7 +54,7 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
         self._idle: dict[str, float] = {}
 
     def run(self) -> Generator[Suggestion, Any, None]:
-        """Suggest what Dask suggests, to the workers that are left."""
+        """Suggest what Dask suggests, to the workers that may still be asked."""
         if served(self.manager.scheduler) is None:
             yield from super().run()
             return
@@ -81,7 +81,7 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
                 self._idle.setdefault(chosen.address, now)
 
     def _give_up(self, now: float) -> None:
-        """Note workers that were asked for values and no longer take any."""
+        """Record workers that were asked for values and no longer take any."""
         for task, asked in self._asked.items():
             took = asked & {state.address for state in task.who_has or ()}
             asked.difference_update(took)
@@ -92,12 +92,12 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
             for address in asked - self._failed.get(task, set()):
                 waited_for.add(address)
                 if now - self._idle[address] > needed:
-                    self.note(task, address, "it takes nothing, and says nothing")
+                    self.note(task, address, "it takes no value, and reports no failure")
         for address in self._idle.keys() - waited_for:
             del self._idle[address]
 
     def note(self, task: Any, worker: str, reason: object) -> None:
-        """Take note that *worker* failed to take the value of *task*, if it was asked to."""
+        """Record that *worker* failed to take the value of *task*, if it was asked to."""
         if worker in self._asked.get(task, ()):
             self._failed.setdefault(task, set()).add(worker)
             logger.warning(
@@ -113,7 +113,7 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
 _retirements: WeakSet[Retirement] = WeakSet()
 
 
-def _under_way(scheduler: Any) -> Iterator[Retirement]:
+def _running_retirements(scheduler: Any) -> Iterator[Retirement]:
     for policy in tuple(_retirements):
         manager = getattr(policy, "manager", None)
         if manager is not None and manager.scheduler is scheduler and policy in manager.policies:
@@ -121,15 +121,15 @@ def _under_way(scheduler: Any) -> Iterator[Retirement]:
 
 
 def note_failure(scheduler: Any, key: Any, worker: str, report: Mapping[str, Any]) -> None:
-    """Note the *report* that *worker* has failed to get the value of *key*, which is there."""
+    """Record the *report* that *worker* has failed to get the value of *key*, which is there."""
     task = scheduler.tasks.get(key)
     if task is not None and task.state == "memory":
-        for policy in _under_way(scheduler):
+        for policy in _running_retirements(scheduler):
             policy.note(task, worker, report.get("exception_text"))
 
 
 def require_no_retirement(scheduler: Any) -> None:
     """Raise RuntimeError while a retirement at *scheduler* waits for what moves values."""
     manager = scheduler.extensions["amm"]
-    if any(each.manager is manager for each in _under_way(scheduler)):
+    if any(each.manager is manager for each in _running_retirements(scheduler)):
         raise RuntimeError("workers retire, which needs the active memory manager until then")

@@ -68,7 +68,7 @@ class Stimuli(Part):
         self._cancelled: set[Any] = set()  # keys of which old values are still on their way
 
     def handle(self, stock: Callable[[Any], None], event: Any) -> None:
-        """Do what ``Worker.handle_stimulus``, *stock*, does, with *event* as it is corrected."""
+        """Call ``Worker.handle_stimulus``, *stock*, with the corrected *event*."""
         worker = self._server
         if isinstance(event, _STATING):
             authors = stated_by(event)
@@ -163,7 +163,7 @@ def _comes_from(state: Any, key: Any, worker: str) -> bool:
 
 
 def _is_stale(state: Any, event: Any) -> bool:
-    """Tell whether *event* ends a run of a task that the key does not name any more."""
+    """Tell whether *event* ends the run of a former task of its key."""
     if _is_resumed(state, event.key):
         return isinstance(event, ExecuteSuccessEvent)  # a failure is not taken for what is fetched
     task = state.tasks.get(event.key)

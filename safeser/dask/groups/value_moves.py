@@ -130,9 +130,9 @@ async def rebalanced(
     keys = None if keys is None else set(keys)
     failed: set[Any] = set()
     among = list(scheduler.workers) if workers is None else list(workers)
-    for alike in placement.alike(among):
+    for group in placement.interchangeable(among):
         # Of all workers, some may have left while the values of another group moved.
-        left = alike if workers is not None else [at for at in alike if at in scheduler.workers]
+        left = group if workers is not None else [at for at in group if at in scheduler.workers]
         result = await stock(keys=keys, workers=left, **rest)
         failed.update(result.get("keys", ()))
     return {"status": "partial-fail", "keys": list(failed)} if failed else {"status": "OK"}

@@ -81,8 +81,8 @@ def install(patches: Iterable[Patch] = PATCHES) -> None:
             )
         if known and strange:
             logger.warning(
-                "distributed %s is left as it is in %d places that safeser does not know there,"
-                " none of which a guarantee rests on: %s",
+                "distributed %s has %d functions in a form that safeser does not know. They are not"
+                " replaced, and no guarantee depends on them: %s",
                 version("distributed"),
                 len(strange),
                 ", ".join(each.target for each in strange),

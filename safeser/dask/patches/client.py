@@ -1,23 +1,23 @@
-"""What Dask's client does otherwise, with or without :class:`safeser.Client`.
+"""Rows of the list of patches for Dask's client, with or without :class:`safeser.Client`.
 
-The one rule: a client is replaced only where a peer's words would do more than be read; what else
-:class:`safeser.Client` does differently, it overrides.
+The one rule: a method of the client is replaced only where a peer's message would do more than be
+read; :class:`safeser.Client` overrides the others that it changes.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from safeser.dask.clients.actors import direct_worker_rpc
 from safeser.dask.clients.gathering import with_failures
 from safeser.dask.contents.events import handle_forwarded
 from safeser.dask.contents.opened_graph import FAMILY, SERIALIZATION
 from safeser.dask.patches.patch import Patch
-from safeser.dask.sealed.actors import directly
 
 __all__ = ["ROWS"]
 
 
-def _only_new(stock: Any) -> Any:
+def _own_functions(stock: Any) -> Any:
     """Return the functions of safeser's family, which nothing else has registered."""
     if stock is not None:
         raise ValueError(f"a serialization family {FAMILY} is registered already")
@@ -44,7 +44,7 @@ ROWS = (
         reason="A scheduler that opens nothing relays no calls of actors: it could make others.",
         process=("client",),
         needed=False,
-        replace=directly,
+        replace=direct_worker_rpc,
     ),
     Patch(
         target=f"distributed.protocol.serialize:families[{FAMILY}]",
@@ -52,7 +52,7 @@ ROWS = (
         " it the tasks that were verified.",
         process=("scheduler", "client"),
         needed=True,
-        replace=_only_new,
+        replace=_own_functions,
         source=("distributed.protocol.serialize:register_serialization_family",),
     ),
 )

@@ -1,12 +1,12 @@
-"""What distributed draws in notebooks and terminals: all that a peer says is text.
+"""Escape what distributed displays of peers in notebooks and terminals.
 
-The one rule: what its templates insert is text, unless it was made by one of its templates. They
-hold what peers say: addresses, names of workers, keys, types of results, logs; and Dask's
-environment escapes nothing by itself, so that one worker's name would run scripts in the notebook
-of a user who displays it. So would a task's error, which progress bars show (distributed 2026.8.0,
-``diagnostics/progressbar.py``). What a bar counts are numbers: it is drawn as long as a scheduler
-says that it is. What is printed steers no terminal: the keys of futures and actors that come out of
-queues and datasets are others' words.
+The one rule: values in its templates are text, unless a template of distributed made them. They
+come from peers: addresses, names of workers, keys, types of results, logs. Dask's environment
+escapes nothing by itself, so that the name of one worker would run scripts in the notebook of a
+user who displays it. So would a task's error, which progress bars show (distributed 2026.8.0,
+``diagnostics/progressbar.py``). The counts of a bar are numbers, since it is drawn as wide as they
+say. Printed text holds no control characters: peers choose the keys of futures and actors that come
+from queues and datasets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from safeser.operations.shapes import shape
 
 __all__ = ["ROWS"]
 
-#: Dask's own draw published collections, whose names and types are their publisher's words.
+#: Dask's own templates draw published collections, whose publisher chose names and types.
 _ESCAPED = frozenset(
     path.name
     for package in (dask, distributed)
@@ -74,7 +74,7 @@ def _short(value: Any) -> Any:
 
 
 def printable(told: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return a ``__repr__``, *told*, without what steers a terminal."""
+    """Return a ``__repr__``, *told*, without control characters."""
 
     def tell(value: Any) -> str:
         return shown(told(value))
@@ -94,7 +94,7 @@ def labelling(label: Callable[..., str]) -> Callable[..., str]:
     return labelled
 
 
-class _Told(Exception):
+class _EscapedText(Exception):
     """An error whose representation is already escaped."""
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ def escaping_errors(draw: Callable[..., None]) -> Callable[..., None]:
     def draw_stop(bar: Any, *args: Any, exception: Any = None, **kwargs: Any) -> None:
         if exception is not None:
             _, error, _ = clean_exception(exception)
-            exception = _Told(escape(repr(error)))
+            exception = _EscapedText(escape(repr(error)))
         draw(bar, *args, exception=exception, **kwargs)
 
     return draw_stop
@@ -131,7 +131,7 @@ def counting(draw: Callable[..., None]) -> Callable[..., None]:
 
 
 def _is_counted(left: Any, total: Any) -> bool:
-    # Of fewer than none left Dask draws a bar of any length; what Counters make is told as it is.
+    # With fewer than none left Dask draws a bar of any length; a Counter is shown unchanged.
     return _is_count(left) and _is_count(total) and left <= total
 
 
@@ -152,7 +152,7 @@ _ENVIRONMENT = "dask.widgets.widgets:get_environment"
 ROWS = (
     Patch(
         target="dask.widgets.widgets:Environment",
-        reason="Templates insert what peers say unescaped: a worker's name runs scripts.",
+        reason="Templates insert texts of peers unescaped: a worker's name runs scripts.",
         process=ANY,
         needed=True,
         replace=lambda stock: Escaping,
@@ -208,7 +208,7 @@ ROWS = (
     *(
         Patch(
             target=f"{_BARS}:{name}._draw_bar",
-            reason="A progress bar is drawn as long as a scheduler says that it is.",
+            reason="A progress bar is drawn as wide as the scheduler's counts say.",
             process=ANY,
             needed=True,
             replace=counting,

@@ -1,5 +1,6 @@
-"""What the scheduler's extensions do otherwise: work stealing, the memory
-manager and published datasets.
+"""Rows of the list of patches for the scheduler's extensions.
+
+These are work stealing, the active memory manager and published datasets.
 
 The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`); an extension belongs to
 its scheduler.
@@ -74,22 +75,22 @@ ROWS = (
     ),
     Patch(
         target="distributed.stealing:WorkStealing.move_task_confirm",
-        reason="A worker answers in the place of the one that was asked to give up a task.",
+        reason="Any worker can answer for the one that was asked to give up a task.",
         process=("scheduler",),
         needed=True,
         replace=_move_task_confirm,
     ),
     Patch(
         target=f"{_MANAGER}:ActiveMemoryManagerExtension.amm_handler",
-        reason="What moves values is stopped while workers retire, and they never end.",
+        reason="If the active memory manager is stopped, workers that retire never end.",
         process=("scheduler",),
         needed=False,
         replace=_amm_handler,
     ),
     Patch(
         target=f"{_MANAGER}:ActiveMemoryManagerExtension._find_recipient",
-        reason="What moves values, and a worker that retires, gives them to workers that may not"
-        " have them.",
+        reason="The active memory manager, and a worker that retires, move values to workers that"
+        " may not have them.",
         process=("scheduler",),
         needed=True,
         replace=_find_recipient,

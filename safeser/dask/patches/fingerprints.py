@@ -1,4 +1,4 @@
-"""Fingerprints of Dask's source: whether a function is one that was reviewed, whatever its layout.
+"""Fingerprints of Dask's source: whether a function was reviewed, independent of its formatting.
 
 The one rule: what was not compared is unknown. A fingerprint is the SHA-256 of a function's source,
 decorators included, without comments and white space and with doubled braces collapsed. It depends
@@ -79,7 +79,7 @@ def fingerprint(definitions: Iterable[str]) -> str:
 
 
 def _installed(patch: Patch) -> str | None:
-    """Return the fingerprint of what *patch* relies on here; None if that cannot be told."""
+    """Return the fingerprint of the installed source that *patch* relies on; None if unknown."""
     try:
         return fingerprint(map(_definition, patch.sources))
     except (LookupError, OSError, TypeError, ValueError):

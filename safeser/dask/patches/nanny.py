@@ -1,7 +1,7 @@
-"""What Dask's nannies do otherwise where they listen on ``safeser://``.
+"""Rows of the list of patches for nannies that listen on ``safeser://``.
 
-The one rule: a worker's process is a stranger to its nanny. What it writes is read as data, counts
-only as far as it is about that process, and makes the nanny wait for nothing.
+The one rule: a nanny does not trust its worker's process. What the process writes is read as data,
+is believed only about that process, and never makes the nanny wait.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ ROWS = (
     ),
     Patch(
         target="distributed.nanny:Nanny._on_worker_exit_sync",
-        reason="A nanny whose worker cannot run prints tracebacks in the place of one line, and"
+        reason="A nanny whose worker cannot run prints tracebacks in place of one line, and"
         " nothing deletes the folder that it made for the worker.",
         process=("nanny",),
         needed=False,

@@ -1,6 +1,6 @@
-"""What every Dask server opens beside its comms: a web server, preloads.
+"""Rows of the list of patches for what every Dask server opens beside its comms.
 
-The one rule: no peer that could not connect over ``safeser://`` reaches a server by another door,
+The one rule: a peer that could not connect over ``safeser://`` reaches no server in another way,
 and nothing that is downloaded becomes code (:mod:`safeser.dask.worker.process_surface`).
 """
 

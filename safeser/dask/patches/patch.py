@@ -1,4 +1,4 @@
-"""One row of the list of patches: what of Dask is replaced, why, and by what.
+"""One row of the list of patches: which part of Dask is replaced, why, and by what.
 
 The one rule: a row replaces a name of a module or a class, once for the whole process, and only
 where the source that it takes for granted has a fingerprint that was reviewed.
@@ -74,7 +74,7 @@ class Patch:
 
 
 def _holder(target: str) -> tuple[Any, str, bool]:
-    """Return what holds *target*, its name there, and whether it is an item of a dictionary.
+    """Return the object that holds *target*, its name, and whether it is an item of a dictionary.
 
     :raises LookupError: if the installed Dask has no such module or class.
     """
@@ -93,7 +93,7 @@ def _holder(target: str) -> tuple[Any, str, bool]:
 
 
 def stock_of(target: str) -> Any:
-    """Return what stands at *target* now; of a dictionary's item that is not there, None.
+    """Return the present object at *target*; None for an item that a dictionary does not have.
 
     :raises LookupError: if the installed Dask has no such name.
     """

@@ -1,7 +1,7 @@
-"""Progress bars for clients that may not hand the scheduler a function, as Dask's do.
+"""Progress bars for clients that may send the scheduler no function, as Dask's bars do.
 
-The one rule: such a bar asks nobody. It counts the futures that its own client holds, whose states
-the scheduler reports anyway; tasks behind them are not counted.
+The one rule: such a bar sends no request. It counts the futures that its own client holds, whose
+states the scheduler reports anyway; tasks behind them are not counted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _waiting(bar: Any, client: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _status(state: Any) -> str | None:
-    """Return the state of a future's key; one that the client let go of is awaited by nobody."""
+    """Return the state of a future's key; None for a future that the client released."""
     return getattr(state, "status", None)
 
 

@@ -1,4 +1,4 @@
-"""What Dask's scheduler does otherwise where it listens on ``safeser://``.
+"""Rows of the list of patches for schedulers that listen on ``safeser://``.
 
 The one rule: each function here calls Dask's own for a scheduler that is not registered
 (:mod:`safeser.dask.servers`), and passes all others to the module that decides. The parameter
@@ -135,8 +135,8 @@ _HERE = ("scheduler",)
 _GRAPHS = (
     Patch(
         target=f"{_SCHEDULER}.update_graph",
-        reason="A graph's tasks belong to no principal: whoever first submits under a key chooses"
-        " what all others get under it.",
+        reason="A graph's tasks belong to no principal: the client that first submits under a key"
+        " chooses what all others get under it.",
         process=_HERE,
         needed=True,
         replace=_update_graph,
@@ -155,14 +155,14 @@ _GRAPHS = (
     ),
     Patch(
         target=f"{_SCHEDULER}._find_lost_dependencies",
-        reason="What depends on a refused key is cancelled, and its user does not hear why.",
+        reason="Futures that depend on a refused key are cancelled without a reason.",
         process=_HERE,
         needed=False,
         replace=_find_lost_dependencies,
     ),
     Patch(
         target="distributed.scheduler:SchedulerState.new_task",
-        reason="A task does not say on whose behalf it was created.",
+        reason="A task does not record the principal on whose behalf it was created.",
         process=_HERE,
         needed=True,
         replace=_new_task,
@@ -183,14 +183,14 @@ _GRAPHS = (
     ),
     Patch(
         target=f"{_SCHEDULER}.report",
-        reason="The failure of one client's graph fails the futures of all who want its keys.",
+        reason="The failure of one client's graph fails the futures of all clients of its keys.",
         process=_HERE,
         needed=True,
         replace=_report,
     ),
     Patch(
         target=f"{_SCHEDULER}.stimulus_cancel",
-        reason="A client that may submit nothing cancels the work of all others.",
+        reason="A client without submission can cancel the work of all others.",
         process=_HERE,
         needed=True,
         replace=_stimulus_cancel,
@@ -198,7 +198,7 @@ _GRAPHS = (
 )
 
 
-# --- tasks that are there ------------------------------------------------------------------------
+# --- existing tasks ------------------------------------------------------------------------------
 
 
 def _stimulus_retry(stock: _Function) -> _Function:
@@ -277,8 +277,8 @@ _WALKS = (
     ),
     Patch(
         target=f"{_SCHEDULER}.coerce_address",
-        reason="The names of hosts that requests hold are looked up in the event loop, so that one"
-        " list of them holds the cluster, and who answers for a name hears of it.",
+        reason="Host names in requests are looked up in the event loop: one list of them blocks the"
+        " cluster, and their name server learns of it.",
         process=_HERE,
         needed=True,
         replace=_coerce_address,
@@ -468,16 +468,16 @@ def _register_nanny_plugin(stock: _Function) -> _Function:
 _WORKERS = (
     Patch(
         target=f"{_SCHEDULER}.add_worker",
-        reason="A worker that registers under the id of another is taken for it, and one whose"
-        " registration ends half way is given tasks that wait for ever.",
+        reason="A worker that registers under the id of another replaces it, and one whose"
+        " registration ends half way gets tasks that wait for ever.",
         process=_HERE,
         needed=True,
         replace=_add_worker,
     ),
     Patch(
         target=f"{_SCHEDULER}.add_keys",
-        reason="A worker says that it has the value of a task that it was never told of, and all"
-        " others are told to drop theirs.",
+        reason="A worker can report the value of a task that it was never given, and all others are"
+        " told to drop theirs.",
         process=_HERE,
         needed=True,
         replace=_add_keys,
@@ -498,32 +498,32 @@ _WORKERS = (
     ),
     Patch(
         target="distributed.scheduler:SchedulerState._task_to_msg",
-        reason="It is not noted which worker was told to compute which task, nor is the worker told"
-        " whose the task and its inputs are.",
+        reason="The scheduler does not record which worker it told to compute a task, nor does it"
+        " state the authors of the task and its inputs.",
         process=_HERE,
         needed=True,
         replace=_task_to_msg,
     ),
     Patch(
         target=f"{_SCHEDULER}.request_acquire_replicas",
-        reason="It is not noted which worker was told to keep a copy of which value, nor is the"
-        " worker told whose it is.",
+        reason="The scheduler does not record which worker it told to keep a copy of a value, nor"
+        " does it state the author of the value.",
         process=_HERE,
         needed=True,
         replace=_request_acquire_replicas,
     ),
     Patch(
         target=f"{_SCHEDULER}.gather_on_worker",
-        reason="It is not noted which worker was told to copy which value, the worker is not told"
-        " whose it is, and one that fails to is asked again for ever.",
+        reason="The scheduler does not record which worker it told to copy a value, does not state"
+        " the author of the value, and asks a worker that fails again for ever.",
         process=_HERE,
         needed=True,
         replace=_gather_on_worker,
     ),
     Patch(
         target=f"{_SCHEDULER}.gather",
-        reason="A key that is released and submitted by another while its value is fetched gives"
-        " whoever asked for the one the value of the other.",
+        reason="If a key is released and another client submits it while its value is fetched, the"
+        " client that asked for the first value gets the second.",
         process=_HERE,
         needed=True,
         replace=_gather,
@@ -553,7 +553,7 @@ _WORKERS = (
     ),
     Patch(
         target=f"{_SCHEDULER}.register_nanny_plugin",
-        reason="A plugin waits for ever for a nanny that never says that it has started.",
+        reason="A plugin waits for ever for a nanny that never reports the end of its start.",
         process=_HERE,
         needed=True,
         replace=_register_nanny_plugin,

@@ -5,7 +5,7 @@ and every element of an array that it joins was sent.
 
 Partitions. Dask makes the name of a file of a partition's number, in the folder of the shuffle, and
 takes it from the shards themselves (distributed 2026.8.0, ``shuffle/_core.py``): a column of text
-in the place of numbers, or a tuple of text, leads up from that folder, and one worker's bytes are
+in place of numbers, or a tuple of text, leads up from that folder, and one worker's bytes are
 appended to any file that the user of another worker's process may write. Dask also makes one table
 for each number that a shard names before it looks at any of them, and each of these tables holds
 the description of all columns and all categories (docs/explanation/upstream.md, 11): half a
@@ -14,7 +14,7 @@ what the tables repeat is bounded by ``limits.max_array``.
 
 Arrays. Dask allocates the result of a rechunk by what the first pieces of each row and column say,
 and writes each piece into its place as NumPy broadcasts it (docs/explanation/upstream.md, 10): a
-list in the place of a piece leaves elements unwritten, which are memory that the worker has used
+list in place of a piece leaves elements unwritten, which are memory that the worker has used
 for other users. All pieces get the type of the first: one element of a megabyte makes all others as
 wide, and one message ends the process.
 """
@@ -87,7 +87,7 @@ def refused_shard(rule: str, reason: str) -> PayloadError:
 
 
 def most_bytes() -> int:
-    """Return how large an array may be here: what is larger could not be sent either."""
+    """Return the largest size of an array here; a larger one could not be sent either."""
     limits = (each.policy.limits.max_array for each in open_channels())
     return min(limits, default=Limits().max_array)
 
@@ -276,14 +276,14 @@ _PLUGIN = "distributed.shuffle._worker_plugin"
 ROWS = (
     Patch(
         target="distributed.shuffle._scheduler_plugin:ShuffleSchedulerPlugin._create",
-        reason="The plan of a shuffle does not say who submitted it.",
+        reason="The plan of a shuffle does not name its author.",
         process=("scheduler",),
         needed=True,
         replace=_create,
     ),
     Patch(
         target=f"{_PLUGIN}:_ShuffleRunManager._fetch",
-        reason="A worker does not know whose shards it has.",
+        reason="A worker does not know the authors of its shards.",
         process=("worker",),
         needed=True,
         replace=_fetch,

@@ -1,4 +1,4 @@
-"""What Dask's workers do otherwise where they listen on ``safeser://``.
+"""Rows of the list of patches for workers that listen on ``safeser://``.
 
 The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`). A worker's state does
 not know its worker; what differs there are events whose values safeser has refused.
@@ -130,25 +130,25 @@ def _update_data(stock: Callable[..., Any]) -> Callable[..., Any]:
 ROWS = (
     Patch(
         target="distributed.worker:Worker.gather",
-        reason="A worker does not know whose the values are that it is told to fetch, and keeps a"
-        " former value of the key instead.",
+        reason="A worker does not know the authors of the values that it is told to fetch, and"
+        " keeps a former value of the key instead.",
         process=("worker",),
         needed=True,
         replace=_gather,
     ),
     Patch(
         target="distributed.worker:Worker.update_data",
-        reason="A worker does not know whose the values are that it is brought, and keeps a former"
-        " value of the key instead.",
+        reason="A worker does not know the authors of the values that it is brought, and keeps a"
+        " former value of the key instead.",
         process=("worker",),
         needed=True,
         replace=_update_data,
     ),
     Patch(
         target="distributed.worker:Worker.handle_stimulus",
-        reason="A value of a cancelled task, on its way, or of a task that had the key before,"
-        " stands in for the task that has it by then; what waits for a value that cannot come waits"
-        " for ever (distributed issue 6705); nobody notes whose a value is.",
+        reason="A value of a cancelled task that is still on its way, or of a task that had the key"
+        " before, is taken for the value of the task that has the key now; a task waits for ever"
+        " for a value that cannot come (distributed issue 6705); no author of a value is recorded.",
         process=("worker",),
         needed=True,
         replace=_handle_stimulus,
@@ -160,7 +160,7 @@ ROWS = (
     ),
     Patch(
         target="distributed.worker:Worker.batched_send",
-        reason="A worker reports a copy of a key, and not of whose value.",
+        reason="A worker reports a copy of a key, without the author of the value.",
         process=("worker",),
         needed=True,
         replace=_batched_send,
@@ -168,7 +168,7 @@ ROWS = (
     Patch(
         target=_GATHER_DEP,
         reason="One value that may not come fails all that were fetched with it; a value that"
-        " another author's task had under the key is fetched in the place of the one meant.",
+        " another author's task had under the key is fetched in place of the one meant.",
         process=("worker",),
         needed=True,
         replace=_gather_dep,

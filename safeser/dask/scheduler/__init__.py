@@ -1,1 +1,1 @@
-"""What safeser adds to Dask's scheduler: whose keys, tasks and workers are whose."""
+"""What safeser adds to Dask's scheduler: owners of keys and tasks, and authority over workers."""

@@ -1,14 +1,16 @@
-"""Whose tasks a client may cancel against the will of those who want them.
+"""Decide which tasks a client may cancel with ``force``, although other clients want them.
 
-The one rule: ``force`` reaches what the canceller's own principal wants, and nobody else does.
-Dask lets every client cancel every key by it, with all that depends on that key, so that somebody
-who may submit nothing could end everybody's work. Who may restart the cluster could do so anyway.
+The one rule: ``force`` cancels tasks that clients of the canceller's own principal want, and no
+other client. Dask lets every client cancel every key by it, with all that depends on that key, so
+that a client without submission could end all work. A principal that may restart the cluster could
+do so anyway.
 
-It also tells all clients which keys were cancelled. A client whose graph is on its way holds a
-future that nobody at the scheduler knows of yet: whoever submits and cancels under the same key
-meanwhile ended it. So others are told of what they want alone. And it asserts that somebody wants
-whatever depends on a key that is cancelled: that a task of somebody else's depends on it, which
-nobody wants by itself, closed the connection of whoever cancelled, with all their futures.
+Dask's scheduler also reports cancelled keys to all clients. A client whose graph is on its way
+holds a future that the scheduler does not know yet: another client that submitted and cancelled
+under the same key meanwhile ended that future. So a client is told of keys that it wants. Dask also
+asserts that some client wants each task that depends on a cancelled key: where a task of another
+client did, which no client wants by itself, that closed the connection of the canceller, with all
+its futures.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from safeser.dask.servers import Part
 from safeser.errors import PolicyDenied
 from safeser.values import Kind
 
-__all__ = ["Cancelling"]
+__all__ = ["Cancellation"]
 
 logger = logging.getLogger("safeser.dask")
 #: Which Client.get_scheduler_logs shows.
@@ -33,11 +35,11 @@ _schedulers_log = logging.getLogger("distributed.scheduler")
 RULE = "key.cancel"
 
 
-class Cancelling(Part):
-    """What becomes of ``cancel-keys`` on one scheduler.
+class Cancellation(Part):
+    """Handles ``cancel-keys`` on one scheduler.
 
-    :param owner_of: returns who first submitted a task.
-    :param principal_of: returns whose a client is, or None.
+    :param owner_of: returns the principal that first submitted a task.
+    :param principal_of: returns the principal of a client, or None.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class Cancelling(Part):
         reason: str | None = None,
         msg: str | None = None,
     ) -> None:
-        """Do what Dask's ``stimulus_cancel`` does, as far as it is *client*'s to say."""
+        """Do what Dask's ``stimulus_cancel`` does, for the keys that *client* may cancel."""
         scheduler = self._server
         stream = scheduler.client_comms.get(client)
         link = getattr(getattr(stream, "comm", None), "link", None)
@@ -78,7 +80,7 @@ class Cancelling(Part):
         if link is None:
             scheduler.report(told)
             return
-        # What others want by now, or are about to, is theirs.
+        # Keys that other clients want by now, or are about to, are not cancelled.
         own = [each for each in scheduler.client_comms if self._principal_of(each) == link.peer]
         for each in wanting.union(own):
             scheduler.report(told, client=each)
@@ -107,16 +109,16 @@ class Cancelling(Part):
             error = PolicyDenied(
                 f"{len(there) - len(own)} of {len(there)} keys to cancel are wanted by others",
                 rule=RULE,
-                fix="Cancel without force=True, or have it done by who may restart the cluster.",
+                fix="Cancel without force=True, or as a principal that may restart the cluster.",
             )
             logger.warning("Refused from %s: %s", link.peer, error)
             link.note_refusal(link.inbound(Kind.ADMIN, "cancel-keys"), error, where="keys")
         return [task.key for task in own]
 
     def _is_own(self, task: TaskState, principal: str, verdicts: dict[TaskState, bool]) -> bool:
-        """Tell whether nobody else wants *task*, or what depends on it and is cancelled with it.
+        """Tell whether no other principal wants *task* or a task that is cancelled with it.
 
-        :param verdicts: of this message, so that no task is looked at for each key that it needs.
+        :param verdicts: of this message, so that no task is checked for each key that it needs.
         """
         ahead = [task]
         begun: set[TaskState] = set()

@@ -1,12 +1,13 @@
-"""Keys that are there already: nobody gets somebody else's result, or another one, unawares.
+"""Submissions under keys that exist: no client gets another definition's result unawares.
 
 The one rule: before a graph touches a task that exists, who first submitted that task, and what,
-is compared with what has arrived, and policy says what becomes of a difference. It happens in
+is compared with what has arrived, and policy decides about a difference. It happens in
 ``Scheduler._create_taskstate_from_graph``, which Dask keeps free of ``await``: nothing comes
 between the comparison and the creation. A graph that is refused creates and changes nothing.
 
 Dask itself returns the result of whatever was first submitted under a key, across clients and
-without a word. So somebody who knows which key another will use decides what that one computes.
+without a warning. So a client that knows which key another one will use decides what that one
+computes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from time import time
@@ -28,7 +28,7 @@ from distributed.scheduler import TaskState
 from safeser.channel.records import event, note_refusal
 from safeser.dask.equality.calls import Sameness, SealedComparison
 from safeser.dask.equality.definitions import Comparison
-from safeser.dask.equality.difference import Difference, find_difference
+from safeser.dask.equality.difference import find_difference
 from safeser.dask.groups.author_statements import stating
 from safeser.dask.groups.direct_requests import runs_code
 from safeser.dask.groups.placement import Placement
@@ -37,11 +37,12 @@ from safeser.dask.groups.value_moves import keeping
 from safeser.dask.messages.refused import GraphFailures
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.same_host import anywhere
-from safeser.dask.scheduler.cancellation import Cancelling
-from safeser.dask.scheduler.lost_futures import Lost
-from safeser.dask.scheduler.scattered import Arrivals, Coming
+from safeser.dask.scheduler.cancellation import Cancellation
+from safeser.dask.scheduler.conflicts import FIX, Conflict, Submission, describe, refusal, shown_key
+from safeser.dask.scheduler.lost_futures import LostFutures
+from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
 from safeser.dask.scheduler.unattended_tasks import release_unattended
-from safeser.dask.scheduler.weak_task_dict import NotedTasks, OfTasks
+from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part
 from safeser.errors import PolicyDenied
@@ -54,22 +55,8 @@ logger = logging.getLogger("safeser.dask")
 #: Conflicts of one graph that are recorded one by one; the others are counted.
 _RECORDED = 20
 
-#: As much of a key as errors and records show.
-_SHOWN = 60
 
-_FIX = "Name another key, leave key= out, or release all futures of the other one first."
-
-
-@dataclass(frozen=True, slots=True)
-class _Submission:
-    """Whose graph or data is being taken in, for as long as that takes, and over which link."""
-
-    principal: str
-    client: str
-    link: Any = None
-
-
-_submission: ContextVar[_Submission | None] = ContextVar("safeser-submission", default=None)
+_submission: ContextVar[Submission | None] = ContextVar("safeser-submission", default=None)
 
 
 class _Refused(BaseException):
@@ -81,38 +68,25 @@ class _Refused(BaseException):
         self.keys = keys
 
 
-@dataclass(frozen=True, slots=True)
-class _Conflict:
-    """One key that is there already, and how what arrived differs.
-
-    :param difference: how the two definitions differ, if both are known.
-    :param doubted: whether it cannot be told that they differ, so that nothing is refused for it.
-    """
-
-    task: TaskState | Coming
-    rule: str
-    owner: str
-    difference: Callable[[], Difference] | None = None
-    doubted: bool = False
-
-
 class Guard(Part):
-    """Who first submitted each task of one scheduler, and what becomes of conflicts there."""
+    """The first submitter of each task of one scheduler, and the decision of conflicts there."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._channel = self._known.channel
         self._clients = self._known.client_ids
         # Both forget a task when Dask does: then its key is free.
-        self._owners: OfTasks[str] = OfTasks()
-        self._refused: dict[str, NotedTasks] = {}
+        self._owners: WeakTaskDict[str] = WeakTaskDict()
+        self._refused: dict[str, WeakTaskSet] = {}
         self._coming = Arrivals(*args)
-        self._lost = Lost()
+        self._lost = LostFutures()
         self._placement = self._known.part(self._server, Placement)
         self._placement.owner_of = self.owner_of
         self._readers = self._known.part(self._server, Readers)
         self._readers.owner_of = self.owner_of
-        self.cancelling = Cancelling(*args, owner_of=self.owner_of, principal_of=self.principal_of)
+        self.cancelling = Cancellation(
+            *args, owner_of=self.owner_of, principal_of=self.principal_of
+        )
         release_unattended(self._server, self._channel, self.owner_of)
 
     # --- who -------------------------------------------------------------------------------------
@@ -126,17 +100,17 @@ class Guard(Part):
         found: str | None = link.peer if link is not None else self._clients.owner(client)
         return found
 
-    def _current(self, client: str | None) -> _Submission:
+    def _current(self, client: str | None) -> Submission:
         """Return whose submission this is; the scheduler's own where no message began it."""
         own = self._channel.identity.principal
-        return _submission.get() or _Submission(own, client or "")
+        return _submission.get() or Submission(own, client or "")
 
     def note_owner(self, task: TaskState) -> None:
-        """Note on whose behalf *task* was just created."""
+        """Record on whose behalf *task* was just created."""
         self._owners[task] = self._current(None).principal
         coming = self._coming.get(task.key)
         for client in coming.refused if coming is not None else ():
-            self._refused.setdefault(client, NotedTasks()).add(task)
+            self._refused.setdefault(client, WeakTaskSet()).add(task)
 
     def owner_of(self, task: TaskState) -> str:
         return self._owners.get(task, UNKNOWN)
@@ -155,7 +129,7 @@ class Guard(Part):
         return {key: owner for key, owner in owners if owner != but}
 
     def _is_worker(self, principal: str) -> bool:
-        """Whether *principal* may be a worker here: it computes what everybody submits anyway."""
+        """Whether *principal* may be a worker here: it computes all submitted tasks anyway."""
         own = self._channel.identity.principal
         asked = anywhere(principal, own, "register-worker")
         return any(self._channel.policy.permits_operation(each).permitted for each in asked)
@@ -167,9 +141,9 @@ class Guard(Part):
     ) -> None:
         """Take a client's graph in as *stock* does, or tell that client alone why not."""
         principal = self.principal_of(client)
-        if principal is None:  # it has left, and cannot be asked who it was
+        if principal is None:  # it has left, and its principal is not known any more
             return
-        token = _submission.set(_Submission(principal, client, self._link_of(client)))
+        token = _submission.set(Submission(principal, client, self._link_of(client)))
         try:
             await stock(client=client, keys=keys, **graph)
         except _Refused as refused:
@@ -197,7 +171,7 @@ class Guard(Part):
         context = self._context(submission, Kind.TASK, "update-graph")
         conflicts = [
             *self._conflicts(submission, dsk),
-            *self._on_their_way(dsk),
+            *self._scattered_conflicts(dsk),
             *self._other_actors(keys if actors is True else actors or ()),
             *self._refused_before(client, dsk, keys),
         ]
@@ -207,18 +181,18 @@ class Guard(Part):
             self._refuse_graph(submission, unread, keys)
         refused = self._decide(submission, conflicts, operation="update-graph", kind=Kind.TASK)
         if refused:
-            # Ids are their clients', who make a new one each time that they connect.
+            # A client makes a new id each time that it connects.
             for gone in self._refused.keys() - self._server.clients.keys():
                 del self._refused[gone]
-            marked = self._refused.setdefault(client, NotedTasks())
+            marked = self._refused.setdefault(client, WeakTaskSet())
             tasks = set()
             for task in (conflict.task for conflict in refused):
-                if isinstance(task, Coming):
+                if isinstance(task, ScatteredData):
                     task.refused.add(client)
                 else:
                     tasks.add(task)
             marked.update(tasks)
-            raise _Refused(_error(submission, refused), self._unserved(keys, client, tasks))
+            raise _Refused(refusal(submission, refused), self._unserved(keys, client, tasks))
         if unread is not None:
             self._refuse_graph(submission, unread, keys)
         try:
@@ -229,7 +203,7 @@ class Guard(Part):
         return stock(dsk=dsk, keys=keys, client=client, **rest)
 
     def _refuse_graph(
-        self, submission: _Submission, error: PolicyDenied, keys: set[Any]
+        self, submission: Submission, error: PolicyDenied, keys: set[Any]
     ) -> NoReturn:
         self._record(submission, error, Kind.TASK, "update-graph")
         raise _Refused(error, self._unserved(keys, submission.client, set())) from None
@@ -240,11 +214,11 @@ class Guard(Part):
         See lost.py.
         """
         client = self._current(None).client
-        error = self._lost.why(client, missing) if missing else None
+        error = self._lost.refusal_of(client, missing) if missing else None
         if error is not None:
             raise _Refused(error, self._unserved(keys, client, set()))
 
-    def _conflicts(self, submission: _Submission, dsk: Mapping[Any, Any]) -> Iterator[_Conflict]:
+    def _conflicts(self, submission: Submission, dsk: Mapping[Any, Any]) -> Iterator[Conflict]:
         """Yield what differs from tasks that are there.
 
         All of the graph is compared, not only what its keys need: Dask adds dependencies to any
@@ -270,39 +244,39 @@ class Guard(Part):
             own = owner == submission.principal
             found = _compared(comparison, sealed, known, node, own=own)
             if found is Sameness.UNKNOWN:
-                yield _Conflict(task, "key.definition", owner, doubted=True)
+                yield Conflict(task, "key.definition", owner, doubted=True)
             elif found is Sameness.DIFFERENT:
                 differs = partial(find_difference, known, node)
-                yield _Conflict(task, "key.definition", owner, differs)
+                yield Conflict(task, "key.definition", owner, differs)
             elif owner != submission.principal:
-                yield _Conflict(task, "key.principal", owner)
+                yield Conflict(task, "key.principal", owner)
 
-    def _definition(self, task: TaskState, submission: _Submission) -> Any:
-        """Return what *task* computes, if what it names is what that was for its owner.
+    def _definition(self, task: TaskState, submission: Submission) -> Any:
+        """Return what *task* computes, if its inputs are still those of its owner.
 
-        Of data that a task was given, Dask keeps the key alone; once that is forgotten, somebody
-        else's data can have it, with which that task would have given something else.
+        Of data that a task depends on, Dask keeps the key alone. Once that key is forgotten, data
+        of another client can have it, and the task would compute another result.
         """
         lost = task.has_lost_dependencies and self.owner_of(task) != submission.principal
         return None if lost else task.run_spec
 
-    def _on_their_way(self, keys: Iterable[Any]) -> Iterator[_Conflict]:
+    def _scattered_conflicts(self, keys: Iterable[Any]) -> Iterator[Conflict]:
         """Yield keys of data that is being brought to workers, and is no task yet."""
         for key in keys if self._coming else ():
             coming = self._coming.get(key)
             if coming is not None and key not in self._server.tasks:
-                yield _Conflict(coming, "key.definition", coming.owner)
+                yield Conflict(coming, "key.definition", coming.owner)
 
-    def _other_actors(self, actors: Iterable[Any]) -> Iterator[_Conflict]:
+    def _other_actors(self, actors: Iterable[Any]) -> Iterator[Conflict]:
         """Yield tasks that are no actors and would become some."""
         for key in actors:
             task = self._server.tasks.get(key)
             if task is not None and not task.actor:
-                yield _Conflict(task, "key.definition", self.owner_of(task))
+                yield Conflict(task, "key.definition", self.owner_of(task))
 
     def _refused_before(
         self, client: str, dsk: Mapping[Any, Any], keys: set[Any]
-    ) -> Iterator[_Conflict]:
+    ) -> Iterator[Conflict]:
         """Yield tasks of others that stand under keys which this client thinks are its own.
 
         Its graph for them was refused. What depends on those futures, and was perhaps on its way
@@ -314,7 +288,7 @@ class Guard(Part):
         for key in {*keys, *chain.from_iterable(n.dependencies for n in dsk.values())} - dsk.keys():
             task = self._server.tasks.get(key)
             if task is not None and task in marked:
-                yield _Conflict(task, "key.definition", self.owner_of(task))
+                yield Conflict(task, "key.definition", self.owner_of(task))
 
     def _unserved(self, keys: set[Any], client: str, refused: set[TaskState]) -> set[Any]:
         """Return those of *keys* whose futures would wait for ever, or for the wrong value."""
@@ -337,9 +311,9 @@ class Guard(Part):
         client: str,
         **rest: Any,
     ) -> Any:
-        """Scatter as Dask does, once it is clear that no key of *data* is somebody else's."""
+        """Scatter as Dask does, after checking that no key of *data* is another principal's."""
         try:
-            with self._from(comm, client) as submission:
+            with self._submission_from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
                 rest["workers"] = self._where_to(submission, rest.get("workers"))
                 said = stating("update_data", author=submission.principal)
@@ -348,7 +322,7 @@ class Guard(Part):
         except PolicyDenied as error:
             return error_reply(error)
 
-    def _where_to(self, submission: _Submission, workers: Any) -> Any:
+    def _where_to(self, submission: Submission, workers: Any) -> Any:
         """Return to which of *workers* data of this submission may be brought; None for all."""
         author = self._placement.brought_by(submission.principal)
         try:
@@ -360,7 +334,7 @@ class Guard(Part):
     def update_data(
         self, stock: Callable[..., Any], comm: Any, *, client: str | None, who_has: Any, nbytes: Any
     ) -> Any:
-        """Take note of data as *stock* does, unless a key of it is somebody else's.
+        """Record data as *stock* does, unless a key of it is another principal's.
 
         :param comm: the connection of a client that brought data to workers by itself, and asks;
             None where it says so on its stream, and where the scheduler itself has brought it.
@@ -371,13 +345,13 @@ class Guard(Part):
         if client is None or _submission.get() is not None:
             return self._take_data(stock, data)
         stream = self._server.client_comms.get(client)
-        if stream is not None:  # else it has left; nobody waits for an answer
+        if stream is not None:  # else the client has left and waits for no answer
             self._announce(stock, stream.comm, data)
         return None
 
     def _announce(self, stock: Callable[..., Any], comm: Any, data: Mapping[str, Any]) -> Any:
         try:
-            with self._from(comm, data["client"]):
+            with self._submission_from(comm, data["client"]):
                 return self._take_data(stock, data)
         except PolicyDenied as error:
             if error.rule == "key.definition":
@@ -385,7 +359,7 @@ class Guard(Part):
             return error_reply(error)
 
     def _take_data(self, stock: Callable[..., Any], data: Mapping[str, Any]) -> Any:
-        """Take note of *data*; a key may have come to be another's since it was on its way."""
+        """Record *data*; a key may have come to be another's since it was on its way."""
         submission = self._current(data["client"])
         self._check_data(submission, data["who_has"], operation="update_data")
         self._placement.brought_by(submission.principal)
@@ -394,9 +368,9 @@ class Guard(Part):
     def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:
         """Return at which workers there may be what the peer on *comm* says that it brought.
 
-        Of who brought nothing, the word alone would have workers drop what they are computing.
+        A client that brought nothing could otherwise have workers drop what they compute.
         """
-        sender = self._by(comm, None).principal
+        sender = self._submission_by(comm, None).principal
         return {
             key: [each for each in addresses if self._takes_data(each, sender)]
             for key, addresses in who_has.items()
@@ -415,23 +389,23 @@ class Guard(Part):
         )
 
     @contextmanager
-    def _from(self, comm: Any, client: str | None) -> Iterator[_Submission]:
-        """Note for as long as it takes that what arrives came over *comm*."""
-        submission = self._by(comm, client)
+    def _submission_from(self, comm: Any, client: str | None) -> Iterator[Submission]:
+        """Record for the duration of the block that what arrives came over *comm*."""
+        submission = self._submission_by(comm, client)
         token = _submission.set(submission)
         try:
             yield submission
         finally:
             _submission.reset(token)
 
-    def _by(self, comm: Any, client: str | None) -> _Submission:
+    def _submission_by(self, comm: Any, client: str | None) -> Submission:
         link = getattr(comm, "link", None)
         if link is None:
             return self._current(client)
-        return _Submission(link.peer, client or "", link)
+        return Submission(link.peer, client or "", link)
 
-    def _check_data(self, submission: _Submission, keys: Iterable[Any], *, operation: str) -> None:
-        """Refuse data under the keys of tasks, and under keys of somebody else's data.
+    def _check_data(self, submission: Submission, keys: Iterable[Any], *, operation: str) -> None:
+        """Refuse data under the keys of tasks, and under keys of another principal's data.
 
         What data says is not compared: neither is it opened here, nor is it there any more.
         """
@@ -441,20 +415,20 @@ class Guard(Part):
             if task is None:
                 coming = self._coming.get(key)
                 if coming is not None and coming.owner != submission.principal:
-                    found.append(_Conflict(coming, "key.definition", coming.owner))
+                    found.append(Conflict(coming, "key.definition", coming.owner))
                 continue
             owner = self.owner_of(task)
             if task.run_spec is not None or owner != submission.principal:
-                found.append(_Conflict(task, "key.definition", owner))
+                found.append(Conflict(task, "key.definition", owner))
         refused = self._decide(submission, found, operation=operation, kind=Kind.DATA)
         if refused:
-            raise _error(submission, refused)
+            raise refusal(submission, refused)
 
-    # --- what becomes of it ----------------------------------------------------------------------
+    # --- decisions -------------------------------------------------------------------------------
 
     def _decide(
-        self, submission: _Submission, conflicts: Sequence[_Conflict], *, operation: str, kind: Kind
-    ) -> list[_Conflict]:
+        self, submission: Submission, conflicts: Sequence[Conflict], *, operation: str, kind: Kind
+    ) -> list[Conflict]:
         """Record what differs, warn of what policy lets pass, and return what it does not."""
         if not conflicts:
             return []
@@ -464,8 +438,8 @@ class Guard(Part):
         }
         context = self._context(submission, kind, operation)
         words = self._channel.policy.key_conflicts(context)
-        refused: list[_Conflict] = []
-        warned: list[_Conflict] = []
+        refused: list[Conflict] = []
+        warned: list[Conflict] = []
         for conflict in conflicts:
             if conflict.doubted:
                 warned.append(conflict)
@@ -481,7 +455,7 @@ class Guard(Part):
             self._warn(submission, warned)
         return refused
 
-    def _context(self, submission: _Submission, kind: Kind, operation: str) -> Context:
+    def _context(self, submission: Submission, kind: Kind, operation: str) -> Context:
         """Return the hop by which it came: contexts of the policy may ask how, and where from."""
         if submission.link is not None:
             found: Context = submission.link.inbound(kind, operation)
@@ -490,18 +464,20 @@ class Guard(Part):
         return Context(submission.principal, own, kind, operation, transport="safeser")
 
     def _record(
-        self, submission: _Submission, error: PolicyDenied, kind: Kind, operation: str
+        self, submission: Submission, error: PolicyDenied, kind: Kind, operation: str
     ) -> None:
         context = self._context(submission, kind, operation)
         note_refusal(self._channel.audit, context, error)
         error.recorded = True
 
-    def _note(self, context: Context, conflicts: Sequence[_Conflict], *, permitted: bool) -> None:
+    def _note(self, context: Context, conflicts: Sequence[Conflict], *, permitted: bool) -> None:
         audit = self._channel.audit
         for place, conflict in enumerate(conflicts):
             if place < _RECORDED:
                 name = "warn" if permitted else "refuse"
-                said = event(name, context, None, conflict.rule, permitted, where=_key(conflict))
+                said = event(
+                    name, context, None, conflict.rule, permitted, where=shown_key(conflict)
+                )
                 audit.record({**said, "author": conflict.owner})
             else:
                 audit.count(
@@ -512,10 +488,10 @@ class Guard(Part):
                     permitted=permitted,
                 )
 
-    def _warn(self, submission: _Submission, conflicts: Sequence[_Conflict]) -> None:
-        """Tell the client that submitted, and nobody else, as Dask's own warnings come."""
-        fix = f" {_FIX}" if conflicts[0].rule == "key.definition" else ""
-        text = _text(submission, conflicts, f"Its result is used.{fix}")
+    def _warn(self, submission: Submission, conflicts: Sequence[Conflict]) -> None:
+        """Warn the client that submitted, and no other, as Dask's own warnings come."""
+        fix = f" {FIX}" if conflicts[0].rule == "key.definition" else ""
+        text = describe(submission, conflicts, f"Its result is used.{fix}")
         logger.warning("%s", text)
         message = {"message": text, "category": "builtins:UserWarning"}
         self._send(submission.client, {"op": "event", "topic": "warn", "event": (time(), message)})
@@ -530,16 +506,16 @@ class Guard(Part):
     def _send(self, client: str, message: dict[str, Any]) -> None:
         stream = self._server.client_comms.get(client)
         if stream is not None:
-            with suppress(CommClosedError):  # nobody waits there any more
+            with suppress(CommClosedError):  # the client has left
                 stream.send(message)
 
     def report(
         self, stock: Callable[..., Any], msg: dict[str, Any], ts: Any, client: str | None
     ) -> None:
-        """Report as *stock* does, but the failure of a graph to no other client than its own.
+        """Report as *stock* does, but the failure of a graph only to the client that submitted it.
 
-        Dask tells it to everybody who wants one of the keys that the graph names: a graph that
-        cannot even be opened would fail the futures of others.
+        Dask reports it to every client that wants one of the keys that the graph names: a graph
+        that cannot even be opened would fail the futures of others.
         """
         if msg.get("op") == "task-erred" and ts is None and client is not None:
             self._send(client, msg)
@@ -566,40 +542,3 @@ def _compared(
     else:
         same = known is not None and comparison.same(known, node)
     return Sameness.SAME if same else Sameness.DIFFERENT
-
-
-def _error(submission: _Submission, conflicts: Sequence[_Conflict]) -> PolicyDenied:
-    rule = conflicts[0].rule
-    error = PolicyDenied(
-        _text(submission, conflicts, "Nothing of this submission was taken in."),
-        rule=rule,
-        fix=_FIX,
-    )
-    error.recorded = True
-    return error
-
-
-def _text(submission: _Submission, conflicts: Sequence[_Conflict], outcome: str) -> str:
-    first = conflicts[0]
-    others = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
-    what = "another definition" if first.rule == "key.definition" else "the same definition"
-    if first.doubted:
-        what = "a definition of which it cannot be told whether it is the same"
-    return (
-        f"key {_key(first)!r}{others}, submitted by {submission.principal!r}, was first submitted"
-        f" by {first.owner!r} with {what}{_difference(submission, first)}. {outcome}"
-    )
-
-
-def _difference(submission: _Submission, conflict: _Conflict) -> str:
-    """Return what differs, with both values only where one principal submitted both."""
-    if conflict.difference is None:
-        return ""
-    own = conflict.owner == submission.principal
-    return f" ({conflict.difference().text(values=own)})"
-
-
-def _key(conflict: _Conflict) -> str:
-    """Return as much of a key as may be shown: whoever submitted it chose it."""
-    shown = "".join(char for char in str(conflict.task.key)[:_SHOWN] if char.isprintable())
-    return shown

@@ -1,7 +1,7 @@
-"""Why a future that depends on a refused one has failed: the refusal that it depends on.
+"""Report the refusal of a graph to futures that depend on its keys.
 
-The one rule: only the client whose graph was refused hears of it again, and only of keys that do
-not exist. To Dask's scheduler such a dependency is lost, and what depends on it is cancelled.
+The one rule: only the client whose graph was refused gets the refusal again, and only for keys that
+do not exist. To Dask's scheduler such a dependency is lost, and what depends on it is cancelled.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 from safeser.errors import PolicyDenied
 
-__all__ = ["Lost"]
+__all__ = ["LostFutures"]
 
-#: Keys of one client whose refusals are remembered. Whoever depends on older ones is cancelled.
+#: Keys of one client whose refusals are remembered. Tasks that depend on older ones are cancelled.
 MOST = 10_000
 
 
-class Lost:
+class LostFutures:
     """Keys that were refused, and why, by the client that submitted them."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Lost:
         while len(errors) > MOST:
             del errors[next(iter(errors))]
 
-    def why(self, client: str, keys: Iterable[Any]) -> PolicyDenied | None:
+    def refusal_of(self, client: str, keys: Iterable[Any]) -> PolicyDenied | None:
         """Return why the first one of *keys* that was refused was."""
         errors = self._errors.get(client)
         return next((errors[key] for key in keys if key in errors), None) if errors else None

@@ -1,9 +1,9 @@
-"""Addresses that peers name to the scheduler, which would ask name servers for them.
+"""Resolve no host names that peers send to the scheduler, except those of registering workers.
 
-The one rule: only workers that register have their host names looked up, and nobody waits for that
-but those who register by one. Dask's scheduler does so for whatever address a request or an
-annotation names, in its event loop, as often as one is named: a list of names in a slow zone holds
-the whole cluster, and who answers for the zone hears of it.
+The one rule: the host name of a worker that registers is looked up, and only its registration waits
+for the answer. Dask's scheduler looks up every address in a request or an annotation, in its event
+loop, each time: a list of names in a slow zone blocks the whole cluster, and the zone's name server
+learns of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _lookups = ThreadPoolExecutor(max_workers=4, thread_name_prefix="safeser-names")
 
 
 async def resolved(address: str) -> str:
-    """Return *address* with that of its host in the place of a name.
+    """Return *address* with that of its host in place of a name.
 
     :raises OSError: if there is none of that name.
     """
@@ -97,10 +97,10 @@ class Names(Part):
             _require_no_number(addr)
             named = unparse_host_port(*addr) if isinstance(addr, tuple) else addr
             if resolve and isinstance(named, str) and _is_name(named):
-                return named  # a heartbeat of who is there no more, or never was
+                return named  # a heartbeat of a worker that left, or never registered
             _require_no_name(named)
             if isinstance(named, str) and "://" not in named:
-                addr = f"safeser://{named}"  # which is the scheme of everybody here
+                addr = f"safeser://{named}"  # which is the scheme of every process here
         try:
             if says_where:
                 return str(resolve_address(addr) if resolve else normalize_address(addr))

@@ -1,8 +1,8 @@
-"""Requests that need more than a grant: what a peer may ask a server depends on its state.
+"""Check requests that need more than a grant, against the state of the server.
 
 The one rule: a request is checked in one turn of the event loop with the handler that serves it.
-Policy says whether a principal may ask for an operation at all; here is said of which worker, of
-which shuffle and of whose values it may.
+The policy decides whether a principal may ask for an operation at all; this module decides for
+which worker, which shuffle and whose values.
 
 The checks stand before Dask's handlers and not in their place: a handler of another release is
 checked just the same.
@@ -83,7 +83,7 @@ def _reads(known: Served, server: Any, comm: Any, request: Request) -> None:
 def _relays(known: Served, server: Any, comm: Any, request: Request) -> None:
     asked = request.get("msg")
     if isinstance(asked, Mapping) and asked.get("op") in GROUPS["actors"]:
-        # The worker knows the scheduler alone as who asks.
+        # To the worker, the scheduler is the peer that asks.
         known.part(server, Readers).require(comm.link, asked["op"], [asked.get("actor")])
 
 

@@ -1,7 +1,7 @@
-"""Data that clients bring to workers, from when it sets out until it is a task or nowhere.
+"""Record the keys of scattered data until the scheduler has a task for them, or the scatter fails.
 
-The one rule: while data of a key is on its way, that key is taken. A worker that has it already
-would take it for the result of a task that gets the key now.
+The one rule: while data of a key is on its way, that key is taken. A worker that has the data
+already would take it for the result of a task that gets the key meanwhile.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from safeser.dask.servers import Part
 
-__all__ = ["Arrivals", "Coming"]
+__all__ = ["Arrivals", "ScatteredData"]
 
 #: How long the keys of data that did not all arrive stay taken: no worker takes it in any later.
 _SETTLING = 30.0
 
 
 @dataclass(eq=False)
-class Coming:
+class ScatteredData:
     """A key whose data is on its way to workers, and no task yet.
 
     :ivar refused: clients that were refused a task of that key meanwhile.
@@ -39,19 +39,19 @@ class Arrivals(Part):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._coming: dict[Any, Coming] = {}
+        self._coming: dict[Any, ScatteredData] = {}
 
     def __len__(self) -> int:
         return len(self._coming)
 
-    def get(self, key: Any) -> Coming | None:
+    def get(self, key: Any) -> ScatteredData | None:
         return self._coming.get(key)
 
     @contextmanager
     def of(self, owner: str, keys: tuple[Any, ...]) -> Iterator[None]:
-        """Note for as long as it takes that *owner* brings data of *keys*."""
+        """Record for the duration of the block that *owner* brings data of *keys*."""
         for key in keys:
-            self._coming.setdefault(key, Coming(key, owner)).times += 1
+            self._coming.setdefault(key, ScatteredData(key, owner)).times += 1
         arrived = False
         try:
             yield
@@ -63,7 +63,7 @@ class Arrivals(Part):
                 self._fail(keys)
 
     def _fail(self, keys: tuple[Any, ...]) -> None:
-        """Note that not all arrived: some worker may have it nevertheless, or be about to."""
+        """Record that not all arrived: some worker may have it nevertheless, or be about to."""
         for key in keys:
             self._coming[key].failed = True
         asyncio.get_running_loop().call_later(_SETTLING, self._end, keys)

@@ -1,9 +1,9 @@
-"""Renewed statements of sealed graphs on a scheduler: workers hear of those whose tasks they have.
+"""Send renewed statements of sealed graphs to the workers that have tasks of these graphs.
 
-The one rule: however many statements clients renew, workers are told at most once in each
-:data:`PAUSE`, and each of them only of graphs of which it has tasks to run. Looking which those are
-takes one hundredth of the scheduler's time at most. What a task is sent with from then on is the
-renewed statement anyway.
+The one rule: however many statements clients renew, the scheduler sends them to workers at most
+once in each :data:`PAUSE`, and to each worker only those of graphs of which it has tasks to run.
+Finding these takes at most one hundredth of the scheduler's time. Tasks that are sent later carry
+the renewed statement anyway.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from safeser.values import Kind
 
 __all__ = ["PAUSE", "Renewals"]
 
-#: Seconds for which renewals are gathered before the tasks of all workers are looked at.
+#: Seconds for which renewals are gathered before the tasks of all workers are checked.
 PAUSE = 1.0
 
 #: How many times as long as a look takes it is until the next one: clients choose how many tasks
@@ -31,7 +31,7 @@ _SHARE = 100
 
 
 class Renewals(Part):
-    """The statements of the graphs of one scheduler, and which of them workers are to hear of."""
+    """The statements of the graphs of one scheduler, and those that workers have to be sent."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -40,7 +40,7 @@ class Renewals(Part):
         self._pause = PAUSE
 
     def note(self, current: Current) -> None:
-        """Have the workers with tasks of a graph told that its statement was renewed.
+        """Schedule the renewed statement of a graph for the workers with tasks of it.
 
         May be called by any thread.
         """
@@ -66,7 +66,7 @@ class Renewals(Part):
 
 
 def _hears(stream: Any) -> bool:
-    """Tell whether policy lets the worker at the other end of *stream* be told."""
+    """Tell whether policy lets a renewed statement be sent to the worker on *stream*."""
     link = getattr(stream.comm, "link", None)
     if link is None:
         return False

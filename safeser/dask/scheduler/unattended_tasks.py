@@ -1,8 +1,8 @@
-"""Tasks that a client left to the scheduler, once all keys of its principal are retired.
+"""Release tasks of ``fire_and_forget`` once all keys of their principal are retired.
 
-The one rule: a scheduler goes on with nothing for a principal who may not speak any more. Tasks of
-a connected client are released when its session ends; those that it left by ``fire_and_forget`` are
-wanted by the scheduler itself until they are done.
+The one rule: a scheduler computes nothing for a principal whose keys are retired. Tasks of a
+connected client are released when its session ends; those of ``fire_and_forget`` are wanted by the
+scheduler itself until they are done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLIENT = "fire-and-forget"
 def release_unattended(scheduler: Any, channel: Channel, owner_of: Callable[[Any], str]) -> None:
     """Have *scheduler* release what silenced principals left to it, now and from now on.
 
-    :param owner_of: tells who submitted a task.
+    :param owner_of: returns the principal that submitted a task.
     """
     known = ref(scheduler)
 

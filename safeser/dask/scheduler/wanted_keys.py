@@ -1,4 +1,4 @@
-"""Keys that a client wants and that the scheduler does not have.
+"""Handle keys that a client wants and that the scheduler does not have.
 
 The one rule: an unknown key costs a lookup. Dask's scheduler formats a warning for each
 (distributed 2026.8.0, ``Scheduler.client_desires_keys``, docs/explanation/upstream.md), and

@@ -1,8 +1,8 @@
-"""What is noted of tasks beside what Dask's scheduler keeps of them, for as long as each is there.
+"""A mapping by the identity of Dask's tasks, whose entries end with their task.
 
-The one rule: a note is of one task, and not of the next one that gets its key. To Dask any two
-tasks of one key are equal (distributed 2026.8.0, ``TaskState.__eq__``): where the one before has
-not quite gone yet, a dictionary or set takes the next one for it, and forgets both when it goes.
+The one rule: an entry belongs to one task, and not to the next one that gets its key. To Dask any
+two tasks of one key are equal (distributed 2026.8.0, ``TaskState.__eq__``): while the former task
+still exists, a dictionary or set takes the next one for it, and drops both when the former ends.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 from weakref import KeyedRef
 
-__all__ = ["NotedTasks", "OfTasks"]
+__all__ = ["WeakTaskDict", "WeakTaskSet"]
 
 V = TypeVar("V")
 
 
-class OfTasks(Generic[V]):
-    """A value for each of some tasks, which ends with the task."""
+class WeakTaskDict(Generic[V]):
+    """Values by the identity of tasks; an entry ends with its task."""
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[Any, V]] = {}
@@ -27,9 +27,9 @@ class OfTasks(Generic[V]):
 
     def __setitem__(self, task: Any, value: V) -> None:
         where = id(task)
-        self._held[where] = KeyedRef(task, self._gone, where), value
+        self._held[where] = KeyedRef(task, self._drop, where), value
 
-    def _gone(self, ref: Any) -> None:
+    def _drop(self, ref: Any) -> None:
         # Before anything else can be at that address.
         held = self._held.get(ref.key)
         if held is not None and held[0] is ref:
@@ -40,11 +40,11 @@ class OfTasks(Generic[V]):
         return default if held is None else held[1]
 
 
-class NotedTasks:
-    """Some tasks."""
+class WeakTaskSet:
+    """A set of tasks by identity; a member leaves it when the task ends."""
 
     def __init__(self) -> None:
-        self._of: OfTasks[bool] = OfTasks()
+        self._of: WeakTaskDict[bool] = WeakTaskDict()
 
     def __len__(self) -> int:
         return len(self._of)

@@ -1,17 +1,16 @@
-"""Graphs and data are taken in as a whole or not at all.
+"""Add graphs and data to the scheduler as a whole or not at all.
 
-The one rule: what cannot be taken in leaves no task behind, and each task has its place in the
-order of all.
+The one rule: a refused graph leaves no task behind, and each task of the scheduler has a priority.
 
-Dask's scheduler makes the tasks of a graph first, and then reads what was said beside it: a time
-that is none, or a task that is named as the sender's and has no priority, ends it in between.
-Tasks stay behind then that nobody wants and whose keys are taken for good. Those that a client's
-own order of its graph leaves out get no place in it: where tasks queue, they cannot be compared
-with any other, so that everybody's work stopped and worker after worker was removed. Data that is
-said to be at a worker which is not there leaves its key taken as well (distributed 2026.8.0).
+Dask's scheduler creates the tasks of a graph first, and then reads the fields beside it: a time
+that is none, or a task that is named as the sender's and has no priority, raises in between. Tasks
+remain that no client wants and whose keys are taken for good. Tasks that the client's own order of
+its graph leaves out get no priority: where tasks queue, they cannot be compared with any other, so
+that all work stopped and worker after worker was removed. Data of which the message says that an
+unknown worker has it leaves its key taken as well (distributed 2026.8.0).
 
-A task whose key or annotation fits into no message is handed to a worker, for Dask, and never
-arrives there: a few of them, and everybody's work stands still.
+A task whose key or annotation fits into no message counts as handed to a worker, and never arrives
+there: a few of them stop all work.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def update_data(
 def _forget(scheduler: Any, keys: Iterable[Any], client: str | None) -> None:
     stimulus = "safeser-taken"
     if client in scheduler.clients:
-        # First, so that it hears of the error, and not that they were cancelled.
+        # First, so that the client gets the error, and not a cancellation.
         scheduler.client_releases_keys(keys, client, stimulus)
     left = {key: "forgotten" for key in keys if key in scheduler.tasks}
     scheduler.transitions(left, stimulus)

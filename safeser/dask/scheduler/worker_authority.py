@@ -1,13 +1,13 @@
-"""The workers of one scheduler: whose word is taken for which of them, and of which tasks.
+"""Decide which peer may report about which worker of a scheduler, and about which tasks.
 
-The one rule: a worker speaks for itself, of what it was given to compute. Whoever registered it, by
-that very key, speaks for it and nobody else does; what is said of a task that another worker is
-computing is refused, and that it has the result of one that it was never told of.
+The one rule: a worker reports about itself, and about tasks that it was given. Only the key that
+registered a worker speaks for it. A report about a task that another worker computes is refused,
+and so is the result of a task that this worker was never given.
 
-Dask's scheduler takes each message's own word for which worker it is about, and tells workers apart
-by an id that they choose, and that whoever asks hears: one that registered under the id of another
-was that one in all comparisons, gave results in its place, and when it left, the other was given
-nothing any more (distributed 2026.8.0, ``WorkerState.__eq__``).
+Dask's scheduler believes each message which worker it is about, and compares workers by an id that
+they choose and that any client can read: a worker that registered under the id of another was equal
+to it in all comparisons, reported results in its place, and when it left, the other got no task any
+more (distributed 2026.8.0, ``WorkerState.__eq__``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from safeser.dask.groups.placement import Placement
 from safeser.dask.groups.readers import Readers
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.scheduler import named_addresses
-from safeser.dask.scheduler.weak_task_dict import NotedTasks
+from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
 from safeser.dask.servers import Part
 from safeser.dask.transport.key_succession import successors
 from safeser.dask.worker.confinement import require_report
@@ -46,17 +46,17 @@ ABOUT = {
     "shuffle_get_or_create": "worker",
 }
 
-#: What somebody else than a worker says of it, too: its nanny, or whom policy lets remove it.
+#: Reports about a worker that others send, too: its nanny, or a principal that may remove it.
 _OTHERS_SAY = frozenset({"unregister"})
 
-#: So long after a worker left is its nanny known as its own: by then it was started again.
+#: Seconds for which the nanny of a worker that left stays known: it starts the worker again.
 HELD_SECONDS = 120.0
 _MOST_HELD = 10_000
 
-#: Why a worker is told to drop a copy.
+#: The stimulus by which a worker is told to drop a copy.
 _FORMER = "safeser-former"
 
-#: As much of a key as the log shows: whoever submitted it chose it.
+#: Characters of a key that the log shows: the client that submitted it chose it.
 _SHOWN = 60
 
 
@@ -65,7 +65,7 @@ def _key_of(link: Any) -> str:
     return successors.first(link.session.peer_key)
 
 
-def _only_works(link: Any) -> bool:
+def _is_worker_only(link: Any) -> bool:
     """Tell whether the peer on *link* may register workers and, as a client, submit nothing."""
     if not link.policy.permits_operation(link.inbound(Kind.ADMIN, "register-worker")).permitted:
         return False
@@ -92,7 +92,7 @@ class Workers(Part):
         #: counts, by the place of their nanny.
         self._left: dict[Any, tuple[str, float]] = {}
         #: What the scheduler had each worker compute, or have for that, or keep a copy of.
-        self._told: defaultdict[str, NotedTasks] = defaultdict(NotedTasks)
+        self._told: defaultdict[str, WeakTaskSet] = defaultdict(WeakTaskSet)
 
     # --- who there is ----------------------------------------------------------------------------
 
@@ -106,9 +106,9 @@ class Workers(Part):
         if resolve:
             await names.look_up(told)
         if link is not None and request.get("nanny"):
-            # The place itself: a name may lead elsewhere later, and one place has many spellings.
+            # The address itself: a name may resolve to another one later, and has many spellings.
             request["nanny"] = await named_addresses.resolved(request["nanny"])
-        # From here on until it is there, or refused, nobody else is served.
+        # From here on until it is registered, or refused, the loop serves no other request.
         try:
             if link is not None:
                 self._require_new(link, request)
@@ -153,7 +153,7 @@ class Workers(Part):
     def _hold(self, place: Any, key: str) -> None:
         """Keep the nanny at *place* for the next worker of *key*, which it starts now.
 
-        Whoever named that nanny in between would keep the worker out.
+        A worker that named that nanny in between would keep the new one out.
         """
         now = monotonic()
         self._left = {at: held for at, held in self._left.items() if held[1] > now}
@@ -167,8 +167,8 @@ class Workers(Part):
     async def _remove(self, address: str) -> None:
         """Remove a worker whose registration ended half way, as Dask does by itself for no other.
 
-        Nobody listens to it, so that nobody would notice that it is gone: tasks that are given to
-        it wait for ever.
+        The scheduler reads no stream from it and would not notice that it is gone: tasks that are
+        given to it would wait for ever.
         """
         scheduler = self._server
         logger.warning("Removing %s, whose registration ended half way", address)
@@ -209,7 +209,7 @@ class Workers(Part):
         named = request.get(ABOUT[name])
         # Where Dask's handler looks a name up unless it is told not to.
         resolve = request.get("resolve_address", True) if name == "heartbeat_worker" else None
-        for address in self._meant(named, resolve):
+        for address in self._named_addresses(named, resolve):
             owner = self._keys.get(address)
             if owner in (None, _key_of(link)) or address not in self._server.workers:
                 continue
@@ -218,14 +218,14 @@ class Workers(Part):
             reason = "that worker registered by another key"
             self._refuse(link, name, "worker.another", reason)
 
-    def _meant(self, named: Any, resolve: bool | None) -> Iterable[str]:
+    def _named_addresses(self, named: Any, resolve: bool | None) -> Iterable[str]:
         """Yield which addresses Dask's handlers take *named* for."""
         if isinstance(named, str):
             yield named
         try:
             yield normalize_address(self._server.coerce_address(named, resolve))
         except (SafeserError, TypeError, ValueError):
-            return  # no worker's; the handler says so
+            return  # of no worker; the handler answers so
 
     def _link_of(self, address: str) -> Any:
         stream = self._server.stream_comms.get(address)
@@ -273,7 +273,7 @@ class Workers(Part):
     # --- copies ----------------------------------------------------------------------------------
 
     def note_computing(self, task: Any) -> None:
-        """Note that the worker which is to compute *task* has it, and what it needs for that."""
+        """Record that the worker which is to compute *task* has it, and what it needs for that."""
         if task.processing_on is not None:
             known = self._told[task.processing_on.address]
             known.add(task)
@@ -281,7 +281,7 @@ class Workers(Part):
                 known.update(task.dependencies)
 
     def note_told(self, address: str, keys: Iterable[Any]) -> None:
-        """Note that the worker at *address* is told to fetch and keep the values of *keys*."""
+        """Record that the worker at *address* is told to fetch and keep the values of *keys*."""
         tasks = self._server.tasks
         self._told[address].update(tasks[key] for key in keys if key in tasks)
 
@@ -294,9 +294,9 @@ class Workers(Part):
     ) -> list[Any]:
         """Return those of *keys* of which *worker* may say that it has a copy.
 
-        Whoever is asked for a value may be any of those who say that they have it, and all others
-        are told to drop theirs. Not of who may run code here: that changes any result anyway. But
-        nobody has a copy of a value of another author: that is of a task which had the key before.
+        Dask may fetch a value from any worker that reports a copy, and tells the others to drop
+        theirs. A worker that may run code here is believed: it can change any result anyway. But a
+        copy by another author is of a task that had the key before.
 
         :param authors: whose the copies are, as the worker says.
         """
@@ -322,8 +322,8 @@ class Workers(Part):
 
         :raises PolicyDenied: which was recorded.
         """
-        if _only_works(link):
-            reason = "who may register workers and submit nothing moves no values"
+        if _is_worker_only(link):
+            reason = "a principal that registers workers and submits nothing moves no values"
             self._refuse(link, name, "worker.copies", reason)
 
     # --- shuffles --------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Workers(Part):
     def require_barrier(self, link: Any, shuffle: Any, run_id: Any) -> None:
         """Refuse a peer that ends the first half of a shuffle and computes no task that does.
 
-        On anybody's word before, what arrives afterwards fails the shuffle.
+        If another peer ended it earlier, shards that arrive afterwards would fail the shuffle.
 
         :raises PolicyDenied: which was recorded.
         """

@@ -1,7 +1,7 @@
-"""Payloads of family ``sealed`` on their way in: verified before anything about them is decided.
+"""Verify payloads of family ``sealed`` on arrival, before anything about them is decided.
 
-The one rule: the author of a sealed payload is whose signature it bears, never who hands it over,
-and a payload of this family stands where a graph or a task stands, nowhere else.
+The one rule: the author of a sealed payload is the principal that signed it, never the one that
+sends it, and a payload of this family stands where a graph or a task stands, nowhere else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["received", "require_sealed", "runnable"]
 def require_sealed(link: Link, context: Context, body: Any, rows: Sequence[PayloadRow]) -> None:
     """Refuse a task that is not sealed where the policy lets sealed ones through.
 
-    A failure that stands in the place of one passes: it says why the scheduler could not send it.
+    A failure that stands in place of one passes: it says why the scheduler could not send it.
 
     :raises PolicyDenied: if that is so, or the policy grants nothing in *context*.
     """
@@ -95,7 +95,7 @@ def _graph(
 ) -> tuple[str, SealedGraph]:
     """Return the author of a graph, and the graph.
 
-    Nothing of it beside the statement is looked at before it is known that it may pass.
+    Nothing of it beside the statement is checked before it is known that it may pass.
     """
     where = "expr_ser"
     link.permit_named(context, where="op")
@@ -118,7 +118,7 @@ def _graph(
 
 
 def _require_listed(heads: Iterable[Head], definitions: Iterable[bytes], may: Signable) -> None:
-    """Refuse what an author may not sign who may sign no code.
+    """Refuse what an author without the right to sign code may not sign.
 
     :raises PolicyDenied: for a definition, an actor or a shuffle.
     """
@@ -141,7 +141,7 @@ def _require_listed(heads: Iterable[Head], definitions: Iterable[bytes], may: Si
 
 
 def _own_task(link: Link, where: str, row: PayloadRow) -> tuple[str, Call]:
-    """Return a task that is replied to the principal who signed it."""
+    """Return a task that is sent back to the principal that signed it."""
     call = Kept().call(row.frames, link.policy.limits)
     author = require_signed(call.signed, link.voices, scheduler=link.peer)
     if author != link.local:
@@ -172,7 +172,7 @@ def _require_place(head: Head, body: Any) -> None:
             " signed",
             rule="sealed.moved",
             where="run_spec",
-            fix="If it happens again, ask the operator who holds the scheduler's key.",
+            fix="If it happens again, ask the operator whether the scheduler's key was stolen.",
         )
 
 

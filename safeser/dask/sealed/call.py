@@ -30,7 +30,7 @@ HEADER: dict[str, Any] = {"serializer": "sealed"}
 #: Bytes of definitions that a worker keeps for one connection.
 MOST_KEPT = 64 << 20
 
-#: What a part takes beside its bytes, at most: without it, parts of no bytes would be for nothing.
+#: The cost of a part beside its bytes, at most: without it, parts of no bytes would be free.
 _OVERHEAD = 256
 
 #: A longer definition travels with each task that needs it, and is not kept.
@@ -139,7 +139,7 @@ class Sent:
 
 
 class Kept:
-    """What a worker keeps of what came over one connection from its scheduler."""
+    """The statements and definitions that a worker keeps of one connection."""
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
@@ -181,7 +181,7 @@ class Kept:
             raise PolicyDenied(
                 "the task is not the one that its author signed",
                 rule="sealed.inclusion",
-                fix="If it happens again, ask the operator who holds the scheduler's key.",
+                fix="If it happens again, ask the operator whether the scheduler's key was stolen.",
             )
         return call
 

@@ -1,4 +1,12 @@
-"""Definitions of a graph: functions and constants, pickled once each and shared by content."""
+"""Definitions of a graph, functions and constants, with their digests.
+
+Each is pickled once and shared by content. A canonical digest is equal for one definition that two
+processes wrote out.
+
+The one rule: a canonical digest states what a definition does and never how it was pickled, or
+there is none. Pickles of one function differ with hash seeds, line numbers and what is shared; see
+tokens. A digest is stated by the author of the definition, and proves nothing to another author.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +14,25 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dask._task_spec import Task
+import numpy as np
+from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef, _execute_subgraph
 
 from safeser import pickles
-from safeser.dask.sealed.canonical import NO_DIGEST, canonical_digest
+from safeser.errors import TokenizationError
+from safeser.tokens import tokenize_by
+from safeser.tokens.graph import Form, Group
+from safeser.tokens.kinds import describe, is_known
+from safeser.tokens.reduction import Unordered
+from safeser.tokens.references import class_name, reference_of
 
-__all__ = ["DIGEST_SIZE", "Definitions", "digest"]
+__all__ = ["DIGEST_SIZE", "NO_DIGEST", "Definitions", "canonical_digest", "digest"]
 
 DIGEST_SIZE = 32
+
+#: Stands for the digest of what has no canonical form.
+NO_DIGEST = b""
+
+_DOMAIN = b"safeser sealed definition 1"
 
 #: Longer pickles have no canonical digest: describing many small objects takes ten times as long as
 #: pickling them, and large arrays have equal pickles anyway.
@@ -84,7 +103,7 @@ class Definitions:
         return found
 
     def name(self, digests: Iterable[bytes]) -> None:
-        """Note that a leaf names *digests*; a task that was begun anew leaves others behind."""
+        """Record that a leaf names *digests*; a task that was begun anew leaves others behind."""
         for each in digests:
             self.by_digest[each] = self._pickled[each]
 
@@ -96,3 +115,92 @@ class Definitions:
             else NO_DIGEST
             for each, pickled in self.by_digest.items()
         ]
+
+
+# --- canonical digests ------------------------------------------------------------------------
+
+
+def canonical_digest(obj: Any) -> bytes:
+    """Return 32 bytes for the content of *obj*; the order of dictionaries counts."""
+    try:
+        token = tokenize_by(_describe, _DOMAIN, obj, ensure_deterministic=True, in_order=True)
+    except TokenizationError:
+        return NO_DIGEST
+    return bytes.fromhex(token)
+
+
+def _describe(value: Any) -> Form:
+    cls = type(value)
+    if is_known(cls):
+        return _SEEN.get(cls.__name__, describe)(value)
+    if issubclass(cls, GraphNode):
+        return _node(value)
+    counted = _NAMED_AT_RANDOM.get(class_name(cls))
+    if counted is not None and reference_of(cls) is not None:
+        return Form(b"named at random", [cls, *(value.__getstate__()[:counted] if counted else ())])
+    return describe(value)
+
+
+def _array_form(array: np.ndarray[Any, Any]) -> Form:
+    """Return the form of *array* with what a task sees of its memory and a pickle keeps."""
+    form, dtype = describe(array), array.dtype
+    turned = b"" if dtype.isnative else b" of turned bytes"
+    columns = b" by columns" if array.flags.fnc else b""
+    return form._replace(label=form.label + turned + columns)
+
+
+def _frame_form(frame: Any) -> Form:
+    form = describe(frame)
+    unique = b"" if frame.flags.allows_duplicate_labels else b" of unique labels"
+    return form._replace(label=form.label + unique)
+
+
+def _index_form(index: Any) -> Form:
+    """Return the form of *index* with its levels, of which a token takes those that it uses."""
+    form = describe(index)
+    return form._replace(values=[*form.values, list(index.levels)], steps=())
+
+
+#: Kinds by their names, of which tokens take for equal what a task can tell apart.
+_SEEN: dict[str, Callable[[Any], Form]] = {
+    "ndarray": _array_form,
+    "DataFrame": _frame_form,
+    "Series": _frame_form,
+    "MultiIndex": _index_form,
+}
+
+#: Classes of libraries whose instances take a random name in each process, which their results do
+#: not depend on, and how much of their state counts: locks, and what keeps files open.
+_NAMED_AT_RANDOM = {
+    ("dask.utils", "SerializableLock"): 0,
+    ("xarray.backends.locks", "SerializableLock"): 0,
+    ("xarray.backends.locks", "CombinedLock"): 0,
+    ("xarray.backends.file_manager", "CachingFileManager"): 4,  # opener, arguments, mode, keywords
+}
+
+
+def _node(node: Any) -> Form:
+    """Return the form of a task that is pickled whole, or is inside of one.
+
+    Dask's own token of it ignores the order of dictionaries, and may be random. Keys of tasks
+    inside of tasks do not count: they count up in each process.
+    """
+    if isinstance(node, Alias):
+        return Form(b"alias", [TaskRef(node.target)])
+    if isinstance(node, DataNode):
+        return Form(b"data", [node.value])
+    if isinstance(node, Set):
+        return Form(b"set of tasks", [*node.args], Group.MEMBERS)
+    args = _fused_arguments(*node.args) if node.func is _execute_subgraph else list(node.args)
+    slots = type(node).get_all_slots()
+    added = {name: getattr(node, name) for name in slots if name not in _TASK_SLOTS}
+    return Form(b"task", [type(node), node.func, args, node.kwargs, node.data_producer, added])
+
+
+def _fused_arguments(inner: Any, last: Any, names: Any, *inputs: Any) -> list[Any]:
+    """Return the arguments of a fused task; Dask sorts its inputs by hashes of their names."""
+    pairs = [each for pair in zip(names, inputs, strict=True) for each in pair]
+    return [inner, last, Unordered(pairs, Group.PAIRS)]
+
+
+_TASK_SLOTS = frozenset(Task.get_all_slots())

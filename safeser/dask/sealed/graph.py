@@ -24,8 +24,7 @@ from distributed.shuffle._core import ShuffleSpec
 
 from safeser.dask.contents.annotations import check_annotation
 from safeser.dask.contents.shuffle_plans import read_plan
-from safeser.dask.sealed.canonical import NO_DIGEST
-from safeser.dask.sealed.definitions import DIGEST_SIZE, Definitions, digest
+from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions, digest
 from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.opening import open_task
@@ -69,7 +68,7 @@ _MOST_EXPANDED = 256
 #: scheduler keeps of a task beside them takes more memory, so that they are not what fills it.
 _HEADS = 8
 
-#: Bytes of the first frame that are looked at: more than a statement may have.
+#: Bytes of the first frame that are checked: more than a statement may have.
 _MOST_STATEMENT = 1 << 12
 
 #: Frames after the statement: heads, trees, definitions, canonical digests, annotations.
@@ -182,7 +181,7 @@ def _leaves(
     for key, node in convert_legacy_graph(dict(expr.__dask_graph__())).items():
         actor = actors is True or key in named
         try:
-            leaves[key] = write_task(key, _under(key, node), definitions, limits, actor=actor)
+            leaves[key] = write_task(key, _named_node(key, node), definitions, limits, actor=actor)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
         if keys is not None:
@@ -192,7 +191,7 @@ def _leaves(
     return leaves
 
 
-def _under(key: Any, node: GraphNode) -> GraphNode:
+def _named_node(key: Any, node: GraphNode) -> GraphNode:
     """Return *node* by the name that its graph has for it; aliases may have another one."""
     if node.key == key:
         return node
@@ -200,7 +199,7 @@ def _under(key: Any, node: GraphNode) -> GraphNode:
 
 
 def is_sealed(graph: Any) -> bool:
-    """Tell whether what Dask's client is about to send is what :func:`write_out` returned."""
+    """Tell whether the payload that Dask's client sends is one of :func:`write_out`."""
     return isinstance(graph, Serialized) and graph.header.get("serializer") == SEALED
 
 
@@ -274,7 +273,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
 
 
 def reopened(header: Mapping[str, Any], frames: Sequence[Any]) -> dict[Any, GraphNode]:
-    """Return the tasks of a graph that this very process wrote out, whatever its statement says."""
+    """Return the tasks of a graph that this process wrote out, without verification."""
     read = Reader(DEFAULTS)
     lists = _decompressed(header["sizes"], frames[1:], DEFAULTS)
     heads, trees, definitions = (read.read(each) for each in lists[:3])
@@ -323,7 +322,7 @@ def _all_bytes(values: Sequence[Any]) -> Sequence[bytes]:
 
 
 def _canonical(digests: Collection[bytes], words: Sequence[Any]) -> dict[bytes, bytes]:
-    """Return what the author says of each definition; one without a canonical form is left out."""
+    """Return the canonical digests that the author states, by definition."""
     if len(words) != len(digests) or any(
         each != NO_DIGEST and len(each) != DIGEST_SIZE for each in _all_bytes(words)
     ):
@@ -379,7 +378,7 @@ def read_statement(frames: Sequence[Any]) -> SignedStatement:
 
 
 def read_head(data: bytes, read: Reader) -> Head:
-    """Return what *data*, the head of a leaf, says.
+    """Return the fields of *data*, the head of a leaf.
 
     :raises PayloadError: if it is none.
     """

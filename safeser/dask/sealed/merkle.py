@@ -64,11 +64,11 @@ class MerkleTree:
             raise ValueError("no such leaf")
         above, block = self._above, index >> _BLOCK
         if above[0] != block:
-            above = self._above = block, self._climb(block, self._levels[_BLOCK:-1])
-        return self._climb(index, self._levels[:-1][:_BLOCK]) + above[1]
+            above = self._above = block, self._sibling_hashes(block, self._levels[_BLOCK:-1])
+        return self._sibling_hashes(index, self._levels[:-1][:_BLOCK]) + above[1]
 
     @staticmethod
-    def _climb(place: int, levels: Iterable[list[bytes]]) -> bytes:
+    def _sibling_hashes(place: int, levels: Iterable[list[bytes]]) -> bytes:
         """Return the hashes beside the way from *place* up through *levels*."""
         found = []
         for level in levels:

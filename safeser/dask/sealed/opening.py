@@ -1,4 +1,4 @@
-"""Opening a verified task: its tree read, its definitions unpickled, as Dask's own node.
+"""Open a verified task: read its tree, unpickle its definitions, build Dask's own node.
 
 Each task unpickles its definitions for itself: an object that two tasks shared could carry a change
 from one to the other.
@@ -85,7 +85,7 @@ class _Opening:
     def _function(self, tree: Any) -> Any:
         """Return what a task calls: a definition, and nothing else."""
         _require(type(tree) is tuple and len(tree) == 2 and tree[0] == form.DEFINITION)
-        if self._in_data:  # the task itself is handed over, and whoever is given it can call it
+        if self._in_data:  # the task itself is an argument, and its receiver can call it
             self._require_stands(tree[1], called=False)
         return self._opened(tree[1], called=True)
 

@@ -86,7 +86,7 @@ def stands(definition: bytes, called: bool) -> bool:
 
 
 def load_definition(definition: bytes) -> Any:
-    """Return what *definition* stands for, once its author was found to be one who may sign it.
+    """Return the object that *definition* names, if its author may sign it.
 
     Typed data is copied: arrays of two tasks share no memory.
 
@@ -126,11 +126,11 @@ def require_signable(definitions: Iterable[bytes], may: Signable) -> None:
                 " does not list",
                 rule=RULE,
                 where=shown(name),
-                fix=_instead(name),
+                fix=_advice(name),
             )
 
 
-def _instead(name: str) -> str:
+def _advice(name: str) -> str:
     why = refusal(name, "reference", approved=True)
     if why:
         return f"No operator can allow it: {why}."

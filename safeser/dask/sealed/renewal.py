@@ -1,7 +1,7 @@
-"""Renewal of statements: which statement of each graph counts now, on schedulers and on workers.
+"""Renew statements: keep the current statement of each graph, on schedulers and on workers.
 
-The one rule: a statement takes the place of another one only if the same author says the same of
-the same graph, and it expires later. It is verified anew by each process that keeps it.
+The one rule: a statement replaces another one only if author, graph and audience are the same and
+it expires later. Each process that keeps it verifies it anew.
 """
 
 from __future__ import annotations

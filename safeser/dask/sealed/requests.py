@@ -121,7 +121,7 @@ def _is_sealed(link: Link, row: Operation) -> bool:
 
 
 def received(link: Link, verified: Arrived, context: Context, raw: Sequence[Raw]) -> list[Received]:
-    """Return the payloads that *raw* bytes are, signed ones with the author who signed them.
+    """Return the payloads in *raw* bytes, signed ones with their author.
 
     :raises PolicyDenied: for one that was signed for another request, place or cluster.
     """
@@ -147,7 +147,7 @@ def received(link: Link, verified: Arrived, context: Context, raw: Sequence[Raw]
 def _require_meant(link: Link, value: SignedValue, raw: Raw) -> str:
     if value.purpose != raw.purpose:
         raise PolicyDenied(
-            f"it was signed for {value.purpose!r} and stands in the place of {raw.purpose!r}",
+            f"it was signed for {value.purpose!r} and stands in place of {raw.purpose!r}",
             rule="sealed.place",
             where=raw.where,
         )
@@ -159,7 +159,7 @@ def _require_meant(link: Link, value: SignedValue, raw: Raw) -> str:
 def _may_sign(link: Link, author: str) -> bool:
     """Tell whether *author* may sign code that the peer on *link* hands over.
 
-    What somebody signs and hands over alone is decided by the context between these two.
+    For what a peer signs and sends itself, the context between these two decides.
     """
     return author == link.peer or link.policy.signable(author, link.peer, Kind.CONTROL).code
 
@@ -201,7 +201,7 @@ def without_refused(link: Link, body: Any, fields: Collection[str]) -> Any:
 
 
 def _counts(link: Link, raw: Raw) -> bool:
-    """Tell whether *raw*, if it is a signed plugin, was signed by an author whom policy lists."""
+    """Tell whether *raw*, if it is a signed plugin, was signed by an author that policy lists."""
     if type(raw.data) is not bytes or not raw.data.startswith(MAGIC):
         return True  # which is decided with the message
     context = link.inbound(Kind.CONTROL)

@@ -1,8 +1,8 @@
-"""The signed statement of a graph: who wrote it, for which cluster, and until when it may run.
+"""The signed statement of a graph: its author, its cluster, and until when it may run.
 
-It stands apart from the tasks, so that its author can renew it by one signature. What it says is
-plain msgpack in one fixed order, signed as the very bytes that travel: nothing is encoded again to
-be verified.
+It is separate from the tasks, so that its author can renew it by one signature. Its fields are
+plain msgpack in one fixed order. The signature covers the bytes that travel: nothing is encoded
+again to verify it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MOST_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What the author of a graph says about it.
+    """The statement of an author about a graph.
 
     :param author: principal that signs.
     :param signer: the author's key, by which the signature is verified.
@@ -98,7 +98,7 @@ class Statement:
         return packed
 
     def renewed_by(self, identity: Identity, now: float) -> SignedStatement:
-        """Return the same said anew at *now*, signed by the key that *identity* has by then.
+        """Return the same statement issued at *now*, signed by the present key of *identity*.
 
         It expires later than this one, even if both are signed within one second.
 

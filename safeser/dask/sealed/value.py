@@ -42,7 +42,7 @@ _REMEMBERED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class SignedValue:
-    """One pickle, and what its author said about it.
+    """One pickle, with the statement of its author about it.
 
     :param purpose: operation and field that it is for, and the name of a plugin.
     :param request: random id of the request that it is part of.
@@ -150,7 +150,7 @@ class Requests:
         self._lock = threading.Lock()
 
     def take(self, value: SignedValue) -> None:
-        """Note the request of *value*.
+        """Record the request of *value*.
 
         :raises PolicyDenied: if it was taken before, or too many of its author are remembered.
         """

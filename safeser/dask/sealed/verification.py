@@ -1,8 +1,8 @@
-"""Whether a statement counts: who signed it, for which cluster, and until when.
+"""Verify signed statements: author, cluster and period.
 
-The one rule: a statement counts for its author alone, whose key the roster lists for signing, for
-the cluster of the scheduler that hands it over, and between its issue and its expiry. All of that
-is asked again when a task runs: it may have waited for long.
+The one rule: a statement is valid for its author alone, whose key the roster lists for signing, for
+the cluster of the scheduler that sends it, and between its issue and its expiry. All of that is
+checked again when a task runs: it may have waited for long.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["require_current", "require_permitted", "require_signed"]
 _REMEMBERED = 1024
 
 
-class Said(Protocol):
-    """What an author said about a graph or value."""
+class SignedObject(Protocol):
+    """The statement of an author about a graph or value."""
 
     @property
     def author(self) -> str: ...
@@ -47,8 +47,10 @@ def require_signed(signed: SignedStatement, voices: Voices, *, scheduler: str) -
     return require_current(signed.statement, voices, servers=(scheduler,), holds=holds)
 
 
-def require_current(said: Said, voices: Voices, *, servers: Collection[str], holds: bool) -> str:
-    """Return the author of *said*, if it counts here and now.
+def require_current(
+    said: SignedObject, voices: Voices, *, servers: Collection[str], holds: bool
+) -> str:
+    """Return the author of *said*, if it is valid here and now.
 
     :param servers: principals to one of which it may have been sent.
     :param holds: whether its signature is valid.

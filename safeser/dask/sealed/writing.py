@@ -1,4 +1,4 @@
-"""Writing a graph out: each task as a leaf that its author signs.
+"""Write a graph out: each task as a leaf that its author signs.
 
 A leaf is two pieces of msgpack. The scheduler reads the *head*: key, dependencies, flags, digests
 of definitions and, for a shuffle's barrier, the plan of the shuffle. Workers alone read the *tree*
@@ -27,8 +27,7 @@ from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
-from safeser.dask.sealed.canonical import canonical_digest
-from safeser.dask.sealed.definitions import Definitions
+from safeser.dask.sealed.definitions import Definitions, canonical_digest
 from safeser.dask.sealed.references import ListedDefinitions
 from safeser.errors import PayloadError
 from safeser.values import Limits
@@ -269,7 +268,7 @@ def _gathering(task: Task) -> GraphNode | None:
     return made(*task.args[0].args)
 
 
-#: What is handed to a function as it is, whatever is in it.
+#: Types whose values are passed to a function unchanged, with all that they hold.
 _DATA = frozenset({*_PLAIN, DataNode, slice})
 
 _SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {
@@ -303,7 +302,7 @@ def _members(items: Iterable[Any]) -> list[Any]:
 
 
 def _order(member: Any) -> Any:
-    """Return what *member* is sorted by: its own value, or what it stands for."""
+    """Return the sort key of *member*: its own value, or that of its node."""
     if isinstance(member, TaskRef):
         return [form.REFERENCE, form.key_form(member.key)]
     return member if _is_plain(member) else [form.DEFINITION, canonical_digest(member)]

@@ -1,4 +1,4 @@
-"""NumPy arrays of stock Dask, described as safeser's own.
+"""Convert headers of NumPy arrays of stock Dask to those of safeser.
 
 The one rule: a dtype is a letter, a size and a unit out of tables here, or a record of such; no
 text of a peer reaches NumPy unless it has exactly that form, and no pickle does. (Raw bytes under

@@ -52,14 +52,14 @@ def guard(
 
 
 def guard_schemes(guarded: Mapping[str, Any]) -> None:
-    """Close every scheme here but ``safeser``, and put *guarded* in the place of some."""
+    """Close every scheme here but ``safeser``, and put *guarded* in place of some."""
     install()
     assert isinstance(registry.backends, Backends)
     registry.backends.guard(guarded)
 
 
 def _refuse_unguarded() -> None:
-    """Refuse to guard schemes that somebody in this process uses: it would stop to work."""
+    """Refuse to guard schemes that objects of this process use: they would stop working."""
     for kind, instances in (
         ("a worker", Worker._instances),
         ("a nanny", Nanny._instances),

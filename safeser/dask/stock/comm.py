@@ -1,8 +1,8 @@
 """The comm backends for ``tcp://`` and ``tls://`` of a process that has a guarded client.
 
 The one rule: they connect for a guarded client, to the scheme of its cluster, and do nothing else.
-They never listen; what asks without a guarded client's word is refused, and so is an address in a
-message that leads from TLS to plain TCP, or anywhere else.
+They never listen. A connection that no guarded client asked for is refused, and so is an address in
+a message that leads from TLS to plain TCP, or to another scheme.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ GUARDED = ("tcp", "tls")
 
 @dataclass(frozen=True, eq=False)
 class Guard:
-    """One guarded client's word, in the arguments of each connection that it opens.
+    """The guard of one client, in the arguments of each connection that it opens.
 
     :param scheme: of its cluster; it speaks no other.
-    :param principal: who this process is, as *policy* names it.
+    :param principal: the principal of this process in *policy*.
     :param deserializers: families that it is willing to open.
     """
 
@@ -80,7 +80,7 @@ class Guard:
 
 
 class GuardedComm(SafeserComm):
-    """One connection to a peer who proved nothing to safeser."""
+    """One connection to a peer that is not authenticated."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class GuardedComm(SafeserComm):
             self._closed = True
             real = getattr(error, "real_error", error)
             if not self.conversation.greeted and isinstance(real, ConnectionResetError | None):
-                # So does a server of safeser's, to whoever does not begin with a handshake.
+                # A server on safeser:// resets connections that do not begin with a handshake, too.
                 place = self._peer_addr.partition("://")[2]
                 raise CommClosedError(
-                    f"{self._peer_addr} closed the connection without a word of Dask's; if that"
+                    f"{self._peer_addr} closed the connection without an answer; if that"
                     f" cluster runs safeser, connect to safeser://{place} with a key of your own"
                 ) from None
             convert_stream_closed_error(self, error)
@@ -164,7 +164,7 @@ class GuardedComm(SafeserComm):
         return await self._put(message)
 
     async def _flush(self) -> None:
-        """Wait for nothing: this side asks, and what it says last is a word."""
+        """Wait for nothing: this side sends requests, and its last message is short."""
 
     async def _put(self, message: Any, **options: Any) -> int:
         written: int = await TCP.write(self, message, **options)
@@ -182,7 +182,7 @@ def _refuse(scheme: str, message: str, *, fix: str) -> NoReturn:
 
 
 def _checked(scheme: str, address: str, guarded: object) -> Guard:
-    """Return the word of the guarded client that asks for *address*, or refuse."""
+    """Return the guard of the client that asks for *address*, or refuse."""
     if not isinstance(guarded, Guard):
         _refuse(
             scheme,

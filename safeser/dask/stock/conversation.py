@@ -1,7 +1,7 @@
-"""One connection to a stock cluster: what it says is read by Dask's layout, decided by ours.
+"""One connection to a stock cluster: messages in Dask's layout, decided as those of safeser.
 
-The one rule: only the reading differs from a connection on ``safeser://``. Which message may come,
-what becomes of a refusal, and what Dask's client gets to see are :class:`Conversation`'s.
+The one rule: only the reading differs from a connection on ``safeser://``. :class:`Conversation`
+decides which message may come, what follows from a refusal, and what Dask's client gets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from safeser.channel import Arrived, OpenLink
 from safeser.dask.messages.conversation import Conversation
 from safeser.dask.messages.deciding import Message, unknown_operation
 from safeser.dask.messages.pending import pending
-from safeser.dask.stock.errors import Plainer
+from safeser.dask.stock.errors import PlainFields
 from safeser.dask.stock.reader import Stock
 from safeser.dask.stock.wire import GREETING
 from safeser.operations import Operation
@@ -38,7 +38,7 @@ class GuardedConversation(Conversation):
     def _parse(self, verified: Arrived) -> Message:
         limits = self.link.policy.limits if self._greeted else GREETING
         stock = Stock(verified.frames, limits)
-        body, plainer = stock.body, Plainer(stock)
+        body, plainer = stock.body, PlainFields(stock)
         if self._reads is not None and not (isinstance(body, dict) and "op" not in body):
             listed = body if isinstance(body, tuple) else (body,)
             body = plainer.elements(listed)
@@ -58,7 +58,7 @@ class GuardedConversation(Conversation):
         return list(elements)  # written by Dask's own protocol, which the other side reads
 
     def note_sent(self, message: Any) -> None:
-        """Take note of what Dask writes: it says how the answer is read.
+        """Record the request that Dask writes, by which the answer is read.
 
         :raises PolicyDenied: if no answer to it could be read.
         """

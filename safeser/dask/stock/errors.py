@@ -1,8 +1,7 @@
-"""Fields that stock Dask fills with pickles of its own making, as the data that they stand for.
+"""Read fields that stock Dask fills with pickles of its own, as data.
 
-The one rule: they are read as records, by opcodes, and nothing is imported or called for them; what
-comes of one is text, a class's name, or nothing. From here on they are what a peer on
-``safeser://`` would have sent.
+The one rule: they are read as records, by opcodes, and nothing is imported or called for them; the
+result is text, the name of a class, or nothing, as a peer on ``safeser://`` would have sent it.
 
 Which fields (distributed 2026.8.0): ``exception`` and ``traceback`` of whatever failed, ``type`` of
 a result, ``message`` and ``category`` of a warning.
@@ -25,18 +24,18 @@ from safeser.errors import PayloadError
 from safeser.families.errors.wire import encode
 from safeser.operations import Encoding
 
-__all__ = ["Plainer"]
+__all__ = ["PlainFields"]
 
 #: Bytes of pickled errors that are read of one message: a thousand honest ones, or half a second.
 _READ = 4 << 20
 
-#: Errors of one message that are told apart.
+#: Errors of one message that are distinguished.
 _ERRORS = 10_000
 
 _TOO_MUCH = "an error that was not read: too many came at once"
 
 
-class Plainer:
+class PlainFields:
     """Turns the pickles in the fields of one message into data."""
 
     def __init__(self, message: Stock) -> None:

@@ -1,8 +1,8 @@
-"""Stock Dask's headers as safeser's own: a class is a name that stands in a table here, or nothing.
+"""Convert headers of stock Dask to those of safeser, by a table of class names.
 
-The one rule: ``type-serialized`` is a pickle, and is read as a single name that is never looked up.
-The name leads to a description of ours or to a refusal; what the description says of the frames is
-checked, and the object built, by safeser's families, never by code of :mod:`distributed.protocol`.
+The one rule: ``type-serialized`` is a pickle, and is read as a single name that is never imported.
+The name selects a row of a table here, or the payload is refused. safeser's families check the
+frames against that row and build the object, never code of :mod:`distributed.protocol`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COLLECTIONS = ("list", "tuple", "set", "dict")
 _TYPED = frozenset({"serializer", "type", "type-serialized", "sub-header"})
 _TRANSPORT = ("compression", "split-num-sub-frames", "split-offsets")
 
-#: As much of the sender's words as an error repeats.
+#: Characters of the sender's text that an error repeats.
 _SAID = 120
 
 
@@ -181,7 +181,7 @@ def _pickle(header: Header, frames: list[Any]) -> Made:
 
 
 def _unsent(frames: list[Any]) -> NoReturn:
-    """Raise what a stock peer says in place of a value that no family it may use can carry."""
+    """Raise the error that a stock peer sends in place of a value that it may not serialize."""
     said = bytes(frames[0][: _SAID * 4]).decode("utf-8", "replace") if frames else ""
     said = "".join(char if char.isprintable() else " " for char in said)[:_SAID]
     raise PayloadError(

@@ -1,8 +1,8 @@
-"""What Dask's transport did to frames, undone within bounds: compression and cutting.
+"""Undo what Dask's transport does to frames, within bounds: compression and splitting.
 
-The one rule: what a frame becomes is bounded before it is opened. Dask's own decompression has no
-bound, and a compressed frame says little or nothing about its size. This side asks for none, but a
-scheduler passes on what a worker compressed for it.
+The one rule: the size of a decompressed frame is bounded before decompression. Dask's own
+decompression has no bound, and a compressed frame says little or nothing about its size. This side
+asks for no compression, but a scheduler passes on what a worker compressed for it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A message of stock Dask as structure: no marker of its codec does anything here.
+"""Read messages of stock Dask as structure, without acting on the markers of its codec.
 
-The one rule: what comes out is plain values and references to payloads, as from a peer on
-``safeser://``. ``__Serialized__`` and ``__Pickled__`` become references, ``__Set__`` a set; whoever
-writes ``__Enum__`` (two attributes of any module of Dask's, imported first) is refused, and with it
-the part of the message that it stands in, not the whole.
+The one rule: the result is plain values and references to payloads, as from a peer on
+``safeser://``. ``__Serialized__`` and ``__Pickled__`` become references, ``__Set__`` a set;
+``__Enum__`` (two attributes of any module of Dask, imported first) is refused, and with it the part
+of the message that it stands in, not the whole.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Stock:
         return {"serializer": "pickle", "writeable": [True] * len(plain)}, [data, *plain]
 
     def _taken(self, offset: int) -> tuple[dict[str, Any], list[memoryview]]:
-        """Return the header at *offset* and the frames it claims, none of which anybody else has.
+        """Return the header at *offset* and the frames it claims; each frame is claimed once.
 
         Frames that nothing names are left alone: Dask leaves some behind when it begins anew.
         """

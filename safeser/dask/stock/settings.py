@@ -1,8 +1,8 @@
-"""What a guarded client decides by: its policy, its name in it, and its log.
+"""The settings of a guarded client: its policy, its principal and its log.
 
-The one rule: it needs no keys, since its cluster proves nothing either; without any setting it
-decides by the ready policy ``stock-cluster``. A policy that is set is the one that holds, and a log
-that is set must be writable; nothing falls back.
+The one rule: it needs no keys, since its cluster does not authenticate either; without any setting
+it decides by the ready policy ``stock-cluster``. A policy that is set replaces that one, and a log
+that is set must be writable; there is no fallback.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Unkept:
 
 
 class GuardedSecurity(DaskSecurity):  # type: ignore[misc]  # distributed ships no types
-    """The security that Dask's client sees: TLS as its user set it, and the guard's word."""
+    """The security that Dask's client sees: TLS as its user set it, and the guard."""
 
     __slots__ = ("_inner", "guard")
 
@@ -142,7 +142,7 @@ def _require_tls(security: DaskSecurity) -> None:
         )
     if context.verify_mode is not ssl.CERT_REQUIRED:
         raise ConfigError(
-            "this TLS context accepts whoever answers",
+            "this TLS context accepts any server",
             rule="config.tls",
             fix="Name the authority that signed the cluster's certificate, tls_ca_file=....",
         )
@@ -159,7 +159,7 @@ def _configured(scheme: str, settings: Settings) -> tuple[Policy, str, AuditSink
     hears = Context(UNKNOWN, principal, Kind.DATA, transport=scheme)
     if principal not in policy.principals or policy.match(hears) is None:
         raise ConfigError(
-            f"policy {policy.name!r} lets {own or principal} hear nothing from a cluster without"
+            f"policy {policy.name!r} lets {own or principal} read nothing from a cluster without"
             " safeser",
             rule="config.guarded",
             fix=f"Add a context with 'sender: unknown' and 'recipient: {own or principal}', or"

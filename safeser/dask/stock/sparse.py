@@ -1,7 +1,7 @@
-"""Objects that stock Dask takes apart by their attributes: SciPy's matrices, and dictionaries.
+"""Convert objects that stock Dask sends by their attributes: SciPy's matrices, and dictionaries.
 
-The one rule: no class that a peer names gets attributes that a peer chose. Names lead to safeser's
-own description of that matrix, whose indexes are checked before SciPy's compiled code sees them.
+The one rule: no class that a peer names gets attributes that a peer chose. A name selects safeser's
+own header for that matrix, whose indexes are checked before SciPy's compiled code reads them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stock Dask's framing: how many bytes come next, bounded before memory is taken for them.
 
-The one rule: nobody vouches for a length. Each count and size of a message is checked against the
+The one rule: lengths are not authenticated. Each count and size of a message is checked against the
 limits, and all of them against each other, before a buffer of that size exists.
 
 A message is a 64-bit size, then as much: a 64-bit number of frames, the 64-bit length of each, and

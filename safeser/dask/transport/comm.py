@@ -1,8 +1,7 @@
-"""One connection of ``safeser://`` whose peer has proved who it is, and its one conversation.
+"""One connection of ``safeser://`` with an authenticated peer, and its one conversation.
 
-The one rule: bytes from a socket reach Dask only through :class:`Conversation`, which stands behind
-the one door. What ends a session ends its connection: nothing after it can be trusted to begin
-where a message begins.
+The one rule: bytes from a socket reach Dask only through :class:`Conversation`. What ends a session
+ends its connection: bytes after it need not begin where a message begins.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ _ACCEPTED = b"accepted"
 #: In its place: it was, and its principal holds as many connections as one may.
 _FULL = b"full"
 
-#: What the responder writes, in the clear, in its place: the initiator did not authenticate,
-#: whatever the reason. Without it a refused key looks like a network fault, which Dask's workers
-#: retry for ever. Whoever forges it achieves what cutting the connection does.
+#: What the responder writes, in the clear, instead of a prelude: the initiator did not
+#: authenticate, whatever the reason. Without it a refused key looks like a network fault, which
+#: Dask's workers retry for ever. Forging it has the effect of cutting the connection.
 REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
 
 #: Messages up to this size are understood on the event loop: to parse and judge runs at a megabyte
@@ -77,7 +76,7 @@ _ELEMENTS = 500
 
 
 class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
-    """One connection whose peer has proved who it is."""
+    """One connection whose peer has proved its principal."""
 
     stream: IOStream | None
 
@@ -126,7 +125,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         self.control = SessionControl(self, link, initiator=server is None)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call *callback* once the open stream of this connection closes, whoever closes it."""
+        """Call *callback* once the open stream of this connection closes, by either end."""
         assert self.stream is not None
         # A stream has one callback, which is Dask's, and this connection may be collected first.
         note_closed = self.stream._close_callback
@@ -224,7 +223,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """Tell the initiator that its key was accepted."""
         await self._send([_ACCEPTED])
 
-    async def turn_away(self) -> None:
+    async def refuse_connection(self) -> None:
         """Tell the initiator, whose key is fine, that its principal holds too many connections."""
         await self._send([_FULL])
 
@@ -246,7 +245,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     async def _flush(self) -> None:
         """Wait until the peer took what it was told.
 
-        Answers to somebody who asks and never reads them would fill this process's memory.
+        Replies to a peer that sends requests and never reads would fill this process's memory.
         """
         await asyncio.wait([self._written])  # if it failed, the next read says so
 

@@ -2,7 +2,7 @@
 
 The one rule: no principal holds more than three quarters of those that the others leave, nor more
 than policy says. A connection costs a file descriptor and some 40 kB, and a process without
-descriptors accepts nobody: who may only look could otherwise keep everybody out.
+descriptors accepts no connection: a principal that may only look could otherwise lock out all.
 """
 
 from __future__ import annotations

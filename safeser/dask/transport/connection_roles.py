@@ -1,9 +1,9 @@
-"""Which of Dask's roles a connection is opened for, said in its arguments.
+"""State in a connection's arguments which of Dask's roles it is opened for.
 
-The one rule: a server's connections are its own role's, whatever Dask calls it, and a client's are
-a client's, wherever it runs. Dask's ``Security`` is asked for the arguments of a role and does not
-pass the role on, and a nanny asks for its worker's; in tests that run a whole cluster in one
-process, each would otherwise speak as another.
+The one rule: a server opens connections in its own role, and a client in the role of a client,
+wherever it runs. Dask's ``Security`` is asked for the arguments of a role and does not pass the
+role on, and a nanny asks for those of its worker; where a whole cluster runs in one process, one
+role would otherwise use the identity of another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def with_role(asked: Callable[[Any, str], dict[str, Any]]) -> Callable[[Any, str
 
 
 def own_connections(server: Any, role: Server) -> None:
-    """Note in the connection arguments that *server* keeps that it connects as *role*.
+    """Record in the connection arguments that *server* keeps that it connects as *role*.
 
     It was made before it listens, perhaps before this backend was, and connects only later.
     """

@@ -1,6 +1,6 @@
-"""The frames of one message on a stream: small neighbours are read and written together.
+"""Read and write the frames of one message on a stream; adjacent small frames go together.
 
-The one rule: memory for a frame is taken when its bytes are about to arrive, and counted before.
+The one rule: memory for a frame is counted first, and taken when its bytes are about to arrive.
 """
 
 from __future__ import annotations

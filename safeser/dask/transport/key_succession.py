@@ -1,4 +1,4 @@
-"""Which key followed which: a process that renewed a session by another key is the same process.
+"""Record which key followed which: a process that renewed its session by another key is the same.
 
 The one rule: a key follows another only where one peer proved both, the new one inside a session of
 the old one.
@@ -18,7 +18,7 @@ class Successors:
         self._first: dict[str, str] = {}
 
     def note(self, before: PublicKey, after: PublicKey) -> None:
-        """Note that the holder of *before* proved in that session that it holds *after*."""
+        """Record that the holder of *before* proved in that session that it holds *after*."""
         if before != after:
             self._first.setdefault(after.text, self.first(before))
 

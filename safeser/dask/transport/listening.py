@@ -1,4 +1,4 @@
-"""Where processes of a cluster listen: those on this machine, and those that a scheduler names.
+"""Addresses at which processes of a cluster listen, on this machine or as a scheduler names them.
 
 The one rule: addresses that peers name are shown and compared, and never connected to.
 """

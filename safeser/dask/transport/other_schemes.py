@@ -67,7 +67,7 @@ _guarded: dict[tuple[str, int], tuple[str, AuditSink]] = {}
 
 
 def record_for(principal: str, audit: AuditSink) -> None:
-    """Have *audit* hear where else this process was to go; guarded clients have no channel."""
+    """Record in *audit* which other schemes are asked for; guarded clients have no channel."""
     _guarded[principal, id(audit)] = principal, audit
 
 
@@ -82,7 +82,7 @@ class Backends(dict[str, Any]):
     """The registry of backends, closed to late comers."""
 
     def get(self, scheme: str, default: Any = None) -> Any:
-        """Return the backend of *scheme*; nobody's scheme is closed like any other.
+        """Return the backend of *scheme*; a scheme without a backend is closed like any other.
 
         Dask would look for what is installed under that name, and a message can name it. Its own
         is looked for: a guarded client can be there before it.
@@ -109,7 +109,7 @@ class Backends(dict[str, Any]):
             self[scheme] = backend
 
     def guard(self, guarded: Mapping[str, Any]) -> None:
-        """Put *guarded* backends in the place of sealed ones.
+        """Put *guarded* backends in place of sealed ones.
 
         Calling it again changes nothing: what is guarded once stays so, in this process.
         """
@@ -119,7 +119,7 @@ class Backends(dict[str, Any]):
 
 
 def sealed(stock: Mapping[str, Any]) -> Backends:
-    """Return a registry that is closed but for ``safeser``, in the place of Dask's *stock*."""
+    """Return a registry that is closed but for ``safeser``, in place of Dask's *stock*."""
     named = {entry.name for entry in entry_points(group="distributed.comm.backends")}
     schemes = {*_KNOWN, *named, *stock} - {_OWN}
     return Backends({scheme: _Sealed(scheme) for scheme in schemes})

@@ -1,4 +1,4 @@
-"""What the two ends of a connection tell each other about its session: that it ends, and new keys.
+"""Control messages of a session: its end, and renewal with new keys.
 
 The one rule: these messages are sealed like all others and never reach Dask. They are the ones with
 a header; all of Dask's have none.
@@ -47,7 +47,7 @@ _TOO_SOON = 1 / 3
 
 
 class _Connection(Protocol):
-    """What the control of a session needs of its connection."""
+    """The interface of a connection that the control of its session uses."""
 
     stream: IOStream | None
 
@@ -78,7 +78,7 @@ class SessionControl:
         self._renewal = Renewal(
             initiator=initiator,
             begin=partial(link.handshake, initiator=initiator),
-            receive_anew=_weakly(WeakMethod(self._receive_anew)),
+            receive_anew=_weak_callback(WeakMethod(self._receive_anew)),
         )
         self._initiator = initiator
         self._asked = False  # the peer was told to close this connection once it is idle
@@ -104,7 +104,7 @@ class SessionControl:
         :raises EnvelopeError: if it is none that may come now.
         """
         if verified.header == _NOTICE:
-            self._hear_notice(verified)
+            self._take_notice(verified)
         if verified.header != _RENEW or len(verified.frames) != 2:
             raise EnvelopeError("a message has an unknown header", rule="envelope.control")
         name, data = (bytes(frame) for frame in verified.frames)
@@ -113,7 +113,7 @@ class SessionControl:
     # --- the end ---------------------------------------------------------------------------------
 
     def finish(self, ending: Ending) -> None:
-        """Tell the peer that *ending* ends the session, as the last word, and close.
+        """Tell the peer in a last message that *ending* ends the session, and close.
 
         A peer that ignores the notice, or reads nothing, is cut off all the same.
         """
@@ -132,10 +132,10 @@ class SessionControl:
         elif stream is not None and not stream.closed():
             stream.io_loop.call_later(_LAST_WORD, stream.close)
 
-    def _hear_notice(self, verified: Verified) -> NoReturn:
-        """Take the peer's word that it ends the session, and end it here.
+    def _take_notice(self, verified: Verified) -> NoReturn:
+        """Read the peer's notice that it ends the session, and end it here.
 
-        Of its words only the rule and a principal are read: what the user is told is this side's.
+        Only the rule and a principal of it are read: this side writes the text for the user.
         """
         said = [bytes(frame[:_WORD]).decode("ascii", "replace") for frame in verified.frames]
         ending = Ending.named(*said) if len(said) == 2 else None
@@ -185,9 +185,9 @@ class SessionControl:
             task.add_done_callback(self._tasks.discard)
 
     def answered(self) -> None:
-        """Note that this side has its answer: a connection that it leaves may be idle by then.
+        """Record that this side has its answer: a connection that it leaves may be idle by then.
 
-        One that is asked through all the time is never idle when the files are looked at.
+        One that is asked through all the time is never idle when the files are checked.
         """
         stream = self._connection.stream
         if self._leaves and not self._link.lasts and stream is not None:
@@ -243,7 +243,7 @@ class SessionControl:
         logger.info("The session with %s was renewed", self._link.peer)
 
 
-def _weakly(method: WeakMethod[Any]) -> Callable[[Handshake], None]:
+def _weak_callback(method: WeakMethod[Any]) -> Callable[[Handshake], None]:
     """Return what calls *method* and does not keep its object alive."""
 
     def called(handshake: Handshake) -> None:
@@ -255,7 +255,7 @@ def _weakly(method: WeakMethod[Any]) -> Callable[[Handshake], None]:
 
 
 def _scheduled(loop: Any, method: WeakMethod[Any], *arguments: Any) -> None:
-    """Have *method* called by *loop*, from any thread, if its object lives by then."""
+    """Schedule *method* in *loop*, from any thread, if its object lives by then."""
 
     def called() -> None:
         bound = method()

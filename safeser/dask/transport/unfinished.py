@@ -1,4 +1,4 @@
-"""Messages that have begun to arrive and are not decided yet: one budget of memory for a process.
+"""One memory budget of a process for all messages that arrive and are not decided yet.
 
 The one rule: bytes are counted before they are read. Reads beyond the budget wait, except those of
 the message that began first: so each message ends, however large it is, and none is refused for the
@@ -216,11 +216,11 @@ class Arriving:
         return slow
 
     def note(self, size: int) -> None:
-        """Note that *size* bytes more have arrived."""
+        """Record that *size* bytes more have arrived."""
         self._arrived += size
 
     def end(self) -> None:
-        """Note that all of it has arrived; it counts until it is decided."""
+        """Record that all of it has arrived; it counts until it is decided."""
         self.complete = True
 
     def wake(self) -> None:

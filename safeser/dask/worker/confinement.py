@@ -1,8 +1,8 @@
-"""Workers whose policy demands confinement: they prove it, record it and report it.
+"""Prove, record and report the confinement of a worker whose policy demands it.
 
-The one rule: it is proven before a socket is opened. A scheduler takes a worker of a principal
-whose confinement its policy demands only with a report of that very demand. The report is the
-worker's own word: one that lies gets what its key may have anyway, and no more.
+The one rule: confinement is proven before a socket is opened. If the policy demands confinement of
+a principal, a scheduler registers its workers only with a report of the same demand. The report is
+not proven to the scheduler: a worker that lies gets what its key may have anyway, and no more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a worker that ends says about its own connections: nothing, since it closed them itself.
+"""Log no errors about connections that a closing worker closed itself.
 
 The one rule: only failures of a closed connection are left out, and only while the worker closes.
 Dask logs a heartbeat that was under way then as an error, with its traceback, although nothing
-failed; ``safeser up`` would print that in the place of its last line, at one ending in a few.
+failed; ``safeser up`` would sometimes print that in place of its last line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from distributed.comm.core import CommClosedError
 from distributed.core import Status
 
-__all__ = ["say_no_more"]
+__all__ = ["silence_closed_connections"]
 
 _CLOSING = frozenset({Status.closing, Status.closed})
 
@@ -31,7 +31,7 @@ class _OwnEnd(logging.Filter):
         return not isinstance(record.exc_info[1], CommClosedError)
 
 
-def say_no_more(worker: Any) -> None:
+def silence_closed_connections(worker: Any) -> None:
     """Keep *worker*, once it closes, from logging that its own connections closed."""
     logger = logging.getLogger("distributed.worker")
     # Workers that one process had before would pile up here.

@@ -1,7 +1,7 @@
-"""Keeping Ctrl-C from a worker process without keeping it from what users' tasks start there.
+"""Ignore Ctrl-C in a worker process, but not in programs that users' tasks start there.
 
-The one rule: what a task starts finds SIGINT as any program does, neither blocked nor ignored. A
-child inherits both through ``exec``; a handler in Python it does not.
+The one rule: a program that a task starts has SIGINT neither blocked nor ignored. A child inherits
+both states through ``exec``; a handler in Python it does not inherit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def unblock() -> None:
     ours = os.getpid()
 
     def drop(number: int, frame: FrameType | None) -> None:
-        # A fork keeps the handler; it is no worker, and nobody but Ctrl-C may end it.
+        # A fork keeps the handler; it is no worker, and Ctrl-C ends it as any program.
         if os.getpid() != ours:
             signal.default_int_handler(number, frame)
 

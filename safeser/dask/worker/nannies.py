@@ -1,13 +1,13 @@
 """Nannies: which peers speak for their worker, and how long plugins wait for one that starts.
 
-The one rule: of a worker that retires, its nanny hears from that worker, or from a principal that
-may end it anyway; what a worker's process says of its start is about itself; and no nanny that
-never finishes its start keeps a request waiting.
+The one rule: only its own worker, or a principal that may end it anyway, tells a nanny that the
+worker retires; what a worker's process reports of its start is about itself; and a nanny that never
+finishes its start keeps no request waiting.
 
-In distributed 2026.8.0 a nanny that is asked to close gracefully starts no worker any more: a
-worker's key was enough to have each node of the cluster lost at its worker's next end. And a
-plugin for nannies waits for each one that said that it starts and not yet that it did, for ever;
-any worker's key was enough to say so.
+In distributed 2026.8.0 a nanny that is asked to close gracefully starts no worker any more: with
+one worker's key an attacker could lose each node of the cluster when its worker ended next. And a
+plugin for nannies waits for ever for each nanny that reported the begin of its start and not the
+end; any worker's key was enough to report that.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 logger = logging.getLogger("safeser.dask")
 
-#: So long does a plugin wait for nannies that start; they get it afterwards if they take longer.
+#: Seconds that a plugin waits for nannies that start; slower ones get it afterwards.
 PATIENCE = 30.0
 
 
@@ -91,12 +91,12 @@ def _is_of(nanny: Any, comm: Any, link: Any, key: str | None) -> bool:
 def require_own_start(
     nanny: Any, folder: WorkerFolder, said: Mapping[str, Any], *, pid: int | None
 ) -> None:
-    """Refuse what a worker's process says of its start, unless it is about itself.
+    """Refuse a worker process's report of its start, unless it is about itself.
 
     Once the process ends, the nanny deletes that folder and unregisters that address.
 
     :param folder: what was made for this start.
-    :param said: the ``address`` and ``dir`` that it told.
+    :param said: the ``address`` and ``dir`` that it reported.
     :raises PolicyDenied: if another address or folder is named.
     """
     if not folder.has(said["dir"]):
@@ -108,8 +108,8 @@ def require_own_start(
     raise PolicyDenied(
         f"what a worker process tells its nanny of its start {what}",
         rule=START_RULE,
-        fix="Look at what ran in this worker's process. A nanny takes folders in the one that it"
-        " made for its workers, and its contact_address or where the process listens.",
+        fix="Check which code ran in this worker's process. A nanny accepts folders in the one that"
+        " it made for its workers, and its contact_address or where the process listens.",
     )
 
 
@@ -214,7 +214,7 @@ class Starting(Part):
     async def _tell(self, address: str, plugin: str, content: bytes) -> None:
         try:
             await self._server.rpc(address).plugin_add(plugin=content, name=plugin)
-        except Exception as error:  # whatever the nanny answers; no request waits for it any more
+        except Exception as error:  # any answer of the nanny; no request waits for it
             logger.warning("The nanny at %s did not take %s: %s", address, plugin, error)
 
     async def register_plugin(self, plugin: bytes, name: str, idempotent: bool) -> Any:

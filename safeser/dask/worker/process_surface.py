@@ -1,10 +1,10 @@
 """What Dask opens beside its comms: web servers, Jupyter, preloads and folders for spilled data.
 
-The one rule: nobody who could not connect over ``safeser://`` reaches a server of this process by
-another door, unless its operator named that door in the policy; and nothing that is downloaded, or
-that somebody else on this machine may write, becomes code or data here. Dask runs preloads of a
+The one rule: a client that could not connect over ``safeser://`` reaches no server of this process
+in another way, unless the operator named that way in the policy; and nothing that is downloaded, or
+that another user of this machine may write, becomes code or data here. Dask runs preloads of a
 scheduler, and of a worker without a nanny, before it asks for the first comm: those that it
-downloaded have run by then, and all that is left is not to go on.
+downloaded have run by then, and safeser can only stop the process.
 
 A scheduler has bound its web server before Dask asks for the first comm, so it is bound anew when
 the listener is made, before the event loop has answered anything that came in. Workers bind theirs
@@ -39,7 +39,7 @@ LOOPBACK = "127.0.0.1"
 _BACKLOG = 128
 
 #: Modules of distributed whose pages only show something. ``distributed.http.scheduler.api`` is
-#: not among them: it closes workers for whoever asks.
+#: not among them: it closes workers for any visitor.
 _PAGES = (
     "distributed.http.health",
     "distributed.http.prometheus",
@@ -61,11 +61,11 @@ _PROXY = "distributed.http.proxy"
 def confine(owner: Any, policy: Policy) -> None:
     """Close what the server *owner* has opened beside its comms; a web server may come later.
 
-    :raises ConfigError: if it was told to open what has no place beside safeser.
+    :raises ConfigError: if an option opens what safeser does not allow.
     """
     if getattr(owner, "jupyter", False):
         raise ConfigError(
-            "--jupyter lets whoever reaches the dashboard run code in the scheduler",
+            "--jupyter lets any visitor of the dashboard run code in the scheduler",
             rule="config.jupyter",
             fix="Leave it out, and start Jupyter by itself, as a client of the cluster.",
         )
@@ -155,7 +155,7 @@ def _rules(router: Any) -> Iterator[Any]:
 
 
 class _NotHere(RequestHandler):  # type: ignore[misc]  # tornado's types are not read here
-    """Answers in the place of a page that reaches further than to show something."""
+    """Answers in place of a page that does more than show something."""
 
     def prepare(self) -> None:
         self.send_error(404)
@@ -163,8 +163,8 @@ class _NotHere(RequestHandler):  # type: ignore[misc]  # tornado's types are not
 
 def _refuse_page(module: str) -> NoReturn:
     raise ConfigError(
-        f"the web pages of {shown(module)} may do more than show something, and ask nobody who"
-        " he is",
+        f"the web pages of {shown(module)} may change the cluster, and do not authenticate"
+        " visitors",
         rule="config.http-routes",
         fix="Take it out of distributed.scheduler.http.routes and distributed.worker.http.routes.",
     )
@@ -177,7 +177,7 @@ def refuse_download(url: str) -> NoReturn:
     """Refuse a preload that Dask would download and run; it calls this by its ``url``."""
     del url  # it may hold a password
     raise ConfigError(
-        "a preload from the web is code that nobody vouches for",
+        "a preload from the web is code that no operator reviewed",
         rule="config.preload",
         fix="Install it as a module, or name a local file.",
     )
@@ -216,13 +216,13 @@ def _require_private(directory: str | None) -> None:
     for parent in _parents(path):
         found = parent.stat()
         if found.st_uid not in (0, os.geteuid()):
-            _refuse_directory(parent, "belongs to another user, who could put another one there")
+            _refuse_directory(parent, "belongs to another user, who could replace it")
         if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
             _refuse_directory(parent, f"is writable by others (mode {found.st_mode & 0o7777:04o})")
 
 
 def _parents(path: Path) -> Iterable[Path]:
-    # As it is spelt, and as it is: a link can be changed by whoever may write to its folder.
+    # As spelt and as resolved: a user who may write to the folder of a link can change the link.
     return dict.fromkeys((*path.parents, *path.resolve().parents))
 
 

@@ -45,7 +45,7 @@ _MOST_REASON = 300
 
 
 class Pipes:
-    """What distributed's nanny asks for queues, in the place of a context of multiprocessing."""
+    """What distributed's nanny asks for queues, in place of a context of multiprocessing."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -136,7 +136,7 @@ class StartPipe:
             f"the message by which a worker process tells its nanny of its start is refused: {why}",
             rule=START_RULE,
             where=cause.where if cause is not None else "",
-            fix="Look at what ran in this worker's process: a worker of Dask's writes no such"
+            fix="Check which code ran in this worker's process: a worker of Dask writes no such"
             " message.",
         )
         raise self.refused from cause
@@ -179,8 +179,8 @@ class StopPipe:
         """
         ready = wait([each for each in (self._reader, self._woken) if each is not None])
         assert isinstance(ready[0], Connection)
-        size = int.from_bytes(_exactly(ready[0], _SIZE), "little")
-        return plain.decode(_exactly(ready[0], size), limits=_LIMITS)
+        size = int.from_bytes(_read_exactly(ready[0], _SIZE), "little")
+        return plain.decode(_read_exactly(ready[0], size), limits=_LIMITS)
 
     def close(self) -> None:
         # The reader stays: a thread may wait for it.
@@ -200,7 +200,7 @@ def _write(writer: Connection, body: bytes) -> None:
         data = data[os.write(writer.fileno(), data) :]
 
 
-def _exactly(reader: Connection, size: int) -> bytes:
+def _read_exactly(reader: Connection, size: int) -> bytes:
     data = b""
     while len(data) < size:
         found = os.read(reader.fileno(), size - len(data))

@@ -1,7 +1,7 @@
-"""The folder that a nanny makes for each start of its worker, and deletes as the worker ends.
+"""The folder that a nanny creates for each start of its worker, and deletes when the worker ends.
 
-The one rule: what lies beside and below that folder is the worker's to change, a confined one's,
-too. So the nanny follows no link there, opens no file, and waits for no lock.
+The one rule: the worker can change what lies beside and below that folder, even if it is confined.
+So the nanny follows no link there, opens no file, and waits for no lock.
 
 Dask locks such a folder by a file beside it, and deletes those of processes that are gone. It opens
 that file by its name for writing, and waits for its lock without end (distributed 2026.8.0,
@@ -95,7 +95,7 @@ def _locked(path: str, *, above: int | None = None) -> int | None:
 
 
 def _delete(path: str, lock: int | None) -> None:
-    # A link in the place of the folder is not followed.
+    # A link in place of the folder is not followed.
     shutil.rmtree(path, ignore_errors=True)
     if lock is not None:
         os.close(lock)

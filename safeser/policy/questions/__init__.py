@@ -1,1 +1,1 @@
-"""Questions about a whole policy: which context decides, whose code runs where, what is wrong."""
+"""Questions about a whole policy: which context decides, whose code runs where, contradictions."""

@@ -1,4 +1,4 @@
-"""Which context decides, why, and what would change it: for people, from the decision itself.
+"""Explain a decision to people: the context that decides, the reason, and the edit to change it.
 
 The one rule: the answer comes from :meth:`Policy.decide`; nothing is decided a second time here.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safeser.policy.policy import Policy
-from safeser.policy.rules import SESSION_TRANSPORTS, Rule
+from safeser.policy.rules import SESSION_TRANSPORTS
+from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import shown
 from safeser.values import UNKNOWN, Context, Decision, Suite
 
@@ -23,7 +24,7 @@ class Explanation:
 
     :param question: what was asked, on one line.
     :param decision: the answer.
-    :param steps: what was looked at, in order, one line each.
+    :param steps: what was checked, in order, one line each.
     """
 
     question: str
@@ -57,14 +58,14 @@ def explain(
     written = f", written by {author}" if author is not None else ""
     question = (
         f"may {context.sender} hand {context.recipient} {context.kind.value}"
-        f" as {shown(str(family))}{operation}{written}{_way(context)}"
+        f" as {shown(str(family))}{operation}{written}{_transport_text(context)}"
         f" ({'sealing' if sealing else 'opening'}), under {policy.name} revision {policy.revision}?"
     )
     steps = _strangers(policy, context) + _walk(policy, context) + _suite(policy, context)
     return Explanation(question, decision, tuple(steps))
 
 
-def _way(context: Context) -> str:
+def _transport_text(context: Context) -> str:
     """Say how the message came, as far as that is known."""
     over = f", over {context.transport}" if context.transport is not None else ""
     return over + ("" if context.same_host is None else f", from {_HOSTS[context.same_host]}")
@@ -94,22 +95,11 @@ def _walk(policy: Policy, context: Context) -> list[str]:
     steps = []
     for rule in policy.contexts:
         if rule is matched:
-            steps.append(f"line {rule.line}, {rule.name}: matches; nothing below is looked at")
-            if rule.types:
-                types = ", ".join(sorted(rule.types))
-                steps.append(f"  read by what their libraries registered with distributed: {types}")
-            if rule.authors:
-                steps.append(f"  what these wrote passes like the sender's own: {_few(rule)}")
-            if rule.values:
-                listed = ", ".join(sorted(rule.values))
-                steps.append(f"  the sender may read values of these there: {listed}")
+            steps.append(f"line {rule.line}, {rule.name}: matches; nothing below is checked")
+            steps.extend(f"  {each}" for each in rule.explanations())
             return steps
         steps.append(f"line {rule.line}, {rule.name}: {_mismatch(policy, context, rule)}")
     return [*steps, "no context is left: deny"]
-
-
-def _few(rule: Rule) -> str:
-    return ", ".join(sorted(rule.authors))
 
 
 def _mismatch(policy: Policy, context: Context, rule: Rule) -> str:

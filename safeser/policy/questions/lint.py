@@ -1,4 +1,4 @@
-"""What a policy permits that its operator hardly meant: findings about groups of workers.
+"""Find contradictions between the statements of a policy about groups of workers.
 
 The one rule: each finding compares two statements of the policy itself. A policy that merely
 permits much has no findings.
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from safeser.policy.policy import Policy
 from safeser.policy.questions.readable import groups_of, read_by, schedulers
 from safeser.policy.questions.worker_groups import UNSEALED, WorkerGroups
-from safeser.policy.rules import SUBMIT, Rule
+from safeser.policy.rules import SUBMIT
+from safeser.policy.source.context import Rule
 from safeser.values import Kind
 
 __all__ = ["Finding", "lint"]
@@ -82,7 +83,7 @@ def _out_of_confinement(groups: WorkerGroups) -> Iterator[Finding]:
 
 
 def _read_in_workers(groups: WorkerGroups) -> Iterator[Finding]:
-    """Yield the authors whose code may read in a worker what they may not read themselves."""
+    """Yield the authors whose code may read values in a worker that they may not read."""
     policy = groups.policy
     authors = _submitters(groups)
     for author in authors:

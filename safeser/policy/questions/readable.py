@@ -1,8 +1,9 @@
-"""Whose values a principal may read: its own, and those of the authors that the policy says.
+"""Determine whose values a principal may read: its own, and those that the policy grants.
 
-The one rule: who may run an author's tasks may read that author's values, since it computes them
-anyway; everyone else reads its own values and those of the authors that its context lists under
-``values``. The author of a value is the principal that submitted its key or scattered it.
+The one rule: a principal that may run an author's tasks may read that author's values, since it
+computes them anyway; every other principal reads its own values and those of the authors that its
+context lists under ``values``. The author of a value is the principal that submitted its key or
+scattered it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def run_by(policy: Policy, worker: str) -> frozenset[str]:
 
 
 def schedulers(policy: Policy, worker: str | None = None) -> frozenset[str]:
-    """Return the listed principals that may hand tasks to *worker*, or to anybody at all."""
+    """Return the listed principals that may hand tasks to *worker*; None for any worker."""
     handing = (
         rule.senders
         for rule in policy.contexts

@@ -1,8 +1,8 @@
-"""Which workers take whose tasks, as the policy's contexts from a scheduler to workers say it.
+"""Determine which workers take whose tasks, by the contexts from a scheduler to workers.
 
-The one rule: nothing is stated twice. A worker is given exactly the tasks that its own context with
-the scheduler lets through: signed ones by the authors that the context lists, or tasks that the
-scheduler pickled itself, as under ``submission: code``, where it takes pickles.
+The one rule: the contexts alone decide. A worker is given exactly the tasks that its own context
+with the scheduler lets through: signed ones by the authors that the context lists, or tasks that
+the scheduler pickled itself, as under ``submission: code``, where it takes pickles.
 """
 
 from __future__ import annotations

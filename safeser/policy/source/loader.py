@@ -279,7 +279,7 @@ def read(data: bytes, *, source: str) -> Document:
 def _not_yaml(error: MarkedYAMLError) -> str:
     """Say what was expected, and where that began: a parser sees only later that it is missing."""
     what = "that is not YAML"
-    # What it says of escapes in quotes names characters; everything else was looked at before.
+    # What it says of escapes in quotes names characters; everything else was checked before.
     if error.problem and error.problem.isascii() and error.problem.isprintable():
         what += f": {error.problem[:_MAX_PROBLEM]}"
     began, seen = error.context_mark, error.problem_mark

@@ -48,7 +48,7 @@ def test_no_worker_works_for_whom_it_does_not_expect(folder, impostor, nanny):
     ended = folder.call(DASK, *command, environment=environment)
     assert ended.code == 2, ended.err
     assert "did not accept each other" in ended.err
-    assert "that it is scheduler, who is expected there" in ended.err
+    assert "that it is scheduler, which is expected there" in ended.err
     assert "Traceback" not in ended.err
     assert "Registered to" not in ended.err
 

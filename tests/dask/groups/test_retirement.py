@@ -156,7 +156,7 @@ def test_who_takes_nothing_is_not_waited_for(made, clock, caplog):
     clock.now += 1
     manager.run_once()
     assert scheduler.asked[2:] == [(2, "a")]
-    assert "to safeser://127.0.0.1:1: it takes nothing, and says nothing" in caplog.text
+    assert "to safeser://127.0.0.1:1: it takes no value, and reports no failure" in caplog.text
     clock.now += PATIENCE + 1
     manager.run_once()
     assert (policy.done(), policy.no_recipients) == (True, True)

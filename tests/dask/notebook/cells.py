@@ -1,4 +1,4 @@
-"""Reads a file of operations: cells that begin with ``# %% area: what it does``."""
+"""Read files of operations: cells that begin with ``# %% area: what it does``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ class Operation:
     source: str
 
 
-def operations(path: Path) -> tuple[str, list[Operation]]:
-    """Return the cell of *path* that prepares the others, and those."""
-    text = path.read_text("utf-8")
-    _, setup, *cells = text.split(f"\n{MARK}")
+def operations(first: Path, *others: Path) -> tuple[str, list[Operation]]:
+    """Return the cell of *first* that prepares all others, and those, of all files."""
+    _, setup, *cells = first.read_text("utf-8").split(f"\n{MARK}")
+    for path in others:
+        cells += path.read_text("utf-8").split(f"\n{MARK}")[1:]
     made = []
     for cell in cells:
         heading, _, source = cell.partition("\n")

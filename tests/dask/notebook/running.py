@@ -18,6 +18,7 @@ from nbclient import NotebookClient
 from tests.dask.notebook.cells import operations, shown
 
 HERE = Path(__file__).parent
+OPERATIONS = (HERE / "operations.py", HERE / "library_operations.py")
 
 #: Seconds for one cell on a busy machine, where one that hangs would wait for ever.
 DEADLINE = 100
@@ -50,7 +51,7 @@ def run(
     :param heard: called for each cell that ended, as by :class:`NotebookClient`.
     :param areas: run these alone, if there are any.
     """
-    setup, cells = operations(HERE / "operations.py")
+    setup, cells = operations(*OPERATIONS)
     cells = [cell for cell in cells if not areas or cell.area in areas]
     notebook = nbformat.v4.new_notebook()
     sources = [

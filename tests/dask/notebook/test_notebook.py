@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.dask.notebook.cells import operations
-from tests.dask.notebook.running import BEGINNINGS, HERE
+from tests.dask.notebook.running import BEGINNINGS, OPERATIONS
 
 PROJECT = Path(__file__).parents[3]
 DOCS = PROJECT / "docs"
@@ -70,7 +70,7 @@ def test_operations_of_a_notebook_are_as_on_tcp(outcomes):
 
 def table():
     """Return the rows of the table in docs/how-to/notebooks.md, as the operations have them."""
-    _, cells = operations(HERE / "operations.py")
+    _, cells = operations(*OPERATIONS)
     for cell in cells:
         differs = f"{cell.area}: {cell.title}" in DIFFERENT
         yield f"| {cell.area} | {cell.title} | {'differs' if differs else 'as on tcp'} |"

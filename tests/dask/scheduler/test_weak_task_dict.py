@@ -9,28 +9,28 @@ from weakref import WeakKeyDictionary
 import pytest
 from distributed.scheduler import TaskGroup, TaskPrefix, TaskState
 
-from safeser.dask.scheduler.weak_task_dict import NotedTasks, OfTasks
+from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
 
 
 def task() -> TaskState:
     return TaskState("k", None, "released", TaskGroup("g", TaskPrefix("g")), validate=False)
 
 
-@pytest.mark.parametrize("kind", [WeakKeyDictionary, OfTasks], ids=["stock", "noted"])
+@pytest.mark.parametrize("kind", [WeakKeyDictionary, WeakTaskDict], ids=["stock", "noted"])
 def test_bypass_what_is_noted_of_a_task_goes_with_the_one_before(kind):
     notes: Any = kind()
     before, after = task(), task()
     assert before == after
     notes[before] = "bob"
     notes[after] = "alice"
-    assert notes.get(before, "") == ("bob" if kind is OfTasks else "alice")
+    assert notes.get(before, "") == ("bob" if kind is WeakTaskDict else "alice")
     del before
     gc.collect()
-    assert notes.get(after, "nobody") == ("alice" if kind is OfTasks else "nobody")
+    assert notes.get(after, "nobody") == ("alice" if kind is WeakTaskDict else "nobody")
 
 
 def test_a_note_ends_with_its_task():
-    notes: OfTasks[int] = OfTasks()
+    notes: WeakTaskDict[int] = WeakTaskDict()
     one = task()
     notes[one] = 1
     notes[one] = 2
@@ -42,7 +42,7 @@ def test_a_note_ends_with_its_task():
 
 
 def test_some_tasks():
-    some, before, after = NotedTasks(), task(), task()
+    some, before, after = WeakTaskSet(), task(), task()
     assert not some
     some.add(before)
     assert before in some

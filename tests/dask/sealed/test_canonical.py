@@ -24,8 +24,7 @@ from safeser import pickles
 from safeser.dask.equality.calls import Sameness, SealedComparison
 from safeser.dask.equality.outline import Allowance, outline
 from safeser.dask.sealed import form
-from safeser.dask.sealed.canonical import canonical_digest
-from safeser.dask.sealed.definitions import digest
+from safeser.dask.sealed.definitions import canonical_digest, digest
 from safeser.dask.sealed.graph import parse
 from safeser.dask.sealed.node import nodes
 from safeser.errors import PayloadError

@@ -47,7 +47,7 @@ def test_what_cannot_be_compared_is_a_warning_and_the_first_result(seen):
     assert seen["other"]["answers"]["iterator"] == seen["first"]["answers"]["iterator"]
     [told] = seen["other"]["told"]
     assert "key 'iterator'" in told
-    assert "cannot be told whether it is the same. Its result is used." in told
+    assert "with a definition that could not be compared. Its result is used." in told
 
 
 def test_collections_that_are_the_same_are_shared_beside_what_is_refused(seen):

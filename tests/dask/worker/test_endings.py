@@ -9,7 +9,7 @@ import pytest
 from distributed.comm.core import CommClosedError
 from distributed.core import Status
 
-from safeser.dask.worker.endings import say_no_more
+from safeser.dask.worker.endings import silence_closed_connections
 
 LOGGER = logging.getLogger("distributed.worker")
 
@@ -22,7 +22,7 @@ class Worker:
 def worker():
     before = LOGGER.filters[:]
     made = Worker()
-    say_no_more(made)
+    silence_closed_connections(made)
     yield made
     LOGGER.filters[:] = before
 
@@ -72,11 +72,11 @@ def test_workers_that_are_gone_leave_nothing_behind(caplog):
     try:
         for _ in range(5):
             gone = Worker()
-            say_no_more(gone)
+            silence_closed_connections(gone)
             del gone
             gc.collect()
         last = Worker()
-        say_no_more(last)
+        silence_closed_connections(last)
         assert len(LOGGER.filters) == 1
         del last
         gc.collect()

@@ -157,6 +157,6 @@ def test_nobody_unknown_reads_values_of_others() -> None:
 
 def test_an_explanation_names_whose_values_may_be_read() -> None:
     context = Context("ann", "scheduler", Kind.DATA, "gather", transport="safeser")
-    assert "the sender may read values of these there: cy, dan" in str(
+    assert "the sender may read values of these authors from the recipient: cy, dan" in str(
         explain(policy(), context, "msgpack")
     )

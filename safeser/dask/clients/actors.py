@@ -1,17 +1,17 @@
-"""Calls of actors where graphs are sealed: to the worker itself, in the caller's own session.
+"""Call actors where graphs are sealed: on the worker directly, in the caller's own session.
 
-The one rule: what a call asks for is vouched for by the session that it comes by. A scheduler that
-relays calls could make others, of any method that the actor's class has.
+The one rule: the session of its caller authenticates a call. A scheduler that relayed calls could
+make others, of any method that the actor's class has.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["directly"]
+__all__ = ["direct_worker_rpc"]
 
 
-def directly(stock: property) -> property:
+def direct_worker_rpc(stock: property) -> property:
     """Return Dask's ``Actor._worker_rpc``, which leads past the scheduler if graphs are sealed."""
     ask = stock.fget
     assert ask is not None

@@ -1,0 +1,87 @@
+"""Conflicts of a submission with keys that exist, and the errors and warnings about them.
+
+The one rule: a text names both submitters and shows a key cut and printable; values are in it only
+where one principal submitted both definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distributed.scheduler import TaskState
+
+from safeser.dask.equality.difference import Difference
+from safeser.dask.scheduler.scattered import ScatteredData
+from safeser.errors import PolicyDenied
+
+__all__ = ["FIX", "Conflict", "Submission", "describe", "refusal", "shown_key"]
+
+#: As much of a key as errors and records show.
+_SHOWN = 60
+
+FIX = "Name another key, leave key= out, or release all futures of the other one first."
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The client whose graph or data the scheduler adds, its principal, and its link."""
+
+    principal: str
+    client: str
+    link: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One key that exists already, and how the submitted definition differs.
+
+    :param difference: how the two definitions differ, if both are known.
+    :param doubted: whether it cannot be told that they differ, so that nothing is refused for it.
+    """
+
+    task: TaskState | ScatteredData
+    rule: str
+    owner: str
+    difference: Callable[[], Difference] | None = None
+    doubted: bool = False
+
+
+def refusal(submission: Submission, conflicts: Sequence[Conflict]) -> PolicyDenied:
+    """Return the error of a submission that *conflicts* refuse; the caller records them."""
+    rule = conflicts[0].rule
+    error = PolicyDenied(
+        describe(submission, conflicts, "Nothing of this submission was added."),
+        rule=rule,
+        fix=FIX,
+    )
+    error.recorded = True
+    return error
+
+
+def describe(submission: Submission, conflicts: Sequence[Conflict], outcome: str) -> str:
+    """Return one sentence about the first of *conflicts*, and *outcome*."""
+    first = conflicts[0]
+    others = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+    what = "another definition" if first.rule == "key.definition" else "the same definition"
+    if first.doubted:
+        what = "a definition that could not be compared"
+    return (
+        f"key {shown_key(first)!r}{others}, submitted by {submission.principal!r}, was first"
+        f" submitted by {first.owner!r} with {what}{_difference(submission, first)}. {outcome}"
+    )
+
+
+def _difference(submission: Submission, conflict: Conflict) -> str:
+    """Return what differs, with both values only where one principal submitted both."""
+    if conflict.difference is None:
+        return ""
+    own = conflict.owner == submission.principal
+    return f" ({conflict.difference().text(values=own)})"
+
+
+def shown_key(conflict: Conflict) -> str:
+    """Return the printable start of a key, which the client that submitted it chose."""
+    shown = "".join(char for char in str(conflict.task.key)[:_SHOWN] if char.isprintable())
+    return shown

@@ -1,0 +1,459 @@
+"""The contexts of a policy: one declaration for each field, and the rule that they make.
+
+The one rule: a field is declared here and nowhere else. A :class:`Rule` needs no check to be safe
+to decide from; the floors hold in :mod:`safeser.policy.decide` whatever it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field, PrivateAttr
+
+from safeser.allowed import ALLOWED_ROLES, Allowed, check_global
+from safeser.errors import ConfigError
+from safeser.operations import GROUPS, NAMES
+from safeser.operations.groups import PARTS
+from safeser.policy.rules import (
+    ANY_TRANSPORT,
+    ANYWHERE,
+    APPROVED,
+    PROFILES,
+    RETIRED_PROFILES,
+    SESSION_TRANSPORTS,
+    SUBMIT,
+    UNSAID,
+)
+from safeser.policy.source.fields import (
+    Name,
+    Names,
+    OneOrMore,
+    Reading,
+    Shown,
+    Strict,
+    one_of,
+    pattern,
+    refusal,
+    stated,
+    statements,
+)
+from safeser.policy.source.scope import Scope
+from safeser.policy.source.words import granted, phrase
+from safeser.values import (
+    ANY_AUTHOR,
+    CONFLICT_WORDS,
+    FAMILIES,
+    FAMILY,
+    SEALED,
+    SUBMISSIONS,
+    TRANSPORTS,
+    UNKNOWN,
+    KeyConflicts,
+    Kind,
+    Suite,
+)
+
+__all__ = ["DaskModel", "KeyConflictsModel", "OperationsModel", "PickleModel", "Rule"]
+
+_SUITES = tuple(suite.word for suite in Suite)
+
+# --- what single texts mean -----------------------------------------------------------------------
+
+
+def _principal(name: str, scope: Scope) -> str:
+    return scope.check_principal(name)
+
+
+def _author(name: str, scope: Scope) -> str:
+    if name in (UNKNOWN, ANY_AUTHOR):
+        raise ConfigError(
+            "no policy can let pickles or code of an unknown author pass",
+            rule="floor.author",
+            fix=f"Leave {name} out; dask and msgpack pass from any author.",
+        )
+    return scope.check_principal(name)
+
+
+def _value_author(name: str, scope: Scope) -> str:
+    if name in (UNKNOWN, ANY_AUTHOR):
+        raise ConfigError(
+            "a value of an unknown author is read by the principal that holds it alone",
+            rule="floor.author",
+            fix=f"Leave {name} out, and name principals or groups.",
+        )
+    return scope.check_principal(name)
+
+
+def _family(name: str, scope: Scope) -> str:
+    if name == "error":
+        raise ConfigError(
+            "'error' needs no listing: failures pass as plain data wherever msgpack does",
+            rule="config.family",
+            fix="Leave it out.",
+        )
+    return one_of(scope.listable, "family").meaning(name, scope)
+
+
+def _families_of(field: str) -> Reading[tuple[str, ...]]:
+    """Return how the list of families called *field* is read."""
+
+    def meaning(names: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
+        if "msgpack" not in names:
+            raise ConfigError(
+                "every list of families holds msgpack, which messages themselves are written in",
+                rule="config.family",
+                fix=f"Add msgpack to '{field}'.",
+            )
+        if "cloudpickle" in names and "pickle" not in names:
+            error = ConfigError(
+                "a sender of any code may send pickles without code as well",
+                rule="config.family",
+                fix=f"Add pickle to '{field}'.",
+            )
+            raise refusal(error, names.index("cloudpickle"))
+        return names
+
+    return Reading(Names[Annotated[str, Reading(str, _family, _family_schema)]], meaning)
+
+
+def _family_schema(made: dict[str, Any]) -> dict[str, Any]:
+    # The first is what an editor offers.
+    listable = [family for family in FAMILIES if family != "error"]
+    declared = {"type": "string", "pattern": pattern(FAMILY), "not": {"const": "error"}}
+    return {"anyOf": [{"enum": listable}, declared]}
+
+
+def _global(name: str, scope: Scope) -> str:
+    check_global(name, rule="config.types")
+    return name
+
+
+def _profile(name: str, scope: Scope) -> str:
+    # A retired one has an error of its own, which needs the other fields (floors.py).
+    return name if name in RETIRED_PROFILES else _PROFILE.meaning(name, scope)
+
+
+_PROFILE = one_of(PROFILES, "profile")
+
+
+def _allow(listed: dict[str, Any], scope: Scope) -> tuple[Allowed, ...]:
+    allowed: list[Allowed] = []
+    for name, spec in listed.items():
+        try:
+            allowed.extend(Allowed.each(name, spec))
+        except ConfigError as error:
+            raise refusal(error, name) from None
+    return tuple(allowed)
+
+
+def _allow_schema(made: dict[str, Any]) -> dict[str, Any]:
+    role = {"enum": list(ALLOWED_ROLES)}
+    one = {"anyOf": [role, {"type": "object", "properties": {"role": role}, "required": ["role"]}]}
+    each = {"anyOf": [*one["anyOf"], {"type": "array", "items": one, "minItems": 1}]}
+    return {**made, "additionalProperties": each}
+
+
+def _operations(names: tuple[str, ...], scope: Scope) -> frozenset[str]:
+    return frozenset().union(*map(operations_of, names))
+
+
+def operations_of(name: str) -> frozenset[str]:
+    """Return the operations that *name* grants: a group, a part of one, or an operation."""
+    return GROUPS.get(name) or PARTS.get(name) or frozenset({name})
+
+
+def _principals(reading: Reading[str]) -> Reading[frozenset[str]]:
+    """Return how one or more names of principals and groups are read, each by *reading*."""
+    return Reading(OneOrMore[Annotated[str, reading]], lambda names, scope: scope.principals(names))
+
+
+def _suite(word: str | None, scope: Scope) -> Suite:
+    return scope.suite if word is None else Suite.named(_SUITE.meaning(word, scope))
+
+
+_SUITE = one_of(_SUITES, "suite")
+
+# --- sections -------------------------------------------------------------------------------------
+
+
+class PickleModel(Strict):
+    """``pickle: {profile: [data, numpy]}``: what bounds the family ``pickle`` in a context.
+
+    ``allow: {"my.lib:Point": class}`` adds single globals, each with a role, or with a mapping that
+    says more; see :class:`safeser.allowed.Allowed`.
+    """
+
+    profile: tuple[str, ...] = stated(
+        Reading(
+            OneOrMore[Annotated[str, Reading(str, _profile, _PROFILE.schema)]],
+            lambda names, scope: names,
+        ),
+        default=("data",),
+        spelled=["data"],
+    )
+    """Lists of globals that a pickle may use."""
+    # Each is compared, and resolved, by itself; no operator reviews more by hand.
+    allow: tuple[Allowed, ...] = stated(
+        Reading(Annotated[dict[str, Any], Field(max_length=1_000)], _allow, _allow_schema),
+        default=(),
+    )
+    """Single globals beside those, as `module:name`, each with its role."""
+
+
+class DaskModel(Strict):
+    """``dask: {types: ["my.lib:Thing"]}``: what else family ``dask`` may read in a context.
+
+    A listed type is read by what its library registered with distributed's own decorators.
+    """
+
+    types: frozenset[str] = stated(
+        Reading(
+            Annotated[Names[Annotated[str, Reading(str, _global)]], Field(max_length=1_000)],
+            lambda names, scope: frozenset(names),
+        )
+    )
+    """Types, as `module:name`, that are read by what their library registered with distributed."""
+
+
+class OperationsModel(Strict):
+    """``operations: {grant: [basic, run]}``: groups or exact names; there are no deny lists."""
+
+    grant: frozenset[str] = stated(
+        Reading(
+            OneOrMore[Annotated[str, one_of((*GROUPS, *PARTS, *sorted(NAMES)), "operation")]],
+            _operations,
+        )
+    )
+    """Groups of operations, or operations by their exact names, that the sender may ask for."""
+
+
+class KeyConflictsModel(Strict):
+    """``key_conflicts: {definition: warn}``: how submissions under taken keys are answered."""
+
+    definition: str = stated(
+        one_of(CONFLICT_WORDS, "key conflict"), default="refuse", spelled="refuse"
+    )
+    """The answer to a task whose key has another definition already."""
+    principal: str = stated(one_of(CONFLICT_WORDS, "key conflict"), default="warn", spelled="warn")
+    """The answer to a task whose key another principal submitted first."""
+
+
+# --- words for people -----------------------------------------------------------------------------
+
+
+def _same_families(rule: Rule) -> str:
+    return ", ".join(rule.serializers) if rule.serializers == rule.deserializers else ""
+
+
+def _sealed_families(rule: Rule) -> str:
+    return "" if _same_families(rule) else ", ".join(rule.serializers)
+
+
+def _opened_families(rule: Rule) -> str:
+    return "" if _same_families(rule) else ", ".join(rule.deserializers)
+
+
+def _transports(rule: Rule) -> str:
+    return phrase(
+        "{}", [name for name in rule.transports if name] if None not in rule.transports else ()
+    )
+
+
+def _same_host(rule: Rule) -> str:
+    if None in rule.same_host:
+        return ""
+    return "yes" if True in rule.same_host else "no, another"
+
+
+def _submission(rule: Rule) -> str:
+    if rule.submission == "code":
+        return "code: the sender can run any code there"
+    if rule.submission == APPROVED:
+        return "approved: functions that 'allow' lists, no code"
+    if rule.submission == SEALED:
+        # Contexts towards workers list authors; those towards schedulers have senders that sign.
+        whose = "authors" if rule.authors else "the sender"
+        where = "there" if rule.authors else "on workers; no scheduler opens it"
+        return f"sealed: what {whose} signed runs {where}"
+    return rule.submission
+
+
+def _conflicts(rule: Rule) -> str:
+    if rule.submission == "none" or SUBMIT not in rule.operations:
+        return ""
+    return ", ".join(f"{name}: {word}" for name, word in rule.key_conflicts._asdict().items())
+
+
+def _profiles(rule: Rule) -> str:
+    return ", ".join(rule.profiles) if "pickle" in rule.listed else ""
+
+
+# --- the context ----------------------------------------------------------------------------------
+
+
+class Rule(Strict):
+    """One entry of ``contexts``: sender, recipient and kinds, and what may pass between them."""
+
+    name: Name
+    """Named in errors, in the audit log and by `safeser policy explain`."""
+    senders: frozenset[str] = stated(_principals(Reading(str, _principal)), alias="sender")
+    """The principals that send the message: names, `group:NAME`, or `unknown`."""
+    recipients: frozenset[str] = stated(_principals(Reading(str, _principal)), alias="recipient")
+    """The principals that receive it: names, `group:NAME`, or `unknown`."""
+    kinds: frozenset[Kind] = stated(
+        Reading(
+            Names[Annotated[str, one_of(tuple(kind.value for kind in Kind), "kind")]],
+            lambda names, scope: frozenset(map(Kind, names)),
+        ),
+        default=frozenset(Kind),
+    )
+    """Kinds of messages that it decides; absent: all of them."""
+    suite: Suite = stated(
+        Reading(str | None, _suite, lambda made: {**made, "enum": list(_SUITES)}),
+        default=None,
+        shown=Shown("suite", lambda rule: rule.suite.word if rule.in_sessions else ""),
+    )
+    """What sessions do with what is sent here; absent: what the policy says."""
+    transports: frozenset[str | None] = stated(
+        Reading(
+            OneOrMore[Annotated[str, one_of(TRANSPORTS, "transport")]],
+            lambda names, scope: frozenset(names),
+        ),
+        alias="transport",
+        default=ANY_TRANSPORT,
+        shown=Shown("transport", _transports),
+    )
+    """How the message travels; absent: by any transport, or by none that is known."""
+    same_host: frozenset[bool | None] = stated(
+        Reading(bool, lambda same, scope: frozenset({same})),
+        default=ANYWHERE,
+        shown=Shown("same host", _same_host),
+    )
+    """Whether both ends are on this machine; absent: either."""
+    authors: frozenset[str] = stated(
+        _principals(Reading(str, _author)),
+        default=frozenset(),
+        shown=Shown("authors", lambda rule: phrase("{}, relayed", rule.authors)),
+        explained=lambda rule: phrase(
+            "payloads of these authors pass as if the sender wrote them: {}", rule.authors
+        ),
+    )
+    """The authors whose payloads the sender may relay in their name."""
+    values: frozenset[str] = stated(
+        _principals(Reading(str, _value_author)),
+        default=frozenset(),
+        shown=Shown("values", lambda rule: phrase("of {}, beside the sender's own", rule.values)),
+        explained=lambda rule: phrase(
+            "the sender may read values of these authors from the recipient: {}", rule.values
+        ),
+    )
+    """The authors whose values the sender may read from the recipient, beside its own."""
+    serializers: tuple[str, ...] = stated(
+        _families_of("serializers"),
+        default=("msgpack",),
+        spelled=["msgpack"],
+        shown=(Shown("families", _same_families), Shown("seals", _sealed_families)),
+    )
+    """Serialization families that the sender may write."""
+    deserializers: tuple[str, ...] = stated(
+        _families_of("deserializers"),
+        default=("msgpack",),
+        spelled=["msgpack"],
+        shown=Shown("opens", _opened_families),
+    )
+    """Serialization families that the recipient may open."""
+    pickle: PickleModel = stated(
+        Reading(PickleModel, lambda section, scope: section),
+        default=PickleModel(),
+        shown=(
+            Shown("profiles", _profiles),
+            Shown("allowed", lambda rule: ", ".join(f"{e.name} as {e.role}" for e in rule.allow)),
+        ),
+    )
+    """What family `pickle` may use; absent: the profile `data`."""
+    types: frozenset[str] = stated(
+        Reading(DaskModel, lambda section, scope: section.types),
+        alias="dask",
+        default=frozenset(),
+        shown=Shown("types", lambda rule: phrase("{}", rule.types)),
+        explained=lambda rule: phrase(
+            "these types are read by what their libraries registered with distributed: {}",
+            rule.types,
+        ),
+    )
+    """What else family `dask` may read."""
+    submission: str = stated(
+        one_of(SUBMISSIONS, "submission"),
+        default="none",
+        spelled="none",
+        shown=Shown(
+            "submission", _submission, strong=lambda rule: rule.submission in ("code", SEALED)
+        ),
+    )
+    """What may be submitted: nothing, listed functions, code that workers alone open, or code."""
+    key_conflicts: KeyConflicts = stated(
+        Reading(
+            KeyConflictsModel,
+            lambda section, scope: KeyConflicts(section.definition, section.principal),
+        ),
+        default=UNSAID,
+        shown=Shown("conflicts", _conflicts),
+    )
+    """How submissions under taken keys are answered."""
+    operations: frozenset[str] = stated(
+        Reading(OperationsModel, lambda section, scope: section.grant),
+        default=frozenset(),
+        shown=Shown("operations", lambda rule: granted(rule.operations)),
+    )
+    """Which operations of Dask the sender may ask for; absent: those that need no grant."""
+    _line: int = PrivateAttr(default=0)
+
+    @property
+    def line(self) -> int:
+        """The line of the file on which it begins; 0 for a rule that no file spells."""
+        return self._line
+
+    def stand_at(self, line: int) -> None:
+        """Record on which line of its file it begins."""
+        self._line = line
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the pickle profiles that bound family ``pickle``."""
+        return self.pickle.profile
+
+    @property
+    def allow(self) -> tuple[Allowed, ...]:
+        """Further globals for family ``pickle``."""
+        return self.pickle.allow
+
+    @property
+    def listed(self) -> frozenset[str]:
+        """Families that may pass in either direction."""
+        return frozenset((*self.serializers, *self.deserializers))
+
+    @property
+    def in_sessions(self) -> bool:
+        """Tell whether what it decides can pass in a session of the envelope, which has a suite."""
+        known = self.senders != {UNKNOWN} and self.recipients != {UNKNOWN}
+        return known and bool(self.transports & {*SESSION_TRANSPORTS, None})
+
+    def families(self, *, sealing: bool) -> tuple[str, ...]:
+        """Return the families of the side that seals, or of the one that opens."""
+        return self.serializers if sealing else self.deserializers
+
+    def rows(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield label, text and emphasis of each row of ``policy show``."""
+        for each in statements(type(self)):
+            for row in each.shown:
+                text = row.text(self)
+                if text:
+                    yield row.label, text, row.strong(self)
+
+    def explanations(self) -> Iterator[str]:
+        """Yield what its fields let pass, one line each, for ``policy explain``."""
+        for each in statements(type(self)):
+            text = each.explained(self) if each.explained is not None else ""
+            if text:
+                yield text

@@ -1,0 +1,261 @@
+"""How a field of a policy is declared: its form in YAML, its meaning, and the words for people.
+
+The one rule: a declaration is all that reading, the JSON Schema, ``policy show`` and
+``policy explain`` know of a field. Its description is the docstring below it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticUndefined, core_schema
+
+from safeser.errors import ConfigError
+from safeser.policy.source.faults import did_you_mean, shown
+from safeser.policy.source.scope import Scope
+
+if TYPE_CHECKING:
+    from safeser.policy.source.context import Rule
+
+__all__ = [
+    "NAME",
+    "SIZE",
+    "Distinct",
+    "Listed",
+    "Name",
+    "Names",
+    "OneOrMore",
+    "Reading",
+    "Shown",
+    "Stated",
+    "Strict",
+    "Text",
+    "one_of",
+    "pattern",
+    "refusal",
+    "stated",
+    "statements",
+]
+
+T = TypeVar("T")
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
+SIZE = re.compile(r"([1-9][0-9]{0,9})(KiB|MiB|GiB)\Z")
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+#: The type of pydantic's error for a value that has its form and no meaning.
+MEANING = "meaning"
+
+
+class Strict(BaseModel):
+    """A mapping of a policy: no field beyond those declared, and no value converted."""
+
+    # What stands below a field says what it means, in editors and in the reference.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+def _listed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def one_or_listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else _listed(value)
+
+
+def named(value: str) -> str:
+    if not NAME.match(value):
+        raise PydanticCustomError(
+            "name",
+            "a name must be 1 to 64 letters, digits, '_', '-', '.' or '@',"
+            " and start with a letter or digit",
+        )
+    return value
+
+
+def sized(value: Any) -> Any:
+    match = SIZE.match(value) if isinstance(value, str) else None
+    if match:
+        return int(match[1]) * _UNITS[match[2]]
+    if isinstance(value, str):
+        raise PydanticCustomError("size", "a size must be bytes or a number of KiB, MiB or GiB")
+    return value
+
+
+def filled(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise PydanticCustomError("empty", "an empty list has no meaning here")
+    return distinct(value)
+
+
+def distinct(value: tuple[str, ...]) -> tuple[str, ...]:
+    seen: set[str] = set()
+    for name in value:
+        if name in seen:
+            raise PydanticCustomError("twice", "{name} is listed twice", {"name": shown(name)})
+        seen.add(name)
+    return value
+
+
+Listed = BeforeValidator(_listed)
+Name = Annotated[str, AfterValidator(named)]
+Text = TypeVar("Text", bound=str)
+#: A list with at least one entry, each of them once.
+Names = Annotated[tuple[Text, ...], Listed, AfterValidator(filled)]
+#: The same, or one entry that is not in a list.
+OneOrMore = Annotated[tuple[Text, ...], BeforeValidator(one_or_listed), AfterValidator(filled)]
+#: A list that may be empty.
+Distinct = Annotated[tuple[Text, ...], Listed, AfterValidator(distinct)]
+
+
+def pattern(expression: re.Pattern[str]) -> str:
+    """Return *expression*, which matches from the start, as JSON Schema has it, which searches."""
+    return f"^(?:{expression.pattern.removesuffix(chr(92) + 'Z')})$"
+
+
+# --- meanings -------------------------------------------------------------------------------------
+
+_Schema = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def refusal(error: ConfigError, *below: str | int) -> PydanticCustomError:
+    """Return what pydantic reports for *error*.
+
+    :param below: the path from the value that is read to the one that is at fault.
+    """
+    told = {"message": error.message, "rule": error.rule, "fix": error.fix, "below": below}
+    return PydanticCustomError(MEANING, "{message}", told)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading(Generic[T]):
+    """How one value is read; stands in ``Annotated``, or in the declaration of a field.
+
+    :param form: the type of the value in YAML.
+    :param meaning: makes what the policy keeps of a value of that form. Raises ConfigError, or what
+        :func:`refusal` returns.
+    :param schema: changes the JSON Schema of the form.
+    """
+
+    form: Any
+    meaning: Callable[[Any, Scope], T]
+    schema: _Schema = field(default=lambda made: made)
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        inner = handler.generate_schema(self.form)
+        return core_schema.with_info_after_validator_function(self._read, inner)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return self.schema(handler(schema))
+
+    def _read(self, value: Any, info: ValidationInfo[Scope]) -> T:
+        try:
+            return self.meaning(value, info.context)
+        except ConfigError as error:
+            raise refusal(error) from None
+
+
+def one_of(words: tuple[str, ...], what: str) -> Reading[str]:
+    """Return how a text is read that is one of *words*; *what* names it in errors."""
+
+    def known(name: str, scope: Scope) -> str:
+        if name not in words:
+            raise ConfigError(
+                f"there is no {what} {shown(name)}",
+                rule=f"config.{what.replace(' ', '-')}",
+                fix=did_you_mean(name, words),
+            )
+        return name
+
+    return Reading(str, known, lambda made: {**made, "enum": list(words)})
+
+
+# --- declarations ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The row of a field in ``policy show``.
+
+    :param label: what stands before it.
+    :param text: what it says of a context; nothing for no row.
+    :param strong: whether readers should see it first.
+    """
+
+    label: str
+    text: Callable[[Rule], str]
+    strong: Callable[[Rule], bool] = field(default=lambda rule: False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stated(Generic[T]):
+    """The declaration of one field; see :func:`stated`."""
+
+    reading: Reading[T]
+    shown: tuple[Shown, ...]
+    explained: Callable[[Rule], str] | None
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return handler.generate_schema(Annotated[source, self.reading])
+
+
+def stated(
+    reading: Reading[T],
+    *,
+    default: T | Any = PydanticUndefined,
+    alias: str | None = None,
+    spelled: str | list[str] | None = None,
+    shown: Shown | tuple[Shown, ...] = (),
+    explained: Callable[[Rule], str] | None = None,
+) -> T:
+    """Declare one field of a policy.
+
+    :param reading: its form in YAML, and its meaning.
+    :param default: its value where the policy leaves it out; a field without one is required. None
+        is read like a value of the policy, and may mean what the scope says.
+    :param alias: its name in YAML, if it is not the attribute's.
+    :param spelled: the default as YAML spells it, for the JSON Schema.
+    :param shown: its rows in ``policy show``.
+    :param explained: what ``policy explain`` says of it in a context that matches; nothing for no
+        line.
+    """
+    keywords: dict[str, Any] = {"alias": alias}
+    if spelled is not None:
+        keywords["json_schema_extra"] = {"default": spelled}
+    if default is not PydanticUndefined:
+        # Made by a factory, a default is not written into the schema as Python spells it.
+        keywords |= {"default_factory": lambda: default, "validate_default": default is None}
+    made: Any = Field(**keywords)
+    rows = (shown,) if isinstance(shown, Shown) else shown
+    made.metadata.append(Stated(reading, rows, explained))
+    declared: T = made
+    return declared
+
+
+def statements(model: type[Strict]) -> Iterator[Stated[Any]]:
+    """Yield the declarations of the fields of *model*, in their order."""
+    for each in model.model_fields.values():
+        yield from (found for found in each.metadata if isinstance(found, Stated))

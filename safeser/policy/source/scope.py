@@ -1,0 +1,73 @@
+"""The names that a policy defines, for the contexts that use them.
+
+The one rule: a policy is read from its top down, and what follows a section may use its names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from safeser.errors import ConfigError
+from safeser.policy.source.faults import did_you_mean, shown
+from safeser.values import FAMILIES, UNKNOWN, Suite
+
+__all__ = ["GROUP", "Scope"]
+
+#: Before the name of a group where a principal may stand.
+GROUP = "group:"
+
+#: ``error`` is not for listing: failures pass as plain data wherever msgpack does.
+_LISTABLE = tuple(family for family in FAMILIES if family != "error")
+
+
+class Scope:
+    """Principals, groups, families and the suite of one policy, as far as it has been read.
+
+    :ivar members: each text that may stand under ``sender`` or ``recipient``, and the principals
+        that it means.
+    :ivar own: families that the policy declares.
+    :ivar suite: of contexts that name none.
+    """
+
+    def __init__(self) -> None:
+        self.members: Mapping[str, frozenset[str]] = {}
+        self.own: frozenset[str] = frozenset()
+        self.suite = Suite.AUTHENTICATE
+
+    @property
+    def listable(self) -> tuple[str, ...]:
+        """The families that a context may list."""
+        return (*_LISTABLE, *sorted(self.own))
+
+    def define_principals(self, groups: Mapping[str, Collection[str]]) -> None:
+        """Define the principals that are the keys of *groups*, and the groups that they are in."""
+        found: dict[str, set[str]] = {}
+        for name, listed in groups.items():
+            for group in listed:
+                found.setdefault(GROUP + group, set()).add(name)
+        single = {name: frozenset({name}) for name in (*groups, UNKNOWN)}
+        self.members = single | {group: frozenset(names) for group, names in found.items()}
+
+    def principals(self, names: tuple[str, ...]) -> frozenset[str]:
+        """Return the principals that *names* mean, each of which is defined."""
+        if len(names) == 1:
+            return self.members[names[0]]  # one set for all contexts that name the same group
+        return frozenset().union(*(self.members[name] for name in names))
+
+    def check_principal(self, name: str) -> str:
+        """Return *name* if it means principals.
+
+        :raises ConfigError: with the nearest spelling, if it does not.
+        """
+        if name in self.members:
+            return name
+        group = name.startswith(GROUP)
+        raise ConfigError(
+            f"no principal is in {shown(name)}, so this never matches"
+            if group
+            else f"no principal is called {shown(name)}",
+            rule="config.undefined",
+            fix=did_you_mean(
+                name, [each for each in self.members if each.startswith(GROUP) == group]
+            ),
+        )

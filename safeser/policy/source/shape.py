@@ -1,0 +1,189 @@
+"""What does not have the form of a policy, or means nothing, as one error with its place.
+
+The one rule: a field that this version does not enforce is refused by name, never ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from safeser.policy.source.faults import did_you_mean, fault, shown
+from safeser.policy.source.fields import MEANING, Stated
+from safeser.policy.source.loader import Document, Path
+from safeser.policy.source.model import PolicyModel
+from safeser.policy.source.scope import Scope
+
+__all__ = ["shape"]
+
+# Words of the policy language that later versions enforce. Until then, a file that uses one must
+# not load: its author would believe in a protection that is not there.
+_LATER = frozenset(
+    {
+        "acknowledge",
+        "audit",
+        "deny",
+        "detached",
+        "enforce",
+        "learn",
+        "min_peer_revision",
+        "shadow",
+        "until",
+        "warn",
+    }
+)
+
+
+def shape(document: Document, scope: Scope) -> PolicyModel:
+    """Return the policy that *document* spells, its names resolved.
+
+    :param scope: empty; holds the names of the policy afterwards.
+    :raises ConfigError: at the first place in the file whose field is unknown, missing, of
+        another type, without a meaning, or not enforced by this version.
+    """
+    try:
+        return PolicyModel.model_validate(document.value, context=scope)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=True)
+    details.sort(key=lambda detail: _precedence(detail, document))
+    raise _translated(details[0], document) from None
+
+
+def _precedence(detail: ErrorDetails, document: Document) -> tuple[int, int, int]:
+    """Order errors as a reader fixes them; only the first is reported."""
+    path = _path(detail)
+    place = document.place(path) if detail["type"] == MEANING else document.key_place(path)
+    position = (place.line, place.column) if place else (0, 0)
+    if detail["loc"] == ("safeser",):
+        # A file for another version has every right to fields that this one does not know.
+        return (0, *position)
+    # A misspelt key is also a missing one; its spelling is what helps. What a name means depends on
+    # sections that may be at fault themselves.
+    return ({"missing": 2, MEANING: 3}.get(detail["type"], 1), *position)
+
+
+def _path(detail: ErrorDetails) -> Path:
+    # Pydantic marks an error in a dictionary's key with a last "[key]".
+    below: Path = detail.get("ctx", {}).get("below", ())
+    return (*(part for part in detail["loc"] if part != "[key]"), *below)
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the model of the mapping, or of the mappings, that *field* holds."""
+    forms = [field.annotation, *(e.reading.form for e in field.metadata if isinstance(e, Stated))]
+    while forms:
+        form = forms.pop()
+        if isinstance(form, type) and issubclass(form, BaseModel):
+            return form
+        forms.extend(get_args(form))
+    return None
+
+
+def _fields_at(path: Path) -> tuple[str, list[str]]:
+    """Return what to call the mapping at *path*, and the names of its fields in YAML."""
+    model: type[BaseModel] = PolicyModel
+    word = "a policy"
+    parts = iter(path)
+    for part in parts:
+        section = next(
+            (
+                found
+                for name, field in model.model_fields.items()
+                if part == (field.alias or name) and (found := _section(field)) is not None
+            ),
+            None,
+        )
+        if section is not None:
+            model = section
+            word = _ONE_OF.get(str(part), f"'{part}'")
+            if part in _ONE_OF:
+                next(parts, None)  # the name or the number of one of them
+    return word, [field.alias or name for name, field in model.model_fields.items()]
+
+
+#: Fields that hold many mappings, and what to call one.
+_ONE_OF = {"principals": "a principal", "contexts": "a context"}
+
+
+def _translated(detail: ErrorDetails, document: Document) -> Exception:
+    path = _path(detail)
+    what, rule, fix = _sentence(detail, path, document)
+    at_key = detail["type"] == "extra_forbidden" or detail["loc"][-1] == "[key]"
+    place = document.key_place(path) if at_key else document.place(path)
+    return fault(what, source=document.source, place=place, rule=rule, fix=fix)
+
+
+def _sentence(detail: ErrorDetails, path: Path, document: Document) -> tuple[str, str, str]:
+    """Return message, rule and fix for one of pydantic's errors."""
+    kind, field = detail["type"], str(path[-1])
+    context = detail.get("ctx", {})
+    if kind == MEANING:
+        return f"{_owner(path, document)}{context['message']}", context["rule"], context["fix"]
+    if path == ("safeser",):
+        return (
+            "this version of safeser reads policies of version 1",
+            "config.version",
+            ("Start the file with 'safeser: 1'."),
+        )
+    if kind == "extra_forbidden":
+        return _extra(field, path[:-1])
+    if kind == "missing":
+        word, _ = _fields_at(path[:-1])
+        return f"{word} needs {field!r}", "config.missing-key", ""
+    if kind in ("name", "size", "empty", "twice"):
+        return f"{_subject(path)}: {detail['msg']}", f"config.{kind}", ""
+    return (
+        f"{_subject(path)} {_expectation(kind, context)}",
+        "config.value",
+        (
+            "Write it in quotes."
+            if kind == "string_type" and isinstance(detail["input"], int)
+            else ""
+        ),
+    )
+
+
+def _owner(path: Path, document: Document) -> str:
+    """Name the principal or the context that holds *path*."""
+    value: Any = document.value
+    if len(path) < 2:
+        return ""
+    if path[0] == "contexts":
+        return f"context {value['contexts'][path[1]]['name']!r}: "
+    return f"principal {path[1]!r}: " if path[0] == "principals" else ""
+
+
+def _extra(field: str, parent: Path) -> tuple[str, str, str]:
+    word, fields = _fields_at(parent)
+    if field in _LATER:
+        return (
+            f"{shown(field)} is not supported by this version of safeser and would not be enforced",
+            "config.not-supported",
+            "Take it out; nothing is protected by it.",
+        )
+    return f"{word} has no key {shown(field)}", "config.unknown-key", did_you_mean(field, fields)
+
+
+def _subject(path: Path) -> str:
+    named = [part for part in path if isinstance(part, str)]
+    return shown(named[-1]) if named else "a policy"
+
+
+def _expectation(kind: str, context: dict[str, Any]) -> str:
+    if kind in ("greater_than_equal", "less_than_equal"):
+        word = "at least" if kind == "greater_than_equal" else "at most"
+        return f"must be {word} {context.get('ge', context.get('le'))}"
+    if kind in ("too_short", "too_long"):
+        bound = context.get("min_length", context.get("max_length"))
+        return f"must have at {'least' if kind == 'too_short' else 'most'} {bound} entries"
+    return {
+        "string_type": "must be text",
+        "int_type": "must be a whole number",
+        "bool_type": "must be true or false",
+        "tuple_type": "must be a list, such as [a, b]",
+        "dict_type": "must be a mapping, such as {a: b}",
+        "model_type": "must be a mapping, such as {a: b}",
+    }.get(kind, "is not what belongs here")

@@ -1,0 +1,255 @@
+"""Renewals of statements on their way to the scheduler: who renews which, and what changes."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from dataclasses import replace
+
+import pytest
+from dask._task_spec import Task
+from distributed.protocol.serialize import Serialized
+
+from safeser.dask.contents import opened_graph
+from safeser.dask.sealed.graph import write_out
+from safeser.dask.sealed.statement import LIFETIME, SignedStatement
+from safeser.identity import Identity, KeyState, PrivateKey, SigningKey
+from safeser.values import Limits
+from tests.dask.conftest import Talk
+from tests.dask.sealed.conftest import POLICY
+from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.renewing import TOMORROW, TWO, altered, later
+from tests.dask.sealed.test_submissions import submission
+from tests.dask.sealed.test_verification import (
+    rosters,
+    run,
+)
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+# -- to the scheduler -----------------------------------------------------------------------------
+
+
+class Submitted:
+    """A graph of alice's on a scheduler, and what clients say to it about the statement."""
+
+    def __init__(self, doors, policy=TWO):
+        self.doors = doors
+        self.renewed = []
+        self.talk = self.of("alice", policy)
+        header, frames = write_out(
+            Graph({"x": Task("x", run)}),
+            doors.identity("alice"),
+            doors.identity("scheduler").public,
+            Limits(),
+        )
+        [update] = self.talk.request(
+            [submission(header, frames, expr_ser=Serialized(header, frames))]
+        )
+        graph = opened_graph.SERIALIZATION[1](None, update["expr_ser"].frames)
+        [self.node] = graph.__dask_graph__().values()
+        self.first = self.node.graph.signed
+
+    def of(self, name, policy):
+        talk = Talk(self.doors, name, "scheduler", policy).greet().client_stream()
+        known = getattr(self, "talk", None)
+        if known is not None:  # one scheduler
+            talk.server._statements = known.server._statements
+        talk.server._renewed = self.renewed.append
+        return talk
+
+    @property
+    def signed(self):
+        return self.node.call.signed
+
+    def refused(self, statement, rule, *, talk=None):
+        """Check that nothing changes by *statement* but the log, and that the stream goes on."""
+        talk = talk or self.talk
+        before = len(talk.refused_by_server)
+        beside = {"op": "heartbeat-client", "client": "Client-1"}
+        said = {"op": "renew-statement", "statement": statement}
+        assert talk.attack([said, beside]) == (beside,)
+        assert talk.refused_by_server[before:] == [rule]
+        assert talk.server.take_answers() == []
+        assert self.signed == self.first
+        assert self.renewed == []
+
+
+@pytest.fixture
+def submitted(doors):
+    return Submitted(doors)
+
+
+def test_an_author_renews_the_statement_of_its_graph(submitted, alice):
+    renewed = later(submitted.first, alice)
+    got = submitted.talk.request([{"op": "renew-statement", "statement": renewed.packed}])
+    assert got is Talk.SKIP  # Dask has no handler for it
+    assert submitted.signed == renewed
+    assert [each.signed for each in submitted.renewed] == [renewed]
+    assert submitted.talk.refused_by_server == []
+    # It is in the log before it counts.
+    [event] = [
+        each for each in submitted.talk.far.audit.events if each["operation"] == "renew-statement"
+    ]
+    assert event["permitted"]
+
+
+def test_a_second_time_changes_nothing_and_is_no_error(submitted, alice):
+    renewed = later(submitted.first, alice)
+    for _ in range(2):
+        submitted.talk.request([{"op": "renew-statement", "statement": renewed.packed}])
+    assert len(submitted.renewed) == 1
+    assert submitted.talk.refused_by_server == []
+
+
+def test_a_graph_that_is_gone_is_renewed_quietly(submitted, alice):
+    renewed = later(submitted.first, alice)
+    del submitted.node
+    gc.collect()
+    said = [{"op": "renew-statement", "statement": renewed.packed}]
+    assert submitted.talk.request(said) is Talk.SKIP
+    assert submitted.talk.refused_by_server == []
+    assert submitted.renewed == []
+    assert len(submitted.talk.server._statements) == 0
+
+
+FORGED = {
+    "with another root": ({"root": bytes(32)}, "sealed.graph-id"),
+    "of another size": ({"size": 2}, "sealed.graph-id"),
+    "for another cluster": ({"audience": PrivateKey.generate().public}, "sealed.graph-id"),
+    "in another's name": ({"author": "carol"}, "sealed.author"),
+    "that is not valid yet": (
+        {"issued": TOMORROW, "expires": TOMORROW + LIFETIME},
+        "sealed.expired",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_no_other_statement_takes_its_place(submitted, alice, name):
+    changed, rule = FORGED[name]
+    submitted.refused(altered(submitted.first, alice, **changed).packed, rule)
+
+
+def test_no_earlier_statement_takes_its_place(submitted, alice):
+    for after in (-1, 0):
+        early = altered(
+            submitted.first,
+            alice,
+            issued=submitted.first.statement.issued + 10,
+            expires=submitted.first.statement.expires + after,
+        )
+        submitted.refused(early.packed, "sealed.renewal")
+
+
+def test_a_statement_without_a_valid_signature_renews_nothing(doors, submitted, alice):
+    renewed = later(submitted.first, alice)
+    flipped = bytes([renewed.packed[0] ^ 1]) + renewed.packed[1:]
+    submitted.refused(flipped, "sealed.signature")
+    thief = Identity("alice", PrivateKey.generate(), SigningKey.generate())
+    submitted.refused(later(submitted.first, thief).packed, "sealed.author")
+    bob = doors.identity("bob")
+    by_bob = replace(renewed.statement, signer=bob.verifying).signed_by(bob)
+    submitted.refused(by_bob.packed, "sealed.author")
+    by_bob = renewed.statement.signed_by(bob)
+    submitted.refused(by_bob.packed, "sealed.signature")
+
+
+@pytest.mark.parametrize("what", [b"", bytes(64), bytes(200), b"x" * 2000, None, 5, "text", [b"x"]])
+def test_what_is_no_statement_is_one_clear_error(submitted, what):
+    rule = "sealed.statement" if type(what) is bytes else "operation.field-shape"
+    submitted.refused(what, rule)
+
+
+def test_an_element_without_a_statement_is_one_clear_error(submitted):
+    assert submitted.talk.attack([{"op": "renew-statement"}]) is Talk.SKIP
+    assert submitted.talk.refused_by_server == ["sealed.statement"]
+
+
+def test_no_other_author_renews_it(doors, submitted, alice):
+    carol = submitted.of("carol", TWO)
+    submitted.refused(later(submitted.first, alice).packed, "sealed.author", talk=carol)
+    own = altered(submitted.first, doors.identity("alice"), author="alice").statement
+    hers = replace(own, author="carol", signer=doors.identity("carol").verifying)
+    packed = hers.signed_by(doors.identity("carol")).packed
+    submitted.refused(packed, "sealed.graph-id", talk=carol)
+
+
+def test_who_may_not_submit_renews_nothing(submitted, alice):
+    bob = submitted.of("bob", TWO)
+    submitted.refused(later(submitted.first, alice).packed, "operation.not-granted", talk=bob)
+
+
+def test_under_code_there_is_nothing_to_renew(doors, signed, alice):
+    talk = Talk(doors, "alice", "scheduler", "demo").greet().client_stream()
+    said = {"op": "renew-statement", "statement": later(signed, alice).packed}
+    assert talk.attack([said]) is Talk.SKIP
+    assert talk.refused_by_server == ["context.family"]
+
+
+def test_a_graph_under_an_id_that_another_graph_has_is_refused(doors, submitted, sealed):
+    carol = submitted.of("carol", TWO)
+    header, frames = write_out(
+        Graph({"y": Task("y", run)}),
+        doors.identity("carol"),
+        doors.identity("scheduler").public,
+        Limits(),
+    )
+    own = SignedStatement.parse(frames[0]).statement
+    with pytest.MonkeyPatch.context() as patch:
+        taken = submitted.first.statement.graph
+        patch.setattr("safeser.dask.sealed.graph.secrets.token_bytes", lambda _: taken)
+        header, frames = write_out(
+            Graph({"y": Task("y", run)}), doors.identity("carol"), own.audience, Limits()
+        )
+    got = carol.request(
+        [submission(header, frames, expr_ser=Serialized(header, frames), client="Client-1")]
+    )
+    assert got is Talk.SKIP
+    assert carol.refused_by_server == ["sealed.graph-id"]
+    assert submitted.signed == submitted.first
+
+
+def test_a_renewal_beside_a_graph_that_takes_its_id_does_not_end_the_stream(
+    doors, submitted, sealed, alice
+):
+    """When it was judged, there was no graph of that id yet."""
+    taken = bytes(range(16))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("safeser.dask.sealed.graph.secrets.token_bytes", lambda _: taken)
+        audience = doors.identity("scheduler").public
+        header, frames = write_out(Graph({"y": Task("y", run)}), alice, audience, Limits())
+    renewed = altered(SignedStatement.parse(frames[0]), alice, root=bytes(32))
+    row = Talk.Row({**header, "sizes": tuple(header["sizes"])}, tuple(frames))
+    said = {"op": "renew-statement", "statement": renewed.packed}
+    beside = {"op": "heartbeat-client", "client": "Client-1"}
+    got = submitted.talk.attack([{**submission(header, frames), "expr_ser": row}, said, beside])
+    assert [each["op"] for each in got] == ["update-graph", "heartbeat-client"]
+    assert submitted.talk.refused_by_server == ["sealed.graph-id"]
+
+
+@pytest.mark.parametrize("state", [KeyState.RETIRED, KeyState.PENDING])
+def test_a_key_that_does_not_count_renews_nothing(doors, submitted, alice, state):
+    far = submitted.talk.far
+    lines = rosters(doors, alice={"state": state})
+    far.voices = doors.channel("scheduler", POLICY, roster=lines)
+    renewed = later(submitted.first, alice).packed
+    with pytest.raises(AssertionError):  # the control: it would otherwise
+        submitted.refused(renewed, "none")
+    assert submitted.talk.refused_by_server == ["sealed.author"]
+    assert submitted.signed == submitted.first
+
+
+def test_what_is_not_recorded_renews_nothing(submitted, alice, monkeypatch):
+    from safeser.errors import AuditError
+
+    def fails(*_):
+        raise AuditError("the disk is full")
+
+    monkeypatch.setattr(submitted.talk.far.audit, "record_all", fails)
+    monkeypatch.setattr(submitted.talk.far.audit, "record", fails)
+    renewed = later(submitted.first, alice).packed
+    with contextlib.suppress(AuditError):
+        submitted.talk.request([{"op": "renew-statement", "statement": renewed}])
+    assert submitted.signed == submitted.first

@@ -1,0 +1,136 @@
+"""Sealed graphs on their way to the scheduler: what is refused, and what it gets as data."""
+
+from __future__ import annotations
+
+import pytest
+from dask._task_spec import Task
+from distributed.protocol.serialize import Serialized
+
+from safeser.dask.sealed.graph import write_out
+from safeser.dask.sealed.node import Sealed
+from safeser.identity import PrivateKey, SigningKey
+from safeser.values import Limits
+from tests.dask.conftest import Talk
+from tests.dask.sealed.conftest import POLICY
+from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.test_verification import FORMS, run
+
+# -- to the scheduler -----------------------------------------------------------------------------
+
+
+def submission(header, frames, **changed):
+    return {
+        "op": "update-graph",
+        "expr_ser": Serialized(header, frames),
+        "keys": ["x"],
+        "internal_priority": None,
+        "submitting_task": None,
+        "fifo_timeout": "100ms",
+        "actors": None,
+        "code": (),
+        "annotations": {},
+        "span_metadata": None,
+        **changed,
+    }
+
+
+@pytest.fixture
+def submitted(doors):
+    """Return what one principal submits that another signed, as the scheduler reads it."""
+
+    def made(
+        author="alice", sender="alice", *, policy=POLICY, identity=None, audience=None, **changed
+    ):
+        talk = Talk(doors, sender, "scheduler", policy).greet().client_stream()
+        header, frames = write_out(
+            Graph({"x": Task("x", run)}),
+            identity or doors.identity(author),
+            audience or doors.identity("scheduler").public,
+            Limits(),
+        )
+        row = Talk.Row(header, tuple(frames))
+        return talk, talk.attack([{**submission(header, frames), "expr_ser": row, **changed}])
+
+    return made
+
+
+def test_what_its_author_submits_reaches_the_scheduler_as_data(submitted):
+    talk, got = submitted()
+    assert not talk.refused_by_server
+    [update] = got
+    from safeser.dask.contents import opened_graph
+
+    assert opened_graph.is_opened(update["expr_ser"])
+    built = opened_graph.SERIALIZATION[1](None, update["expr_ser"].frames)
+    [task] = built.__dask_graph__().values()
+    assert isinstance(task, Sealed)
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"author": "bob", "sender": "bob"}, "operation.not-granted"),
+        ({"author": "bob"}, "sealed.author"),
+        ({"author": "scheduler"}, "sealed.author"),
+        ({"author": "alice", "sender": "bob"}, "operation.not-granted"),
+        ({"audience": PrivateKey.generate().public}, "sealed.audience"),
+        ({"policy": "demo"}, "context.family"),
+        ({"annotations": {"priority": "high"}}, "submission.annotation"),
+    ],
+)
+def test_what_may_not_be_submitted_is_refused(submitted, options, rule):
+    talk, got = submitted(**options)
+    assert got is Talk.SKIP
+    assert talk.refused_by_server[-1] == rule
+
+
+def test_nothing_is_decompressed_of_what_may_not_be_submitted(doors, monkeypatch):
+    """Who may not ask for it makes the scheduler read no more than a statement."""
+    monkeypatch.setattr("safeser.dask.sealed.arrival.parse", lambda *_: pytest.fail("it was read"))
+    for sender, author, policy in (
+        ("bob", "bob", POLICY),
+        ("alice", "bob", POLICY),
+        ("alice", "alice", "demo"),
+    ):
+        talk = Talk(doors, sender, "scheduler", policy).greet().client_stream()
+        header, frames = write_out(
+            Graph({"x": Task("x", run)}),
+            doors.identity(author),
+            doors.identity("scheduler").public,
+            Limits(),
+        )
+        row = Talk.Row(header, tuple(frames))
+        assert talk.attack([{**submission(header, frames), "expr_ser": row}]) is Talk.SKIP
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_an_unsealed_graph_is_not_opened(doors, forms, name):
+    talk = Talk(doors, "alice", "scheduler", POLICY).greet().client_stream()
+    got = talk.attack([{**submission({}, []), "expr_ser": forms[name]}])
+    assert got is Talk.SKIP
+    assert talk.refused_by_server
+
+
+def test_a_sealed_graph_stands_in_no_other_field(doors, alice):
+    talk = Talk(doors, "alice", "scheduler", POLICY).greet().client_stream()
+    header, frames = write_out(
+        Graph({"x": Task("x", run)}), alice, doors.identity("scheduler").public, Limits()
+    )
+    row = Talk.Row(header, tuple(frames))
+    for field in ("annotations", "span_metadata", "code", "keys"):
+        before = len(talk.refused_by_server)
+        assert (
+            talk.attack([{**submission(header, frames), "expr_ser": row, field: {"x": row}}])
+            is Talk.SKIP
+        )
+        assert len(talk.refused_by_server) > before
+    for message in ({"op": "scatter", "data": {"x": row}}, {"op": "run_function", "function": row}):
+        talk = Talk(doors, "alice", "scheduler", POLICY).greet()
+        talk.refuses({**message, "reply": True})
+
+
+def test_a_graph_whose_author_was_retired_is_refused(doors, submitted):
+    thief = doors.identity("alice", signing=SigningKey.generate())
+    talk, got = submitted(identity=thief)
+    assert got is Talk.SKIP
+    assert talk.refused_by_server[-1] == "sealed.author"

@@ -1,0 +1,263 @@
+"""pandas objects that a stock cluster writes as typed values, and answers that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import io
+import pickle
+import subprocess
+import sys
+import zoneinfo
+from types import SimpleNamespace
+
+import cloudpickle
+import dateutil.tz
+import msgpack
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from distributed.utils_comm import pack_data, unpack_remotedata
+
+from safeser.dask.clients.gathering import Gathering
+from safeser.dask.clients.stock_frames import _TYPES, frame_writer, rebuild_value
+from safeser.dask.stock.comm import Guard
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.policy import Policy
+from tests.dask.clients.test_gathering import Known
+from tests.dask.stock.conftest import ADDRESS, Log
+from tests.dask.stock.frames import DAYS, FRAMES, LIMITS, PLACES, same
+from tests.dask.stock.test_hostile_frames import HOSTILE
+
+FREQS = ("D", "h", "B", "QS-FEB", "W-TUE", pd.DateOffset(months=1))
+
+
+#: A zone read from a file: it has no key by which another process finds it.
+NAMELESS = zoneinfo.ZoneInfo.from_file(
+    io.BytesIO(b"TZif" + bytes(35) + b"\1" + bytes(3) + b"\4" + bytes(6) + b"UTC\0")
+)
+
+
+class Rows(pd.RangeIndex):
+    pass
+
+
+class Table(pd.DataFrame):
+    pass
+
+
+def nested(levels):
+    made = []
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_it_comes_back_as_it_was(name):
+    arrays = frame_writer()(FRAMES[name])
+    assert {(type(array), array.dtype, array.ndim) for array in arrays} == {
+        (np.ndarray, np.dtype("u1"), 1)
+    }
+    same(rebuild_value(arrays, LIMITS), FRAMES[name])
+
+
+def through(value):
+    return rebuild_value(frame_writer()(value), LIMITS)
+
+
+def test_indexes_and_their_freq():
+    for index in (DAYS, pd.RangeIndex(2, 9, 3, name="r"), pd.CategoricalIndex(PLACES)):
+        same(through(index), index)
+    for freq in FREQS:
+        index = pd.date_range("2026-01-01", periods=4, freq=freq)
+        same(through(index), index)
+        assert through(index).freq == index.freq
+
+
+def test_what_frames_have_beside_their_columns():
+    frame = pd.DataFrame({"a": [1]}).set_flags(allows_duplicate_labels=False)
+    frame.attrs = {"from": [1, (2,)]}
+    found = through(frame)
+    assert found.attrs == frame.attrs
+    assert not found.flags.allows_duplicate_labels
+
+
+def test_values_around_frames():
+    value = {"a": [np.int64(3), (FRAMES["flags"],)], 2: np.arange(2), (1,): (1.5, b"x"), "n": None}
+    found = through(value)
+    assert type(found["a"][0]) is np.int64
+    same(found["a"][1][0], FRAMES["flags"])
+    assert found[2].tolist() == [0, 1]
+    assert (found[1,], found["n"]) == ((1.5, b"x"), None)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        *(np.asfortranarray(np.ones((2, 3), ">i4")), np.zeros((0, 3)), np.arange(6)[::2]),
+        *(np.array(["a", "bc"]), np.array([b"a"]), np.zeros(2, "M8[D]"), np.array([True])),
+    ],
+)
+def test_arrays(array):
+    found = through(array)
+    assert (found.dtype, found.tolist()) == (array.dtype, array.tolist())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(pd.Timestamp("2026-10-25 03:30", tz="Europe/Zurich"), pd.Timestamp(5), pd.NA, pd.NaT),
+        *(pd.Timedelta(3, "h"), np.float32(0.5), np.str_("a"), np.datetime64(1, "s")),
+        dt.timedelta(1, 2, 3),
+    ],
+)
+def test_scalars(value):
+    found = through(value)
+    assert (type(found), repr(found)) == (type(value), repr(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), pd.Series([object()]), pd.Series(pd.arrays.SparseArray([1])), {"a": {1}}, 1 << 70]
+    + ["\ud800", np.zeros(2, "i4,f4"), np.zeros(2, object), np.zeros(1, "M8[25s]"), Rows(2)]
+    + [pd.Series([1]).astype(pd.ArrowDtype(pa.int64())), Table({"a": [1]}), nested(1500)]
+    + [pd.DatetimeIndex([], tz=zone) for zone in (dateutil.tz.tzlocal(), NAMELESS)],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_it_cannot_take_apart(value):
+    assert frame_writer()(value) is None
+
+
+def test_the_function_travels_by_value():
+    # The cluster has no safeser; there, it is made of what the pickle holds.
+    program = (
+        "import sys; sys.modules['safeser'] = None\n"
+        "import pickle, pandas; take = pickle.load(sys.stdin.buffer)\n"
+        "print(len(take(pandas.DataFrame({'a': [1]}))))"
+    )
+    sent = cloudpickle.dumps(frame_writer())
+    with pytest.raises(Exception):  # noqa: B017 - pickle raises different classes
+        pickle.dumps(frame_writer())
+    ended = subprocess.run(
+        [sys.executable, "-c", program], input=sent, capture_output=True, check=True
+    )
+    assert ended.stdout.strip() == b"4"
+
+
+def test_the_types_that_are_read_are_those_that_are_written():
+    written = set()
+    values = [
+        *FRAMES.values(),
+        DAYS,
+        np.str_("a"),
+        pd.date_range("2026-01-01", periods=2, freq="B"),
+    ]
+    pending = [msgpack.unpackb(bytes(frame_writer()(value)[0])) for value in values]
+    while pending:
+        header = pending.pop()
+        pending += header.get("sub-headers", ())
+        written |= {header["type"]} if header["serializer"] == "dask" else set()
+    assert written | {"numpy:ndarray", "pandas:MultiIndex", "pandas:RangeIndex"} == _TYPES
+
+
+def test_a_frame_is_written_as_few_arrays_as_it_has_kinds_of_numbers():
+    frame = pd.DataFrame({at: np.ones(3, "if"[at % 2]) for at in range(500)})
+    assert len(frame_writer()(frame)) < 10
+
+
+# -- what a client makes of it ---------------------------------------------------------------------
+
+UNSENT = PayloadError("only as a pickle", rule="stock.unsent")
+
+
+class Dask:
+    """As Dask's client gathers, where *held* is what the cluster has, by key."""
+
+    def __init__(self, held, answers):
+        self.held, self.answers, self.submitted = held, answers, []
+
+    def submit(self, take, future, key):
+        self.submitted.append(future.key)
+        self.held[key] = self.answers.get(future.key)
+        return Known(key)
+
+    async def _gather(self, futures, errors, direct, local_worker):
+        unpacked, wanted = unpack_remotedata(futures, byte_keys=True)
+        for one in wanted:
+            if isinstance(self.held[one.key], Exception):
+                raise self.held[one.key]
+        return pack_data(unpacked, {one.key: self.held[one.key] for one in wanted})
+
+
+class Client(Gathering, Dask):
+    scheduler = SimpleNamespace(address=ADDRESS)
+
+    def __init__(self, held, answers):
+        super().__init__(held, answers)
+        self.log = Log()
+        policy = Policy.load("stock-cluster")
+        self._guard = Guard("tcp", "client", policy, self.log, ("dask", "msgpack"))
+
+
+def gathered(client, futures, errors="raise"):
+    return asyncio.run(client._gather(futures, errors))
+
+
+def test_what_is_refused_is_raised_or_left_out():
+    held = {"a": UNSENT, "b": UNSENT, "c": 3}
+    answers = {"a": frame_writer()(FRAMES["flags"]), "b": HOSTILE["a range of rows"][0]}
+    keys = [Known(key) for key in "abc"]
+    with pytest.raises(PayloadError) as caught:
+        gathered(Client(dict(held), answers), keys)
+    assert caught.value.rule == "value.index"
+    client = Client(dict(held), answers)
+    found = gathered(client, keys, "skip")
+    assert client.log.rules == ["value.index"]
+    [event] = client.log.events
+    assert (event["authenticated"], event["sender"], event["address"]) == (
+        False,
+        "unknown",
+        ADDRESS,
+    )
+    same(found[0], FRAMES["flags"])
+    assert found[1:] == [3]
+
+
+class OneMore(Client):
+    """A client of a cluster that takes apart one more value each time that it is asked."""
+
+    def submit(self, take, future, key):
+        self.answers = {self.submitted.count(future.key): frame_writer()(1)}
+        return super().submit(take, future, key)
+
+
+def test_the_cluster_is_asked_once_however_little_it_takes_apart():
+    client = OneMore(dict.fromkeys(range(50), UNSENT), {})
+    with pytest.raises(PayloadError) as caught:
+        gathered(client, [Known(key) for key in range(50)])
+    assert caught.value is UNSENT
+    assert len(client.submitted) == 50
+
+
+def test_what_cannot_be_taken_apart_is_unsent():
+    client = Client({"a": UNSENT}, {"a": None})
+    with pytest.raises(PayloadError) as caught:
+        gathered(client, [Known("a")])
+    assert caught.value is UNSENT
+
+
+def test_a_pickle_in_reply_is_no_value():
+    client = Client({"a": UNSENT}, {"a": PolicyDenied("a pickle", rule="floor.unknown")})
+    with pytest.raises(PayloadError) as caught:
+        gathered(client, [Known("a")])
+    assert caught.value is UNSENT
+
+
+def test_a_client_on_safeser_submits_nothing_on_the_word_of_a_peer():
+    client = Client({"a": UNSENT}, {"a": frame_writer()(1)})
+    client._guard = None
+    with pytest.raises(PayloadError):
+        gathered(client, [Known("a")])
+    assert client.submitted == []

@@ -1,0 +1,143 @@
+"""Fields are declared once: what a declaration says is what each reader of it shows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pytest
+from pydantic import ValidationError
+
+from safeser.errors import ConfigError
+from safeser.policy import Policy
+from safeser.policy.schema import json_schema
+from safeser.policy.source.context import Rule
+from safeser.policy.source.fields import Names, Reading, Stated, Strict, one_of, stated
+from safeser.policy.source.scope import Scope
+
+HEAD = "safeser: 1\nname: t\nrevision: 1\n"
+PRINCIPALS = "principals: {a: {groups: [g]}, b: {}}\n"
+CONTEXT = "contexts:\n- {name: x, sender: 'group:g', recipient: b, serializers: [msgpack, mine]}\n"
+
+
+def refused(text: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(text, source="p")
+    return caught.value
+
+
+def test_every_field_of_a_context_is_shown_but_those_by_which_it_matches() -> None:
+    declared = {
+        name: [each for each in field.metadata if isinstance(each, Stated)]
+        for name, field in Rule.model_fields.items()
+    }
+    assert {name for name, found in declared.items() if not found} == {"name"}
+    assert {name for name, found in declared.items() if found and not found[0].shown} == {
+        "senders",
+        "recipients",
+        "kinds",
+    }
+
+
+def test_every_field_with_fixed_words_offers_them() -> None:
+    """The words of a suite were missing where they were stated a second time."""
+    context = json_schema()["$defs"]["Rule"]["properties"]
+    assert context["suite"]["enum"] == ["authenticate", "encrypt"]
+    assert "default" not in context["suite"]
+    assert context["submission"]["default"] == "none"
+
+
+def test_sections_stand_in_any_order_of_the_file() -> None:
+    families = "families: [mine]\n"
+    one = Policy.parse(HEAD + families + PRINCIPALS + CONTEXT)
+    other = Policy.parse(HEAD + CONTEXT + PRINCIPALS + families)
+    assert [rule.senders for rule in one.contexts] == [frozenset({"a"})]
+    assert one.contexts[0].senders == other.contexts[0].senders
+    assert one.families == other.families == {"mine"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule", "line"),
+    [
+        ("principals: {a: {groups: g}, b: {}}\n", "config.value", "line 4"),
+        ("principals: {a: {group: [g]}, b: {}}\n", "config.unknown-key", "line 4"),
+        ("", "config.missing-key", "line 1"),
+    ],
+)
+def test_a_fault_of_a_section_comes_before_names_that_it_would_define(
+    wrong: str, rule: str, line: str
+) -> None:
+    error = refused(HEAD + wrong + CONTEXT)
+    assert (error.rule, error.where.startswith(f"p, {line}")) == (rule, True), error
+
+
+def test_the_first_name_without_a_meaning_is_reported_at_its_place() -> None:
+    text = HEAD + PRINCIPALS + "contexts:\n- {name: x, sender: [a, c], recipient: [d]}\n"
+    error = refused(text)
+    assert error.rule == "config.undefined"
+    assert error.where == "p, line 6, column 25"
+    assert error.message.startswith("context 'x': ")
+
+
+def test_a_rule_cannot_be_changed_and_has_no_field_beyond_those_declared() -> None:
+    (rule,) = Policy.parse(HEAD + "families: [mine]\n" + PRINCIPALS + CONTEXT).contexts
+    with pytest.raises(ValidationError):
+        rule.senders = frozenset({"b"})  # type: ignore[misc]  # that is what is tested
+    scope = Scope()
+    scope.define_principals({"a": ()})
+    spelled = {"name": "x", "sender": "a", "recipient": "a"}
+    assert Rule.model_validate(spelled, context=scope).senders == {"a"}
+    for more in ({"line": 1}, {"senders": ["a"]}, {"_line": 1}):
+        with pytest.raises(ValidationError):
+            Rule.model_validate({**spelled, **more}, context=scope)
+
+
+class Example(Strict):
+    """A mapping with one field of each kind."""
+
+    words: frozenset[str] = stated(
+        Reading(
+            Names[Annotated[str, one_of(("left", "right"), "side")]],
+            lambda names, scope: frozenset(names),
+        ),
+        alias="sides",
+        default=frozenset({"left"}),
+        spelled=["left"],
+    )
+    """Sides."""
+    size: int = stated(
+        Reading(int | None, lambda size, scope: size or len(scope.own)), default=None
+    )
+    """A size; absent: as many as the scope has families."""
+
+
+def read(value: object) -> Example:
+    scope = Scope()
+    scope.own = frozenset({"f", "g"})
+    return Example.model_validate(value, context=scope)
+
+
+def test_a_declaration_reads_defaults_aliases_and_absence() -> None:
+    assert read({}).words == {"left"}
+    assert read({"sides": ["right"]}).words == {"right"}
+    assert (read({}).size, read({"size": 7}).size) == (2, 7)
+    made = Example.model_json_schema()["properties"]
+    assert made["sides"]["default"] == ["left"]
+    assert made["sides"]["description"] == "Sides."
+    assert "default" not in made["size"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"words": ["left"]},
+        {"sides": "left"},
+        {"sides": ["up"]},
+        {"sides": ["left", "left"]},
+        {"sides": []},
+        {"size": "7"},
+        {"size": True},
+    ],
+)
+def test_what_has_another_form_or_no_meaning_is_refused(value: object) -> None:
+    with pytest.raises(ValidationError):
+        read(value)
