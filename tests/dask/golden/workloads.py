@@ -325,8 +325,11 @@ def retire_workers(s: Session) -> None:
 
 @workload
 def restart(s: Session) -> None:
+    workers = len(_workers(s))
     s.client.restart(wait_for_workers=False, timeout=30)
-    time.sleep(5)
+    time.sleep(2)
+    s.client.wait_for_workers(workers, timeout=60)
+    time.sleep(2)
 
 
 @workload
