@@ -324,11 +324,65 @@ def _judge(
     slots = find(body, plan) if message.rows else []
     if slots and context.kind is Kind.ADMIN:
         context = side.link.inbound(Kind.DATA, context.operation)
-    found: list[tuple[Slot, _Use]] = []
+    found = _payloads(side, context, body, message, slots, each=each) if slots else _Found()
+    # Dask's handlers give bare pickles to an unpickler without restrictions.
+    bare = requests.received(side.link, message.verified, context, raw) if raw else []
+    admitted = side.link.admit(
+        message.verified,
+        context,
+        [*found.payloads, *bare],
+        willing=side.willing,
+        records=side.records,
+        each=each,
+    )
+    parts, refused = [], [*found.refused]
+    for (slot, use), outcome in zip(found.slots, admitted.outcomes, strict=False):
+        number = slot.reference.index
+        if isinstance(outcome, SafeserError):
+            refused.append((number, outcome.without_frames()))
+        else:
+            parts.append(Part(outcome, number, message.rows[number], use is _Use.OPENED))
+    if bare:
+        body = requests.opened(body, bare, opened_at, side.taken)
+    return Judged(
+        side,
+        context,
+        body,
+        admitted,
+        tuple(parts),
+        wrapped,
+        frozenset(found.left_out),
+        tuple(later),
+        tuple(refused),
+    )
+
+
+class _Found(NamedTuple):
+    """The payloads that stand in the slots of a message, not yet decided.
+
+    :param slots: those of *payloads*, with what this side does with each.
+    :param left_out: rows that are not loaded, and that the message loses nothing without.
+    :param refused: rows that hold no payload, and why.
+    """
+
+    payloads: Sequence[Received] = ()
+    slots: Sequence[tuple[Slot, _Use]] = ()
+    left_out: Sequence[int] = ()
+    refused: Sequence[tuple[int, SafeserError]] = ()
+
+
+def _payloads(
+    side: Side, context: Context, body: Any, message: Message, slots: Sequence[Slot], *, each: bool
+) -> _Found:
+    """Read the payload in each slot; refuse what no field of the message has.
+
+    :param each: whether what cannot be read is refused alone.
+    """
     payloads: list[Received] = []
-    wholes: frozenset[int] | None = None
-    left_out = []
+    used: list[tuple[Slot, _Use]] = []
+    left_out: list[int] = []
     refused: list[tuple[int, SafeserError]] = []
+    wholes: frozenset[int] | None = None
     for slot in slots:
         number, use = slot.reference.index, _use(side, context, slot)
         payload = _payload(side, context, body, message, slot, relayed=use is _Use.RELAYED)
@@ -347,38 +401,9 @@ def _judge(
                 continue
         elif not slot.role.declared and payload.family not in HARMLESS:
             _refuse_undeclared(side, context, payload)
-        found.append((slot, use))
         payloads.append(payload)
-    # Dask's handlers give bare pickles to an unpickler without restrictions.
-    bare = requests.received(side.link, message.verified, context, raw) if raw else []
-    admitted = side.link.admit(
-        message.verified,
-        context,
-        payloads + bare,
-        willing=side.willing,
-        records=side.records,
-        each=each,
-    )
-    parts = []
-    for (slot, use), outcome in zip(found, admitted.outcomes, strict=False):
-        number = slot.reference.index
-        if isinstance(outcome, SafeserError):
-            refused.append((number, outcome.without_frames()))
-        else:
-            parts.append(Part(outcome, number, message.rows[number], use is _Use.OPENED))
-    if bare:
-        body = requests.opened(body, bare, opened_at, side.taken)
-    return Judged(
-        side,
-        context,
-        body,
-        admitted,
-        tuple(parts),
-        wrapped,
-        frozenset(left_out),
-        tuple(later),
-        tuple(refused),
-    )
+        used.append((slot, use))
+    return _Found(payloads, used, left_out, refused)
 
 
 class _Use(enum.Enum):

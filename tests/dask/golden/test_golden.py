@@ -63,6 +63,7 @@ def test_optional_decisions_of_other_workloads_may_come():
 
 
 STOLEN = "worker scheduler worker steal-request permit permitted"
+DENIED = "worker scheduler worker steal-request operation.not-granted refused"
 BEAT = "scheduler worker scheduler heartbeat_worker permit permitted"
 
 
@@ -71,7 +72,9 @@ BEAT = "scheduler worker scheduler heartbeat_worker permit permitted"
     [
         ({BEAT, STOLEN}, {BEAT}, []),  # no work had to be stolen
         ({BEAT}, set(), [f"counted, missing: {BEAT}"]),
-        ({BEAT}, {BEAT, STOLEN}, [f"counted, new: {STOLEN}"]),
+        ({BEAT}, {BEAT, STOLEN}, []),
+        ({BEAT}, {BEAT, DENIED}, [f"counted, new: {DENIED}"]),
+        (set(), {BEAT}, [f"counted, new: {BEAT}"]),
     ],
 )
 def test_counted_decisions_are_compared_for_the_whole_run(was, now, found):
