@@ -289,13 +289,12 @@ def _decide(
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
     if unread is None and "pickle" not in grant.families:
         unread = "pickle"  # refused either way: nothing is gained by reading it
-    denials: list[PolicyDenied] = []
-    family = families.derive(
-        header, frames, limits=limits, unread=unread, allow=grant.allow, denials=denials
+    _, family, denial = families.read(
+        header, frames, limits=limits, unread=unread, allow=grant.allow
     )
     decision = policy.decide(context, family, sealing=sealing)
-    if denials and "pickle" in grant.families and not decision.permitted:
-        raise as_code(denials[-1], f"{context}: {decision.reason}", where="")
+    if denial is not None and "pickle" in grant.families and not decision.permitted:
+        raise as_code(denial, f"{context}: {decision.reason}", where="")
     _permit(decision, context)
     if not families.covers(grant.families, family):
         raise _family_refusal(family, grant)

@@ -4,9 +4,10 @@ The one rule: there is no other way in. Dask's comm, the gateway and the command
 and get objects; everything between is in this room.
 """
 
-from safeser.channel.admitted import Admitted, Arrived, Received, Unverified
+from safeser.channel.admitted import Admitted, Arrived, Permitted, Received, Unverified
 from safeser.channel.door import Channel
 from safeser.channel.link import Link
+from safeser.channel.pending_records import PendingRecords
 from safeser.channel.records import AuditSink
 from safeser.channel.reload import LiveFiles
 from safeser.channel.renewal import Renewal, Step
@@ -23,6 +24,8 @@ __all__ = [
     "Link",
     "LiveFiles",
     "OpenLink",
+    "PendingRecords",
+    "Permitted",
     "Received",
     "Renewal",
     "Step",

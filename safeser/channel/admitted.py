@@ -1,30 +1,60 @@
 """What came in and may be decided, and what may be loaded: each made only by the step before it.
 
-The one rule: whoever has one of these values went through the door. They cannot be made elsewhere,
-and what was admitted is known by identity, never by equality.
+The one rule: a value of one of these classes went through the step that makes it, since nothing
+else can make one. What was read or checked once is handed to the next step, which takes it once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from safeser import families as serialization
+from safeser.channel.pending_records import PendingRecords
 from safeser.envelope import Verified
-from safeser.errors import PolicyDenied
-from safeser.values import Context, Grant, Kind, Limits, Payload
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.policy import Policy
+from safeser.values import Context, Grant, Kind, Payload
 
-__all__ = ["MADE_BY_ADMIT", "MADE_BY_PAYLOAD", "Admitted", "Arrived", "Received", "Unverified"]
+__all__ = [
+    "MADE_BY_ADMIT",
+    "MADE_BY_PAYLOAD",
+    "Admission",
+    "Admitted",
+    "Arrived",
+    "Once",
+    "Permitted",
+    "Received",
+    "Unverified",
+]
 
-#: For safeser.channel.link alone, which shows that it made a value by handing in its proof.
+#: For safeser.channel.receiving alone, which shows that it made a value by handing in its proof.
 MADE_BY_PAYLOAD = object()
 MADE_BY_ADMIT = object()
 
-_NONE: frozenset[int] = frozenset()
-
 #: Kinds of messages that need authority, whatever they carry.
 _AUTHORITY = (Kind.TASK, Kind.CONTROL)
+
+_T = TypeVar("_T")
+
+
+class Once(Generic[_T]):
+    """A value for the first that takes it, in whichever thread.
+
+    Checking and building leave in a payload's nodes what is for one object alone.
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self, value: _T) -> None:
+        self._held = [value]
+
+    def take(self) -> _T | None:
+        """Return the value, or None where it was taken before."""
+        try:
+            return self._held.pop()
+        except IndexError:
+            return None
 
 
 class Unverified:
@@ -55,20 +85,24 @@ class Received(Payload):
     Only a :class:`Link` makes one.
 
     :param verified: the message that it came in.
-    :param wraps: whoever handles it unpickles the bytes that it may hold.
-    :param bare: whoever handles it unpickles it, and nobody is asked by which family.
+    :param policy: by which its family was found, and *grant* the most that may pass of its author.
+    :param reading: what was read of it; None where it is no value of a family, see *bare*.
+    :param wraps: its handler unpickles the bytes that it may hold.
+    :param bare: its handler unpickles it, by no family.
     :param relayed: this process passes it on and never opens it.
     :param denial: which names of a pickle make it code, where that was read.
-    :param nodes: what its header describes, where that is one value alone.
     :param sealed: the graph or task that it is, whose author's signature was verified.
     """
 
     verified: Arrived = field(repr=False, compare=False)
+    policy: Policy | None = field(default=None, repr=False, compare=False)
+    context: Context | None = field(default=None, repr=False, compare=False)
+    grant: Grant | None = field(default=None, repr=False, compare=False)
+    reading: Once[serialization.Reading] | None = field(default=None, repr=False, compare=False)
     wraps: bool = False
     bare: bool = False
     relayed: bool = False
     denial: PolicyDenied | None = field(default=None, repr=False, compare=False)
-    nodes: tuple[serialization.Node] | None = field(default=None, repr=False, compare=False)
     sealed: Any = field(default=None, repr=False, compare=False)
     _proof: object = field(repr=False, compare=False)
 
@@ -77,40 +111,81 @@ class Received(Payload):
             raise TypeError("only a Link makes a Received")
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """Payloads of one message that policy permits and the log has recorded; not yet loaded.
+@dataclass(frozen=True, slots=True, eq=False)
+class Admission:
+    """How the payloads of one message were admitted.
 
-    Only :meth:`Link.admit` makes one.
+    :param policy: that decided, which may not be in force any more when the payloads are loaded.
+    :param budget: what all of them together may take when they are loaded.
+    :param records: those that are written with the records of other messages; nothing is loaded
+        before. None where the log has them.
     """
 
     context: Context
-    payloads: tuple[Received, ...]
-    grant: Grant
-    #: Those of the policy that decided, which may not be in force any more when they are loaded.
-    limits: Limits
-    #: What all of them together may take when they are loaded.
-    budget: serialization.Budget = field(repr=False, compare=False)
+    policy: Policy
+    budget: serialization.Budget = field(repr=False)
+    records: PendingRecords | None = field(default=None, repr=False)
+
+    @property
+    def grant(self) -> Grant:
+        """The most that may pass in its context."""
+        return self.policy.grant(self.context)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Permitted:
+    """One payload that policy permits and that describes exactly one object; not yet loaded.
+
+    Only :meth:`Link.admit` makes one.
+
+    :param checked: what the check left for the build; None where nothing is built here.
+    :param inside: the pickle that the payload is as bytes, if its handler unpickles those.
+    """
+
+    payload: Received
+    admission: Admission
+    checked: Once[serialization.Checked] | None = field(repr=False)
+    inside: Permitted | None
     _proof: object = field(repr=False)
-    _inside: Mapping[int, Received] = field(default_factory=dict, repr=False)
-    _known: frozenset[int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self._proof is not MADE_BY_ADMIT:
+            raise TypeError("only Link.admit makes a Permitted")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Admitted:
+    """A message that policy permits, with what became of its payloads.
+
+    Only :meth:`Link.admit` makes one.
+
+    :param outcomes: for each payload, in order: what may be loaded, or why that payload alone was
+        refused.
+    """
+
+    admission: Admission
+    outcomes: tuple[Permitted | SafeserError, ...]
+    _proof: object = field(repr=False)
 
     def __post_init__(self) -> None:
         if self._proof is not MADE_BY_ADMIT:
             raise TypeError("only Link.admit makes an Admitted")
-        # Identities hold as long as this value does, since it keeps the payloads.
-        payloads = (*self.payloads, *self._inside.values())
-        object.__setattr__(self, "_known", frozenset(map(id, payloads)) if payloads else _NONE)
+
+    @property
+    def context(self) -> Context:
+        return self.admission.context
+
+    @property
+    def permitted(self) -> tuple[Permitted, ...]:
+        """What may be loaded, in order."""
+        return tuple([each for each in self.outcomes if isinstance(each, Permitted)])
+
+    @property
+    def payloads(self) -> tuple[Received, ...]:
+        """The payloads that were admitted, in order."""
+        return tuple([each.payload for each in self.permitted])
 
     @property
     def is_plain(self) -> bool:
         """Whether it holds no payload and asks for no authority: it is counted, not recorded."""
-        return not self._known and self.context.kind not in _AUTHORITY
-
-    def has(self, payload: Received) -> bool:
-        """Tell whether *payload* is one of those admitted: the very object, not an equal one."""
-        return id(payload) in self._known
-
-    def inside(self, payload: Received) -> Received | None:
-        """Return the pickle that *payload* holds as bytes and that was admitted with it, if any."""
-        return self._inside.get(id(payload))
+        return not self.outcomes and self.context.kind not in _AUTHORITY

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from safeser.values import Grant
-
-__all__ = ["FLOOR", "is_asked_for", "ordered", "unread"]
+__all__ = ["FLOOR", "is_asked_for", "ordered"]
 
 #: Families that need no grant of their own: they cannot reach code and carry no types of a library.
 FLOOR = ("msgpack", "error")
@@ -29,17 +27,6 @@ def ordered(families: tuple[str, ...]) -> tuple[str, ...]:
     # of __main__ must not go by name alone to a process that has another __main__.
     skipped = {"pickle"} if "cloudpickle" in families else set()
     return (*ordered, *(f for f in families if f not in ordered and f not in skipped))
-
-
-def unread(bound: Grant) -> str | None:
-    """Return what every pickle counts as, unread, where *bound* is the most that may pass.
-
-    A machine that walks opcodes takes seconds for a few megabytes of them: whoever may send no
-    pickle at all must not have it at work.
-    """
-    if "cloudpickle" in bound.families:
-        return "cloudpickle"
-    return None if "pickle" in bound.families else "pickle"
 
 
 def is_asked_for(family: str, families: Sequence[str]) -> bool:

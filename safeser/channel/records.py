@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 from safeser.channel.budgets import MessageBudgets
+from safeser.channel.pending_records import PendingRecords
 from safeser.channel.standing import Ending, Voices
 from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
@@ -53,7 +54,7 @@ class AuditSink(Protocol):
 class Recording:
     """One authenticated connection, the policy that decides on it, and the log of what was decided.
 
-    The base of :class:`safeser.channel.Link`.
+    The base of :class:`safeser.channel.sending.Sending`.
 
     :param own_key: the key by which this side proved who it is; None where it did not.
     :param told: the hash of the policy under which this side began the session.
@@ -96,9 +97,6 @@ class Recording:
         self.over: Ending | None = None
         self._when_over: Callable[[Ending], None] | None = None
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
-        # Permissions of the messages that are recorded together, and those that are only counted.
-        self._unwritten: list[dict[str, Any]] | None = None
-        self._uncounted: dict[Context, int] = {}
 
     @property
     def policy(self) -> Policy:
@@ -227,39 +225,33 @@ class Recording:
 
     # --- permissions -----------------------------------------------------------------------------
 
-    def recorded_together(self) -> _Together:
-        """Write what is permitted inside this block at its end, at once; until then nothing loads.
+    def recorded_together(self) -> PendingRecords:
+        """Return records for a block of messages, which are written at its end.
 
-        A batch of Dask's has a record for each element: to write them one by one costs more than to
-        decide them.
+        What they permit is loaded after that, never inside.
 
-        :raises AuditError: at the end, if it cannot be written: nothing of it may be loaded.
+        :raises AuditError: at the end, if they cannot be written: nothing of it may be loaded.
         """
-        return _Together(self)
+        return PendingRecords(self._write)
 
-    def _begin_together(self) -> None:
-        self._unwritten = []
-
-    def _end_together(self) -> None:
-        events, self._unwritten = self._unwritten, None
-        counts, self._uncounted = self._uncounted, {}
-        for context, times in counts.items():
+    def _write(self, records: PendingRecords) -> None:
+        for context, times in records.counts.items():
             self._count(context, "permit", True, times)
-        if events:
-            self.audit.record_all(events)
+        if records.events:
+            self.audit.record_all(records.events)
 
-    def _permitted(self, events: list[dict[str, Any]]) -> None:
-        if self._unwritten is not None:
-            self._unwritten += events
+    def _permitted(self, events: list[dict[str, Any]], records: PendingRecords | None) -> None:
+        if records is None:
+            self.audit.record_all(events)
         else:
-            self.audit.record_all(events)
+            records.events += events
 
-    def _permitted_plain(self, context: Context) -> None:
+    def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
         """Count a message that was permitted and needs no authority."""
-        if self._unwritten is not None:
-            self._uncounted[context] = self._uncounted.get(context, 0) + 1
-        else:
+        if records is None:
             self._count(context, "permit", True)
+        else:
+            records.count(context)
 
     # --- refusals --------------------------------------------------------------------------------
 
@@ -274,11 +266,24 @@ class Recording:
         fix: str = "",
     ) -> NoReturn:
         """Record a refusal and raise it as :class:`PolicyDenied`."""
+        raise self.refusal(context, rule, reason, payload=payload, where=where, fix=fix)
+
+    def refusal(
+        self,
+        context: Context,
+        rule: str,
+        reason: str,
+        *,
+        payload: Payload | None = None,
+        where: str = "",
+        fix: str = "",
+    ) -> PolicyDenied:
+        """Record a refusal and return it."""
         where = payload.where if payload is not None else where
         self.audit.record(event("refuse", context, payload, rule, False, where=where))
         error = PolicyDenied(f"{context}: {reason}", rule=rule, where=where, fix=fix)
         error.recorded = True
-        raise error
+        return error
 
     def note_refusal(self, context: Context, error: SafeserError, *, where: str = "") -> None:
         """Record a refusal that something else raised, such as a malformed message."""
@@ -342,21 +347,6 @@ class Recording:
             permitted=permitted,
             times=times,
         )
-
-
-class _Together:
-    """See :meth:`Recording.recorded_together`; a class, since it runs for each batch."""
-
-    __slots__ = ("_link",)
-
-    def __init__(self, link: Recording) -> None:
-        self._link = link
-
-    def __enter__(self) -> None:
-        self._link._begin_together()
-
-    def __exit__(self, *_: object) -> None:
-        self._link._end_together()
 
 
 def note_refusal(

@@ -142,25 +142,34 @@ class OpenLink(Link):
         author: str | None = None,
         wraps: bool = False,
         relayed: bool = False,
+        policy: Policy | None = None,
     ) -> Received:
         if isinstance(header, Unreadable):
             header.error.where = header.error.where or where
             raise header.error
         return super().payload(
-            verified, context, where, header, frames, author=author, wraps=wraps, relayed=relayed
+            verified,
+            context,
+            where,
+            header,
+            frames,
+            author=author,
+            wraps=wraps,
+            relayed=relayed,
+            policy=policy,
         )
 
-    def narrow(
+    def caller_refusal(
         self, context: Context, payload: Payload, deserializers: Sequence[str] | None
-    ) -> None:
+    ) -> PolicyDenied | None:
         if payload.family in _PICKLES:
             # Before a caller's list is asked: this is refused whatever anybody asks for.
-            self._refuse_pickle(context, payload)
-        super().narrow(context, payload, deserializers)
+            return self._pickle_refused(context, payload)
+        return super().caller_refusal(context, payload, deserializers)
 
-    def _refuse_pickle(self, context: Context, payload: Payload) -> NoReturn:
+    def _pickle_refused(self, context: Context, payload: Payload) -> PolicyDenied:
         held = held_by(bytes(payload.frames[0])) if payload.frames else ""
-        self.refuse(
+        return self.refusal(
             context,
             "floor.unknown",
             f"a pickle{f' of {held}' if held else ''} never passes from a peer who proved nothing",

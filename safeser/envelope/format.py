@@ -98,18 +98,14 @@ class Start(NamedTuple):
     :param header: as it stands on the wire; in suite 2 ciphertext with its tag.
     :param table: as it stands on the wire.
     :param lengths: of the frames, without what the suite adds to them.
+    :param sealed_lengths: of the frames on the wire.
     """
 
     prelude: Prelude
     header: bytes
     table: bytes
     lengths: tuple[int, ...]
-
-    @property
-    def sealed_lengths(self) -> list[int]:
-        """Bytes of each frame on the wire."""
-        added = self.prelude.overhead.frame
-        return [length + added for length in self.lengths] if added else [*self.lengths]
+    sealed_lengths: tuple[int, ...]
 
 
 class Sealed(NamedTuple):
@@ -193,13 +189,16 @@ def parse_start(prelude: Prelude, data: Buffer) -> Start:
         )
     # Copied: what was verified must not change afterwards.
     raw = bytes(view)
-    table_at = prelude.header_length + prelude.overhead.header
+    overhead = prelude.overhead
+    table_at = prelude.header_length + overhead.header
     header, table = raw[:table_at], raw[table_at:]
     lengths: tuple[int, ...] = struct.unpack(f"<{prelude.frame_count}Q", table)
     if sum(lengths) != prelude.body_length:
         raise EnvelopeError("frame lengths don't add up to the body", rule="envelope.format")
     check_lengths(lengths)
-    return Start(prelude, header, table, lengths)
+    added = overhead.frame
+    sealed_lengths = tuple([length + added for length in lengths]) if added else lengths
+    return Start(prelude, header, table, lengths, sealed_lengths)
 
 
 def pack_lengths(lengths: Sequence[int]) -> bytes:

@@ -316,7 +316,7 @@ class Session(KeepsSecrets):
         frames = [flat(frame) for frame in sealed.frames]
         try:
             self._check_sequence(start.prelude)
-            if [*map(len, frames)] != start.sealed_lengths:
+            if tuple(map(len, frames)) != start.sealed_lengths:
                 raise _other_shape()
             header, opened = keys.verify(start, frames, sealed.end)
         except EnvelopeError as error:

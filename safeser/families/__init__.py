@@ -16,14 +16,18 @@ from safeser.families.pandas import names as frames
 from safeser.families.pickled import as_code
 from safeser.families.plain import Unencodable
 from safeser.families.receiving import (
-    alone,
+    Checked,
+    Reading,
+    build,
     bytes_in,
     check,
+    check_reading,
     claimed,
     covers,
     derive,
     deserialize,
     judge,
+    read,
 )
 from safeser.families.registered.classes import register_class, register_kind
 from safeser.families.registered.generic import register_generic
@@ -37,22 +41,26 @@ from safeser.pickles import Budget
 
 __all__ = [
     "Budget",
+    "Checked",
     "ExceptionData",
     "Node",
     "Parts",
+    "Reading",
     "Registry",
     "RemoteError",
     "Typed",
     "Unencodable",
-    "alone",
     "as_code",
+    "build",
     "bytes_in",
     "check",
+    "check_reading",
     "claimed",
     "covers",
     "derive",
     "deserialize",
     "judge",
+    "read",
     "register_class",
     "register_generic",
     "register_kind",

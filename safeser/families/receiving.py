@@ -7,7 +7,7 @@ what may be built is bounded by one grant at every depth.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from safeser.allowed import Allowed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
@@ -20,9 +20,22 @@ from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed, registry
 from safeser.families.tree import Node, parse, strongest
 from safeser.pickles import Budget
-from safeser.values import Context, Grant, Limits
+from safeser.values import FAMILIES, Context, Grant, Limits
 
-__all__ = ["alone", "bytes_in", "check", "claimed", "covers", "derive", "deserialize", "judge"]
+__all__ = [
+    "Checked",
+    "Reading",
+    "build",
+    "bytes_in",
+    "check",
+    "check_reading",
+    "claimed",
+    "covers",
+    "derive",
+    "deserialize",
+    "judge",
+    "read",
+]
 
 _PICKLES = ("pickle", "cloudpickle")
 
@@ -53,7 +66,32 @@ def claimed(
     return strongest([node.serializer for node in nodes if node.serializer != "collection"])
 
 
-def derive(
+class Reading(NamedTuple):
+    """One payload of which the shape was read, and pickles as symbols; nothing of it is decoded.
+
+    :param family: the strongest one that its content needs; a pickle's claim is not believed.
+    :param denial: what makes a pickle in it code, where that was read.
+    """
+
+    nodes: Sequence[Node]
+    family: str
+    denial: PolicyDenied | None = None
+
+
+class Checked(NamedTuple):
+    """One payload that describes exactly one object, to be built once, by its grant.
+
+    :param typed: what checked the values of family dask, by their types' names; None where that of
+        one of them is imported, and then checks it, only when the payload is built.
+    """
+
+    nodes: Sequence[Node]
+    grant: Grant
+    limits: Limits
+    typed: Mapping[str, Typed] | None
+
+
+def read(
     header: Mapping[str, Any],
     frames: Sequence[Any],
     *,
@@ -61,44 +99,32 @@ def derive(
     unread: str | None = None,
     allow: tuple[Allowed, ...] = (),
     budget: Budget | None = None,
-    denials: list[PolicyDenied] | None = None,
     declared: Collection[str] = (),
-    nodes: Sequence[Node] | None = None,
-) -> str:
-    """Return the strongest family that the content needs; a pickle's claim is not believed.
+) -> Reading:
+    """Return the shape of a payload, and the family that its content needs.
 
     Nothing is decoded, checked or imported: only pickles are read, as symbols.
 
     :param unread: the family that each pickle counts as, without reading it.
     :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
-    :param denials: gets, of each pickle that needs more than family ``pickle``, what that is.
     :param declared: families that policy names, which this process may only ever pass on.
-    :param nodes: what :func:`alone` made of the payload.
     """
-    nodes = nodes or parse(header, frames, limits=limits, declared=declared)
+    nodes = parse(header, frames, limits=limits, declared=declared)
     budget = budget or Budget(limits)
-    return strongest(
-        [_family(node, limits, unread, allow, budget, denials=denials) for node in nodes]
-    )
+    denials: list[PolicyDenied] = []
+    if len(nodes) == 1:  # most payloads are one value
+        family = _family(nodes[0], limits, unread, allow, budget, denials=denials)
+    else:
+        family = strongest(
+            [_family(node, limits, unread, allow, budget, denials=denials) for node in nodes]
+        )
+    return Reading(nodes, family, denials[0] if denials else None)
 
 
-def alone(
-    header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS
-) -> tuple[Node] | None:
-    """Return the one value that a payload is, or None: for whoever asks for more than one thing.
-
-    Most payloads are one value, of which to read the header again takes as long as all else.
-    """
-    serializer = header.get("serializer")
-    if type(serializer) is not str or serializer not in _ALONE or "sub-headers" in header:
-        return None
-    (node,) = parse(header, frames, limits=limits)
-    return (node,)
-
-
-#: Families whose values mean the same to whoever passes them on and to whoever opens them.
-_ALONE = frozenset({"msgpack", "error", "dask", *_PICKLES})
+def derive(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS) -> str:
+    """Return the strongest family that the content needs; a pickle's claim is not believed."""
+    return read(header, frames, limits=limits).family
 
 
 def bytes_in(
@@ -130,39 +156,79 @@ def check(
     frames: Sequence[Any],
     *,
     limits: Limits = DEFAULTS,
-    budget: Budget | None = None,
     grant: Grant | None = None,
-    relayed: bool = False,
-    declared: Collection[str] = (),
-    nodes: Sequence[Node] | None = None,
 ) -> None:
     """Refuse what does not describe exactly one object of listed types; builds nothing.
 
     Pickles are left to :func:`judge`. Nothing is imported either: a type whose package waits to be
     imported is only looked up here, and checked as all others when it is loaded.
 
-    :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :param grant: what the payload will be loaded by; types that it alone lets be read pass here.
+    """
+    nodes = parse(header, frames, limits=limits)
+    _check(nodes, limits, Budget(limits), _Listed(grant))
+
+
+def check_reading(
+    reading: Reading, grant: Grant, *, limits: Limits, budget: Budget, relayed: bool = False
+) -> Checked:
+    """Check what was read: see :func:`check`, and :func:`judge` for pickles.
+
+    A reading is checked once: checking leaves in its nodes what building takes.
+
+    :param grant: what the payload will be built by.
+    :param budget: shared by all payloads of one message.
     :param relayed: it is passed on unopened, so that types unknown to this process are for whoever
         opens it to look up: their frames stay what they are, bounded like all others.
-    :param declared: families that policy names, which this process may only ever pass on.
-    :param nodes: what :func:`alone` made of the payload.
     """
-    if nodes is None:
-        nodes = parse(header, frames, limits=limits, declared=declared)
-    else:
-        nodes = [nodes[0].again()]
+    nodes, look = reading.nodes, _Listed(grant, relayed=relayed)
+    typed: Mapping[str, Typed] = {}
+    if nodes[0].serializer not in _PICKLES:  # the shape of those was read
+        typed = _check(nodes, limits, budget, look)
+        _forget_copies(nodes)
+    if reading.family == "pickle":
+        for node in nodes:
+            if node.serializer in _PICKLES:
+                pickled.judge(node, grant, limits, budget)
+    return Checked(nodes, grant, limits, None if look.waits else typed)
 
-    def look(node: Node) -> Typed | None:
+
+def _forget_copies(nodes: Sequence[Node]) -> None:
+    """Drop what checking decoded of long frames: all payloads of a message are checked before the
+    first is built, and copies of all would be in memory meanwhile."""
+    for node in nodes:
+        if node.serializer in _DECODED and len(node.frames[0]) > _KEPT:
+            node.value = None
+
+
+#: Families whose check is their decoding, and bytes of a frame up to which that is kept.
+_DECODED, _KEPT = ("msgpack", "error"), 1 << 12
+
+
+class _Listed:
+    """Finds what is listed as a node's type, importing nothing.
+
+    :ivar waits: whether one of those that were asked for waits for its package to be imported.
+    """
+
+    __slots__ = ("_grant", "_relayed", "waits")
+
+    def __init__(self, grant: Grant | None, *, relayed: bool = False) -> None:
+        self._grant = grant
+        self._relayed = relayed
+        self.waits = False
+
+    def __call__(self, node: Node) -> Typed | None:
         name = node.type
         found = registry.ready(name)
-        if found is not None or relayed or registry.knows(name):
+        if found is not None:
             return found
-        if functions.waits_for(name) or (grant is not None and name in grant.types):
+        self.waits = True
+        if self._relayed or registry.knows(name) or functions.waits_for(name):
             return None
-        return _refused(name, node.where, grant)
-
-    _check(nodes, limits, budget or Budget(limits), look)
+        if self._grant is not None and name in self._grant.types:
+            return None
+        return _refused(name, node.where, self._grant)
 
 
 def deserialize(
@@ -173,69 +239,81 @@ def deserialize(
     limits: Limits = DEFAULTS,
     budget: Budget | None = None,
     context: Context | Mapping[str, Any] | None = None,
-    nodes: Sequence[Node] | None = None,
 ) -> Any:
     """Return the object, if *grant* lets each family in it pass and all of it checks.
 
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :param context: handed to registered functions that take it.
-    :param nodes: what :func:`alone` made of the payload.
     :raises PolicyDenied: for a family, anywhere inside, that *grant* does not list.
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
-    if nodes is None:
-        own_families.look_for(grant.families)
-        nodes = parse(header, frames, limits=limits)
-    else:
-        nodes = [nodes[0].again()]
-    unread = "cloudpickle" if "cloudpickle" in grant.families else None
-    if len(nodes) == 1:
-        (node,) = nodes
-        if node.serializer == "dask":
-            return _alone(node, grant, limits, budget, context)
-        if node.serializer in _PICKLES and unread:
-            # What it is called changes nothing, and nobody looks into it.
-            node.value = unread
-            budget = budget or Budget(limits)
-            budget.spend(refs=1, calls=0)
-            return pickled.decode(node, grant, limits, budget)
+    own_families.look_for(grant.families)
+    nodes = parse(header, frames, limits=limits)
     budget = budget or Budget(limits)
-    denials: list[PolicyDenied] = []
-    reading = Budget(limits)  # of its own: each pickle is read again to load it
-    for node in nodes:
-        family = _family(node, limits, unread, grant.allow, reading, denials=denials)
-        # A collection is only how its elements stand together; each of those is judged.
-        if node.serializer == "collection" and grant.families:
-            continue
-        if not covers(grant.families, family):
-            raise _not_granted(node, family, grant, denials)
+    _require_granted(nodes, grant, limits)
 
     def look(node: Node) -> Typed:
         return _named(node.type, node.where, grant, beside=nodes)
 
     typed = _check(nodes, limits, budget, look)
-    builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
+    return _built(Checked(nodes, grant, limits, typed), typed, budget, context)
+
+
+def build(
+    checked: Checked,
+    *,
+    budget: Budget,
+    context: Context | Mapping[str, Any] | None = None,
+) -> Any:
+    """Return the object that was checked, by the grant that it was checked by. To be called once.
+
+    :param budget: shared by all payloads of one message.
+    :param context: handed to registered functions that take it.
+    :raises PolicyDenied: for a family, anywhere inside, that the grant does not list.
+    :raises PayloadError: for what cannot be built.
+    """
+    assert checked.typed is not None, "a type in it was not checked"
+    grant = checked.grant
+    for node in checked.nodes:
+        family = node.value if node.serializer in _PICKLES else node.serializer
+        # A collection is only how its elements stand together; each of those is judged.
+        if not (covers(grant.families, family) or (family == "collection" and grant.families)):
+            raise _not_granted(node, family, grant, ())
+    return _built(checked, checked.typed, budget, context)
+
+
+def _built(
+    checked: Checked,
+    typed: Mapping[str, Typed],
+    budget: Budget,
+    context: Context | Mapping[str, Any] | None,
+) -> Any:
+    nodes = checked.nodes
+    if len(nodes) == 1 and nodes[0].serializer == "dask":  # as most payloads
+        (node,) = nodes
+        kind = typed[node.type]
+        return _decoded(node, kind, [], hosted.words_of(context) if kind.contextual else None)
+    if any(node.serializer not in FAMILIES for node in nodes):
+        own_families.look_for(checked.grant.families)
+    words = hosted.words_of(context)
+    builder = _Builder(checked.grant, checked.limits, budget, typed, words)
     for node in reversed(nodes):
         node.value = builder.build(node)
     return nodes[0].value
 
 
-def _alone(
-    node: Node,
-    grant: Grant,
-    limits: Limits,
-    budget: Budget | None,
-    context: Context | Mapping[str, Any] | None,
-) -> Any:
-    """Read the only value of a payload, as most are, without what many would need."""
-    if "dask" not in grant.families:
-        raise _not_granted(node, "dask", grant, ())
-    typed = registry.ready(node.type) or _named(node.type, node.where, grant)
-    _checked(node, typed, limits)
-    if budget is not None:
-        budget.spend(refs=1 + node.refs, calls=0)
-    words = hosted.words_of(context) if typed.contextual else None
-    return _decoded(node, typed, [], words)
+def _require_granted(nodes: Sequence[Node], grant: Grant, limits: Limits) -> None:
+    """Refuse a family, anywhere inside, that *grant* does not list."""
+    unread = "cloudpickle" if "cloudpickle" in grant.families else None
+    denials: list[PolicyDenied] = []
+    budget = Budget(limits)  # of its own: each pickle is read again to load it
+    for node in nodes:
+        # A collection is only how its elements stand together; each of those is judged.
+        if node.serializer == "collection" and grant.families:
+            continue
+        family = _family(node, limits, unread, grant.allow, budget, denials=denials)
+        if not covers(grant.families, family):
+            raise _not_granted(node, family, grant, denials)
 
 
 def _not_granted(
@@ -292,19 +370,15 @@ def judge(
     grant: Grant,
     *,
     limits: Limits = DEFAULTS,
-    budget: Budget | None = None,
-    nodes: Sequence[Node] | None = None,
 ) -> None:
     """Refuse each pickle in a payload that the profiles of *grant* would refuse; builds nothing.
 
-    :param budget: shared by all payloads of one message; without it this one has all of *limits*.
-    :param nodes: what :func:`alone` made of the payload.
     :raises PolicyDenied: naming the global, its offset and what would allow it.
     """
     if "cloudpickle" in grant.families:
         return
-    budget = budget or Budget(limits)
-    for node in nodes or parse(header, frames, limits=limits):
+    budget = Budget(limits)
+    for node in parse(header, frames, limits=limits):
         if node.serializer in _PICKLES:
             pickled.judge(node, grant, limits, budget)
 
@@ -342,7 +416,7 @@ def _check(
     """
     budget.spend(refs=len(nodes), calls=0)
     room = budget.refs
-    known: dict[str, Typed | None] = {}
+    known: dict[str, Typed] = {}
     for node in reversed(nodes):
         if node.serializer == "msgpack":
             frame = node.frames[0]
@@ -355,10 +429,9 @@ def _check(
         elif node.serializer == "collection":
             _check_collection(node)
         elif node.serializer == "dask":
-            if node.type not in known:
-                known[node.type] = look(node)
-            typed = known[node.type]
+            typed = known.get(node.type) or look(node)
             if typed is not None:
+                known[node.type] = typed
                 _checked(node, typed, limits)
                 room -= node.refs
                 if room < 0:
@@ -366,7 +439,7 @@ def _check(
         elif node.serializer not in _PICKLES:
             hosted.check_header(node, limits)
     budget.refs = room
-    return {name: typed for name, typed in known.items() if typed is not None}
+    return known
 
 
 def _checked(node: Node, typed: Typed, limits: Limits) -> None:
@@ -414,9 +487,9 @@ class _Builder:
 
     def build(self, node: Node) -> Any:
         if node.serializer == "msgpack":
-            return node.value
+            return self.plain(node)
         if node.serializer == "error":
-            return _failure(node)
+            return self.failure(node)
         if node.serializer in _PICKLES:
             return pickled.decode(node, self.grant, self.limits, self.budget)
         values = [child.value for child in node.children]
@@ -433,6 +506,21 @@ class _Builder:
         # As for typed values.
         except Exception as error:
             raise _unbuildable(node, error, chained=hosts) from (error if hosts else None)
+
+    def plain(self, node: Node) -> Any:
+        """Return a plain value, decoded again if its copy was dropped."""
+        if node.value is None:
+            room = self.limits.max_refs
+            return plain.decode_counted(
+                node.frames[0], limits=self.limits, room=room, depth=node.depth
+            )[0]
+        return node.value
+
+    def failure(self, node: Node) -> Any:
+        if node.value is None:
+            room = self.limits.max_refs
+            node.value, _ = errors.decode_counted(node.frames[0], limits=self.limits, room=room)
+        return _failure(node)
 
     def own(self, node: Node) -> Any:
         """Call the family that the host registered; its name is in the grant, which was checked."""

@@ -86,22 +86,6 @@ class Node:
     refs: int = 0
     parsed: Parsed | None = None
 
-    def again(self) -> Node:
-        """Return the node as it was read, for one more look at it; what pickles are is kept.
-
-        What one look decodes is for nobody else: neither for another thread's nor for the next.
-        """
-        return Node(
-            self.serializer,
-            self.type,
-            self.meta,
-            self.frames,
-            self.path,
-            self.depth,
-            value=self.value if self.serializer in _PICKLES else None,
-            parsed=self.parsed,
-        )
-
     @property
     def where(self) -> str:
         steps: list[str] = []

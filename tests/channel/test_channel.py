@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser import families, pickles
-from safeser.channel import Admitted, Channel
+from safeser.channel import Admitted, Channel, Permitted
 from safeser.errors import (
     AuditError,
     AuthenticationError,
@@ -27,7 +27,7 @@ from safeser.errors import (
     SafeserError,
 )
 from safeser.identity import KeyState, Roster, RosterEntry
-from safeser.values import Context, Grant, Kind, Limits
+from safeser.values import Context, Kind
 
 TODAY = datetime.date(2026, 1, 1)
 
@@ -499,16 +499,17 @@ def test_a_refused_submission_is_recorded_and_says_whom_to_ask(doors, policy):
 
 @pytest.fixture
 def loads(monkeypatch):
-    """Note in a witness when a payload is deserialized."""
+    """Note in a witness when a payload is built."""
 
     def watch(witness):
-        real = families.deserialize
+        for name in ("build", "deserialize"):
+            real = getattr(families, name)
 
-        def noted(*args, **options):
-            witness.note("deserialize")
-            return real(*args, **options)
+            def noted(*args, _name=name, _real=real, **options):
+                witness.note(_name)
+                return _real(*args, **options)
 
-        monkeypatch.setattr(families, "deserialize", noted)
+            monkeypatch.setattr(families, name, noted)
 
     return watch
 
@@ -520,7 +521,7 @@ def test_the_record_comes_before_the_load(pair, loads):
     admitted = p.two.admit(frames, p.context)
     assert p.two.audit.order == ["admit"]
     assert p.two.load(admitted) == 1
-    assert p.two.audit.order == ["admit", "deserialize"]
+    assert p.two.audit.order == ["admit", "build"]
 
 
 def test_what_cannot_be_recorded_is_not_loaded(pair, loads, marker):
@@ -549,14 +550,15 @@ def test_a_refusal_that_cannot_be_recorded_is_one_all_the_same(pair, loads, mark
 def test_nobody_else_makes_an_admitted(pair):
     p = pair("ann", "bea")
     admitted = p.two.admit(p.one.seal(1, p.context), p.context)
-    grant = Grant("code", ("cloudpickle",))
     for proof in (None, object(), True):
         with pytest.raises(TypeError):
-            Admitted(p.context, admitted.payloads, grant, Limits(), admitted.budget, proof)
+            Admitted(admitted.admission, admitted.outcomes, proof)
+        with pytest.raises(TypeError):
+            Permitted(admitted.payloads[0], admitted.admission, None, None, proof)
     with pytest.raises(TypeError):
-        Admitted(p.context, admitted.payloads, grant, Limits(), admitted.budget)
+        Admitted(admitted.admission, admitted.outcomes)
     with pytest.raises(AttributeError):
-        admitted.payloads = ()
+        admitted.outcomes = ()
 
 
 def test_a_payload_that_was_not_admitted_is_not_loaded(pair):
@@ -564,7 +566,7 @@ def test_a_payload_that_was_not_admitted_is_not_loaded(pair):
     admitted = p.two.admit(p.one.seal(1, p.context), p.context)
     other = copy.copy(admitted.payloads[0])
     with pytest.raises(TypeError):
-        p.back.load_one(admitted, other)
+        p.back.load_one(other)
 
 
 def test_links_are_found_from_any_thread(pair):

@@ -113,7 +113,7 @@ def test_all_are_checked_before_one_is_recorded_and_recorded_before_one_is_loade
     arrival, monkeypatch
 ):
     a = arrival("bea", "ann")
-    for name in ("check", "deserialize"):
+    for name in ("check_reading", "build"):
         real = getattr(families, name)
 
         def noted(*args, _real=real, _name=name, **options):
@@ -123,7 +123,7 @@ def test_all_are_checked_before_one_is_recorded_and_recorded_before_one_is_loade
         monkeypatch.setattr(families, name, noted)
     admitted = a.admit(a.payload(*MSGPACK), a.payload(*TYPED))
     a.link.load(admitted)
-    assert a.audit.order == ["check"] * 2 + ["admit"] * 2 + ["deserialize"] * 2
+    assert a.audit.order == ["check_reading"] * 2 + ["admit"] * 2 + ["build"] * 2
 
 
 @pytest.mark.parametrize(
@@ -173,12 +173,12 @@ def test_a_pickle_inside_a_payload_is_decided_and_recorded_with_it(arrival, touc
     outer = a.payload(*wrap(SHARD, family), where="data", wraps=True)
     other = a.payload(*MSGPACK, where="other")
     assert touched == []
-    admitted = a.admit(outer, other)
-    inner = admitted.inside(outer)
-    assert inner.family == "pickle"
-    assert admitted.inside(other) is None
+    first, second = a.admit(outer, other).permitted
+    inner = first.inside
+    assert inner.payload.family == "pickle"
+    assert second.inside is None
     assert [event["family"] for event in a.audit.events] == [family, "msgpack", "pickle"]
-    assert a.link.load_one(admitted, inner) == [(0, [1, 2])]
+    assert a.link.load_one(inner) == [(0, [1, 2])]
 
 
 @pytest.mark.parametrize("family", ["msgpack", "dask"])
@@ -212,7 +212,7 @@ def test_only_bytes_are_taken_for_a_pickle(arrival, value):
     a = arrival("bea", "ann")
     payload = a.payload(*families.serialize(value, ["dask", "msgpack"]), wraps=True)
     admitted = a.admit(payload)
-    assert admitted.inside(payload) is None
+    assert admitted.permitted[0].inside is None
     assert a.link.load(admitted) == [value]
 
 
@@ -292,7 +292,7 @@ def of_no_message(link: Link, verified: Verified, context: Context, payload: Pay
 
 def undecided(link: Link, received: Received) -> None:
     link.load(received)  # wrong
-    link.load_one(received, received)  # wrong
+    link.load_one(received)  # wrong
 
 def right(link: Link, verified: Verified, context: Context) -> object:
     received = link.payload(verified, context, "x", {}, [])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import tracemalloc
 
 import msgpack
+import numpy as np
 import pytest
 
+from safeser import families
 from safeser.errors import PayloadError
 from safeser.families import receiving
 from safeser.families.registered import dispatch
@@ -45,7 +47,7 @@ def test_what_checking_decoded_is_not_kept_until_it_is_loaded(link):
     admitted = link.admit(link.message, DATA, payloads)
     kept, _ = tracemalloc.get_traced_memory()
     assert kept < 1 << 20
-    sizes = [len(link.load_one(admitted, payload)) for payload in payloads]
+    sizes = [len(link.load_one(permitted)) for permitted in admitted.permitted]
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert sizes == [1 << 20] * 8
@@ -82,7 +84,7 @@ def test_what_a_registered_function_takes_out_of_a_header_is_there_again(link, m
 
 def test_what_two_threads_load_of_one_payload_are_two_objects(link, monkeypatch):
     payload = link.payload(link.message, DATA, "x", MSGPACK, [msgpack.packb([1])])
-    admitted = link.admit(link.message, DATA, [payload])
+    [permitted] = link.admit(link.message, DATA, [payload]).permitted
     others = []
     build = receiving._Builder.build
 
@@ -90,11 +92,11 @@ def test_what_two_threads_load_of_one_payload_are_two_objects(link, monkeypatch)
         # The second begins when the first has checked, and ends before it.
         if not others:
             others.append([])
-            others.append(link.load_one(admitted, payload))
+            others.append(link.load_one(permitted))
         return build(builder, node)
 
     monkeypatch.setattr(receiving._Builder, "build", interrupted)
-    assert link.load_one(admitted, payload) is not others[1]
+    assert link.load_one(permitted) is not others[1]
 
 
 def test_what_was_decided_under_one_policy_is_loaded_under_its_limits(doors):
@@ -107,3 +109,59 @@ def test_what_was_decided_under_one_policy_is_loaded_under_its_limits(doors):
     assert back.load(admitted) == [bytes(5000)]
     with pytest.raises(PayloadError):
         back.payload(message, DATA, "x", MSGPACK, frames)
+
+
+# --- checked once -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """Return the types of values that were checked, each as often as it was."""
+    seen, real = [], receiving._checked
+
+    def noted(node, typed, limits):
+        seen.append(node.type)
+        return real(node, typed, limits)
+
+    monkeypatch.setattr(receiving, "_checked", noted)
+    return seen
+
+
+@pytest.mark.parametrize("value", [np.arange(5.0), [np.arange(5.0), {"a": np.arange(2)}]])
+def test_an_array_is_checked_once_from_its_message_to_its_object(link, checks, value):
+    header, frames = families.serialize(value, ["dask", "msgpack"])
+    payload = link.payload(link.message, DATA, "x", header, [bytes(frame) for frame in frames])
+    [permitted] = link.admit(link.message, DATA, [payload]).permitted
+    found = list(checks)
+    assert found.count("numpy:ndarray") == len(frames) - isinstance(value, list)
+    link.load_one(permitted)
+    assert checks == found
+
+
+def test_what_is_loaded_again_is_checked_again_and_shares_nothing_that_changes(link, checks):
+    header, frames = families.serialize(np.arange(5.0), ["dask"])
+    payload = link.payload(link.message, DATA, "x", header, [bytearray(frames[0])])
+    [permitted] = link.admit(link.message, DATA, [payload]).permitted
+    first, second = link.load_one(permitted), link.load_one(permitted)
+    assert checks == ["numpy:ndarray"] * 2
+    first.flags.writeable = False
+    first.shape = (5, 1)
+    assert second.flags.writeable
+    assert second.shape == (5,)
+
+
+def test_a_message_that_is_admitted_twice_is_checked_twice(link, checks):
+    header, frames = families.serialize(np.arange(5.0), ["dask"])
+    payload = link.payload(link.message, DATA, "x", header, [bytearray(frames[0])])
+    one, two = (link.admit(link.message, DATA, [payload]).permitted[0] for _ in range(2))
+    assert checks == ["numpy:ndarray"] * 2
+    assert link.load_one(one) is not link.load_one(two)
+    assert checks == ["numpy:ndarray"] * 2
+
+
+def test_what_is_refused_by_its_check_is_not_kept_for_the_next_admission(link):
+    header = {"serializer": "dask", "type": "numpy:ndarray", "sub-header": {}}
+    payload = link.payload(link.message, DATA, "x", header, [b"x"])
+    for _ in range(2):
+        with pytest.raises(PayloadError):
+            link.admit(link.message, DATA, [payload])

@@ -188,7 +188,7 @@ def test_columns_are_for_collections_alone():
 
 
 def test_a_column_alone_is_charged_to_its_message():
-    # A payload of one value is read by a shorter way, which charged one for all of it.
+    # A payload of one value was once read by a shorter way, which charged one for all of it.
     sent = [dt.date(2026, 1, day) for day in range(1, 21)]
     header, frames = families.serialize(sent, FAMILIES)
     assert header["serializer"] == "dask"
@@ -196,5 +196,6 @@ def test_a_column_alone_is_charged_to_its_message():
     families.deserialize(header, frames, GRANT, budget=budget)
     assert budget.refs == 100 - 61  # three numbers for each date, and the list
     families.deserialize(header, frames, GRANT, budget=families.Budget(Limits(max_refs=61)))
-    with pytest.raises(PayloadError, match="more elements"):
+    with pytest.raises(PayloadError) as caught:
         families.deserialize(header, frames, GRANT, budget=families.Budget(Limits(max_refs=60)))
+    assert caught.value.rule == "families.refs"

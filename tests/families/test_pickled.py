@@ -32,14 +32,11 @@ def parsed(monkeypatch):
 
 def received(data):
     """Find the family of a payload, judge it and load it, as a channel does."""
-    nodes = families.alone(HEADER, [data], limits=LIMITS)
     budgets = [Budget(LIMITS) for _ in range(3)]
-    family = families.derive(HEADER, [data], limits=LIMITS, budget=budgets[0], nodes=nodes)
-    assert family == "pickle"
-    families.judge(HEADER, [data], GRANT, limits=LIMITS, budget=budgets[1], nodes=nodes)
-    value = families.deserialize(
-        HEADER, [data], GRANT, limits=LIMITS, budget=budgets[2], nodes=nodes
-    )
+    reading = families.read(HEADER, [data], limits=LIMITS, budget=budgets[0])
+    assert reading.family == "pickle"
+    checked = families.check_reading(reading, GRANT, limits=LIMITS, budget=budgets[1])
+    value = families.build(checked, budget=budgets[2])
     return value, [(budget.refs, budget.calls) for budget in budgets]
 
 
@@ -48,9 +45,7 @@ def test_a_payload_is_parsed_once_and_charged_at_each_step(parsed):
     assert value == list(range(300))
     assert parsed == [DATA]
     deriving, judging, loading = left
-    assert deriving == judging
-    # Loading counts the payload's value too.
-    assert loading == (judging[0] - 1, judging[1])
+    assert deriving == judging == loading
     assert judging[0] < LIMITS.max_refs - 300
 
 
@@ -59,8 +54,8 @@ def test_bypass_of_memory_no_more_is_kept_of_a_message_than_so_many_elements(par
     budget = Budget(LIMITS)
     kept = []
     for _ in range(3):
-        (node,) = families.alone(HEADER, [DATA], limits=LIMITS)
-        families.derive(HEADER, [DATA], limits=LIMITS, budget=budget, nodes=(node,))
+        reading = families.read(HEADER, [DATA], limits=LIMITS, budget=budget)
+        [node] = reading.nodes
         kept.append(node.parsed is not None)
     assert kept == [True, True, False]
     monkeypatch.setattr(pickled, "_KEPT_REFS", 0)

@@ -53,17 +53,14 @@ def test_a_definition_that_is_not_there_is_found_out():
 
 
 def test_packages_are_small():
-    """Some fifteen files in a folder, and no file over 600 lines; what is over it is listed."""
-    over = {
-        "safeser/dask/messages/conversation.py",
-    }
+    """Some fifteen files in a folder, and no file over 600 lines."""
     files = list((ROOT / "safeser").rglob("*.py"))
     long = {
         path.relative_to(ROOT).as_posix()
         for path in files
         if len(path.read_text("utf-8").splitlines()) > 600
     }
-    assert long == over
+    assert not long
     counts = {folder: len(list(folder.glob("*.py"))) for folder in {p.parent for p in files}}
     crowded = {f.relative_to(ROOT).as_posix() for f, count in counts.items() if count > 16}
     assert crowded == {"safeser/pickles/shims"}

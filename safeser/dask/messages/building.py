@@ -23,7 +23,7 @@ from safeser.dask.sealed.arrival import runnable
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.statement import SignedStatement
-from safeser.dask.wire.codec import PayloadRow, substitute
+from safeser.dask.wire.codec import substitute
 from safeser.dask.wire.fields import select
 from safeser.dask.wire.shapes import check_built
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
@@ -36,37 +36,34 @@ __all__ = ["build", "load_part", "with_objects"]
 _EXPLANATION = 500
 
 
-def build(judged: Judged, *, opens: bool) -> Any:
+def build(judged: Judged) -> Any:
     """Return the message with its payloads loaded, or passed on where this side is a relay.
 
-    :param opens: whether payloads are opened here at all; eager ones always are.
     :raises PayloadError: if one of them cannot be built, or the sender could not send it.
     """
     message = judged.body
     if judged.parts or judged.left_out:
-        message = _loaded(judged, opens=opens)
+        objects: dict[int, Any] = dict.fromkeys(judged.left_out)
+        for part in judged.parts:
+            objects[part.number] = load_part(judged, part)
+        message = with_objects(message, objects)
         if judged.later:
             check_built(judged.later, message)
-    if judged.context.operation == "update-graph" and judged.admitted.grant.submission != "code":
-        _check_written_out(message, judged.admitted.grant.submission)
+    if judged.context.operation == "update-graph":
+        submission = judged.admitted.admission.grant.submission if judged.parts else "none"
+        if submission != "code":
+            _check_written_out(message, submission)
     for path in judged.wrapped:
         for where, value in select(message, path):
             _refuse_bytes(value, where)
-            check_shards(value, judged.link.policy.limits, given=_arrived(judged), where=where)
+            limits = judged.side.link.policy.limits
+            check_shards(value, limits, given=_arrived(judged), where=where)
     return message
 
 
 def _arrived(judged: Judged) -> int:
     """Return how many bytes the payloads of a message are."""
-    return sum(memoryview(frame).nbytes for _, _, row in judged.parts for frame in row.frames)
-
-
-def _loaded(judged: Judged, *, opens: bool) -> Any:
-    """Return the message with what was loaded or is passed on in the places of its payloads."""
-    objects: dict[int, Any] = dict.fromkeys(judged.left_out)
-    for part in judged.parts:
-        objects[part[1].index] = load_part(judged, part, opens=opens)
-    return with_objects(judged.body, objects)
+    return sum(memoryview(frame).nbytes for part in judged.parts for frame in part.row.frames)
 
 
 def with_objects(body: Any, objects: Mapping[int, Any]) -> Any:
@@ -97,23 +94,20 @@ def _check_written_out(message: dict[str, Any], submission: str) -> None:
         )
 
 
-def load_part(judged: Judged, part: Part, *, opens: bool) -> Any:
+def load_part(judged: Judged, part: Part) -> Any:
     """Return what one payload is, or what passes it on where this side is a relay."""
-    payload, reference, row = part
-    if (opens or reference.eager) and not is_graph(judged.context, payload.where):
-        return _load(judged, payload, row)
-    return _pass_on(judged, payload, row)
+    return _load(judged, part) if part.opened else _pass_on(judged, part)
 
 
-def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
-    admitted = judged.admitted
-    if payload.family == SEALED:
-        call = judged.link.sealed_in(admitted, payload)
-        return runnable(judged.link, judged.context, call, _current(judged, call.signed))
+def _load(judged: Judged, part: Part) -> Any:
+    link, permitted = judged.side.link, part.permitted
+    if permitted.payload.family == SEALED:
+        call = link.sealed_in(permitted)
+        return runnable(link, judged.context, call, _current(judged, call.signed))
     # Shards of a shuffle are opened here, in place of a handler that would unpickle them.
-    value = judged.link.load_one(admitted, admitted.inside(payload) or payload)
-    if row.failed:
-        raise _unsent(payload, value)
+    value = link.load_one(permitted.inside or permitted)
+    if part.row.failed:
+        raise _unsent(permitted.payload, value)
     return value
 
 
@@ -136,23 +130,25 @@ def _said(value: Any) -> str:
         return type(value).__name__
 
 
-def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
+def _pass_on(judged: Judged, part: Part) -> Serialized:
+    link, permitted, failed = judged.side.link, part.permitted, part.row.failed
+    payload = permitted.payload
     if is_graph(judged.context, payload.where):
         if payload.family == SEALED:
-            graph = judged.link.sealed_in(judged.admitted, payload)
+            graph = link.sealed_in(permitted)
             graph = replace(graph, current=_current(judged, graph.signed))
             return opened_graph.opened(nodes(graph), graph.annotations)
-        if row.failed and payload.family == "error":
-            raise _unsent(payload, judged.link.load_one(judged.admitted, payload))
+        if failed and payload.family == "error":
+            raise _unsent(payload, link.load_one(permitted))
         # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit
         # code, handed on byte for byte.
-        if payload.family != "cloudpickle" or row.failed:
+        if payload.family != "cloudpickle" or failed:
             raise PolicyDenied(
                 "a graph can be opened only where code may be submitted", rule="submission.none"
             )
         return Serialized(translate.to_dask_pickle(payload.header), list(payload.frames))
     return Relayed(
-        payload.header, list(payload.frames), author=_author(judged, payload), failed=row.failed
+        payload.header, list(payload.frames), author=_author(judged, payload), failed=failed
     )
 
 
@@ -161,9 +157,10 @@ def _current(judged: Judged, signed: SignedStatement) -> Current:
 
     :raises PolicyDenied: if another graph has its id.
     """
-    if judged.statements is None:  # in a reply, in which nothing waits
+    statements = judged.side.statements
+    if statements is None:  # in a reply, in which nothing waits
         return Current(signed)
-    return judged.statements.of(signed)
+    return statements.of(signed)
 
 
 def _author(judged: Judged, payload: Received) -> str:
@@ -172,7 +169,8 @@ def _author(judged: Judged, payload: Received) -> str:
     A peer may name any author; only of those that its context lists does its word count. Passing
     on others would make a worker's claim the scheduler's.
     """
-    vouched = judged.admitted.grant.vouches_for(payload.author, sender=judged.link.peer)
+    grant = judged.admitted.admission.grant
+    vouched = grant.vouches_for(payload.author, sender=judged.side.link.peer)
     return payload.author if vouched else ANY_AUTHOR
 
 

@@ -2,19 +2,21 @@
 
 The one rule: a verified message becomes a :class:`Message`, this a :class:`Judged` when every
 payload in it, the wrapped ones included, is decided and recorded, and only this an object, see
-:mod:`safeser.dask.messages.building`. Each is made by the step before it.
+:mod:`safeser.dask.messages.building`. Each is made by the step before it, in one pass: payloads are
+found once (``wire/slots.py``), and each of them is read, decided and checked once.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import starmap
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
-from safeser.channel import Admitted, Arrived, Link, Received
+from safeser.channel import Admitted, Arrived, Link, PendingRecords, Permitted, Received
 from safeser.dask.messages import translate
 from safeser.dask.messages.pending import Pending
 from safeser.dask.sealed import requests
@@ -40,6 +42,7 @@ from safeser.dask.wire.slots import (
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.policy import Policy
 from safeser.policy.rules import HARMLESS
 from safeser.values import Context, Kind, Limits
 
@@ -47,6 +50,7 @@ __all__ = [
     "Judged",
     "Message",
     "Part",
+    "Side",
     "is_graph",
     "judge_operation",
     "judge_reply",
@@ -70,16 +74,48 @@ _NEVER_RELAYED = frozenset(
     }
 )
 
-#: One payload, where it stands, and its row of the payload table.
-Part: TypeAlias = tuple[Received, Reference, PayloadRow]
+
+class Part(NamedTuple):
+    """One payload of a message that may be loaded.
+
+    :param number: of *row* in the payload table, by which the body refers to it.
+    :param opened: whether this side opens it; otherwise it is passed on.
+    """
+
+    permitted: Permitted
+    number: int
+    row: PayloadRow
+    opened: bool
+
+
+class Side(NamedTuple):
+    """What one side of a connection decides by, and what it does with what it decided.
+
+    :param willing: families that this side asked for; narrows what policy permits.
+    :param opens: whether payloads are opened here, or passed on unless they are eager.
+    :param taken: signed requests that this server has taken; None where functions are passed on.
+    :param statements: of the sealed graphs that there are, for elements of a stream.
+    :param records: gets the records of all elements of a batch; None where each is written at once.
+    """
+
+    link: Link
+    willing: Sequence[str] | None
+    opens: bool = True
+    taken: Requests | None = None
+    statements: Statements | None = None
+    records: PendingRecords | None = None
 
 
 class Message(NamedTuple):
-    """A verified message, parsed and not yet decided: *body* holds references, not objects."""
+    """A verified message, parsed and not yet decided: *body* holds references, not objects.
+
+    :param policy: that was in force when it was parsed, by whose limits it was.
+    """
 
     verified: Arrived
     body: Any
     rows: tuple[PayloadRow, ...]
+    policy: Policy
 
     def with_calls(self, kept: Kept, limits: Limits) -> Message:
         """Return this message of a stream with its sealed tasks read, or why each cannot be.
@@ -102,27 +138,34 @@ def _call(row: PayloadRow, kept: Kept, limits: Limits) -> Call | SafeserError:
         return error.without_frames()
 
 
-def read(verified: Verified, limits: Limits, ceiling_of: CeilingOf | None = None) -> Message:
+def read(verified: Verified, policy: Policy, ceiling_of: CeilingOf | None = None) -> Message:
     """Parse *verified* as one message; raise PayloadError if it is none.
 
     :param ceiling_of: of the operations one of which this asks for, if it is a request.
     """
-    parsed = parse(verified.frames, limits, ceiling_of)
-    return Message(verified, parsed.body, parsed.rows)
+    body, rows = parse(verified.frames, policy.limits, ceiling_of)
+    return Message(verified, body, rows, policy)
 
 
 def read_apart(
-    verified: Verified, limits: Limits, ceiling_of: CeilingOf
+    verified: Verified, policy: Policy, ceiling_of: CeilingOf
 ) -> tuple[Message, list[SafeserError]]:
     """Parse *verified* as a batch of which some elements are refused; return why they are."""
-    parsed, errors = parse_apart(verified.frames, limits, ceiling_of)
-    return Message(verified, parsed.body, parsed.rows), errors
+    (body, rows), errors = parse_apart(verified.frames, policy.limits, ceiling_of)
+    return Message(verified, body, rows, policy), errors
 
 
 class Judged(NamedTuple):
-    """One request, reply or stream element, permitted with all that is in it, not yet built."""
+    """One request, reply or stream element, permitted with all that is in it, not yet built.
 
-    link: Link
+    :param parts: its payloads that may be loaded.
+    :param wrapped: paths of the fields whose handler unpickles bytes.
+    :param left_out: rows that are not loaded, and that the message loses nothing without.
+    :param later: fields whose shapes are known when they are built.
+    :param refused: payloads that were refused alone, by their rows, and why.
+    """
+
+    side: Side
     context: Context
     body: Any
     admitted: Admitted
@@ -130,79 +173,66 @@ class Judged(NamedTuple):
     wrapped: tuple[str, ...] = ()
     left_out: frozenset[int] = frozenset()
     later: tuple[Later, ...] = ()
-    statements: Statements | None = None
+    refused: tuple[tuple[int, SafeserError], ...] = ()
 
 
-def judge_operation(
-    link: Link,
-    row: Operation,
-    body: dict[str, Any],
-    message: Message,
-    willing: Sequence[str] | None,
-    *,
-    opens: bool = True,
-    taken: Requests | None = None,
-    statements: Statements | None = None,
-) -> Judged:
+def judge_operation(side: Side, row: Operation, body: dict[str, Any], message: Message) -> Judged:
     """Decide a request or stream element under the row of the table that its name stands for.
 
     :param body: the request, or one element of those in *message*.
-    :param willing: families that this side asked for; narrows what policy permits.
-    :param opens: whether payloads are opened here, or passed on unless they are eager.
-    :param taken: signed requests that this server has taken; None where functions are passed on.
-    :param statements: of the sealed graphs that there are, for elements of a stream.
     :raises PolicyDenied: for the operation, an operation inside it, a field, or a payload.
     """
-    payloads = bool(message.rows)
+    link, payloads = side.link, bool(message.rows)
+    context = link.inbound(row.kind, row.name)
     try:
         later = check_fields(row, body, payloads=payloads)
     except SafeserError:
-        # Who may not ask for it at all hears that, and no more.
-        link.permit_named(link.inbound(row.kind, row.name), where="op")
+        # A sender that may not ask for it at all hears that, and no more.
+        link.permit_named(context, where="op")
         raise
-    require_sealed(link, link.inbound(row.kind, row.name), body, message.rows)
-    if row.name in RENEWALS and statements is not None:
-        said = body.get("statement")
-        require_renewal(link, link.inbound(row.kind, row.name), said, statements)
-    if not payloads and row.plain:
-        context = link.inbound(row.kind, row.name)
-        return Judged(link, context, body, link.admit(message.verified, context))
-    wrapped: tuple[str, ...] = ()
-    if not row.plain:
-        wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
+    require_sealed(link, context, body, message.rows)
+    if row.name in RENEWALS and side.statements is not None:
+        require_renewal(link, context, body.get("statement"), side.statements)
+    if row.plain:
+        if not payloads:
+            admitted = link.admit(message.verified, context, records=side.records)
+            return Judged(side, context, body, admitted)
+        return _judge(side, context, body, message, plan=_plan(row, ()), later=later)
+    return _judge_opened(side, row, body, message, later)
+
+
+def _judge_opened(
+    side: Side, row: Operation, body: dict[str, Any], message: Message, later: list[Later]
+) -> Judged:
+    """Decide what has fields that a handler unpickles, or that are requests of their own."""
+    link = side.link
+    wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
     if wrapped:
         body, message = _with_bare_pickles(wrapped, body, message)
     raw = _raw_fields(row, body)
     opened_at = [] if row.server is Server.SCHEDULER else [each.where for each in raw]
     kinds = [row.kind]
     inside: list[tuple[str, Operation]] = []
-    for path, inner, known in () if row.plain else nested(row, body):
+    for path, inner, known in nested(row, body):
         for one in known:
             # A relay must not carry what its sender may not ask for directly.
             link.permit_named(link.inbound(one.kind, one.name), where=f"{path}.op")
             raw += [each for each in _raw_fields(one, inner) if each not in raw]
             inside.append((path, one))
             kinds.append(one.kind)
-        later += check_inner(known, path, inner, payloads=payloads)
-    kinds += [Kind.CONTROL] if raw else []
-    # Every reference stands for a row: without rows there is nothing to look for.
-    slots = find(body, _plan(row, tuple(inside))) if message.rows else []
-    kinds += [Kind.DATA] if slots else []
-    context = link.inbound(Kind.strongest(kinds), row.name)
+        later += check_inner(known, path, inner, payloads=bool(message.rows))
+    if raw:
+        kinds.append(Kind.CONTROL)
     return _judge(
-        link,
-        context,
+        side,
+        link.inbound(Kind.strongest(kinds), row.name),
         body,
         message,
-        slots=slots,
+        plan=_plan(row, tuple(inside)),
         raw=raw,
-        willing=willing,
         wrapped=wrapped,
-        later=tuple(later),
-        opens=opens,
+        later=later,
         opened_at=opened_at,
-        taken=taken,
-        statements=statements,
     )
 
 
@@ -234,35 +264,19 @@ _ROLES = {
 }
 
 
-def judge_reply(
-    link: Link,
-    asked: Pending,
-    message: Message,
-    willing: Sequence[str] | None,
-    *,
-    opens: bool = True,
-) -> Judged:
+def judge_reply(side: Side, asked: Pending, message: Message) -> Judged:
     """Decide a reply. It names no operation; it is read as one to the request *asked*."""
-    body, rows, fields = message.body, message.rows, asked.fields
+    body, fields = message.body, asked.fields
     if asked.known is not None and isinstance(body, dict) and not body.keys() <= asked.known:
         raise PayloadError(
             "the reply has a field that Dask's replies to this do not have", rule="reply.field"
         )
     raw: list[Raw] = []
     if fields.raw:
-        body = requests.without_refused(link, body, fields.raw)
+        body = requests.without_refused(side.link, body, fields.raw)
         raw = [each for path in fields.raw for each in _replied(body, path)]
-    return _judge(
-        link,
-        link.inbound(Kind.CONTROL if raw else Kind.DATA if rows else Kind.ADMIN),
-        body,
-        message,
-        slots=find(body, fields.plan) if rows else [],
-        raw=raw,
-        willing=willing,
-        opens=opens,
-        opened_at=fields.raw,
-    )
+    context = side.link.inbound(Kind.CONTROL if raw else Kind.DATA if message.rows else Kind.ADMIN)
+    return _judge(side, context, body, message, plan=fields.plan, raw=raw, opened_at=fields.raw)
 
 
 def _replied(body: Any, path: str) -> Iterator[Raw]:
@@ -280,135 +294,170 @@ def _replied(body: Any, path: str) -> Iterator[Raw]:
 _VALUES = plan([("data", DECLARED)])
 
 
-def judge_values(
-    link: Link,
-    values: Mapping[Any, Any],
-    message: Message,
-    willing: Sequence[str] | None,
-    *,
-    opens: bool,
-    failed: Callable[[int, SafeserError], None],
-) -> Judged:
+def judge_values(side: Side, values: Mapping[Any, Any], message: Message) -> Judged:
     """Decide the values of a reply to ``get_data``, whose other fields are decided without them.
 
-    :param failed: is told of each payload that is refused by itself, and why.
+    A payload that is refused takes no other with it.
     """
-    body = {"data": values}
-    return _judge(
-        link,
-        link.inbound(Kind.DATA),
-        body,
-        message,
-        slots=find(body, _VALUES),
-        raw=(),
-        willing=willing,
-        opens=opens,
-        failed=failed,
-    )
+    context, body = side.link.inbound(Kind.DATA), {"data": values}
+    return _judge(side, context, body, message, plan=_VALUES, each=True)
 
 
 def _judge(
-    link: Link,
+    side: Side,
     context: Context,
     body: Any,
     message: Message,
     *,
-    slots: Sequence[Slot],
-    raw: Sequence[Raw],
-    willing: Sequence[str] | None,
+    plan: Plan,
+    raw: Sequence[Raw] = (),
     wrapped: tuple[str, ...] = (),
-    later: tuple[Later, ...] = (),
-    opens: bool,
-    failed: Callable[[int, SafeserError], None] | None = None,
+    later: Sequence[Later] = (),
     opened_at: Sequence[str] = (),
-    taken: Requests | None = None,
-    statements: Statements | None = None,
+    each: bool = False,
 ) -> Judged:
-    verified = message.verified
-    wholes = _wholes(slots)
-    parts = []
-    left_out = set()
-    for where, found, role in slots:
-        reference, row = found, message.rows[found.index]
-        if context.operation is not None and not (role.declared or role.failure):
-            # What a relay kept there unopened would go to everybody who asks it for anything else:
-            # one worker's metrics, say, that nobody can open, with each answer about the cluster.
-            reference = replace(found, eager=True)
-        try:
-            payload = _payload(
-                link,
-                verified,
-                context,
-                where,
-                row,
-                body=body,
-                wraps=role.wrapped and not row.failed,
-                relayed=not (opens or reference.eager or is_graph(context, where)),
-            )
-        except SafeserError as error:
-            if failed is None:
-                raise
-            failed(reference.index, error)
-            continue
-        if reference.index in wholes:
-            # The failure itself stands beside it as data, so that nothing is lost with it.
-            if row.failed or not link.permits_part(context, payload, willing):
-                left_out.add(reference.index)
-                continue
-            parts.append((payload, reference, row))
-            continue
-        if not role.declared and payload.family not in HARMLESS:
-            # Dask's own decoder would open a pickle in any field of any message. That it may not
-            # pass at all says more to whom it was to reach.
-            if context.operation is None:
-                link.permit_payload(context, payload, willing)
-            link.refuse(
-                context,
-                "operation.field",
-                "this operation has no pickled payload in that field",
-                payload=payload,
-            )
-        parts.append((payload, reference, row))
+    """Find the payloads in *body*, and decide, check and record them.
+
+    :param each: whether a payload that is refused takes no other with it.
+    """
+    # Every reference stands for a row: without rows there is nothing to look for.
+    slots = find(body, plan) if message.rows else []
+    if slots and context.kind is Kind.ADMIN:
+        context = side.link.inbound(Kind.DATA, context.operation)
+    found = _payloads(side, context, body, message, slots, each=each) if slots else _Found()
     # Dask's handlers give bare pickles to an unpickler without restrictions.
-    bare = requests.received(link, verified, context, raw) if raw else []
-    payloads = [part[0] for part in parts] + bare
-    apart: list[tuple[Received, SafeserError]] | None = None if failed is None else []
-    admitted = link.admit(verified, context, payloads, willing=willing, apart=apart)
-    if failed is not None and apart:
-        refused = {id(payload): error for payload, error in apart}
-        for payload, reference, _ in parts:
-            if id(payload) in refused:
-                failed(reference.index, refused[id(payload)])
-        parts = [part for part in parts if id(part[0]) not in refused]
-    left = frozenset(left_out)
+    bare = requests.received(side.link, message.verified, context, raw) if raw else []
+    admitted = side.link.admit(
+        message.verified,
+        context,
+        [*found.payloads, *bare],
+        willing=side.willing,
+        records=side.records,
+        each=each,
+    )
+    parts, refused = [], [*found.refused]
+    for (slot, use), outcome in zip(found.slots, admitted.outcomes, strict=False):
+        number = slot.reference.index
+        if isinstance(outcome, SafeserError):
+            refused.append((number, outcome.without_frames()))
+        else:
+            parts.append(Part(outcome, number, message.rows[number], use is _Use.OPENED))
     if bare:
-        body = requests.opened(body, bare, opened_at, taken)
-    return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later, statements)
+        body = requests.opened(body, bare, opened_at, side.taken)
+    return Judged(
+        side,
+        context,
+        body,
+        admitted,
+        tuple(parts),
+        wrapped,
+        frozenset(found.left_out),
+        tuple(later),
+        tuple(refused),
+    )
+
+
+class _Found(NamedTuple):
+    """The payloads that stand in the slots of a message, not yet decided.
+
+    :param slots: those of *payloads*, with what this side does with each.
+    :param left_out: rows that are not loaded, and that the message loses nothing without.
+    :param refused: rows that hold no payload, and why.
+    """
+
+    payloads: Sequence[Received] = ()
+    slots: Sequence[tuple[Slot, _Use]] = ()
+    left_out: Sequence[int] = ()
+    refused: Sequence[tuple[int, SafeserError]] = ()
+
+
+def _payloads(
+    side: Side, context: Context, body: Any, message: Message, slots: Sequence[Slot], *, each: bool
+) -> _Found:
+    """Read the payload in each slot; refuse what no field of the message has.
+
+    :param each: whether what cannot be read is refused alone.
+    """
+    payloads: list[Received] = []
+    used: list[tuple[Slot, _Use]] = []
+    left_out: list[int] = []
+    refused: list[tuple[int, SafeserError]] = []
+    wholes: frozenset[int] | None = None
+    for slot in slots:
+        number, use = slot.reference.index, _use(side, context, slot)
+        payload = _payload(side, context, body, message, slot, relayed=use is _Use.RELAYED)
+        if isinstance(payload, SafeserError):
+            if not each:
+                raise payload
+            refused.append((number, payload.without_frames()))
+            continue
+        if slot.role.whole and wholes is None:
+            wholes = _wholes(slots)
+        if wholes is not None and number in wholes:
+            # The failure itself stands beside it as data, so that nothing is lost with it.
+            failed = message.rows[number].failed
+            if failed or not side.link.permits_part(context, payload, side.willing):
+                left_out.append(number)
+                continue
+        elif not slot.role.declared and payload.family not in HARMLESS:
+            _refuse_undeclared(side, context, payload)
+        payloads.append(payload)
+        used.append((slot, use))
+    return _Found(payloads, used, left_out, refused)
+
+
+class _Use(enum.Enum):
+    """What this side does with a payload."""
+
+    OPENED = "opened here"
+    SUBMITTED = "handed to Dask's scheduler as the graph that it is"
+    RELAYED = "passed on"
+
+
+def _use(side: Side, context: Context, slot: Slot) -> _Use:
+    if is_graph(context, slot.where):
+        return _Use.SUBMITTED
+    if side.opens or slot.reference.eager:
+        return _Use.OPENED
+    # What a relay kept there unopened would go to each that asks it for anything else: one worker's
+    # metrics, say, that nothing can open, with each answer about the cluster.
+    kept = slot.role.declared or slot.role.failure or context.operation is None
+    return _Use.RELAYED if kept else _Use.OPENED
+
+
+def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoReturn:
+    """Refuse a pickle in a field that has none; Dask's own decoder opens one in any field."""
+    if context.operation is None:  # that it may not pass at all says more to its recipient
+        side.link.permit_payload(context, payload, side.willing)
+    side.link.refuse(
+        context,
+        "operation.field",
+        "this operation has no pickled payload in that field",
+        payload=payload,
+    )
 
 
 def _payload(
-    link: Link,
-    verified: Arrived,
-    context: Context,
-    where: str,
-    row: PayloadRow,
-    *,
-    body: Any,
-    wraps: bool,
-    relayed: bool,
-) -> Received:
-    if row.is_sealed:
-        return received(link, verified, context, where, row, body=body)
-    return link.payload(
-        verified,
-        context,
-        where,
-        row.header,
-        row.frames,
-        author=row.author,
-        wraps=wraps,
-        relayed=relayed,
-    )
+    side: Side, context: Context, body: Any, message: Message, slot: Slot, *, relayed: bool
+) -> Received | SafeserError:
+    """Return the payload in *slot*, or why what stands there is none."""
+    row, where = message.rows[slot.reference.index], slot.where
+    try:
+        if row.is_sealed:
+            return received(side.link, message.verified, context, where, row, body=body)
+        return side.link.payload(
+            message.verified,
+            context,
+            where,
+            row.header,
+            row.frames,
+            author=row.author,
+            wraps=slot.role.wrapped and not row.failed,
+            relayed=relayed,
+            policy=message.policy,
+        )
+    except SafeserError as error:
+        return error
 
 
 def _with_bare_pickles(
@@ -451,11 +500,9 @@ def _wholes(slots: Sequence[Slot]) -> frozenset[int]:
 
     No row counts that stands elsewhere too: there it is a payload like all others.
     """
-    found = [slot.reference.index for slot in slots if slot.role.whole]
-    if not found:
-        return frozenset()
     used = Counter(slot.reference.index for slot in slots)
-    return frozenset(index for index in found if used[index] == 1)
+    found = [slot.reference.index for slot in slots if slot.role.whole]
+    return frozenset(number for number in found if used[number] == 1)
 
 
 def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:

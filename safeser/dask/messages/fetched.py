@@ -12,26 +12,28 @@ event by which others arrive.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from distributed.core import error_message
 from distributed.worker_state_machine import GatherDepSuccessEvent
 
-from safeser.channel import Link
 from safeser.dask.messages.building import build, load_part, with_objects
-from safeser.dask.messages.deciding import Judged, Message, judge_reply, judge_values
+from safeser.dask.messages.deciding import Judged, Message, Side, judge_reply, judge_values
 from safeser.dask.messages.pending import Pending
 from safeser.dask.wire.fields import holds_reference, references
 from safeser.errors import PayloadError, SafeserError
 
 __all__ = [
+    "Built",
+    "Fetched",
     "Unfetched",
+    "build_fetched",
     "gather_apart",
     "handle_partly_gathered",
     "is_partly_gathered",
-    "read_values",
+    "judge_fetched",
     "takes_parts",
 ]
 
@@ -50,58 +52,78 @@ def takes_parts() -> bool:
 # --- reading -----------------------------------------------------------------------------------
 
 
-def read_values(
-    link: Link,
-    asked: Pending,
-    message: Message,
-    willing: Sequence[str] | None,
-    *,
-    opens: bool,
-    note: Callable[[SafeserError], object],
-) -> tuple[Any, dict[Any, SafeserError]]:
-    """Return a reply with those of its values that may come, and why each of the others may not.
+class Fetched(NamedTuple):
+    """A reply to ``get_data``, decided and recorded with each of its values; none of them is built.
 
-    :param note: is told of each value that is refused.
-    :raises SafeserError: for all that is not one value: the sender, another field, the log.
+    :param others: what stands beside the values that hold payloads.
+    :param values: those, by their keys.
+    :param judged: what was decided of them; None where there are none.
     """
 
+    others: Judged
+    values: Mapping[Any, Any]
+    judged: Judged | None
+
+    @property
+    def refused(self) -> Iterator[SafeserError]:
+        """Why payloads of it were refused."""
+        return (error for _, error in (() if self.judged is None else self.judged.refused))
+
+
+def judge_fetched(side: Side, asked: Pending, message: Message) -> Fetched:
+    """Decide the reply *message* to a request for values, and each value by itself.
+
+    :raises SafeserError: for all that is not one value: the sender, another field, the log.
+    """
     rest, values = _apart(message.body)
-    key_of = {index: key for key, value in values.items() for index in references(value)}
-    failed = _Failed(note)
     judged: Judged | None = None
-    with link.recorded_together():
+    with side.link.recorded_together() as records:
+        side = side._replace(records=records)
         # First: whether the sender may send values at all is one decision and one record.
-        beside = message._replace(body=rest)
-        others = judge_reply(link, asked, beside, willing, opens=opens)
+        others = judge_reply(side, asked, message._replace(body=rest))
         if values:
-            judged = judge_values(
-                link,
-                values,
-                message,
-                willing,
-                opens=opens,
-                failed=lambda index, error: failed.add(key_of[index], error),
-            )
-    reply = build(others, opens=opens)
+            judged = judge_values(side, values, message)
+    return Fetched(others, values, judged)
+
+
+class Built(NamedTuple):
+    """A reply to ``get_data`` as far as it may come.
+
+    :param reply: with those of its values that could be built.
+    :param failed: why each of the others is missing, by its key; many may share one error.
+    :param refused: why values could not be built.
+    """
+
+    reply: Any
+    failed: Mapping[Any, SafeserError]
+    refused: Sequence[SafeserError]
+
+
+def build_fetched(fetched: Fetched) -> Built:
+    """Return a reply with those of its values that may come, and why each of the others may not."""
+    reply, judged = build(fetched.others), fetched.judged
     if judged is None:
-        return reply, {}
+        return Built(reply, {}, ())
+    key_of = {index: key for key, value in fetched.values.items() for index in references(value)}
+    failed, refused = _Failed(), []
+    for index, error in judged.refused:
+        failed.add(key_of[index], error)
     objects: dict[int, Any] = {}
     for part in judged.parts:
-        index = part[1].index
-        if key_of[index] in failed.errors:
+        if key_of[part.number] in failed.errors:
             continue  # something else in the same value was refused
         try:
-            objects[index] = load_part(judged, part, opens=opens)
+            objects[part.number] = load_part(judged, part)
         except SafeserError as error:
-            failed.add(key_of[index], error)
-    for key, value in values.items():
+            refused.append(failed.add(key_of[part.number], error))
+    for key, value in fetched.values.items():
         if key in failed.errors:
             continue
         try:
             reply["data"][key] = with_objects(value, objects)
         except SafeserError as error:
-            failed.add(key, error)
-    return reply, failed.errors
+            refused.append(failed.add(key, error))
+    return Built(reply, failed.errors, refused)
 
 
 class _Failed:
@@ -110,16 +132,18 @@ class _Failed:
     An error of its own costs a millisecond and its traceback: ten thousand would stop a scheduler.
     """
 
-    def __init__(self, note: Callable[[SafeserError], object]) -> None:
-        self._note = note
+    def __init__(self) -> None:
         self._others: dict[str, SafeserError] = {}
         self.errors: dict[Any, SafeserError] = {}
 
-    def add(self, key: Any, error: SafeserError) -> None:
-        self._note(error)
+    def add(self, key: Any, error: SafeserError) -> SafeserError:
+        """Note why the value of *key* failed; return *error* without what led to it."""
+        error.without_frames()
+        shown = error
         if len(self.errors) >= _EXPLAINED:
-            error = self._others.setdefault(error.rule, _one_of_many(error))
-        self.errors[key] = error
+            shown = self._others.setdefault(error.rule, _one_of_many(error))
+        self.errors[key] = shown
+        return error
 
 
 def _one_of_many(error: SafeserError) -> SafeserError:
@@ -167,14 +191,14 @@ def is_partly_gathered(event: Any) -> bool:
 def handle_partly_gathered(state: Any, event: GatherDepSuccessEvent) -> Any:
     """Do what Dask does with values that arrive, and with others what it does where all failed."""
     recommendations, instructions = state._handle_gather_dep_success(event)
-    told: dict[int, Any] = {}  # of errors that many values share
+    told: dict[SafeserError, Any] = {}  # of errors that many values share
     for task, recommended in recommendations.items():
         value = event.data.get(task.key)
         if type(value) is Unfetched:  # others' values have code of their own to ask
-            said = told.get(id(value.error))
+            said = told.get(value.error)
             if said is None:
                 message = error_message(value.error)
-                said = told[id(value.error)] = [message[name] for name in _TOLD]
+                said = told[value.error] = [message[name] for name in _TOLD]
             recommendations[task] = ("error", *said, recommended[-1])
     return recommendations, instructions
 

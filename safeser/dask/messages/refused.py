@@ -1,13 +1,15 @@
-"""What is handled, or said, in place of a stream element that was refused.
+"""Refusals of one message: noted, and what is handled or said in place of what was refused.
 
-The one rule: whoever waits for what the element was about is told, and nobody else; only fields
-that nothing is wrong with are kept of it.
+The one rule: the process that waits for what an element was about is told, and no other; only
+fields that nothing is wrong with are kept of it.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+from safeser.channel import Link
 from safeser.dask.contents import failures, substitutes
 from safeser.dask.groups.author_statements import StatedKeys
 from safeser.dask.messages import replies
@@ -15,11 +17,59 @@ from safeser.dask.messages.translate import STATING
 from safeser.dask.wire.shapes import sound
 from safeser.errors import SafeserError
 from safeser.operations import Operation
+from safeser.policy.rules import WEAKEST
+from safeser.values import Context, Kind
 
-__all__ = ["GraphFailures", "element_instead"]
+__all__ = ["GraphFailures", "Refusals", "element_instead"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: Refusals of one message that are logged and recorded one by one; the others are counted, since a
+#: message of two megabytes can hold three hundred thousand.
+_NOTED = 100
 
 #: Futures of the refused graphs of one message that say why as errors of their own.
 _EXPLAINED = 100
+
+
+class Refusals:
+    """What was refused of one message.
+
+    :ivar count: how many there are, and *latest* the last of them.
+    """
+
+    __slots__ = ("_link", "count", "latest")
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.count = 0
+        self.latest: SafeserError | None = None
+
+    def note(self, error: SafeserError, about: Any = None) -> None:
+        """Log and record *error*, with the operation that the request or element *about* names."""
+        about = about or {"op": error.operation}
+        error.without_frames()
+        self.count, self.latest = self.count + 1, error
+        if self.count > _NOTED:
+            if not error.recorded:
+                self._link.count_refusal(self._context(about), error)
+            return
+        logger.warning("Refused from %s: %s", self._link.peer, error)
+        if self.count == _NOTED:
+            logger.warning("Further refusals of this message from %s are counted", self._link.peer)
+        if not error.recorded:
+            self._link.note_refusal(self._context(about), error)
+
+    def _context(self, message: Any) -> Context:
+        """Return the context of *message*, refused before it was judged; a peer's inventions are
+        no operations."""
+        if isinstance(message, tuple) and len(message) == 1:
+            [message] = message
+        name = message.get("op") if isinstance(message, dict) else None
+        kind = WEAKEST.get(name) if isinstance(name, str) else None
+        return self._link.inbound(
+            Kind.ADMIN if kind is None else kind, None if kind is None else name
+        )
 
 
 def element_instead(

@@ -23,6 +23,7 @@ __all__ = [
     "error_reply",
     "failed_call",
     "failed_values",
+    "is_uncaught",
     "refused",
     "require_bounded_repr",
     "require_form",
@@ -41,6 +42,12 @@ def error_reply(error: SafeserError) -> dict[str, Any]:
         "exception_text": str(error),
         "traceback_text": "",
     }
+
+
+def is_uncaught(reply: Any) -> bool:
+    """Tell whether *reply* says that its server failed; a payload in that field says nothing."""
+    status = reply.get("status") if isinstance(reply, dict) else None
+    return type(status) is str and status == "uncaught-error"
 
 
 def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:

@@ -19,7 +19,11 @@ from safeser import families
 from safeser.channel import Link
 from safeser.dask.contents import failures
 from safeser.dask.contents.failures import Failure, Relayed
+from safeser.dask.groups.author_statements import stated
+from safeser.dask.groups.authors import require_receiver
 from safeser.dask.messages import translate
+from safeser.dask.messages.deciding import nested
+from safeser.dask.sealed import requests
 from safeser.dask.sealed.call import HEADER, Call, Sent
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.wire.ceilings import CeilingOf, ceilings_of
@@ -33,7 +37,14 @@ from safeser.policy import Policy
 from safeser.policy.rules import SUBMIT
 from safeser.values import SEALED, Context, Grant, Kind, Limits, Payload
 
-__all__ = ["encode_elements", "encode_message", "encode_plain", "is_overfull", "may_be_large"]
+__all__ = [
+    "encode_elements",
+    "encode_message",
+    "encode_plain",
+    "encode_request",
+    "is_overfull",
+    "may_be_large",
+]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -87,6 +98,24 @@ def encode_message(
     else:
         frames = encoder.frames(listed=False)
     return _checked(frames, policy.limits)
+
+
+def encode_request(
+    link: Link, row: Operation, message: dict[str, Any], serializers: Sequence[str] | None
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return a request as it leaves, with what its author signs, and its frames.
+
+    :raises PolicyDenied: if this side may not ask for it, or for what it relays.
+    """
+    link.permit_operation(link.outbound(row.kind, row.name))
+    rows = [("", row)]
+    for path, _, known in nested(row, message):
+        rows.append((path, known[0]))
+        for inner in known:
+            link.permit_operation(link.outbound(inner.kind, inner.name))
+    require_receiver(link, message)
+    message = requests.signed(link, stated(message), rows)
+    return message, encode_message(link, message, row, serializers=serializers, fails=False)
 
 
 def encode_elements(

@@ -1,7 +1,7 @@
-"""Who speaks on a connection: as which client or worker it registered, and whose clients' ids are.
+"""As which client or worker a connection registered, and which principal owns a client's id.
 
-The one rule: one connection speaks for one client or worker, that of the principal that registered
-it. Dask takes each element's own word for it.
+The one rule: the elements of one connection are those of one client or worker, that of the
+principal that registered it. Dask believes what each element says itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Operation
 from safeser.values import Kind
 
-__all__ = ["Speaker", "check_registration"]
+__all__ = ["StreamIdentity", "check_registration"]
 
 #: The field by which a stream element says whose it is, and by which its connection registered.
 #: Dask lets the element's word win, so that one client could speak as another.
@@ -23,7 +23,7 @@ _IDENTITY = {"client-stream": "client", "worker-stream": "worker"}
 _REGISTERED_AS = {"client-stream": "client", "worker-stream": "address"}
 
 
-class Speaker:
+class StreamIdentity:
     """What the peer on *link* may call itself.
 
     :param here: whether the peer speaks to a server on this side.

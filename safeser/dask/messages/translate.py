@@ -10,10 +10,9 @@ of errors, ``warn`` events, results of ``Client.run`` that failed.
 from __future__ import annotations
 
 import builtins
-import logging
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from dask.typing import no_default
 
@@ -42,17 +41,15 @@ from safeser.operations import Encoding, Operation, Server
 
 __all__ = [
     "PICKLE_HEADER",
+    "STATING",
     "WARN",
+    "Translated",
     "from_dask_pickle",
     "incoming_element",
     "incoming_reply",
     "outgoing",
     "to_dask_pickle",
 ]
-
-Note = Callable[[PayloadError], object]
-
-logger = logging.getLogger("safeser.dask")
 
 #: The topic of events that Dask opens as warnings.
 WARN = "warn"
@@ -177,32 +174,31 @@ def _text_of_warning(data: bytes) -> tuple[str, str | None]:
 # --- incoming ----------------------------------------------------------------------------------
 
 
+class Translated(NamedTuple):
+    """A decided message as Dask's code may have it.
+
+    :param refused: why fields of it were replaced.
+    """
+
+    message: Any
+    refused: tuple[PayloadError, ...] = ()
+
+
 def incoming_element(
     server: Server,
     name: str,
     element: dict[str, Any],
     *,
     takes_code: Callable[[], bool] = lambda: False,
-    note: Note = logger.warning,
-) -> dict[str, Any]:
+) -> Translated:
     """Return a decided stream element as the handler of *name* on *server* may have it.
 
     :param takes_code: tells whether its sender may hand code to this process.
-    :param note: is told of each field that was refused and replaced.
     :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
     """
-    element = _without_raw_errors(element, note)
+    element, refused = _without_raw_errors(element)
     if server is Server.CLIENT:
-        # A status that says error makes Dask's client raise inside its report loop, which ends
-        # the loop and hangs every future.
-        element.pop("status", None)
-        element |= {k: _plain_text(element[k], note=note) for k in _SHOWN if k in element}
-        if name == "key-in-memory":
-            element["type"] = _type_pickle(element.get("type"), takes_code, note)
-        elif name == "event":
-            element["event"] = _plain_event(element)
-        elif name == "task-erred" and element.get("exception") is None:
-            element["exception"] = _unsaid(note)
+        refused += _shown_element(name, element, takes_code)
     elif server is Server.WORKER:
         if name in STATING:
             StatedKeys.taken_from(element)
@@ -213,50 +209,87 @@ def incoming_element(
         element["traceback"] = text if isinstance(text, str) else None
     elif name == "task-finished" and not isinstance(element.get("type"), str | None):
         raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
-    return element
+    return Translated(element, tuple(refused))
 
 
-def incoming_reply(
-    fields: Mapping[str, Encoding], reply: Any, *, note: Note = logger.warning
-) -> Any:
+def _shown_element(
+    name: str, element: dict[str, Any], takes_code: Callable[[], bool]
+) -> list[PayloadError]:
+    """Change *element* to what a client's handler of *name* may have; return what was refused."""
+    # A status that says error makes Dask's client raise inside its report loop, which ends
+    # the loop and hangs every future.
+    element.pop("status", None)
+    element |= {k: _plain_text(element[k]) for k in _SHOWN if k in element}
+    if name == "key-in-memory":
+        told = element.get("type")
+        element["type"] = _type_pickle(told, takes_code)
+        if not isinstance(told, str | None):
+            return [_raw("the type of a result", "type")]
+    elif name == "event":
+        element["event"] = _plain_event(element)
+    elif name == "task-erred" and element.get("exception") is None:
+        element["exception"] = error = _unsaid()
+        return [error]
+    return []
+
+
+def incoming_reply(fields: Mapping[str, Encoding], reply: Any) -> Translated:
     """Return a decided reply as the code that asked for it may have it.
 
     :param fields: where the operation's replies hold what Dask would unpickle.
-    :param note: is told of each field that was refused and replaced.
     """
+    refused: list[PayloadError] = []
     if isinstance(reply, dict):
-        reply = _without_raw_errors(reply, note)
+        reply, refused = _without_raw_errors(reply)
         status = reply.get("status")
         if type(status) is str and status == "uncaught-error" and reply.get("exception") is None:
-            reply["exception"] = _unsaid(note)
+            reply["exception"] = error = _unsaid()
+            refused.append(error)
         if "worker-plugins" in fields:
             reply["worker-plugins"] = make_plugins(reply.get("worker-plugins"))
     for path, encoding in fields.items():
         if encoding is Encoding.ERROR:
-            safe = _SAFE[path.rpartition(".")[2]]
-            reply = transform(reply, path, partial(safe, note=note))
+            reply = _each_translated(reply, path, _SAFE[path.rpartition(".")[2]], refused)
         elif encoding is Encoding.NESTED:
-            reply = transform(reply, path, partial(_nested_reply, note=note))
-    return reply
+            reply = _each_translated(reply, path, _nested_reply, refused)
+    return Translated(reply, tuple(refused))
 
 
-def _nested_reply(answer: Any, *, note: Note) -> Any:
+def _each_translated(
+    reply: Any, path: str, safe: Callable[[Any], Translated], refused: list[PayloadError]
+) -> Any:
+    """Return *reply* with what *safe* makes of each value at *path*; add why to *refused*."""
+
+    def changed(value: Any) -> Any:
+        translated = safe(value)
+        refused.extend(translated.refused)
+        return translated.message
+
+    return transform(reply, path, changed)
+
+
+def _nested_reply(answer: Any) -> Translated:
     """Return one worker's part of a broadcast's reply; Client.run unpickles bytes as an error."""
     if isinstance(answer, bytes):
-        return pickles.dumps(from_data(from_pickled_error(answer, {}, "")))
-    return _without_raw_errors(answer, note) if isinstance(answer, dict) else answer
+        return Translated(pickles.dumps(from_data(from_pickled_error(answer, {}, ""))))
+    if not isinstance(answer, dict):
+        return Translated(answer)
+    message, refused = _without_raw_errors(answer)
+    return Translated(message, tuple(refused))
 
 
-def _without_raw_errors(message: dict[str, Any], note: Note) -> dict[str, Any]:
+def _without_raw_errors(message: dict[str, Any]) -> tuple[dict[str, Any], list[PayloadError]]:
     """Refuse bytes where Dask's ``clean_exception`` would unpickle them."""
     message = dict(message)
+    refused: list[PayloadError] = []
     said = message.get("exception")
     if isinstance(said, Exception) and is_partly_named(said):
         message["exception"] = _as_it_was(said, message.get("traceback"))
     for name, safe in _SAFE.items():
         if name in message:
-            message[name] = safe(message[name], note=note)
-    return message
+            message[name], why = safe(message[name])
+            refused += why
+    return message, refused
 
 
 def _as_it_was(said: Exception, whole: Any) -> Exception:
@@ -271,60 +304,59 @@ def _as_it_was(said: Exception, whole: Any) -> Exception:
     return whole
 
 
-def _safe_exception(value: Any, *, note: Note) -> Any:
+def _safe_exception(value: Any) -> Translated:
     if value is None or isinstance(value, BaseException | Relayed):
-        return value
+        return Translated(value)
     if isinstance(value, str):
-        return _plain_text(value, note=note)  # Dask makes an Exception of it
+        return Translated(_plain_text(value))  # Dask makes an Exception of it
     refusal = PayloadError(
         "an error arrived as raw bytes, which are never unpickled",
         rule="raw.exception",
         where="exception",
         fix="Its text is in the log of the process that raised it.",
     )
-    note(refusal)
-    return refusal
+    return Translated(refusal, (refusal,))
 
 
-def _unsaid(note: Note) -> PayloadError:
+def _unsaid() -> PayloadError:
     """Return what is raised for a failure that does not say what failed; Dask would raise None."""
-    refusal = PayloadError(
+    return PayloadError(
         "a failure arrived without any error",
         rule="raw.exception",
         where="exception",
         fix="No honest peer sends that.",
     )
-    note(refusal)
-    return refusal
 
 
-def _no_traceback(value: Any, *, note: Note) -> Relayed | None:
+def _no_traceback(value: Any) -> Translated:
     """Drop a traceback: its text is a note of the exception, and no object is made of a peer's.
 
     What is only passed on is no traceback but the failure itself, see :func:`_whole`.
     """
-    if isinstance(value, bytes):
-        note(_raw("a traceback", "traceback"))
-    return value if isinstance(value, Relayed) else None
+    refused = (_raw("a traceback", "traceback"),) if isinstance(value, bytes) else ()
+    return Translated(value if isinstance(value, Relayed) else None, refused)
 
 
-def _plain_text(value: Any, *, note: Note) -> Any:
+def _plain_text(value: Any) -> Any:
     """Return text of a peer's, which ends up in logs and on terminals, so that it steers none."""
-    del note
     return shown(value[-TRACEBACK:]) if isinstance(value, str) else value
 
 
-_SAFE: dict[str, Callable[..., Any]] = {
+def _safe_text(value: Any) -> Translated:
+    return Translated(_plain_text(value))
+
+
+_SAFE: dict[str, Callable[[Any], Translated]] = {
     "exception": _safe_exception,
     "traceback": _no_traceback,
-    "exception_text": _plain_text,
-    "traceback_text": _plain_text,
+    "exception_text": _safe_text,
+    "traceback_text": _safe_text,
 }
 
-#: What Dask's client shows to its user of elements that hold no error.
 #: Elements by which a scheduler states whose the values are that a worker is to have.
 STATING = frozenset({"compute-task", "acquire-replicas"})
 
+#: What Dask's client shows to its user of elements that hold no error.
 _SHOWN = ("msg", "reason", "warning", "error")
 
 
@@ -335,11 +367,9 @@ def _raw(what: str, where: str) -> PayloadError:
     )
 
 
-def _type_pickle(name: Any, takes_code: Callable[[], bool], note: Note) -> bytes | None:
+def _type_pickle(name: Any, takes_code: Callable[[], bool]) -> bytes | None:
     """Return bytes, made here, that Dask's client unpickles to a class of that name."""
     if not isinstance(name, str):
-        if name is not None:
-            note(_raw("the type of a result", "type"))
         return None
     if takes_code() and substitutes.known_type(name) is not None:
         return _named_type(name, known=True)

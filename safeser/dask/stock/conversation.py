@@ -13,17 +13,27 @@ from typing import Any
 from safeser.channel import Arrived, OpenLink
 from safeser.dask.messages.conversation import Conversation
 from safeser.dask.messages.deciding import Message, unknown_operation
+from safeser.dask.messages.elements import Elements
 from safeser.dask.messages.pending import pending
+from safeser.dask.messages.refused import Refusals
 from safeser.dask.stock.errors import PlainFields
 from safeser.dask.stock.reader import Stock
 from safeser.dask.stock.wire import GREETING
-from safeser.operations import Operation
+from safeser.operations import Operation, Server
 
 __all__ = ["GuardedConversation"]
 
 #: A restart cancels futures, all at once. The scheduler's request of that name is authority, which
 #: no policy grants to unknown; this is what it says to clients, and they must hear of it.
 _RESTART, _CANCELS = "restart", "cancelled-keys"
+
+
+class _StockElements(Elements):
+    """The stream elements that a stock scheduler sends."""
+
+    def row_of(self, element: Any) -> Operation:
+        row = super().row_of(element)
+        return replace(row, name=_CANCELS) if row.name == _RESTART else row
 
 
 class GuardedConversation(Conversation):
@@ -35,24 +45,31 @@ class GuardedConversation(Conversation):
     def __init__(self, link: OpenLink, *, deserializers: Sequence[str] | None = None) -> None:
         super().__init__(link, server=None, opens=True, deserializers=deserializers)
 
-    def _parse(self, verified: Arrived) -> Message:
-        limits = self.link.policy.limits if self._greeted else GREETING
+    def _parse(self, verified: Arrived, refusals: Refusals) -> Message:
+        policy = self.link.policy
+        limits = policy.limits if self.greeted else GREETING
         stock = Stock(verified.frames, limits)
         body, plainer = stock.body, PlainFields(stock)
-        if self._reads is not None and not (isinstance(body, dict) and "op" not in body):
+        if self.reads_stream and not (isinstance(body, dict) and "op" not in body):
             listed = body if isinstance(body, tuple) else (body,)
             body = plainer.elements(listed)
-        elif self._greeted:
+        elif self.greeted:
             body = plainer.reply(self._asked.fields.encodings, body)
-        return Message(verified, body, tuple(stock.rows))
+        return Message(verified, body, tuple(stock.rows), policy)
 
-    def _parse_apart(self, verified: Arrived) -> Message:
+    def _parse_apart(self, verified: Arrived, refusals: Refusals) -> Message:
         # Dask's layout has no element of which one could be malformed without the others.
-        return Message(verified, (), ())
+        return Message(verified, (), (), self.link.policy)
 
-    def _row_of_element(self, element: Any) -> Operation:
-        row = super()._row_of_element(element)
-        return replace(row, name=_CANCELS) if row.name == _RESTART else row
+    def _made_elements(self, stream: str, reads: Server) -> Elements:
+        return _StockElements(
+            self.link,
+            stream,
+            reads,
+            identity=self._identity,
+            answers_clients=False,
+            renewed=None,
+        )
 
     def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
         return list(elements)  # written by Dask's own protocol, which the other side reads
@@ -70,6 +87,4 @@ class GuardedConversation(Conversation):
         row = self._row_for(message)
         if row is None:
             raise unknown_operation(message["op"])
-        self._asked = pending(message)
-        self._begin_stream(row, message, reading=1)
-        self._opening = bool(self._stream)
+        self._request_written(row, pending(message))

@@ -34,6 +34,7 @@ from safeser.dask.wire.reader import (
 )
 from safeser.envelope import join, split
 from safeser.errors import ConfigError, PayloadError, SafeserError
+from safeser.operations import FLOOR
 from safeser.values import SEALED, Limits, check_principal
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Parsed",
     "PayloadRow",
     "Reference",
+    "has_large_element",
     "parse",
     "parse_apart",
     "slices",
@@ -282,6 +284,13 @@ def slices(data: Any) -> Iterable[memoryview]:
         ) from None
     if start != len(view):
         raise PayloadError("the message is not well-formed msgpack", rule="payload.msgpack")
+
+
+def has_large_element(frames: Sequence[Any]) -> bool:
+    """Tell whether a batch has an element that is larger than every operation may be."""
+    if not frames or len(frames[0]) <= FLOOR:
+        return False
+    return any(len(element) > FLOOR for element in slices(frames[0]))
 
 
 def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow, ...]:

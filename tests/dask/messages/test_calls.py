@@ -69,7 +69,7 @@ def costs(talk):
 
 @pytest.mark.parametrize(
     ("step", "calls", "files"),
-    [("scheduler reads", 205, 29), ("scheduler writes", 55, 14), ("client reads", 182, 27)],
+    [("scheduler reads", 196, 32), ("scheduler writes", 53, 14), ("client reads", 164, 29)],
 )
 def test_one_array_takes_no_more_calls_than_this(costs, step, calls, files):
     cost = costs[step]

@@ -410,7 +410,7 @@ def test_a_client_id_stays_with_its_first_principal(talk):
     ids = ClientIds()
     for asker, refused in (("alice", False), ("bob", True), ("alice", False)):
         t = talk(asker)
-        t.server._speaker._client_ids = ids
+        t.server._identity._client_ids = ids
         request = {"op": "register-client", "client": "Client-1", "reply": False, "versions": {}}
         t.attack(request)
         assert ("stream.client-id" in t.refused_by_server) is refused

@@ -244,7 +244,7 @@ def test_every_value_is_recorded_before_one_is_opened(talk, takes_parts, monkeyp
     monkeypatch.setattr(building, "_load", noted)
     rows = {key: t.Row(PICKLE, (pickle.dumps(key),)) for key in "ac"}
     t.attack_back({"status": "OK", "data": {**rows, "b": t.Row({"serializer": "dask"}, ())}})
-    assert t.near.audit.order == ["refuse", "admit", "admit", "load", "load"]
+    assert t.near.audit.order == ["admit", "admit", "refuse", "load", "load"]
 
 
 def test_a_worker_has_the_others_and_the_reason_of_each(talk, marker, takes_parts):

@@ -141,13 +141,25 @@ def test_nothing_is_opened_while_its_record_waits(doors):
     near, far = doors.links("worker", "scheduler")
     context = far.inbound(Kind.DATA)
     sealed = near.seal([1], near.outbound(Kind.DATA))
-    with far.recorded_together():
-        admitted = far.admit_message(far.verify(sealed), context)
+    with far.recorded_together() as records:
+        admitted = far.admit_message(far.verify(sealed), context, records=records)
         with pytest.raises(TypeError, match="not recorded yet"):
             far.load(admitted)
         assert not far.audit.events
     assert far.load(admitted) == [[1]]
     assert [event["event"] for event in far.audit.events] == ["admit"]
+
+
+def test_nothing_is_opened_whose_record_could_not_be_written(doors):
+    near, far = doors.links("worker", "scheduler")
+    context = far.inbound(Kind.DATA)
+    sealed = near.seal([1], near.outbound(Kind.DATA))
+    far.audit.broken = {"admit"}
+    with pytest.raises(AuditError), far.recorded_together() as records:
+        admitted = far.admit_message(far.verify(sealed), context, records=records)
+    far.audit.broken = set()
+    with pytest.raises(TypeError, match="not recorded yet"):
+        far.load(admitted)
 
 
 def test_plugins_reach_a_worker_that_asks_for_msgpack(talk):
@@ -169,9 +181,9 @@ def opened(talk, monkeypatch):
     t = talk("worker", "worker")
     real = t.far.load_one
 
-    def noted(admitted, payload):
-        t.far.audit.note(f"load {payload.family}")
-        return real(admitted, payload)
+    def noted(permitted):
+        t.far.audit.note(f"load {permitted.payload.family}")
+        return real(permitted)
 
     monkeypatch.setattr(t.far, "load_one", noted)
     return t

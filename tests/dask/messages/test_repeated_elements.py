@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.channel import Ending
-from safeser.dask.messages import conversation as module
+from safeser.dask.messages import elements as module
 from safeser.policy import Policy
 from safeser.policy.ready import locate
 
@@ -77,7 +77,7 @@ def test_nothing_is_admitted_on_a_link_that_is_over(stream):
 
 
 def test_a_decision_under_a_policy_that_was_replaced_meanwhile_is_not_kept(stream, monkeypatch):
-    stream.server._repeated.clear()
+    stream.server._elements._repeated.clear()
     real = module.judge_operation
     newer = Policy.parse(_newer())
 
@@ -88,4 +88,4 @@ def test_a_decision_under_a_policy_that_was_replaced_meanwhile_is_not_kept(strea
 
     monkeypatch.setattr(module, "judge_operation", replaced)
     stream.attack([FINISHED])
-    assert stream.server._repeated == {}
+    assert stream.server._elements._repeated == {}

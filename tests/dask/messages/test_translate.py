@@ -198,7 +198,10 @@ def test_only_dasks_own_pickles_are_taken_over(header):
 def test_a_type_must_be_a_name():
     for good in ("int", None):
         element = {"op": "task-finished", "type": good}
-        assert translate.incoming_element(Server.SCHEDULER, "task-finished", element) == element
+        assert translate.incoming_element(Server.SCHEDULER, "task-finished", element) == (
+            element,
+            (),
+        )
     for bad in (b"x", 5, ["x"]):
         with pytest.raises(PayloadError):
             translate.incoming_element(Server.SCHEDULER, "task-finished", {"type": bad})
@@ -206,7 +209,7 @@ def test_a_type_must_be_a_name():
 
 @given(st.binary(max_size=30))
 def test_bytes_in_a_broadcasts_reply_become_an_error_made_here(data):
-    reply = translate.incoming_reply({"*": Encoding.NESTED}, {"w": data, "v": 1})
+    reply = translate.incoming_reply({"*": Encoding.NESTED}, {"w": data, "v": 1}).message
     assert isinstance(pickle.loads(reply["w"]), Exception)
     assert reply["v"] == 1
 
@@ -214,7 +217,8 @@ def test_bytes_in_a_broadcasts_reply_become_an_error_made_here(data):
 @given(st.text(max_size=300))
 def test_a_remote_type_is_its_name_and_nothing_else(name):
     element = {"op": "key-in-memory", "key": "x", "type": name}
-    made = pickle.loads(translate.incoming_element(Server.CLIENT, "key-in-memory", element)["type"])
+    message = translate.incoming_element(Server.CLIENT, "key-in-memory", element).message
+    made = pickle.loads(message["type"])
     assert made.__bases__ == (object,)
     assert f"{made.__module__}.{made.__qualname__}".isprintable()
 
@@ -223,7 +227,7 @@ def test_results_of_one_type_share_a_class():
     # One for each of ten thousand results took a second, and 20 MB that nobody looked at.
     def of(name):
         element = {"op": "key-in-memory", "key": "x", "type": name}
-        told = translate.incoming_element(Server.CLIENT, "key-in-memory", element)["type"]
+        told = translate.incoming_element(Server.CLIENT, "key-in-memory", element).message["type"]
         return pickle.loads(told)
 
     assert of("module.Type") is of("module.Type")

@@ -52,11 +52,12 @@ class Submitted:
         self.first = self.node.graph.signed
 
     def of(self, name, policy):
-        talk = Talk(self.doors, name, "scheduler", policy).greet().client_stream()
+        options = {"renewed": self.renewed.append}
+        talk = Talk(self.doors, name, "scheduler", policy, server_options=options)
+        talk.greet().client_stream()
         known = getattr(self, "talk", None)
         if known is not None:  # one scheduler
             talk.server._statements = known.server._statements
-        talk.server._renewed = self.renewed.append
         return talk
 
     @property

@@ -12,6 +12,7 @@ from distributed.protocol import to_serialize
 from tornado.iostream import IOStream
 
 from safeser.dask import comm_backend
+from safeser.dask.messages.states import State
 from safeser.dask.transport import comm as module
 from safeser.errors import AuthenticationError, SafeserError
 from safeser.values import Suite
@@ -189,7 +190,7 @@ def test_a_word_that_nobody_waits_for_is_not_written(net, run):
     async def main():
         async with net.serving() as listener:
             comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            comm.conversation._said = True
+            comm.conversation.state = State.SILENCED
             assert await comm.write("OK") == 0
             assert await comm.write("OK") > 0
             await comm.close()

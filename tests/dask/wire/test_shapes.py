@@ -134,7 +134,7 @@ def test_a_request_names_no_client_of_another_principals(talk):
     ids = ClientIds()
     alice, again, bob = talk("alice"), talk("alice"), talk("bob")
     for connection in (alice, again, bob):
-        connection.server._speaker._client_ids = ids
+        connection.server._identity._client_ids = ids
     alice.client_stream("Client-alice")
     for message in (
         {"op": "scatter", "data": {}, "client": "Client-alice"},

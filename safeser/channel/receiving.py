@@ -1,0 +1,522 @@
+"""What the peer of one connection sent: decided, checked, recorded, and only then loaded.
+
+The one rule: verified -> received -> admitted -> loaded, each made only by the step before it. A
+payload is decided and recorded before a byte of it is deserialized, and every payload of a message
+is decided before any of them is read (DESIGN, invariants 5 and 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from safeser import families as serialization
+from safeser.channel.admitted import (
+    MADE_BY_ADMIT,
+    MADE_BY_PAYLOAD,
+    Admission,
+    Admitted,
+    Arrived,
+    Once,
+    Permitted,
+    Received,
+)
+from safeser.channel.budgets import UNUSED
+from safeser.channel.lists import is_asked_for
+from safeser.channel.pending_records import PendingRecords
+from safeser.channel.records import event
+from safeser.channel.sending import Sending, is_own_reply
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.policy import Policy
+from safeser.values import SEALED, Context, Grant, Kind, Payload
+
+__all__ = ["Receiving"]
+
+#: A payload that may pass, and the pickle that it is as bytes, if its handler unpickles those.
+_Decided = tuple[Received, Received | None]
+
+_B = TypeVar("_B")
+_T = TypeVar("_T")
+
+#: The header of bytes that are one pickle, where nothing says so.
+_BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
+
+#: What may pass where no context matches.
+_NOTHING = Grant(context="", families=())
+
+_WRAPS = attrgetter("wraps")
+
+
+class Receiving(Sending):
+    """One authenticated connection, by which this process receives; the base of :class:`Link`."""
+
+    def payload(
+        self,
+        verified: Arrived,
+        context: Context,
+        where: str,
+        header: Mapping[str, Any],
+        frames: Sequence[Any],
+        *,
+        author: str | None = None,
+        wraps: bool = False,
+        relayed: bool = False,
+        policy: Policy | None = None,
+    ) -> Received:
+        """Return a payload of *verified*, whose family is derived from its content.
+
+        Only its shape is read, and the names inside a pickle: nothing is decoded or imported, since
+        nothing is decided yet. Where reading a pickle could not change the answer, it is not read:
+        it counts as ``cloudpickle``, the most that it can be, if *context* grants that, and as
+        ``pickle``, the least, if *context* grants neither and so denies both.
+
+        :param wraps: bytes that it may hold are unpickled by its handler.
+        :param relayed: this process passes it on and never opens it.
+        :param policy: by which its message is decided; without it the one in force.
+        :raises PayloadError: if its shape is not one that a payload has.
+        """
+        own, policy = dict(header), policy or self.policy
+        author = author or self.peer
+        grant = _bound(policy, context).written_by(author, sender=self.peer)
+        try:
+            reading = serialization.read(
+                own,
+                frames,
+                limits=policy.limits,
+                unread=_unread(grant),
+                allow=grant.allow,
+                budget=self.budgets.of(verified)[0],
+                declared=policy.families,
+            )
+        except SafeserError as error:
+            error.where = error.where or where
+            raise
+        return Received(
+            where,
+            reading.family,
+            own,
+            tuple(frames),
+            author,
+            verified=verified,
+            policy=policy,
+            context=context,
+            grant=grant,
+            reading=Once(reading),
+            wraps=wraps,
+            relayed=relayed,
+            denial=reading.denial,
+            _proof=MADE_BY_PAYLOAD,
+        )
+
+    def signed(
+        self,
+        verified: Arrived,
+        where: str,
+        header: Mapping[str, Any],
+        frames: Sequence[Any],
+        *,
+        author: str,
+        sealed: Any,
+    ) -> Received:
+        """Return a payload of *verified* that its author signed, whichever peer hands it over.
+
+        :param author: whose signature was verified.
+        :param sealed: what it was parsed to.
+        """
+        return Received(
+            where,
+            SEALED,
+            dict(header),
+            tuple(frames),
+            author,
+            verified=verified,
+            sealed=sealed,
+            _proof=MADE_BY_PAYLOAD,
+        )
+
+    def code(self, verified: Arrived, where: str, data: bytes) -> Received:
+        """Return bytes of *verified* that their handler unpickles as they are.
+
+        They count as code, whatever is in them: that unpickler knows no restrictions. What the
+        caller is willing to deserialize is another matter: Dask says msgpack there and unpickles.
+        """
+        return Received(
+            where,
+            "cloudpickle",
+            _BARE_PICKLE,
+            (data,),
+            self.peer,
+            verified=verified,
+            bare=True,
+            _proof=MADE_BY_PAYLOAD,
+        )
+
+    def admit(
+        self,
+        verified: Arrived,
+        context: Context,
+        payloads: Sequence[Received] = (),
+        *,
+        willing: Sequence[str] | None = None,
+        records: PendingRecords | None = None,
+        each: bool = False,
+    ) -> Admitted:
+        """Decide one message and all of its payloads, record it, and return what may be loaded.
+
+        :param willing: families that the caller asked for; takes away from what policy permits.
+        :param records: gets what is to be recorded, and is written by the caller.
+        :param each: let a payload that is refused take no other with it; without it the first
+            refusal is that of the message.
+        :raises PolicyDenied: if the operation or any payload is refused. The refusal is recorded.
+        :raises PayloadError: if a payload is not what its family allows. It is recorded too.
+        :raises AuditError: if the decision cannot be recorded; then nothing may be loaded.
+        """
+        # 1. The message: it came from this link's peer, and so did all that is said to be in it.
+        self.require_open(context)
+        self._check_origin(verified, context, payloads)
+        # 2. The operation: authority is not a matter of families. All of the message is decided by
+        # one policy, though another may take its place meanwhile.
+        policy = self.policy
+        decision = policy.decide(context, "msgpack")
+        if not decision.permitted:
+            self._refuse_operation(context, decision)
+        if not payloads:
+            self._record_plain(context, records)
+            admission = Admission(context, policy, UNUSED[2], records)
+            return Admitted(admission, (), MADE_BY_ADMIT)
+        # 3. Every payload by its family; nothing of any of them is decoded before all passed.
+        decide = partial(self._decided, policy, context, willing)
+        decided = _outcomes(payloads, decide, each=each)
+        # 4. Pickles that are the bytes of a payload, before those are handed to their handler.
+        if any(map(_WRAPS, payloads)):
+            unwrap = partial(self._unwrapped, policy, context, willing)
+            decided = _outcomes(decided, unwrap, each=each)
+        # 5. What they hold, without building or importing anything.
+        _, budget, loading = self.budgets.of(verified)
+        admission = Admission(context, policy, loading, records)
+        outcomes = _outcomes(decided, partial(self._permit, admission, budget), each=each)
+        # 6. The record, before the load.
+        admitted = Admitted(admission, outcomes, MADE_BY_ADMIT)
+        self._record_payloads(admitted)
+        return admitted
+
+    def admit_again(
+        self,
+        verified: Arrived,
+        admitted: Admitted,
+        policy: Policy,
+        records: PendingRecords | None = None,
+    ) -> bool:
+        """Admit one more message without payloads, in the same context as *admitted*.
+
+        What was decided under *policy* is not decided again, only counted.
+
+        :returns: whether that could be; otherwise it is to be decided like the first.
+        """
+        if self.policy is not policy or self.over is not None:
+            return False
+        if verified.session_id != self.session.id or not admitted.is_plain:
+            return False
+        self._permitted_plain(admitted.context, records)
+        return True
+
+    def _record_plain(self, context: Context, records: PendingRecords | None) -> None:
+        """Record a message without payloads, or count it where it needs no authority."""
+        if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
+            # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
+            self._permitted([event("admit", context, None, "permit", True)], records)
+        else:
+            self._permitted_plain(context, records)
+
+    def _record_payloads(self, admitted: Admitted) -> None:
+        """Record each payload that may be loaded, and after all of them the pickles inside some."""
+        events, inside = [], []
+        context = admitted.admission.context
+        for outcome in admitted.outcomes:
+            if isinstance(outcome, Permitted):
+                events.append(event("admit", context, outcome.payload, "permit", True))
+                if outcome.inside is not None:
+                    within = outcome.inside.payload
+                    inside.append(event("admit", context, within, "permit", True))
+        self._permitted(events + inside, admitted.admission.records)
+
+    def _check_origin(
+        self, verified: Arrived, context: Context, payloads: Sequence[Received]
+    ) -> None:
+        if not self.is_own(context):
+            if context.sender != self.peer or context.recipient != self.local:
+                self.refuse(
+                    context, "context.session", "the session proved another sender or recipient"
+                )
+            self.placed(context)
+        if verified.session_id != self.session.id:
+            self.refuse(context, "context.session", "another session verified the message")
+        for payload in payloads:
+            if payload.verified is not verified:
+                raise TypeError("a payload of another message")
+
+    def _decided(
+        self,
+        policy: Policy,
+        context: Context,
+        willing: Sequence[str] | None,
+        payload: Received,
+    ) -> _Decided | SafeserError:
+        """Return *payload*, if it may pass, or why not."""
+        try:
+            if payload.reading is not None and (
+                payload.policy is not policy or payload.context != context
+            ):
+                payload = self._read_again(policy, context, payload)
+            return self._refusal(policy, context, payload, willing) or (payload, None)
+        except SafeserError as error:  # what it is cannot be read, or its refusal not recorded
+            return error
+
+    def _read_again(self, policy: Policy, context: Context, payload: Received) -> Received:
+        """Return *payload* with the family and grant that it has in *context* under *policy*.
+
+        It was read in another context, or the policy has been replaced since.
+        """
+        return self.payload(
+            payload.verified,
+            context,
+            payload.where,
+            payload.header,
+            payload.frames,
+            author=payload.author,
+            wraps=payload.wraps,
+            relayed=payload.relayed,
+            policy=policy,
+        )
+
+    def _refusal(
+        self, policy: Policy, context: Context, payload: Received, willing: Sequence[str] | None
+    ) -> PolicyDenied | None:
+        """Return why *payload* may not pass, recorded; None if it may."""
+        # A caller's list is about values; a task runs, and is no value that arrives.
+        if not payload.bare and payload.family != SEALED:
+            refusal = self.caller_refusal(context, payload, willing)
+            if refusal is not None:
+                return refusal
+        author = None if payload.author == self.peer else payload.author
+        if author is not None and self.voices.is_silenced(author):
+            return self.refusal(
+                context,
+                "author.retired",
+                f"its author is {author}, whose keys are all retired or over",
+                payload=payload,
+                fix="Submit it again as a principal with an active key.",
+            )
+        if payload.family == SEALED and is_own_reply(context, payload, self.local):
+            return None  # what this principal signed and asked for
+        decision = policy.decide(context, payload.family, author=author)
+        if decision.permitted:
+            return None
+        reason, fix = decision.reason, decision.fix
+        if payload.denial is not None and decision.rule == "context.family":
+            named = serialization.as_code(payload.denial, reason, where=payload.where)
+            reason, fix = named.message, named.fix
+        return self.refusal(context, decision.rule, reason, payload=payload, fix=fix)
+
+    def _unwrapped(
+        self, policy: Policy, context: Context, willing: Sequence[str] | None, decided: _Decided
+    ) -> _Decided | SafeserError:
+        """Return a payload with the pickle that it is as nothing but bytes, decided as well.
+
+        Bytes that are inside anything else come to light when that is loaded; what loads it must
+        refuse them then.
+        """
+        payload, _ = decided
+        if not payload.wraps:
+            return decided
+        try:
+            data = serialization.bytes_in(payload.header, payload.frames, limits=policy.limits)
+            if data is None:
+                return decided
+            inside = self.payload(
+                payload.verified,
+                context,
+                payload.where,
+                _BARE_PICKLE,
+                [data],
+                author=payload.author,
+                policy=policy,
+            )
+        except SafeserError as error:
+            self._note_failure("refuse", context, payload, error)
+            return error
+        return self._refusal(policy, context, inside, willing) or (payload, inside)
+
+    def _permit(
+        self,
+        admission: Admission,
+        budget: serialization.Budget,
+        decided: _Decided,
+    ) -> Permitted | SafeserError:
+        """Return what may be loaded of a payload, or why it cannot be; nothing of it is built."""
+        payload, within = decided
+        try:
+            checked = self._checked(admission, budget, payload)
+            inside = None
+            if within is not None:
+                found = self._checked(admission, budget, within)
+                inside = Permitted(within, admission, found, None, MADE_BY_ADMIT)
+        except SafeserError as error:
+            return error
+        return Permitted(payload, admission, checked, inside, MADE_BY_ADMIT)
+
+    def _checked(
+        self, admission: Admission, budget: serialization.Budget, payload: Received
+    ) -> Once[serialization.Checked] | None:
+        """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
+        if payload.reading is None or payload.grant is None:
+            return None  # it was verified and parsed where it was made, or its handler opens it
+        limits = admission.policy.limits
+        try:
+            # A message that is admitted twice is read twice.
+            reading = payload.reading.take() or serialization.read(
+                payload.header,
+                payload.frames,
+                limits=limits,
+                unread=payload.family,
+                declared=() if payload.policy is None else payload.policy.families,
+            )
+            checked = serialization.check_reading(
+                reading, payload.grant, limits=limits, budget=budget, relayed=payload.relayed
+            )
+        except SafeserError as error:
+            self._note_failure("refuse", admission.context, payload, error)
+            raise
+        return None if payload.relayed or checked.typed is None else Once(checked)
+
+    def permits_part(
+        self, context: Context, payload: Received, willing: Sequence[str] | None
+    ) -> bool:
+        """Tell whether *payload* may pass, where its message loses nothing without it.
+
+        A refusal is recorded. What may pass is decided again with the whole message.
+        """
+        return self._refusal(self.policy, context, payload, willing) is None
+
+    def permit_payload(
+        self, context: Context, payload: Received, willing: Sequence[str] | None
+    ) -> None:
+        """Refuse *payload* if it may not pass at all, wherever it stands."""
+        refusal = self._refusal(self.policy, context, payload, willing)
+        if refusal is not None:
+            raise refusal
+
+    def permit_named(self, context: Context, *, where: str) -> None:
+        """Refuse an operation that the sender may not ask for, whatever comes with it.
+
+        :param where: the field that names it; a relay carries one operation inside another.
+        """
+        decision = self.policy.permits_operation(context)
+        if not decision.permitted:
+            self._refuse_operation(context, decision, where=where)
+
+    def caller_refusal(
+        self, context: Context, payload: Payload, deserializers: Sequence[str] | None
+    ) -> PolicyDenied | None:
+        """Return why *payload* is refused, if its family is not one that the caller asked for.
+
+        A caller's list takes away from what policy permits; it never adds to it.
+        """
+        if deserializers is None or is_asked_for(payload.family, deserializers):
+            return None
+        return self.refusal(
+            context,
+            "caller.deserializers",
+            f"family {payload.family!r} is not among the deserializers asked for",
+            payload=payload,
+            fix="Convert the value on the other side, or ask for that family.",
+        )
+
+    def load(self, admitted: Admitted) -> list[Any]:
+        """Rebuild the admitted payloads, in order.
+
+        :raises PayloadError: if one of them is not what its family allows.
+        """
+        return [self.load_one(permitted) for permitted in admitted.permitted]
+
+    def load_one(self, permitted: Permitted) -> Any:
+        """Rebuild one of the admitted payloads; a relay opens some and passes on the others.
+
+        What the check found is built once. Each further time it is read and checked anew, so that
+        two objects never share what one of them changes.
+        """
+        payload = self._recorded(permitted)
+        admission, grant = permitted.admission, payload.grant
+        if payload.relayed or grant is None:
+            raise TypeError("that payload was admitted only to be passed on")
+        checked = None if permitted.checked is None else permitted.checked.take()
+        try:
+            if checked is not None:
+                return serialization.build(
+                    checked, budget=admission.budget, context=admission.context
+                )
+            return serialization.deserialize(
+                payload.header,
+                payload.frames,
+                grant,
+                limits=admission.policy.limits,
+                budget=admission.budget,
+                context=admission.context,
+            )
+        except SafeserError as error:
+            self._note_failure("load", admission.context, payload, error)
+            raise
+
+    def sealed_in(self, permitted: Permitted) -> Any:
+        """Return the graph or task that an admitted payload of family ``sealed`` is."""
+        payload = self._recorded(permitted)
+        if payload.sealed is None:
+            raise TypeError("that payload is not sealed")
+        return payload.sealed
+
+    @staticmethod
+    def _recorded(permitted: Permitted) -> Received:
+        """Return the payload that was admitted, if the log has its record."""
+        if type(permitted) is not Permitted:
+            raise TypeError("that payload was not admitted")
+        records = permitted.admission.records
+        if records is not None and not records.written:
+            raise TypeError("what admitted that payload is not recorded yet")
+        return permitted.payload
+
+
+def _unread(bound: Grant) -> str | None:
+    """Return what every pickle counts as, unread, where *bound* is the most that may pass.
+
+    A machine that walks opcodes takes seconds for a few megabytes of them: a sender that may send
+    no pickle at all must not have it at work.
+    """
+    if "cloudpickle" in bound.families:
+        return "cloudpickle"
+    return None if "pickle" in bound.families else "pickle"
+
+
+def _bound(policy: Policy, context: Context) -> Grant:
+    """Return the most that may pass in *context*, which may be nothing; refuses nothing yet."""
+    try:
+        return policy.grant(context)
+    except PolicyDenied:
+        return _NOTHING
+
+
+def _outcomes(
+    before: Iterable[_B | SafeserError], step: Callable[[_B], _T | SafeserError], *, each: bool
+) -> tuple[_T | SafeserError, ...]:
+    """Return what *step* makes of each, and why the others are refused.
+
+    :param each: whether a refusal concerns one alone; otherwise the first is raised.
+    """
+    outcomes: list[_T | SafeserError] = []
+    for one in before:
+        outcome = one if isinstance(one, SafeserError) else step(one)
+        if isinstance(outcome, SafeserError) and not each:
+            raise outcome
+        outcomes.append(outcome)
+    return tuple(outcomes)

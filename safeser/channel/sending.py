@@ -1,0 +1,103 @@
+"""What this side of a connection sends: by which families values may leave, and which operations.
+
+The one rule: a value leaves by a family that policy grants, and a pickle only if the other side
+would take it: refused there, it would be asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from safeser import families as serialization
+from safeser.channel.lists import is_asked_for, ordered
+from safeser.channel.records import Recording
+from safeser.errors import SafeserError
+from safeser.values import SEALED, Context, Decision, Grant, Payload
+
+__all__ = ["Sending", "is_own_reply"]
+
+
+class Sending(Recording):
+    """One authenticated connection, by which this process sends; the base of :class:`Link`."""
+
+    def permit_operation(self, context: Context) -> None:
+        """Raise :class:`PolicyDenied` unless this side may ask for *context*'s operation."""
+        self.require_open(context)
+        decision = self.policy.decide(context, "msgpack", sealing=True)
+        if not decision.permitted:
+            self._refuse_operation(context, decision)
+
+    def allowed(self, context: Context, serializers: Sequence[str] | None = None) -> Grant:
+        """Return what this side may send in *context*, cut to *serializers*."""
+        self.permit_operation(context)
+        grant = self.policy.grant(context, sealing=True)
+        if serializers is None:
+            return grant
+        return grant.narrowed([f for f in grant.families if is_asked_for(f, serializers)])
+
+    def serialize(
+        self,
+        obj: Any,
+        grant: Grant,
+        *,
+        iterate_collection: bool | None = None,
+        context: Context | None = None,
+        unregistered: bool = False,
+    ) -> tuple[dict[str, Any], list[Any]]:
+        """Turn *obj* into a header and frames by the first granted family that can.
+
+        :param context: handed to registered functions that take it.
+        :param unregistered: whether classes that only the reader may have registered are written.
+        """
+        return serialization.serialize(
+            obj,
+            ordered(grant.families),
+            limits=self.policy.limits,
+            iterate_collection=iterate_collection,
+            context=context,
+            types=grant.types,
+            reads=grant if unregistered else None,
+        )
+
+    def permit_sending(self, context: Context, payload: Payload) -> None:
+        """Raise :class:`PolicyDenied` unless *payload* may leave in *context*."""
+        self.require_open(context)
+        if is_own_reply(context, payload, self.peer):
+            return  # it goes back to who signed it
+        author = None if payload.author == self.local else payload.author
+        decision = self.policy.decide(context, payload.family, sealing=True, author=author)
+        if not decision.permitted:
+            self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
+        if payload.family == "pickle":
+            self._judge_own(context, payload)
+
+    def _judge_own(self, context: Context, payload: Payload) -> None:
+        """Refuse here a pickle that the other side would refuse: it would ask for it again."""
+        grant = self.policy.grant(context, sealing=True)
+        frames = list(payload.frames)
+        try:
+            serialization.judge(payload.header, frames, grant, limits=self.policy.limits)
+        except SafeserError as error:
+            self.refuse(
+                context,
+                error.rule,
+                f"the value takes a pickle that the other side refuses: {error.message}",
+                payload=payload,
+                fix="Convert it to numbers, text, arrays or frames, which need no pickle. Or else:"
+                f" {error.fix}",
+            )
+
+    def _refuse_operation(self, context: Context, decision: Decision, *, where: str = "") -> None:
+        """Refuse with the words by which whoever keeps the policy finds the place in it."""
+        reason = f"{decision.reason} of policy {self.policy.name!r}"
+        self.refuse(context, decision.rule, reason, where=where, fix=decision.fix)
+
+
+def is_own_reply(context: Context, payload: Payload, principal: str) -> bool:
+    """Tell whether *payload* is a task that *principal* signed, and the reply to its request.
+
+    What stands beside others in a reply, as plugins do when a worker registers, is none.
+    """
+    signed = payload.family == SEALED and payload.author == principal
+    return signed and context.operation is None and payload.where == ""

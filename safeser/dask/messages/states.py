@@ -1,0 +1,175 @@
+"""The states of one connection, and what a message is in each: one table, as in h11.
+
+The one rule: what a message is follows from the state of its connection and from the table of
+operations, never from its own word. A peer's message has a meaning in each state; where
+:data:`_NEXT` has no entry, this program has a defect.
+
+A connection has an asker, which opened it, and a server, which answers. Each side has a state of
+its own, which changes with what that side reads and writes. A message that is refused changes none,
+except where nothing can follow it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+__all__ = [
+    "GREETINGS",
+    "SERVES",
+    "STREAMS",
+    "Event",
+    "Meaning",
+    "State",
+    "meaning_of",
+    "meaning_of_malformed",
+    "next_state",
+]
+
+
+class State(enum.Enum):
+    """What one side of a connection waits for."""
+
+    SERVER_GREETING = "Dask's own handshake, of an asker"
+    SERVING = "a request"
+    CONFIRMING = "a request, or the asker's last word on the reply to the one before"
+    ASKER_GREETING = "Dask's own handshake, of a server"
+    ASKING = "a reply, if anything was asked"
+    SILENCED = "a reply; the one before was an error, on which the asker says no last word"
+    STARTING = "the start of a client's stream, or why there is none"
+    OPENING = "the reply to a worker that asks for its stream, or the first batch of that"
+    STREAMING = "batches of stream elements"
+    UNOPENED = "nothing: the stream that this side asked for did not come about"
+
+    __hash__ = object.__hash__  # quicker than enum's own, see values.Kind
+
+
+class Meaning(enum.Enum):
+    """What a message is."""
+
+    GREETING = "Dask's own handshake"
+    REQUEST = "a request, which is answered"
+    LAST_WORD = "the asker's last word on a reply"
+    REPLY = "the reply to what was asked"
+    START = "the start of a stream, or the reply that refuses it"
+    ELEMENTS = "stream elements, each by itself"
+
+    __hash__ = object.__hash__
+
+
+class Event(enum.Enum):
+    """What changes the state of a connection."""
+
+    GREETED = "Dask's handshake was read"
+    REQUEST_TAKEN = "a request was admitted"
+    CONFIRMED_TAKEN = "a request was admitted, on whose reply the asker says one word more"
+    STREAM_TAKEN = "a request was admitted that makes the connection a stream"
+    REQUEST_ENDED = "the last word on a request was heard, or it is answered with a refusal"
+    REQUEST_WRITTEN = "a request was written"
+    CLIENT_STREAM_WRITTEN = "a client's request for a stream was written"
+    WORKER_STREAM_WRITTEN = "a worker's request for a stream was written"
+    FAILURE_READ = "the reply was an error, on which the server hears no last word"
+    LAST_WORD_LEFT = "the last word was left out"
+    STREAM_BEGUN = "what opens the stream was read"
+    STREAM_REFUSED = "what opens the stream is refused, or missing"
+
+    __hash__ = object.__hash__
+
+
+class _Forms(NamedTuple):
+    """What a message is in one state, by its form.
+
+    :param operation: a dictionary that names an operation.
+    :param answer: a dictionary that names none.
+    :param other: a batch of elements, or a word.
+    """
+
+    operation: Meaning
+    answer: Meaning
+    other: Meaning
+
+
+_ANY = {meaning: _Forms(meaning, meaning, meaning) for meaning in Meaning}
+_SERVED_WORD = _Forms(Meaning.REQUEST, Meaning.LAST_WORD, Meaning.LAST_WORD)
+_FIRST_OF_WORKER = _Forms(Meaning.ELEMENTS, Meaning.REPLY, Meaning.ELEMENTS)
+
+#: What a message is, by the state of the side that reads it.
+_MEANINGS: Mapping[State, _Forms] = {
+    State.SERVER_GREETING: _ANY[Meaning.GREETING],
+    State.SERVING: _ANY[Meaning.REQUEST],
+    State.CONFIRMING: _SERVED_WORD,
+    State.ASKER_GREETING: _ANY[Meaning.GREETING],
+    State.ASKING: _ANY[Meaning.REPLY],
+    State.SILENCED: _ANY[Meaning.REPLY],
+    State.STARTING: _ANY[Meaning.START],
+    State.OPENING: _FIRST_OF_WORKER,
+    State.STREAMING: _ANY[Meaning.ELEMENTS],
+    State.UNOPENED: _ANY[Meaning.ELEMENTS],
+}
+
+#: What a message that cannot be parsed is: a request is answered with the reason, the asker of a
+#: reply or of a stream gets it raised, and a batch loses the elements that are at fault.
+_MALFORMED: Mapping[State, Meaning] = {
+    State.SERVER_GREETING: Meaning.REQUEST,
+    State.SERVING: Meaning.REQUEST,
+    State.CONFIRMING: Meaning.REQUEST,
+    State.ASKER_GREETING: Meaning.REPLY,
+    State.ASKING: Meaning.REPLY,
+    State.SILENCED: Meaning.REPLY,
+    State.STARTING: Meaning.START,
+    State.OPENING: Meaning.START,
+    State.STREAMING: Meaning.ELEMENTS,
+    State.UNOPENED: Meaning.ELEMENTS,
+}
+
+_TAKEN = {
+    Event.REQUEST_TAKEN: State.SERVING,
+    Event.CONFIRMED_TAKEN: State.CONFIRMING,
+    Event.STREAM_TAKEN: State.STREAMING,
+    Event.REQUEST_ENDED: State.SERVING,
+}
+_WRITTEN = {
+    Event.REQUEST_WRITTEN: State.ASKING,
+    Event.CLIENT_STREAM_WRITTEN: State.STARTING,
+    Event.WORKER_STREAM_WRITTEN: State.OPENING,
+    Event.FAILURE_READ: State.SILENCED,
+    Event.LAST_WORD_LEFT: State.ASKING,
+}
+_BEGUN = {Event.STREAM_BEGUN: State.STREAMING, Event.STREAM_REFUSED: State.UNOPENED}
+
+#: What follows, by what happens.
+_NEXT: Mapping[State, Mapping[Event, State]] = {
+    State.SERVER_GREETING: {Event.GREETED: State.SERVING},
+    State.SERVING: _TAKEN,
+    State.CONFIRMING: _TAKEN,
+    State.ASKER_GREETING: {Event.GREETED: State.ASKING},
+    State.ASKING: _WRITTEN,
+    State.SILENCED: _WRITTEN,
+    State.STARTING: _BEGUN,
+    State.OPENING: _BEGUN,
+    State.STREAMING: {},
+    State.UNOPENED: {},
+}
+
+GREETINGS = frozenset({State.SERVER_GREETING, State.ASKER_GREETING})
+SERVES = frozenset({State.SERVER_GREETING, State.SERVING, State.CONFIRMING})
+STREAMS = frozenset({State.STARTING, State.OPENING, State.STREAMING, State.UNOPENED})
+
+
+def meaning_of(state: State, body: Any) -> Meaning:
+    """Return what the message *body*, of which nothing is believed yet, is in *state*."""
+    forms = _MEANINGS[state]
+    if not isinstance(body, dict):
+        return forms.other
+    return forms.operation if "op" in body else forms.answer
+
+
+def meaning_of_malformed(state: State) -> Meaning:
+    """Return what a message that cannot be parsed is in *state*."""
+    return _MALFORMED[state]
+
+
+def next_state(state: State, event: Event) -> State:
+    """Return the state that follows when *event* happens in *state*."""
+    return _NEXT[state][event]

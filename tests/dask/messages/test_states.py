@@ -1,0 +1,131 @@
+"""The one table of states: whole, and with no way from one side's states to the other's."""
+
+from __future__ import annotations
+
+import pytest
+
+from safeser.dask.messages import states
+from safeser.dask.messages.states import Event, Meaning, State, meaning_of, meaning_of_malformed
+
+ASKER, SERVER = State.ASKER_GREETING, State.SERVER_GREETING
+
+OPERATION, ANSWER, BATCH, WORD = {"op": "identity"}, {"status": "OK"}, ({"op": "x"},), "OK"
+
+
+def reached(state):
+    """Return every state that something can lead to from *state*."""
+    found, ahead = set(), [state]
+    while ahead:
+        state = ahead.pop()
+        if state not in found:
+            found.add(state)
+            ahead += states._NEXT[state].values()
+    return found
+
+
+def test_each_state_is_reached_by_one_side():
+    assert reached(ASKER) | reached(SERVER) == set(State)
+    assert reached(ASKER) & reached(SERVER) == {State.STREAMING}
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("body", [OPERATION, ANSWER, BATCH, WORD, None, 5])
+def test_each_message_means_something_in_each_state(state, body):
+    assert meaning_of(state, body) in Meaning
+    assert meaning_of_malformed(state) in Meaning
+
+
+def test_each_event_happens_in_some_state():
+    assert {event for table in states._NEXT.values() for event in table} == set(Event)
+
+
+def test_an_asker_is_asked_nothing():
+    served = {Meaning.REQUEST, Meaning.LAST_WORD}
+    for state in reached(ASKER):
+        assert not served & {meaning_of(state, body) for body in (OPERATION, ANSWER, BATCH, WORD)}
+        assert meaning_of_malformed(state) not in served
+
+
+def test_a_server_reads_no_replies():
+    asked = {Meaning.REPLY, Meaning.START}
+    for state in reached(SERVER):
+        assert not asked & {meaning_of(state, body) for body in (OPERATION, ANSWER, BATCH, WORD)}
+        assert meaning_of_malformed(state) not in asked
+
+
+@pytest.mark.parametrize(
+    ("state", "body", "meaning"),
+    [
+        (SERVER, OPERATION, Meaning.GREETING),
+        (State.SERVING, OPERATION, Meaning.REQUEST),
+        (State.SERVING, WORD, Meaning.REQUEST),
+        (State.CONFIRMING, OPERATION, Meaning.REQUEST),
+        (State.CONFIRMING, WORD, Meaning.LAST_WORD),
+        (State.CONFIRMING, ANSWER, Meaning.LAST_WORD),
+        (State.ASKING, OPERATION, Meaning.REPLY),
+        (State.ASKING, BATCH, Meaning.REPLY),
+        (State.STARTING, ANSWER, Meaning.START),
+        (State.OPENING, ANSWER, Meaning.REPLY),
+        (State.OPENING, BATCH, Meaning.ELEMENTS),
+        (State.STREAMING, ANSWER, Meaning.ELEMENTS),
+    ],
+)
+def test_what_a_message_is(state, body, meaning):
+    assert meaning_of(state, body) is meaning
+
+
+def test_a_stream_stays_one():
+    for state in (State.STREAMING, State.UNOPENED):
+        for event in Event:
+            with pytest.raises(KeyError):
+                states.next_state(state, event)
+
+
+def seen(talk, *steps):
+    """Return the states of asker and server after each of *steps*."""
+    found = []
+    for step in steps:
+        step()
+        found.append((talk.asker.state, talk.server.state))
+    return found
+
+
+def test_a_transfer_of_values_ends_with_a_word(talk):
+    t = talk("client", "worker", "default")
+    value = {"status": "OK", "data": {"x": 1}}
+    ask = {"op": "get_data", "keys": ["x"], "who": "safeser://1:1", "reply": True}
+    assert (t.asker.state, t.server.state) == (State.ASKING, State.SERVING)
+    assert seen(t, lambda: t.request(ask), lambda: t.reply(value), lambda: t.request("OK")) == [
+        (State.ASKING, State.CONFIRMING),
+        (State.ASKING, State.CONFIRMING),
+        (State.ASKING, State.SERVING),
+    ]
+    assert t.request("OK") is t.SKIP  # which answers nothing any more
+    assert "operation.missing" in t.refused_by_server
+
+
+def test_a_client_opens_its_stream(talk):
+    t = talk("client", policy="default")
+    ask = {"op": "register-client", "client": "Client-1", "reply": False, "versions": {}}
+    assert seen(t, lambda: t.request(ask), lambda: t.reply([{"op": "stream-start"}])) == [
+        (State.STARTING, State.STREAMING),
+        (State.STREAMING, State.STREAMING),
+    ]
+
+
+def test_a_stream_that_does_not_start_is_forgotten(talk):
+    t = talk("client", policy="default")
+    t.request({"op": "register-client", "client": "Client-1", "reply": False, "versions": {}})
+    with pytest.raises(Exception, match="start of a stream"):
+        t.reply([{"op": "key-in-memory", "key": "x"}])
+    assert t.asker.state is State.UNOPENED
+    assert t.asker.forgotten
+
+
+def test_a_worker_opens_its_stream(talk):
+    t = talk("worker", policy="default")
+    ask = {"op": "register-worker", "address": "safeser://127.0.0.1:1", "reply": False}
+    assert seen(t, lambda: t.request(ask), lambda: t.reply({"status": "OK"})) == [
+        (State.OPENING, State.STREAMING),
+        (State.STREAMING, State.STREAMING),
+    ]
