@@ -6,10 +6,14 @@ a second time. It accepts every policy that loads, and some that ``safeser polic
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -35,6 +39,13 @@ def json_schema() -> dict[str, Any]:
 class _Generator(GenerateJsonSchema):
     """Writes the model's own validators as JSON Schema."""
 
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        made = super().model_schema(schema)
+        cls: type[BaseModel] = schema["cls"]
+        for name, text in _descriptions(cls):
+            made["properties"][cls.model_fields[name].alias or name]["description"] = text
+        return made
+
     def function_before_schema(
         self, schema: core_schema.BeforeValidatorFunctionSchema
     ) -> JsonSchemaValue:
@@ -50,6 +61,19 @@ class _Generator(GenerateJsonSchema):
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         # A policy has no null: what is not wanted is left out.
         return self.generate_inner(schema["schema"])
+
+
+def _descriptions(cls: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """Yield the fields that *cls* declares, each with the docstring below it."""
+    (definition,) = ast.parse(inspect.getsource(cls)).body
+    assert isinstance(definition, ast.ClassDef)
+    for field, below in itertools.pairwise(definition.body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, inspect.cleandoc(text)
 
 
 def _unchanged(inner: JsonSchemaValue) -> JsonSchemaValue:

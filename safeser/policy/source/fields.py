@@ -63,10 +63,9 @@ MEANING = "meaning"
 class Strict(BaseModel):
     """A mapping of a policy: no field beyond those declared, and no value converted."""
 
-    # What stands below a field says what it means, in editors and in the reference.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
-    )
+    # The docstring below a field is its description. To have pydantic read it takes the source text
+    # of each class at every start; safeser.policy.schema reads it when the JSON Schema is made.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 # --- forms ----------------------------------------------------------------------------------------
