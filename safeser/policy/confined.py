@@ -16,8 +16,7 @@ from typing import Annotated, NoReturn
 
 from pydantic import Field
 
-from safeser.errors import ConfigError
-from safeser.policy.source.faults import did_you_mean, fault, shown
+from safeser.policy.source.faults import UndefinedName, fault, shown
 from safeser.policy.source.fields import Distinct, Listed, Reading, Strict, stated
 from safeser.policy.source.loader import Document
 from safeser.policy.source.scope import Scope
@@ -38,10 +37,11 @@ _PORTS = re.compile(r"([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?\Z")
 
 def _connect(word: str, scope: Scope) -> str:
     if word not in CONNECT_WORDS:
-        raise ConfigError(
+        raise UndefinedName(
             f"it cannot connect to {shown(word)}",
             rule="config.confined",
-            fix=did_you_mean(word, CONNECT_WORDS),
+            name=word,
+            known=lambda: CONNECT_WORDS,
         )
     return word
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import bisect
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from safeser.errors import ConfigError
 
-__all__ = ["Place", "did_you_mean", "fault", "shown"]
+__all__ = ["Place", "UndefinedName", "did_you_mean", "fault", "shown"]
 
 _SHOWN_MAX = 40  # enough to recognize a name; a log line stays one line
 
@@ -60,6 +60,21 @@ def _comparable(wanted: str, names: Sequence[str]) -> Sequence[str]:
     at = bisect.bisect(short, wanted)
     first = max(0, min(at - _COMPARED_MAX // 2, len(short) - _COMPARED_MAX))
     return short[first : first + _COMPARED_MAX]
+
+
+class UndefinedName(ConfigError):
+    """A name that is not among those known.
+
+    A file may have thousands of them, of which the first is reported: only that one is compared.
+
+    :param known: returns the names that are known.
+    """
+
+    def __init__(
+        self, message: str, *, rule: str, name: str, known: Callable[[], Iterable[str]]
+    ) -> None:
+        super().__init__(message, rule=rule)
+        self.nearest: Callable[[], str] = lambda: did_you_mean(name, known())
 
 
 def fault(

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticUndefined, core_schema
 
 from safeser.errors import ConfigError
-from safeser.policy.source.faults import did_you_mean, shown
+from safeser.policy.source.faults import UndefinedName, shown
 from safeser.policy.source.scope import Scope
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def refusal(error: ConfigError, *below: str | int) -> PydanticCustomError:
 
     :param below: the path from the value that is read to the one that is at fault.
     """
-    told = {"message": error.message, "rule": error.rule, "fix": error.fix, "below": below}
+    told = {"message": error.message, "error": error, "below": below}
     return PydanticCustomError(MEANING, "{message}", told)
 
 
@@ -180,10 +180,11 @@ def one_of(words: tuple[str, ...], what: str) -> Reading[str]:
 
     def known(name: str, scope: Scope) -> str:
         if name not in words:
-            raise ConfigError(
+            raise UndefinedName(
                 f"there is no {what} {shown(name)}",
                 rule=f"config.{what.replace(' ', '-')}",
-                fix=did_you_mean(name, words),
+                name=name,
+                known=lambda: words,
             )
         return name
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from safeser.errors import ConfigError
-from safeser.policy.source.faults import did_you_mean, shown
+from safeser.policy.source.faults import UndefinedName, shown
 from safeser.values import FAMILIES, UNKNOWN, Suite
 
 __all__ = ["GROUP", "Scope"]
@@ -57,17 +56,16 @@ class Scope:
     def check_principal(self, name: str) -> str:
         """Return *name* if it means principals.
 
-        :raises ConfigError: with the nearest spelling, if it does not.
+        :raises UndefinedName: if it does not.
         """
         if name in self.members:
             return name
         group = name.startswith(GROUP)
-        raise ConfigError(
+        raise UndefinedName(
             f"no principal is in {shown(name)}, so this never matches"
             if group
             else f"no principal is called {shown(name)}",
             rule="config.undefined",
-            fix=did_you_mean(
-                name, [each for each in self.members if each.startswith(GROUP) == group]
-            ),
+            name=name,
+            known=lambda: [each for each in self.members if each.startswith(GROUP) == group],
         )

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from safeser.policy.source.faults import did_you_mean, fault, shown
+from safeser.policy.source.faults import UndefinedName, did_you_mean, fault, shown
 from safeser.policy.source.fields import MEANING, Stated
 from safeser.policy.source.loader import Document, Path
 from safeser.policy.source.model import PolicyModel
@@ -121,7 +121,9 @@ def _sentence(detail: ErrorDetails, path: Path, document: Document) -> tuple[str
     kind, field = detail["type"], str(path[-1])
     context = detail.get("ctx", {})
     if kind == MEANING:
-        return f"{_owner(path, document)}{context['message']}", context["rule"], context["fix"]
+        error = context["error"]
+        fix = error.nearest() if isinstance(error, UndefinedName) else error.fix
+        return f"{_owner(path, document)}{error.message}", error.rule, fix
     if path == ("safeser",):
         return (
             "this version of safeser reads policies of version 1",

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from safeser.errors import ConfigError
 from safeser.policy import Policy
 from safeser.policy.schema import json_schema
+from safeser.policy.source import faults
 from safeser.policy.source.context import Rule
 from safeser.policy.source.fields import Names, Reading, Stated, Strict, one_of, stated
 from safeser.policy.source.scope import Scope
@@ -141,3 +142,20 @@ def test_a_declaration_reads_defaults_aliases_and_absence() -> None:
 def test_what_has_another_form_or_no_meaning_is_refused(value: object) -> None:
     with pytest.raises(ValidationError):
         read(value)
+
+
+def test_only_the_reported_name_is_compared_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each comparison takes milliseconds, and a file may have tens of thousands of names."""
+    compared: list[str] = []
+    real = faults.difflib.get_close_matches
+
+    def counting(word: str, *args: object, **options: object) -> list[str]:
+        compared.append(word)
+        return real(word, *args, **options)  # type: ignore[arg-type, call-overload, no-any-return]
+
+    monkeypatch.setattr(faults.difflib, "get_close_matches", counting)
+    names = ", ".join(f"n{number}" for number in range(3_000))
+    contexts = f"contexts:\n- {{name: x, sender: [{names}], recipient: [a, c], kinds: [dat]}}\n"
+    error = refused(HEAD + PRINCIPALS + contexts)
+    assert (error.rule, compared) == ("config.undefined", ["n0"])
+    assert "'n0'" in error.message
