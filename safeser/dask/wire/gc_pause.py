@@ -13,12 +13,12 @@ from __future__ import annotations
 import gc
 import threading
 
-__all__ = ["no_search"]
+__all__ = ["gc_paused"]
 
 _lock = threading.Lock()
 
 
-class _NoSearch:
+class _Pause:
     """Switches the garbage collector off while any thread is inside."""
 
     def __init__(self) -> None:
@@ -39,4 +39,4 @@ class _NoSearch:
                 gc.enable()
 
 
-no_search = _NoSearch()
+gc_paused = _Pause()
