@@ -1,7 +1,7 @@
 """The one door: what a process seals, verifies, decides, records and loads all goes through here.
 
 The one rule: there is no other way in. Dask's comm, the gateway and the command line bring frames
-and get objects; everything between is in this room.
+and get objects; everything between is in this package.
 """
 
 from safeser.channel.admitted import Admitted, Arrived, Permitted, Received, Unverified

@@ -58,7 +58,7 @@ class Once(Generic[_T]):
 
 
 class Unverified:
-    """A message that nobody vouches for, of a connection without an envelope.
+    """A message that does not authenticate its sender, of a connection without an envelope.
 
     Only :meth:`safeser.channel.OpenLink.hear` makes one, and only that link decides it.
     """

@@ -1,7 +1,7 @@
-"""One process's side of every connection: with whom it speaks at all, and its own library calls.
+"""One process's side of every connection: which peers it accepts, and its own library calls.
 
-The one rule: nobody gets a session whom the roster does not list, or with whom no context of the
-policy has anything to do.
+The one rule: a peer gets a session only if the roster lists its key, and a context of the policy
+names its principal together with this process's.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Channel:
         return self.roster.author_of(key, on=self._today())
 
     def owner_of(self, key: PublicKey) -> str | None:
-        """Return for whom the roster lists *key*, in whatever state, or None."""
+        """Return the principal for which the roster lists *key*, in any state, or None."""
         entry = self.roster.entry_of(key)
         return None if entry is None else entry.principal
 
@@ -191,7 +191,7 @@ class Channel:
     def is_settled(self) -> bool:
         """Whether identity, policy and roster are those of the files, as far as files tell.
 
-        A change is taken after a second or two: whoever meets a peer before asks again then.
+        A change is taken after a second or two: a caller that meets a peer before asks again then.
         """
         return self._is_settled()
 
@@ -263,7 +263,7 @@ class Channel:
         transport: str = "library",
         same_host: bool | None = None,
     ) -> Handshake:
-        """Return a fresh handshake that admits only principals whom the policy lets us meet.
+        """Return a fresh handshake that admits only principals with which the policy has contexts.
 
         An initiator proposes the suite that the policy requires with *expected_peer* or, where it
         expects none, the strictest that it requires with any principal that it may meet this way.
@@ -347,8 +347,8 @@ class Channel:
         principal = standing.roster.principal_of(public, on=self._today())
         if principal is None or principal not in standing.policy.principals:
             return None
-        # Nobody with whom there is no context, in either direction, gets a session: an insider
-        # who took over an address would otherwise be talked to, if only to be refused.
+        # A principal without a context, in either direction, gets no session: an insider who took
+        # over an address would otherwise be talked to, if only to be refused.
         if principal not in standing.policy.counterparts(standing.identity.principal):
             return None
         return principal
@@ -378,7 +378,7 @@ class Channel:
             the policy requires between these principals, on this transport, or if what has changed
             since it began refuses its peer.
         :param shared: whether this channel's own calls find it by its peer. A connection that
-            somebody else reads and writes must not be used by them: its messages are numbered.
+            other code reads and writes must not be used by them: its messages are numbered.
         :param transport: how its messages travel, for contexts that ask for it.
         :param same_host: whether its other end is on this machine, as this process measured it.
         """

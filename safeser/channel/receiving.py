@@ -450,7 +450,7 @@ class Receiving(Sending):
         payload = self._recorded(permitted)
         admission, grant = permitted.admission, payload.grant
         if payload.relayed or grant is None:
-            raise TypeError("that payload was admitted only to be passed on")
+            raise TypeError("that payload was admitted for its handler or to be passed on")
         checked = None if permitted.checked is None else permitted.checked.take()
         try:
             if checked is not None:

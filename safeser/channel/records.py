@@ -290,11 +290,11 @@ class Recording:
         note_refusal(self.audit, context, error, where=where)
 
     def note_unauthenticated(self, error: EnvelopeError) -> None:
-        """Record bytes that nobody vouches for: they came on this link, but not from its peer."""
+        """Record bytes that do not authenticate: they came on this link, but not from its peer."""
         self.note_refusal(Context(UNKNOWN, self.local, Kind.ADMIN), error)
 
     def note_suite(self) -> None:
-        """Count the session with its suite: who spoke with whom readably, an auditor may ask."""
+        """Count the session with its suite: auditors ask which principals spoke unencrypted."""
         suite = self.session.suite.word
         try:
             self.audit.count(
@@ -333,7 +333,7 @@ class Recording:
     def _note_failure(
         self, name: str, context: Context, payload: Payload, error: SafeserError
     ) -> None:
-        """Record what refuses *payload* alone; whoever calls raises it."""
+        """Record what refuses *payload* alone; the caller raises it."""
         error.where = error.where or payload.where
         self.audit.record(event(name, context, payload, error.rule, False))
         error.recorded = True
@@ -357,7 +357,7 @@ def note_refusal(
         audit.record(event("refuse", context, None, error.rule, False, where=where or error.where))
     except AuditError as failure:
         # The message is refused already; that its refusal cannot be recorded changes nothing
-        # about it, and must not end the event loop of whoever reads.
+        # about it, and must not end the event loop that reads messages.
         logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
 

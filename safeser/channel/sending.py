@@ -89,7 +89,7 @@ class Sending(Recording):
             )
 
     def _refuse_operation(self, context: Context, decision: Decision, *, where: str = "") -> None:
-        """Refuse with the words by which whoever keeps the policy finds the place in it."""
+        """Refuse with words by which an operator finds the place in the policy."""
         reason = f"{decision.reason} of policy {self.policy.name!r}"
         self.refuse(context, decision.rule, reason, where=where, fix=decision.fix)
 

@@ -37,7 +37,7 @@ _STATES = {
 
 
 class Ending(NamedTuple):
-    """Why a session ends: a rule of :data:`SENTENCES`, and the principal whom it is about."""
+    """Why a session ends: a rule of :data:`SENTENCES`, and the principal that it is about."""
 
     rule: str
     whose: str
@@ -70,7 +70,7 @@ class Voices(Protocol):
         """Return whose signatures *key* verifies now, or None."""
 
     def owner_of(self, key: PublicKey) -> str | None:
-        """Return for whom the roster lists *key*, in whatever state, or None."""
+        """Return the principal for which the roster lists *key*, in any state, or None."""
 
     def statement(self) -> dict[str, str | int]:
         """Return which policy and roster decide here, for operators who roll them out."""
@@ -242,7 +242,7 @@ def require_own_signing_key(identity: Identity, roster: Roster) -> None:
             f" {identity.principal!r}, whose identity file holds"
             f" {identity.verifying.fingerprint if identity.verifying else 'none'}",
             rule="identity.signing",
-            fix="If the roster is wrong, somebody else may sign as this principal: retire that line"
+            fix="If the roster is wrong, another key may sign as this principal: retire that line"
             " and list a new key, whose fingerprints 'safeser keys fingerprint' prints.",
         )
 

@@ -1,7 +1,7 @@
 """A connection whose peer has proved nothing: the same deciding and loading, without an envelope.
 
-The one rule: whoever speaks here is ``unknown``, whatever they say, and no policy can let more than
-dask and msgpack in from them. The log says of each record that nobody vouched for it.
+The one rule: the peer is ``unknown``, whatever it says, and no policy can let more than dask and
+msgpack in from it. Each record in the log says that its sender did not authenticate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Unreadable(dict[str, Any]):
 
 
 class _Nobody:
-    """What a link has in place of a session: nobody's word, and an id that no message can claim."""
+    """What a link has in place of a session: no peer, and an id that no message can claim."""
 
     def __init__(self, local: str) -> None:
         self.id = os.urandom(32)
@@ -103,7 +103,7 @@ class OpenLink(Link):
     :param local: the principal that this process is, as *policy* names it.
     :param transport: ``"tcp"`` or ``"tls"``.
     :param address: where the peer was found, for the log.
-    :param same_host: whether that is this machine; None where nobody measured it.
+    :param same_host: whether that is this machine; None where it was not measured.
     """
 
     def __init__(

@@ -39,8 +39,8 @@ __all__ = [
 
 _PICKLES = ("pickle", "cloudpickle")
 
-#: Typed values hold plain ones, and failures are weaker than either: whoever may receive dask may
-#: receive these inside it, and so may who receives a family that the host registered.
+#: Typed values hold plain ones, and failures are weaker than either: a grant of family dask, or of
+#: one that the host registered, covers these inside it.
 _COVERED_BY_DASK = ("msgpack", "error")
 
 
@@ -132,8 +132,8 @@ def bytes_in(
 ) -> bytes | None:
     """Return the bytes that the payload is, if it is plainly that and nothing else; else None.
 
-    It reads one length at most, so that whoever would interpret those bytes can have them decided
-    first.
+    It reads one length at most, so that those bytes can be decided before their handler interprets
+    them.
     """
     (node, *inside) = parse(header, frames, limits=limits)
     if inside or len(node.frames) != 1:
@@ -178,8 +178,8 @@ def check_reading(
 
     :param grant: what the payload will be built by.
     :param budget: shared by all payloads of one message.
-    :param relayed: it is passed on unopened, so that types unknown to this process are for whoever
-        opens it to look up: their frames stay what they are, bounded like all others.
+    :param relayed: it is passed on unopened, so that types unknown to this process are for the
+        process that opens it to look up: their frames stay as they are, bounded like all others.
     """
     nodes, look = reading.nodes, _Listed(grant, relayed=relayed)
     typed: Mapping[str, Typed] = {}

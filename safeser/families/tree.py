@@ -1,7 +1,7 @@
 """The tree that a header and its frames describe, before anything in it is believed.
 
-The one rule: each frame belongs to exactly one node, and whoever judges, checks or builds walks
-these nodes and nothing else; there is no second reading of a header.
+The one rule: each frame belongs to exactly one node. Judging, checking and building walk these
+nodes and nothing else; there is no second reading of a header.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Node:
             path, position = path
             steps.append(f"sub-headers[{position}]")
         if len(steps) > _MAX_STEPS:
-            # Whoever nests two hundred deep would otherwise write kilobytes into logs.
+            # A peer that nests two hundred deep would otherwise write kilobytes into logs.
             steps[_MAX_STEPS // 2 : -(_MAX_STEPS // 2)] = ["..."]
         return ".".join(reversed(steps))
 
@@ -121,7 +121,7 @@ class Node:
 def strongest(families: Sequence[str]) -> str:
     """Return the most powerful of *families*; of none at all, ``"msgpack"``.
 
-    Families that the host registered stand between dask and the pickles: whoever decides by the
+    Families that the host registered stand between dask and the pickles: code that decides by the
     strongest alone must still look at each when it is built.
     """
     if len(families) == 1:  # most payloads are one value

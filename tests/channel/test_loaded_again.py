@@ -119,9 +119,9 @@ def checks(monkeypatch):
     """Return the types of values that were checked, each as often as it was."""
     seen, real = [], receiving._checked
 
-    def noted(node, typed, limits):
+    def noted(node, *args):
         seen.append(node.type)
-        return real(node, typed, limits)
+        return real(node, *args)
 
     monkeypatch.setattr(receiving, "_checked", noted)
     return seen

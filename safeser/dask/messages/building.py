@@ -164,7 +164,7 @@ def _current(judged: Judged, signed: SignedStatement) -> Current:
 
 
 def _author(judged: Judged, payload: Received) -> str:
-    """Return whom this side vouches for as the author of what it passes on.
+    """Return the author for which this side vouches, of what it passes on.
 
     A peer may name any author; only of those that its context lists does its word count. Passing
     on others would make a worker's claim the scheduler's.

@@ -46,9 +46,15 @@ from safeser.dask.messages.stream_identity import StreamIdentity, check_registra
 from safeser.dask.sealed.call import Sent
 from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
-from safeser.dask.wire.ceilings import Room, ceilings_of, greeting_room, incoming_room, reply_room
+from safeser.dask.wire.ceilings import (
+    MessageBounds,
+    ceilings_of,
+    greeting_bounds,
+    incoming_bounds,
+    reply_bounds,
+)
 from safeser.dask.wire.codec import has_large_element
-from safeser.dask.wire.gc_pause import no_search
+from safeser.dask.wire.gc_pause import gc_paused
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
@@ -124,8 +130,8 @@ class Conversation:
         self._asked = NO_REQUEST  # the last request that this side wrote
         self._elements: Elements | None = None  # of the stream that the connection became
         self._writes: Server | None = None  # table of outgoing stream elements
-        # The room for elements, under the policy for which it was found.
-        self._room: tuple[Policy | None, Room] = (None, greeting_room())
+        # The bounds of elements, under the policy for which it was found.
+        self._bounds: tuple[Policy | None, MessageBounds] = (None, greeting_bounds())
         self._answers: list[list[Any]] = []
         self.sent = Sent()  # definitions of sealed tasks that the peer keeps
         self._ready: Any = None  # what is read in place of a reply, where nothing was asked
@@ -186,27 +192,27 @@ class Conversation:
         """
         if len(verified.frames) < _MANY:
             return self._received(verified, deserializers)
-        with no_search:
+        with gc_paused:
             return self._received(verified, deserializers)
 
-    def room(self) -> Room:
+    def message_bounds(self) -> MessageBounds:
         """Return how large the peer's next message may be, before any of it was read."""
         if self._elements is not None:
-            return self._stream_room(self._elements.reads)
+            return self._stream_bounds(self._elements.reads)
         if not self.greeted:
-            return greeting_room()
+            return greeting_bounds()
         if self.server is not None:
-            return incoming_room(self.link, self.server, Channel.RPC)
-        return reply_room(self.link, self._asked.rows)
+            return incoming_bounds(self.link, self.server, Channel.RPC)
+        return reply_bounds(self.link, self._asked.rows)
 
-    def _stream_room(self, reads: Server) -> Room:
-        """Return the room for a batch of elements; it is asked for with each, and changes with the
+    def _stream_bounds(self, reads: Server) -> MessageBounds:
+        """Return the bounds of a batch of elements; it is asked for with each, and changes with the
         policy alone."""
-        policy, room = self._room
+        policy, bounds = self._bounds
         if policy is not self.link.policy:
-            policy, room = self.link.policy, incoming_room(self.link, reads, Channel.STREAM)
-            self._room = policy, room
-        return room
+            policy, bounds = self.link.policy, incoming_bounds(self.link, reads, Channel.STREAM)
+            self._bounds = policy, bounds
+        return bounds
 
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         side = Side(
@@ -351,7 +357,7 @@ class Conversation:
         """Note that the connection becomes a stream; *reading* is 0 for the server."""
         reads, self._writes = STREAMS[stream][reading], STREAMS[stream][1 - reading]
         self._elements = self._made_elements(stream, reads)
-        self._room = None, greeting_room()
+        self._bounds = None, greeting_bounds()
         self.link.lasts = True
         self.link.is_client = reading == 0 and stream == "client-stream"
         self._identity.registers(stream, body)

@@ -45,7 +45,7 @@ _TAKES_PARTS: ContextVar[bool] = ContextVar("safeser-takes-parts", default=False
 
 
 def takes_parts() -> bool:
-    """Tell whether whoever fetches values here and now can tell those that failed by themselves."""
+    """Tell whether the code that fetches values in this context handles :class:`Unfetched`."""
     return _TAKES_PARTS.get()
 
 

@@ -90,7 +90,7 @@ def element_instead(
 
 
 class GraphFailures:
-    """What fails the futures of the refused graphs of one message, so that nobody waits for them.
+    """What fails the futures of the refused graphs of one message, which would wait for ever.
 
     The first ones say why as errors of their own; the answer to a million keys, of one graph or of
     many, must not be a million errors, so all others are cancelled at once.

@@ -159,10 +159,10 @@ def _is_samples(_: Mapping[str, Any], samples: Any) -> bool:
 
 
 def _is_kept(asked: Mapping[str, Any], reply: Any) -> bool:
-    """Tell whether a worker says of what it was given, and of nothing else, how large it is.
+    """Tell whether a worker reports the sizes of the values that it was given, and of no others.
 
-    Whoever scatters takes a key from each worker's answer, whichever of them has it, and adds it to
-    what a worker holds: with infinity that is no number any more, for good.
+    The client or scheduler that scatters takes a key from each worker's answer and adds its size to
+    what the worker holds: with infinity that sum is no number any more.
     """
     if "data" not in asked:
         return True  # a scheduler's, which is told where data are, says nothing
@@ -178,8 +178,8 @@ def _is_kept(asked: Mapping[str, Any], reply: Any) -> bool:
 def _is_gathered(asked: Mapping[str, Any], reply: Any) -> bool:
     """Tell whether that is values, or which of those that were asked for did not come.
 
-    Whoever asked takes the latter one by one: of a range, for ever, and with a word on each. For a
-    value that is neither, Dask's client hands out its key.
+    The asker goes through the latter one by one, of a range for ever, and logs each. For a value
+    that is neither, Dask's client returns its key.
     """
     status = reply.get("status") if isinstance(reply, dict) else None
     if type(status) is not str:
@@ -353,8 +353,8 @@ _USERS = frozenset({"get_metadata", "events", "queue_get", "variable_get"})
 def failed_call(error: object) -> dict[str, Any]:
     """Return an actor's answer that its method raised *error*.
 
-    Where asking fails with anything but OSError, Dask's actor tells only a log, and whoever called
-    waits for ever (distributed 2026.8.0, ``actor.py``, ``wait_then_set_result``).
+    Where asking fails with anything but OSError, Dask's actor only logs it, and its caller waits
+    for ever (distributed 2026.8.0, ``actor.py``, ``wait_then_set_result``).
     """
     return {"status": "error", "exception": error}
 
@@ -391,6 +391,6 @@ def why_no_values(exception: Any, *, local: str) -> Relayed | None:
 def _is_ours(value: Relayed) -> bool:
     """Tell whether a relayed failure is an error of safeser's, not one of the network or of Dask.
 
-    It is only looked at: whoever wrote it may say so of any failure, and gains nothing by it.
+    It is only looked at: a peer may say so of any failure, and gains nothing by it.
     """
     return errors.decode(value.frames[0]).type.startswith("safeser.errors:")

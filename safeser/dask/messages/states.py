@@ -36,7 +36,7 @@ class State(enum.Enum):
     CONFIRMING = "a request, or the asker's last word on the reply to the one before"
     ASKER_GREETING = "Dask's own handshake, of a server"
     ASKING = "a reply, if anything was asked"
-    SILENCED = "a reply; the one before was an error, on which the asker says no last word"
+    SILENCED = "a reply; after the one before, an error, no last word is sent"
     STARTING = "the start of a client's stream, or why there is none"
     OPENING = "the reply to a worker that asks for its stream, or the first batch of that"
     STREAMING = "batches of stream elements"

@@ -36,7 +36,7 @@ class StreamIdentity:
         self._registered: Any = None
 
     def registers(self, stream: str, body: dict[str, Any]) -> None:
-        """Note as whom the connection that becomes *stream* was registered by *body*."""
+        """Keep the name by which *body* registered the connection that becomes *stream*."""
         self._registered = body.get(_REGISTERED_AS[stream])
 
     def claim_client_id(self, row: Operation, body: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ class StreamIdentity:
         client = body.get("client")
         if client is None:
             return
-        if not isinstance(client, str):  # a payload, which nobody has read yet
+        if not isinstance(client, str):  # a payload, which is not read yet
             raise PayloadError("a client must be named", rule="stream.identity", where="client")
         if row.becomes == "client-stream":
             refused = not self._client_ids.claim(client, self.link.peer)
@@ -73,7 +73,7 @@ class StreamIdentity:
             )
 
     def _forgets(self, element: dict[str, Any]) -> bool:
-        """Tell whether *element* is ``fire_and_forget``, by somebody who may submit work.
+        """Tell whether *element* is ``fire_and_forget`` of a principal that may submit work.
 
         Dask's scheduler keeps such work under a client of that name until it is done. Keys that are
         never done stay there for good, so that guests have nothing to say in it.
@@ -87,7 +87,7 @@ class StreamIdentity:
 def check_registration(row: Operation, body: dict[str, Any]) -> None:
     """Refuse to register under anything but a name that stands in the message itself.
 
-    A payload in its place would be equal to any payload with which a later element names somebody.
+    A payload in its place would be equal to any payload by which a later element names itself.
     """
     field = _REGISTERED_AS.get(row.becomes or "")
     if field is None:
@@ -97,7 +97,7 @@ def check_registration(row: Operation, body: dict[str, Any]) -> None:
     name = body.get("name")
     if isinstance(name, str) and name != body[field] and _is_address(name):
         # Dask looks for a worker's name wherever it is told an address or a host, and takes what it
-        # finds: whoever is called like another worker gets what is meant for that one.
+        # finds: a worker that is called like another one gets what is meant for that one.
         raise PolicyDenied(
             "a worker is called like the address of another one", rule="stream.name", where="name"
         )

@@ -43,7 +43,7 @@ from safeser.dask.transport.unfinished import (
     Arriving,
     unfinished,
 )
-from safeser.dask.wire.ceilings import control_room, over_room
+from safeser.dask.wire.ceilings import control_bounds, over_bounds
 from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.operations import Server
@@ -310,14 +310,16 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             _check_accepted(head)
         prelude = session.prelude(head)
         # Dask's messages have no header; those about the session have little else.
-        room = control_room() if prelude.header_length else self.conversation.room()
+        bounds = control_bounds() if prelude.header_length else self.conversation.message_bounds()
         size, start_size = prelude.body_length, prelude.start_length
-        if size > room.whole:
-            raise over_room("a message", size, room.whole)
+        if size > bounds.whole:
+            raise over_bounds("a message", size, bounds.whole)
         if prelude.header_length > LONGEST_HEADER:
-            raise over_room("the header of a message", prelude.header_length, LONGEST_HEADER)
-        if prelude.frame_count > room.frames:
-            raise over_room("the number of a message's frames", prelude.frame_count, room.frames)
+            raise over_bounds("the header of a message", prelude.header_length, LONGEST_HEADER)
+        if prelude.frame_count > bounds.frames:
+            raise over_bounds(
+                "the number of a message's frames", prelude.frame_count, bounds.frames
+            )
         if start_size + size > COUNTED_FROM:
             await arriving.take(start_size + min(size, ONE_READ))
         whole = arrives_whole(size, prelude.frame_count)
@@ -325,8 +327,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         await stream.read_into(data)
         start = session.start(prelude, data[:start_size])
         said = max(start.lengths[:2], default=0)
-        if said > room.structure:
-            raise over_room("what a message says", said, room.structure)
+        if said > bounds.structure:
+            raise over_bounds("what a message says", said, bounds.structure)
         if whole:
             arriving.end()
             *frames, end = cut_at(data[start_size:], [*start.sealed_lengths, len(data)])

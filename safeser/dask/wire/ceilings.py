@@ -32,15 +32,15 @@ from safeser.values import Kind, Limits
 
 __all__ = [
     "CeilingOf",
-    "Room",
+    "MessageBounds",
     "ceilings_of",
     "check_element",
-    "control_room",
-    "greeting_room",
-    "incoming_room",
+    "control_bounds",
+    "greeting_bounds",
+    "incoming_bounds",
     "named_first",
-    "over_room",
-    "reply_room",
+    "over_bounds",
+    "reply_bounds",
 ]
 
 #: Tells how large an operation of that name may be; None where there is no such operation.
@@ -55,7 +55,7 @@ _NAMED = {msgpack.packb(name): name for name in NAMES}
 _HEAD = 5 + len(_OP) + max(map(len, _NAMED))
 
 
-class Room(NamedTuple):
+class MessageBounds(NamedTuple):
     """What the next message of a connection may take.
 
     :param structure: bytes of frame 0, and likewise of frame 1.
@@ -68,37 +68,37 @@ class Room(NamedTuple):
     frames: int
 
 
-def greeting_room() -> Room:
-    """Return the room for Dask's own handshake: a few versions."""
-    return Room(FLOOR, FLOOR, 2 + FLOOR // _FRAME)
+def greeting_bounds() -> MessageBounds:
+    """Return the bounds of Dask's own handshake: a few versions."""
+    return MessageBounds(FLOOR, FLOOR, 2 + FLOOR // _FRAME)
 
 
-def control_room() -> Room:
-    """Return the room for a message about the session: a step of a handshake, or why it ends."""
-    return Room(FLOOR, FLOOR, 2)
+def control_bounds() -> MessageBounds:
+    """Return the bounds of a message about the session: a step of a handshake, or why it ends."""
+    return MessageBounds(FLOOR, FLOOR, 2)
 
 
-def incoming_room(link: Link, server: Server, channel: Channel) -> Room:
-    """Return the room for what the peer may send to *server*: a request, or a batch of elements."""
+def incoming_bounds(link: Link, server: Server, channel: Channel) -> MessageBounds:
+    """Return the bounds of a request to *server*, or of a batch of its stream elements."""
     context = link.inbound(Kind.ADMIN)
     most = largest(link.policy, context, server, channel)
     # A sender cuts batches to half as many bytes as the limit has elements.
     structure = max(FLOOR, most.structure) + link.policy.limits.max_refs
-    return _room(structure, most.values, link.policy.limits)
+    return _bounds(structure, most.values, link.policy.limits)
 
 
-def reply_room(link: Link, rows: Sequence[Operation]) -> Room:
-    """Return the room for the reply to a request that *rows* describe."""
+def reply_bounds(link: Link, rows: Sequence[Operation]) -> MessageBounds:
+    """Return the bounds of the reply to a request that *rows* describe."""
     values = any(row.reply or row.kind is not Kind.ADMIN for row in rows)
-    return _room(MANY, UNBOUNDED if values else MANY, link.policy.limits)
+    return _bounds(MANY, UNBOUNDED if values else MANY, link.policy.limits)
 
 
-def _room(structure: int, values: int, limits: Limits) -> Room:
+def _bounds(structure: int, values: int, limits: Limits) -> MessageBounds:
     frames = min(limits.max_frames, 2 + max(FLOOR, values) // _FRAME)
-    return Room(structure, min(UNBOUNDED, 2 * structure + values), frames)
+    return MessageBounds(structure, min(UNBOUNDED, 2 * structure + values), frames)
 
 
-def over_room(what: str, size: int, most: int) -> EnvelopeError:
+def over_bounds(what: str, size: int, most: int) -> EnvelopeError:
     """Return why what is larger than anything that its sender may say now is not read.
 
     The connection cannot be read any further.

@@ -87,8 +87,8 @@ class Parsed(NamedTuple):
 class Encoder:
     """Packs one message, element by element, and collects its payload table.
 
-    :param limits: those of whoever reads it; an element that they refuse is refused here, by the
-        same error. None for a message that no reader is meant to accept.
+    :param limits: those of its reader; an element that they refuse is refused here, by the same
+        error. None for a message that no reader is meant to accept.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -227,8 +227,8 @@ def parse_apart(
     """Parse a batch of stream elements that cannot be parsed as one; leave out those at fault.
 
     A scheduler batches what many principals made it say. One element that is nested too deeply, or
-    too large, must not take with it those that somebody waits for. All that is kept together stays
-    within the limits of one message.
+    too large, must not take with it those that other clients wait for. All that is kept together
+    stays within the limits of one message.
 
     :param ceiling_of: of the operations of this stream.
     :returns: what is left, and why the rest is missing; all after many that name no operation.

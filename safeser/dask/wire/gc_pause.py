@@ -1,7 +1,7 @@
-"""No search for garbage while one large message is read.
+"""Pause the garbage collector while a large message is decoded.
 
-The one rule: whoever had searches switched off finds them switched off afterwards, and nobody else
-does, whatever happens meanwhile.
+The one rule: afterwards the collector is enabled exactly if it was before, whatever happens
+meanwhile.
 
 A reply with ten thousand values is a hundred thousand small objects that all live until its last
 value is built. CPython looks for cycles among them again and again, through everything else in the
@@ -13,13 +13,13 @@ from __future__ import annotations
 import gc
 import threading
 
-__all__ = ["no_search"]
+__all__ = ["gc_paused"]
 
 _lock = threading.Lock()
 
 
-class _NoSearch:
-    """Switches the garbage collector off while anybody is inside, in whichever thread."""
+class _Pause:
+    """Switches the garbage collector off while any thread is inside."""
 
     def __init__(self) -> None:
         self._inside = 0
@@ -39,4 +39,4 @@ class _NoSearch:
                 gc.enable()
 
 
-no_search = _NoSearch()
+gc_paused = _Pause()

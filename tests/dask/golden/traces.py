@@ -1,9 +1,10 @@
 """What the audit logs of a cluster say was decided, as sets that two runs can be compared by.
 
-A decision is compared without its time, its place in a message, its size and how often it was made:
-what is left is who decided about what of whom, and how. Records are attributed to the workload in
-whose time they were written. Decisions that are only counted, those of administrative messages,
-are written up to a second later, so that they are compared for the whole run.
+A decision is compared without its time, its place in a message, its size and how often it was made.
+What is left is the deciding process, sender, recipient, operation, family, author and rule.
+Records are attributed to the workload in whose time they were written. Decisions that are only
+counted, those of administrative messages, are written up to a second later, so that they are
+compared for the whole run.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tornado.iostream import IOStream
 from safeser.dask.transport import frames as module
 from safeser.dask.transport import unfinished as unfinished_module
 from safeser.dask.transport.comm import SafeserComm
-from safeser.dask.wire.ceilings import Room
+from safeser.dask.wire.ceilings import MessageBounds
 from safeser.envelope import PRELUDE_SIZE
 from safeser.envelope.format import GCM_TAG_SIZE, pack_fields, pack_lengths
 from safeser.operations import Server
@@ -23,6 +23,8 @@ from safeser.values import Suite
 from tests.conftest import in_suite
 
 STATM = Path("/proc/self/statm")
+
+NO_BOUNDS = MessageBounds(1 << 62, 1 << 62, 1 << 62)
 
 
 @pytest.fixture(params=list(Suite), ids=lambda suite: suite.word)
@@ -77,7 +79,7 @@ def test_a_claim_takes_no_memory_before_its_bytes_arrive(wire, run, monkeypatch)
             return real(size)
 
         monkeypatch.setattr(unfinished_module, "host_array", noted)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
         mine.sendall(claim(1 << 30, 1 << 30) + bytes(1 << 16))
         before = resident()
         reading = asyncio.create_task(comm.read())
@@ -100,7 +102,7 @@ def test_a_claim_that_the_system_refuses_ends_the_session(wire, run, monkeypatch
         comm, _, mine = wire()
         mine.sendall(claim(1 << 29))
         monkeypatch.setattr(unfinished_module, "host_array", refuse)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
         with pytest.raises(CommClosedError):
             await comm.read()
         assert comm.closed()
@@ -121,7 +123,7 @@ def test_a_forged_claim_asks_for_no_memory_where_messages_are_encrypted(wire, ru
         forged = claim(1 << 30, 1 << 30)
         mine.sendall(forged[:PRELUDE_SIZE] + bytes(GCM_TAG_SIZE) + forged[PRELUDE_SIZE:])
         monkeypatch.setattr(module, "frame_memory", sizes.append)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
         with pytest.raises(CommClosedError):
             await comm.read()
         assert unfinished_module.unfinished.held == 0
@@ -145,7 +147,7 @@ def test_what_arrives_encrypted_counts_with_the_place_that_it_arrives_in(wire, r
     async def main():
         comm, near, mine = wire()
         monkeypatch.setattr(module, "receive", noted)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
         size = 3 << 20
         buffers = near.session.seal(b"", [bytes(size)])
         sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
@@ -177,7 +179,7 @@ def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, run, suite, 
         reader = SafeserComm(
             IOStream(theirs), "safeser://a", "safeser://b", link=far, server=Server.SCHEDULER
         )
-        monkeypatch.setattr(reader.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        monkeypatch.setattr(reader.conversation, "message_bounds", lambda: NO_BOUNDS)
         monkeypatch.setattr(SafeserComm, "_enqueue", enqueue)
         frame = os.urandom(1) * size
         writing = asyncio.create_task(writer._send([b"", frame]))
@@ -206,7 +208,7 @@ def test_an_honest_large_frame_is_received_where_it_stays(wire, run, monkeypatch
         frame = os.urandom(1) * size
         buffers = near.session.seal(b"", [b"", frame, b"x"])
         sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
         with unfinished_module.unfinished.arriving("p", comm.abort) as arriving:
             verified, _ = await asyncio.gather(comm._receive(arriving), sending)
         comm.abort()

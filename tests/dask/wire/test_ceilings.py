@@ -197,20 +197,20 @@ def test_before_the_greeting_little_is_read(doors):
 
     _, far = doors.links("alice", "scheduler", "demo")
     talk = Conversation(far, server=Server.SCHEDULER, opens=False)
-    assert talk.room() == (FLOOR, FLOOR, 2 + FLOOR // 32)
+    assert talk.message_bounds() == (FLOOR, FLOOR, 2 + FLOOR // 32)
 
 
 def test_the_room_of_a_connection_follows_what_may_be_said_on_it(talk):
     viewer, submitter = talk("bob"), talk("alice")
-    assert viewer.server.room().structure < submitter.server.room().structure
+    assert viewer.server.message_bounds().structure < submitter.server.message_bounds().structure
     submitter.client_stream()
     update = lookup(Server.SCHEDULER, Channel.STREAM, "update-graph")
-    assert submitter.server.room().structure >= update.ceilings.submitter.structure
+    assert submitter.server.message_bounds().structure >= update.ceilings.submitter.structure
 
 
 def test_a_reply_has_the_room_of_what_was_asked(talk):
     t = talk("alice")
     t.asker.send({"op": "identity"})
-    small = t.asker.room()
+    small = t.asker.message_bounds()
     t.asker.send({"op": "gather", "keys": ["x"]})
-    assert t.asker.room().whole > small.whole
+    assert t.asker.message_bounds().whole > small.whole

@@ -9,7 +9,7 @@ import pytest
 
 from safeser.dask.messages import conversation
 from safeser.dask.messages.pending import pending
-from safeser.dask.wire.gc_pause import no_search
+from safeser.dask.wire.gc_pause import gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def switched_on():
 
 def test_it_is_off_inside_and_on_again_whatever_happens():
     def fails():
-        with no_search:
+        with gc_paused:
             seen.append(gc.isenabled())
             raise ValueError("odd")
 
@@ -34,7 +34,7 @@ def test_it_is_off_inside_and_on_again_whatever_happens():
 
 def test_whoever_switched_it_off_finds_it_off():
     gc.disable()
-    with no_search:
+    with gc_paused:
         pass
     assert not gc.isenabled()
 
@@ -43,12 +43,12 @@ def test_the_last_one_of_several_threads_switches_it_on():
     entered, leave = threading.Event(), threading.Event()
 
     def other():
-        with no_search:
+        with gc_paused:
             entered.set()
             leave.wait(30)
 
     thread = threading.Thread(target=other)
-    with no_search:
+    with gc_paused:
         thread.start()
         assert entered.wait(30)
     assert not gc.isenabled()
