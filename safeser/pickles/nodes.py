@@ -15,6 +15,7 @@ __all__ = [
     "ABSENT",
     "ADD",
     "BUILD",
+    "CONSTANTS",
     "EXTEND",
     "LEAVES",
     "UPDATE",
@@ -49,6 +50,9 @@ ABSENT: Final = _Absent()
 
 #: Types of what stands for itself.
 LEAVES: Final = frozenset((type(None), bool, int, float, str, bytes))
+
+#: Names whose results nothing can write to, whoever holds them.
+CONSTANTS: Final = frozenset(("numpy:dtype",))
 
 # What a step does with its node.
 EXTEND, UPDATE, ADD, BUILD = range(4)
@@ -203,6 +207,8 @@ class Program:
     :param calls: how many objects it makes by calls.
     :param buffers: how many out-of-band buffers it takes.
     :param longest: no leaf is longer, but for those that fit into 255 bytes.
+    :param unit: what nodes' offsets count.
+    :param unshared: it is known that each node that can be written to is held once.
     :param spelt: indexes of names and tuples that only spelt another node. They stand for nothing
         of their own, unless something else holds them too.
     """
@@ -217,9 +223,19 @@ class Program:
     spelt: frozenset[int] = frozenset()
     buffers: int = 0
     longest: int = 0
+    unit: str = "byte"
+    unshared: bool = False
 
     def __post_init__(self) -> None:
         self._links: _Links | None = None
+
+    @property
+    def readonly_buffers(self) -> frozenset[int]:
+        """The numbers of buffers that nothing may write to."""
+        if not self.buffers:
+            return frozenset()
+        held = (node for node in self.nodes if type(node) is Buffer and node.readonly)
+        return frozenset(node.number for node in held)
 
     @property
     def argument_tuples(self) -> frozenset[int]:

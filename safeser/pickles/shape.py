@@ -150,6 +150,9 @@ class _Walk:
             if isinstance(root, Node) and self.weight[root.index] == 0:
                 self.down(root)
 
+    def place(self, node: Node) -> str:
+        return f"{self.program.unit} {node.offset}"
+
     def own(self, node: Node) -> int:
         """Return the weight of *node* beside what it holds."""
         if type(node) is ByteArray:
@@ -192,7 +195,7 @@ class _Walk:
                     depth[parent.index] = max(depth[parent.index], depth[node.index] + 1)
             if len(open_nodes) > self.deepest + 1 or depth[node.index] > self.deepest:
                 raise over(
-                    "max-depth", "the pickle nests deeper than allowed", where=f"byte {node.offset}"
+                    "max-depth", "the pickle nests deeper than allowed", where=self.place(node)
                 )
 
     def check_weight(self, node: Node, total: int) -> None:
@@ -200,7 +203,7 @@ class _Walk:
             raise over(
                 "sharing",
                 "the pickle stands for more elements than allowed once sharing is undone",
-                where=f"byte {node.offset}",
+                where=self.place(node),
                 limit="max-sharing",
             )
 
@@ -220,7 +223,7 @@ class _Walk:
                 raise PayloadError(
                     "the pickle goes round in circles in more ways than anybody can walk",
                     rule="pickle.cycles",
-                    where=f"byte {entered.offset}",
+                    where=self.place(entered),
                     fix="Send what refers to each other as a table with indexes.",
                 )
             # 2. Leave those that are done, and go on with the next.

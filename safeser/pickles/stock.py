@@ -6,17 +6,19 @@ sender who is granted code.
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
 
 from safeser.errors import PayloadError
 
-__all__ = ["PickleError", "dumps", "load_code"]
+__all__ = ["PickleError", "dumps", "load_code", "take_apart"]
 
 #: What compiled classes raise at a layout that is not theirs.
 PickleError = pickle.PickleError
@@ -68,6 +70,33 @@ def dumps(
         for buffer in buffers:
             buffer_callback(buffer)
     return written
+
+
+def take_apart(
+    obj: Any,
+    *,
+    keep: Callable[[pickle.PickleBuffer], bool],
+    reducers: Mapping[type, Callable[[Any], Any]],
+) -> bytes:
+    """Return *obj* as a plain pickle of protocol 5, or raise :class:`PayloadError`.
+
+    :param keep: called with each buffer, in order; tells whether it is to stand in the pickle.
+    :param reducers: by exact class, what returns what ``__reduce_ex__`` would.
+    """
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file, protocol=_PROTOCOL, buffer_callback=keep)
+    if reducers:
+        table: Any = ChainMap(dict(reducers), copyreg.dispatch_table)
+        pickler.dispatch_table = table
+    try:
+        pickler.dump(obj)
+    except PayloadError:
+        raise
+    except Exception as error:  # reducers are the object's own code and may raise anything
+        raise PayloadError(
+            "it, or something in it, cannot be taken apart", rule="pickle.unwritable"
+        ) from error
+    return file.getvalue()
 
 
 def _writers(

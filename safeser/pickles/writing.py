@@ -6,12 +6,14 @@ very bytes that would be sent. A second opinion on objects would differ somewher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.pickles import stock
 from safeser.pickles.advice import deny
+from safeser.pickles.budget import Budget
 from safeser.pickles.building.build import Builder
 from safeser.pickles.judge import judge
 from safeser.pickles.names import shown
@@ -19,13 +21,18 @@ from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, Node, Persist
 from safeser.pickles.profiles import Profile
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import check_shape
+from safeser.pickles.trees.reading import read_tree
+from safeser.pickles.trees.writing import write
 from safeser.values import Limits
 
-__all__ = ["dumps", "place_of"]
+__all__ = ["Reduction", "dumps", "place_of", "reduce"]
 
 _DEFAULTS = Limits()
 _MAX_KEY = 40
 _MAX_PLACE = 200
+#: A buffer of its own costs more than to copy fewer bytes.
+_SMALL = 1024
+_WORD = 8
 
 
 def dumps(
@@ -77,6 +84,13 @@ def _rehearse(
 ) -> None:
     """Refuse what the receiver would refuse, and say which part of the object that is."""
     program = read(data, buffers=len(buffers), limits=limits, persistent=persistent)
+    _build(program, buffers, profile, limits, persistent=persistent)
+
+
+def _build(
+    program: Program, buffers: Sequence[Any], profile: Profile, limits: Limits, *, persistent: bool
+) -> Any:
+    """Return what the receiver would make, or refuse what it would refuse."""
     for use in judge(program, profile, persistent=persistent):
         if use.problem:
             denial = deny(use, profile=profile)
@@ -84,12 +98,71 @@ def _rehearse(
     check_shape(program, limits)
     if persistent:
         # What its ids stand for is known on the other side alone.
-        return
+        return None
     builder = Builder(program, profile, buffers=buffers, limits=limits)
     try:
-        builder.build()
+        return builder.build()
     except (PayloadError, PolicyDenied) as refusal:
         raise _refused(program, builder.failed, refusal, kind=_kind(builder.failed)) from None
+
+
+class Reduction(NamedTuple):
+    """What :func:`reduce` makes of an object.
+
+    :param tree: the reduced tree.
+    :param buffers: its buffers, in order, uncopied.
+    :param made: what the receiver makes of both.
+    """
+
+    tree: bytes
+    buffers: list[memoryview]
+    made: Any
+
+
+def reduce(
+    obj: Any,
+    *,
+    profile: Profile,
+    limits: Limits = _DEFAULTS,
+    reducers: Mapping[type, Callable[[Any], Any]] = MappingProxyType({}),
+) -> Reduction:
+    """Return *obj* as a reduced tree, which reads as its pickle does.
+
+    It is read and built once, as the receiver does, so that what that would refuse is refused here.
+
+    :param reducers: by exact class, what returns what ``__reduce_ex__`` would.
+    :raises PayloadError: *obj* cannot be taken apart, or is over *limits*.
+    :raises PolicyDenied: the receiver would refuse it; says which part of *obj* it is.
+    """
+    buffers: list[memoryview] = []
+
+    def keep(buffer: Any) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes > _SMALL:
+            buffers.append(raw)
+        # True lets pickle write it inside.
+        return bool(raw.nbytes <= _SMALL)
+
+    written = stock.take_apart(obj, keep=keep, reducers=reducers)
+    order = _aligned_order(buffers)
+    tree = write(read(written, buffers=len(buffers), limits=limits), order)
+    buffers = [buffers[at] for at in sorted(range(len(order)), key=order.__getitem__)]
+    program = read_tree(tree, buffers=len(buffers), limits=limits, budget=Budget(limits))
+    made = _build(program, buffers, profile, limits, persistent=False)
+    return Reduction(tree, buffers, made)
+
+
+def _aligned_order(buffers: Sequence[memoryview]) -> list[int]:
+    """Return of each buffer the place at which it travels.
+
+    Those whose size is a multiple of eight come first, then of four, of two and the odd ones, so
+    that numbers stand where processors want them where frames are written one behind the other.
+    """
+    ranks = [min(_WORD, buffer.nbytes & -buffer.nbytes) for buffer in buffers]
+    order = [0] * len(buffers)
+    for place, number in enumerate(sorted(range(len(ranks)), key=lambda at: -ranks[at])):
+        order[number] = place
+    return order
 
 
 def _refused(

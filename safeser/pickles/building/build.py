@@ -75,7 +75,12 @@ class Builder(Site):
         shape: Shape = _UNKNOWN,
     ) -> None:
         sizes = [memoryview(buffer).nbytes for buffer in buffers]
-        super().__init__(limits, given=program.size + sum(sizes), budget=budget)
+        super().__init__(
+            limits,
+            given=program.size + sum(sizes),
+            budget=budget,
+            shared=not program.unshared,
+        )
         self.program = program
         self.profile = profile
         self.buffers = buffers
@@ -141,7 +146,7 @@ class Builder(Site):
         if error.where or node is None:
             return
         what = shown(node.callee.name) if isinstance(node, Call) else type(node).__name__
-        error.where = f"byte {node.offset} ({what}, profile {self.profile.name})"
+        error.where = f"{self.program.unit} {node.offset} ({what}, profile {self.profile.name})"
 
     def value(self, child: Any) -> Any:
         """Return the object that stands for *child*."""
