@@ -231,11 +231,13 @@ def _alone(
     if "dask" not in grant.families:
         raise _not_granted(node, "dask", grant, ())
     typed = registry.ready(node.type) or _named(node.type, node.where, grant)
-    _checked(node, typed, limits)
+    if typed.budgeted and budget is None:
+        budget = Budget(limits)
+    _checked(node, typed, limits, budget)
     if budget is not None:
         budget.spend(refs=1 + node.refs, calls=0)
     words = hosted.words_of(context) if typed.contextual else None
-    return _decoded(node, typed, [], words)
+    return _decoded(node, typed, [], words, budget)
 
 
 def _not_granted(
@@ -359,8 +361,9 @@ def _check(
                 known[node.type] = look(node)
             typed = known[node.type]
             if typed is not None:
-                _checked(node, typed, limits)
-                room -= node.refs
+                budget.refs = room
+                _checked(node, typed, limits, budget)
+                room = budget.refs - node.refs
                 if room < 0:
                     node.refuse("a message holds more than max_refs values", "families.refs")
         elif node.serializer not in _PICKLES:
@@ -369,10 +372,13 @@ def _check(
     return {name: typed for name, typed in known.items() if typed is not None}
 
 
-def _checked(node: Node, typed: Typed, limits: Limits) -> None:
+def _checked(node: Node, typed: Typed, limits: Limits, budget: Budget | None) -> None:
     """Check *node*, and say where it is if a value in it is out of bounds."""
     try:
-        typed.check(node, limits)
+        if typed.budgeted:
+            typed.check(node, limits, budget)
+        else:
+            typed.check(node, limits)
     except SafeserError as error:
         error.where = error.where or node.where
         raise
@@ -423,7 +429,7 @@ class _Builder:
         for child in node.children:
             child.value = None
         if node.serializer == "dask":
-            return _decoded(node, self.typed[node.type], values, self.context)
+            return _decoded(node, self.typed[node.type], values, self.context, self.budget)
         # What the host registered is for the host to repair, and keeps its cause.
         hosts = node.serializer != "collection"
         try:
@@ -446,9 +452,17 @@ class _Builder:
         )
 
 
-def _decoded(node: Node, typed: Typed, values: list[Any], context: dict[str, Any] | None) -> Any:
+def _decoded(
+    node: Node,
+    typed: Typed,
+    values: list[Any],
+    context: dict[str, Any] | None,
+    budget: Budget | None,
+) -> Any:
     """Return what *typed* makes of a checked node and what its children became."""
     try:
+        if typed.budgeted:
+            return typed.decode(node, values, budget)
         if typed.contextual:
             return typed.decode(node, values, context)
         return typed.decode(node, values)

@@ -19,6 +19,7 @@ __all__ = [
     "EXTEND",
     "LEAVES",
     "UPDATE",
+    "Apart",
     "Buffer",
     "ByteArray",
     "Call",
@@ -119,6 +120,15 @@ class Buffer(Node):
         self.readonly = readonly
 
 
+class Apart(Node):
+    """The *number*-th value that travels beside a tree, in a spelling of its own."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
 class Persistent(Node):
     """What the caller's ``persistent_load`` returns for an id: text, or a plain judged value."""
 
@@ -207,6 +217,7 @@ class Program:
     :param calls: how many objects it makes by calls.
     :param buffers: how many out-of-band buffers it takes.
     :param longest: no leaf is longer, but for those that fit into 255 bytes.
+    :param apart: how many values it takes that travel beside it.
     :param unit: what nodes' offsets count.
     :param unshared: it is known that each node that can be written to is held once.
     :param spelt: indexes of names and tuples that only spelt another node. They stand for nothing
@@ -223,6 +234,7 @@ class Program:
     spelt: frozenset[int] = frozenset()
     buffers: int = 0
     longest: int = 0
+    apart: int = 0
     unit: str = "byte"
     unshared: bool = False
 

@@ -102,6 +102,7 @@ class Judged:
         budget: Budget,
         *,
         persistent_load: Callable[[Any], Any] | None = None,
+        apart: Sequence[Any] = (),
     ) -> Any:
         """Return the object.
 
@@ -115,6 +116,7 @@ class Judged:
             budget=budget,
             persistent_load=persistent_load,
             shape=self.shape,
+            apart=apart,
         ).build()
 
 
@@ -141,15 +143,22 @@ def parse(
 
 
 def parse_tree(
-    data: bytes | bytearray | memoryview, *, buffers: int, limits: Limits, budget: Budget
+    data: bytes | bytearray | memoryview,
+    *,
+    buffers: int,
+    apart: int = 0,
+    limits: Limits,
+    budget: Budget,
 ) -> Parsed:
     """Parse the reduced tree *data*; import, judge and build nothing.
 
     :param buffers: how many buffers come with it; it must use each of them.
+    :param apart: how many values come with it, as above.
     :param budget: charged; shared by all values of one message.
     :raises PayloadError: the tree is malformed or over budget.
     """
-    return Parsed(read_tree(data, buffers=buffers, limits=limits, budget=budget), limits)
+    program = read_tree(data, buffers=buffers, apart=apart, limits=limits, budget=budget)
+    return Parsed(program, limits)
 
 
 def whole(data: bytes | bytearray | memoryview, limits: Limits) -> bytes:

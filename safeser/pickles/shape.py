@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 from safeser.errors import PayloadError
 from safeser.pickles.budget import over
-from safeser.pickles.nodes import LEAVES, Buffer, ByteArray, GlobalRef, Node, Program, children
+from safeser.pickles.nodes import (
+    LEAVES,
+    Apart,
+    Buffer,
+    ByteArray,
+    GlobalRef,
+    Node,
+    Program,
+    children,
+)
 from safeser.values import Limits
 
 __all__ = ["KIB", "Shape", "Tree", "check_shape", "leaf_weight", "weigh"]
@@ -65,12 +74,13 @@ def check_shape(program: Program, limits: Limits) -> Shape:
     return Shape(None, walk.weight)
 
 
-def weigh(program: Program, buffers: Sequence[int]) -> list[int]:
+def weigh(program: Program, buffers: Sequence[int], apart: Sequence[int] = ()) -> list[int]:
     """Return of each node how many elements it stands for once sharing is undone.
 
     :param buffers: sizes of the out-of-band buffers, in order.
+    :param apart: sizes of the values that travel beside it, in order.
     """
-    walk = _Walk(program, buffers)
+    walk = _Walk(program, buffers, apart)
     walk.all()
     return walk.weight
 
@@ -123,7 +133,7 @@ def _tree(program: Program, limits: Limits) -> Tree | None:
 class _Walk:
     """One walk over all nodes of a program, in depth first order and without recursion.
 
-    :param buffers: sizes of the out-of-band buffers, where these are known.
+    :param buffers: sizes of the out-of-band buffers, where these are known; *apart*, as above.
     :param most: how many elements a node may stand for; *deepest*, how deep it may nest.
     """
 
@@ -131,12 +141,14 @@ class _Walk:
         self,
         program: Program,
         buffers: Sequence[int] = (),
+        apart: Sequence[int] = (),
         *,
         most: int = maxsize,
         deepest: int = maxsize,
     ) -> None:
         self.program = program
         self.buffers = buffers
+        self.apart = apart
         self.most = most
         self.deepest = deepest
         self.cyclic: set[int] = set()
@@ -159,6 +171,8 @@ class _Walk:
             return 1 + (len(node.data) >> KIB)
         if type(node) is Buffer and self.buffers:
             return 1 + (self.buffers[node.number] >> KIB)
+        if type(node) is Apart and self.apart:
+            return 1 + (self.apart[node.number] >> KIB)
         return 1
 
     def down(self, root: Node) -> None:

@@ -72,19 +72,43 @@ def dumps(
     return written
 
 
+class _TakingApart(pickle.Pickler):
+    """Writes one pickle, and numbers in the place of what travels apart."""
+
+    def __init__(self, file: io.BytesIO, keep: Callable[[Any], bool], is_apart: Any) -> None:
+        super().__init__(file, protocol=_PROTOCOL, buffer_callback=keep)
+        self.is_apart = is_apart
+        self.apart: list[Any] = []
+        self.numbers: dict[int, int] = {}
+
+    def persistent_id(self, obj: Any) -> int | None:
+        if not self.is_apart(obj):
+            return None
+        number = self.numbers.setdefault(id(obj), len(self.apart))
+        if number == len(self.apart):
+            self.apart.append(obj)
+        return number
+
+
 def take_apart(
     obj: Any,
     *,
     keep: Callable[[pickle.PickleBuffer], bool],
     reducers: Mapping[type, Callable[[Any], Any]],
-) -> bytes:
-    """Return *obj* as a plain pickle of protocol 5, or raise :class:`PayloadError`.
+    is_apart: Callable[[Any], bool] | None,
+) -> tuple[bytes, list[Any]]:
+    """Return *obj* as a plain pickle of protocol 5, and what stands apart from it.
 
     :param keep: called with each buffer, in order; tells whether it is to stand in the pickle.
     :param reducers: by exact class, what returns what ``__reduce_ex__`` would.
+    :param is_apart: tells of what the pickle has its number alone, as a persistent id.
+    :raises PayloadError: it cannot be pickled.
     """
     file = io.BytesIO()
-    pickler = pickle.Pickler(file, protocol=_PROTOCOL, buffer_callback=keep)
+    if is_apart is None:
+        pickler = pickle.Pickler(file, protocol=_PROTOCOL, buffer_callback=keep)
+    else:
+        pickler = _TakingApart(file, keep, is_apart)
     if reducers:
         table: Any = ChainMap(dict(reducers), copyreg.dispatch_table)
         pickler.dispatch_table = table
@@ -96,7 +120,7 @@ def take_apart(
         raise PayloadError(
             "it, or something in it, cannot be taken apart", rule="pickle.unwritable"
         ) from error
-    return file.getvalue()
+    return file.getvalue(), getattr(pickler, "apart", [])
 
 
 def _writers(

@@ -88,18 +88,23 @@ def _rehearse(
 
 
 def _build(
-    program: Program, buffers: Sequence[Any], profile: Profile, limits: Limits, *, persistent: bool
+    program: Program,
+    buffers: Sequence[Any],
+    profile: Profile,
+    limits: Limits,
+    *,
+    persistent: bool,
+    apart: Sequence[Any] = (),
 ) -> Any:
     """Return what the receiver would make, or refuse what it would refuse."""
-    for use in judge(program, profile, persistent=persistent):
-        if use.problem:
-            denial = deny(use, profile=profile)
-            raise _refused(program, use.node, denial, kind=shown(use.name))
-    check_shape(program, limits)
+    for use in judge(program, profile, persistent=persistent, only_denied=True):
+        denial = deny(use, profile=profile)
+        raise _refused(program, use.node, denial, kind=shown(use.name))
+    shape = check_shape(program, limits)
     if persistent:
         # What its ids stand for is known on the other side alone.
         return None
-    builder = Builder(program, profile, buffers=buffers, limits=limits)
+    builder = Builder(program, profile, buffers=buffers, limits=limits, shape=shape, apart=apart)
     try:
         return builder.build()
     except (PayloadError, PolicyDenied) as refusal:
@@ -111,11 +116,13 @@ class Reduction(NamedTuple):
 
     :param tree: the reduced tree.
     :param buffers: its buffers, in order, uncopied.
-    :param made: what the receiver makes of both.
+    :param apart: what travels beside it, in order.
+    :param made: what the receiver makes of all of them.
     """
 
     tree: bytes
     buffers: list[memoryview]
+    apart: list[Any]
     made: Any
 
 
@@ -125,12 +132,14 @@ def reduce(
     profile: Profile,
     limits: Limits = _DEFAULTS,
     reducers: Mapping[type, Callable[[Any], Any]] = MappingProxyType({}),
+    is_apart: Callable[[Any], bool] | None = None,
 ) -> Reduction:
     """Return *obj* as a reduced tree, which reads as its pickle does.
 
     It is read and built once, as the receiver does, so that what that would refuse is refused here.
 
     :param reducers: by exact class, what returns what ``__reduce_ex__`` would.
+    :param is_apart: tells what in *obj* travels beside the tree, in a spelling of its own.
     :raises PayloadError: *obj* cannot be taken apart, or is over *limits*.
     :raises PolicyDenied: the receiver would refuse it; says which part of *obj* it is.
     """
@@ -143,13 +152,15 @@ def reduce(
         # True lets pickle write it inside.
         return bool(raw.nbytes <= _SMALL)
 
-    written = stock.take_apart(obj, keep=keep, reducers=reducers)
+    written, apart = stock.take_apart(obj, keep=keep, reducers=reducers, is_apart=is_apart)
     order = _aligned_order(buffers)
-    tree = write(read(written, buffers=len(buffers), limits=limits), order)
+    tree = write(read(written, buffers=len(buffers), limits=limits, persistent=True), order)
     buffers = [buffers[at] for at in sorted(range(len(order)), key=order.__getitem__)]
-    program = read_tree(tree, buffers=len(buffers), limits=limits, budget=Budget(limits))
-    made = _build(program, buffers, profile, limits, persistent=False)
-    return Reduction(tree, buffers, made)
+    program = read_tree(
+        tree, buffers=len(buffers), apart=len(apart), limits=limits, budget=Budget(limits)
+    )
+    made = _build(program, buffers, profile, limits, persistent=False, apart=apart)
+    return Reduction(tree, buffers, apart, made)
 
 
 def _aligned_order(buffers: Sequence[memoryview]) -> list[int]:

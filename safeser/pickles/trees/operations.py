@@ -41,4 +41,5 @@ class Operation(enum.IntEnum):
     KEEP = 16  # text or bytes
     INTEGER = 17  # bytes: big-endian, signed, beyond 64 bits
     TEXT = 18  # bytes: UTF-8 with lone surrogates
-    RETURN = 19  # value; the last
+    APART = 19  # number of the value that travels beside the tree
+    RETURN = 20  # value; the last

@@ -28,6 +28,7 @@ from safeser.pickles.nodes import (
     EXTEND,
     LEAVES,
     UPDATE,
+    Apart,
     Buffer,
     ByteArray,
     Call,
@@ -56,22 +57,28 @@ _SHORT = 255
 
 
 def read_tree(
-    data: bytes | bytearray | memoryview, *, buffers: int, limits: Limits, budget: Budget
+    data: bytes | bytearray | memoryview,
+    *,
+    buffers: int,
+    apart: int = 0,
+    limits: Limits,
+    budget: Budget,
 ) -> Program:
     """Return what the tree *data* says.
 
     :param buffers: how many buffers come with it, each of which it must use.
+    :param apart: how many values come with it, as above.
     :param budget: what is left for the message that the tree came in; it is charged.
     :raises PayloadError: the tree is malformed or over budget.
     """
     if len(data) > limits.max_bytes:
         raise over("max-bytes", "a tree is larger than allowed")
     tokens = _tokens(data if type(data) is bytes else bytes(data), budget)
-    reader = _Reader(tokens, buffers, limits, budget)
+    reader = _Reader(tokens, buffers, apart, limits, budget)
     reader.longest = _longest(tokens, len(data), limits)
     program = reader.run(len(data))
-    if program.buffers != buffers:
-        raise _bad("buffers", "a tree does not use each of the buffers that came with it")
+    if (program.buffers, program.apart) != (buffers, apart):
+        raise _bad("buffers", "a tree does not use each of the buffers and values beside it")
     budget.spend(refs=program.refs, calls=program.calls)
     return program
 
@@ -130,9 +137,12 @@ def _longest(tokens: list[Any], size: int, limits: Limits) -> int:
 class _Reader:
     """Reads the tokens of one tree, a step at a time."""
 
-    def __init__(self, tokens: list[Any], buffers: int, limits: Limits, budget: Budget) -> None:
+    def __init__(
+        self, tokens: list[Any], buffers: int, apart: int, limits: Limits, budget: Budget
+    ) -> None:
         self.tokens = tokens
-        self.given = buffers
+        self.most_buffers = buffers
+        self.most_apart = apart
         self.limits = limits
         self.pos = 0
         self.at = 0
@@ -146,6 +156,7 @@ class _Reader:
         self.calls = self.most_calls = budget.calls
         self.arguments = 0
         self.buffers: set[int] = set()
+        self.apart: set[int] = set()
         self.longest = 0
 
     def run(self, size: int) -> Program:
@@ -176,6 +187,7 @@ class _Reader:
             calls=self.most_calls - self.calls,
             buffers=len(self.buffers),
             longest=self.longest,
+            apart=len(self.apart),
             unit="token",
             unshared=not self.shared,
         )
@@ -349,11 +361,18 @@ class _Reader:
         self.steps.append((BUILD, target, 0, 0))
 
     def do_buffer(self) -> None:
-        number = self.take()
-        if type(number) is not int or not 0 <= number < self.given or number in self.buffers:
-            self.refuse("buffers", "a tree takes a buffer twice, or one that did not come with it")
-        self.buffers.add(number)
-        self.push(Buffer(number, readonly=False))
+        self.push(Buffer(self.once(self.buffers, self.most_buffers), readonly=False))
+
+    def do_apart(self) -> None:
+        self.push(Apart(self.once(self.apart, self.most_apart)))
+
+    def once(self, taken: set[int], most: int) -> int:
+        """Return the number that comes next, of what came beside the tree and is *taken* once."""
+        number: int = self.take()
+        if type(number) is not int or not 0 <= number < most or number in taken:
+            self.refuse("buffers", "a tree takes twice, or did not bring, what stands beside it")
+        taken.add(number)
+        return number
 
     def do_readonly(self) -> None:
         self.push(Buffer(self.hold_buffer().number, readonly=True))
@@ -428,6 +447,7 @@ _STEPS: dict[int, Callable[[_Reader], None]] = {
     Operation.BUILD: _Reader.do_build,
     Operation.BUFFER: _Reader.do_buffer,
     Operation.READONLY: _Reader.do_readonly,
+    Operation.APART: _Reader.do_apart,
     Operation.KEEP: _Reader.do_keep,
     Operation.INTEGER: _Reader.do_integer,
     Operation.TEXT: _Reader.do_text,

@@ -17,6 +17,7 @@ from safeser.pickles.nodes import (
     BUILD,
     EXTEND,
     UPDATE,
+    Apart,
     Buffer,
     ByteArray,
     Call,
@@ -25,6 +26,7 @@ from safeser.pickles.nodes import (
     GlobalRef,
     ListOf,
     Node,
+    Persistent,
     Program,
     SetOf,
     TupleOf,
@@ -46,6 +48,8 @@ _FILLED: dict[type[Node], Operation] = {
 }
 _GROWS = {EXTEND: Operation.EXTEND, UPDATE: Operation.UPDATE, ADD: Operation.ADD}
 _TEXTS = frozenset((str, bytes))
+#: Bytes of a pickle that is worth looking for what stands in it twice.
+_WORTH = 512
 
 
 def write(program: Program, order: Sequence[int] = ()) -> bytes:
@@ -74,7 +78,7 @@ class _Writer:
         self.begun: dict[int, int] = {}
         self.tokens: list[Any] = []
         self.numbers: dict[int, int] = {}
-        self.names: dict[str, int] = {}
+        self.names: dict[str | int, int] = {}
         self.kept: dict[Any, int] = {}
         self.made = 0
         self.dropped = _only_spelt(program)
@@ -94,13 +98,9 @@ class _Writer:
 
     def make(self, node: Node) -> None:
         kind = type(node)
-        if isinstance(node, GlobalRef):
-            known = self.names.get(node.name)
-            if known is not None:
-                self.numbers[node.index] = known
+        if isinstance(node, GlobalRef | Persistent | Apart):
+            if not self.begin(node):
                 return
-            self.names[node.name] = self.made
-            self.tokens += (Operation.NAME, node.name)
         elif kind in _EMPTY:
             self.tokens.append(_EMPTY[kind])
         elif kind in _FILLED:
@@ -117,6 +117,23 @@ class _Writer:
             raise bad("tree", f"a {kind.__name__} has no place in a reduced tree")
         self.numbers[node.index] = self.made
         self.made += 1
+
+    def begin(self, node: GlobalRef | Persistent | Apart) -> bool:
+        """Write what stands once in a tree, and tell whether it did not stand there before."""
+        said: Any
+        if isinstance(node, GlobalRef):
+            operation, said = Operation.NAME, node.name
+        else:
+            operation, said = Operation.APART, node.number if isinstance(node, Apart) else node.pid
+            if type(said) is not int:
+                raise bad("tree", "a persistent id has no place in a reduced tree")
+        known = self.names.get(said)
+        if known is not None:
+            self.numbers[node.index] = known
+            return False
+        self.names[said] = self.made
+        self.tokens += (operation, said)
+        return True
 
     def call(self, node: Call) -> None:
         if node.old or node.base or type(node.callee) is not GlobalRef:
@@ -207,6 +224,8 @@ def _only_spelt(program: Program) -> frozenset[int]:
 
 def _repeated(program: Program, dropped: frozenset[int]) -> frozenset[Any]:
     """Return the texts and bytes that stand more than once and are worth being kept."""
+    if program.size < _WORTH:
+        return frozenset()
     counted: Counter[Any] = Counter()
     for node in program.nodes:
         if node.index not in dropped:

@@ -72,7 +72,7 @@ def test_only_what_can_be_written_to_counts_as_shared():
         ((Op.LIST,), "truncated"),
         ((Op.RETURN, 1, 1), "trailing"),
         ((Op.RETURN, 1, Op.RETURN, 1), "trailing"),
-        ((20, 1), "tree"),
+        ((21, 1), "tree"),
         ((-1, 1), "tree"),
         (("NAME", 1), "tree"),
         ((True, 1), "tree"),
@@ -128,6 +128,7 @@ def test_only_what_can_be_written_to_counts_as_shared():
         ((Op.BUFFER, -1, Op.RETURN, [0]), "buffers"),
         ((Op.BUFFER, [0], Op.RETURN, [0]), "buffers"),
         ((Op.LIST, Op.READONLY, 0, Op.RETURN, [0]), "tree"),
+        ((Op.APART, 0, Op.RETURN, [0]), "buffers"),
         # leaves that are kept
         ((Op.KEEP, "abc", Op.RETURN, [-1]), "tree"),
         ((Op.KEEP, 12345, Op.RETURN, [-1]), "tree"),
