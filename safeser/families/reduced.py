@@ -49,11 +49,14 @@ class Row(NamedTuple):
         them; those that the installed version does not have are left out.
     :param reducers: returns, by exact class, what takes an object apart where its own
         ``__reduce_ex__`` would lose something, or write each of its elements as an object.
+    :param rehearsed: whether the sender builds it once, as its receiver does; else its *reducers*
+        refuse what is not sent.
     """
 
     profiles: tuple[str, ...]
     classes: tuple[str, ...] | Callable[[], Iterable[type]]
     reducers: Callable[[], Reducers] = dict
+    rehearsed: bool = True
 
 
 def list_rows(
@@ -97,10 +100,12 @@ class _Reduced:
     classes: tuple[type, ...]
     profile: Profile
     reducers: Reducers
+    rehearsed: bool
 
     @classmethod
     def of(cls, name: str, row: Row) -> _Reduced:
-        return cls(name, _classes(row), Profile.named(*row.profiles), row.reducers())
+        profile = Profile.named(*row.profiles)
+        return cls(name, _classes(row), profile, row.reducers(), row.rehearsed)
 
     def typed(self) -> Typed:
         return Typed(self.name, self.classes, self.encode, self.check, self.decode, budgeted=True)
@@ -113,6 +118,7 @@ class _Reduced:
                 limits=limits,
                 reducers=self.reducers,
                 is_apart=_is_apart,
+                rehearsed=self.rehearsed,
             )
         except (PayloadError, PolicyDenied) as error:
             raise _unencodable(x, error) from error.__cause__

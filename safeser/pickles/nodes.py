@@ -15,7 +15,6 @@ __all__ = [
     "ABSENT",
     "ADD",
     "BUILD",
-    "CONSTANTS",
     "EXTEND",
     "LEAVES",
     "UPDATE",
@@ -36,6 +35,7 @@ __all__ = [
     "children",
     "container",
     "held_as_values",
+    "is_constant",
 ]
 
 
@@ -52,8 +52,8 @@ ABSENT: Final = _Absent()
 #: Types of what stands for itself.
 LEAVES: Final = frozenset((type(None), bool, int, float, str, bytes))
 
-#: Names whose results nothing can write to, whoever holds them.
-CONSTANTS: Final = frozenset(("numpy:dtype",))
+# Names whose results nothing can write to, whoever holds them.
+_CONSTANTS: Final = frozenset(("numpy:dtype",))
 
 # What a step does with its node.
 EXTEND, UPDATE, ADD, BUILD = range(4)
@@ -312,6 +312,13 @@ def children(node: Node) -> list[Any]:
     if not isinstance(node.callee, GlobalRef):
         held.append(node.callee)
     return held
+
+
+def is_constant(node: Node) -> bool:
+    """Tell whether what *node* stands for cannot be written to, whoever else holds it."""
+    if type(node) is Call:
+        return type(node.callee) is GlobalRef and node.callee.name in _CONSTANTS
+    return type(node) is GlobalRef
 
 
 def held_as_values(node: Node) -> Sequence[Any]:

@@ -19,6 +19,7 @@ from safeser.pickles.nodes import (
     ByteArray,
     GlobalRef,
     Node,
+    Persistent,
     Program,
     children,
 )
@@ -171,8 +172,9 @@ class _Walk:
             return 1 + (len(node.data) >> KIB)
         if type(node) is Buffer and self.buffers:
             return 1 + (self.buffers[node.number] >> KIB)
-        if type(node) is Apart and self.apart:
-            return 1 + (self.apart[node.number] >> KIB)
+        if self.apart and isinstance(node, Apart | Persistent):
+            number = node.number if isinstance(node, Apart) else node.pid
+            return 1 + (self.apart[number] >> KIB)
         return 1
 
     def down(self, root: Node) -> None:

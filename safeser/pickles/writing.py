@@ -13,15 +13,13 @@ from typing import Any, NamedTuple
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.pickles import stock
 from safeser.pickles.advice import deny
-from safeser.pickles.budget import Budget
 from safeser.pickles.building.build import Builder
 from safeser.pickles.judge import judge
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, Node, Persistent, Program
 from safeser.pickles.profiles import Profile
 from safeser.pickles.reading.machine import read
-from safeser.pickles.shape import check_shape
-from safeser.pickles.trees.reading import read_tree
+from safeser.pickles.shape import Shape, check_shape
 from safeser.pickles.trees.writing import write
 from safeser.values import Limits
 
@@ -84,7 +82,19 @@ def _rehearse(
 ) -> None:
     """Refuse what the receiver would refuse, and say which part of the object that is."""
     program = read(data, buffers=len(buffers), limits=limits, persistent=persistent)
-    _build(program, buffers, profile, limits, persistent=persistent)
+    if persistent:
+        # What its ids stand for is known on the other side alone.
+        _check(program, profile, limits)
+    else:
+        _build(program, buffers, profile, limits)
+
+
+def _check(program: Program, profile: Profile, limits: Limits) -> Shape:
+    """Refuse what the receiver would refuse before it builds anything."""
+    for use in judge(program, profile, persistent=True, only_denied=True):
+        denial = deny(use, profile=profile)
+        raise _refused(program, use.node, denial, kind=shown(use.name))
+    return check_shape(program, limits)
 
 
 def _build(
@@ -93,18 +103,21 @@ def _build(
     profile: Profile,
     limits: Limits,
     *,
-    persistent: bool,
     apart: Sequence[Any] = (),
 ) -> Any:
-    """Return what the receiver would make, or refuse what it would refuse."""
-    for use in judge(program, profile, persistent=persistent, only_denied=True):
-        denial = deny(use, profile=profile)
-        raise _refused(program, use.node, denial, kind=shown(use.name))
-    shape = check_shape(program, limits)
-    if persistent:
-        # What its ids stand for is known on the other side alone.
-        return None
-    builder = Builder(program, profile, buffers=buffers, limits=limits, shape=shape, apart=apart)
+    """Return what the receiver would make, or refuse what it would refuse.
+
+    :param apart: what stands beside the program, by its numbers.
+    """
+    builder = Builder(
+        program,
+        profile,
+        buffers=buffers,
+        limits=limits,
+        shape=_check(program, profile, limits),
+        apart=apart,
+        persistent_load=apart.__getitem__,
+    )
     try:
         return builder.build()
     except (PayloadError, PolicyDenied) as refusal:
@@ -133,12 +146,14 @@ def reduce(
     limits: Limits = _DEFAULTS,
     reducers: Mapping[type, Callable[[Any], Any]] = MappingProxyType({}),
     is_apart: Callable[[Any], bool] | None = None,
+    rehearsed: bool = True,
 ) -> Reduction:
     """Return *obj* as a reduced tree, which reads as its pickle does.
 
-    It is read and built once, as the receiver does, so that what that would refuse is refused here.
+    It is built once, as the receiver does, so that what that would refuse is refused here.
 
     :param reducers: by exact class, what returns what ``__reduce_ex__`` would.
+    :param rehearsed: whether it is; what is not is judged alone, and *made* is *obj*.
     :param is_apart: tells what in *obj* travels beside the tree, in a spelling of its own.
     :raises PayloadError: *obj* cannot be taken apart, or is over *limits*.
     :raises PolicyDenied: the receiver would refuse it; says which part of *obj* it is.
@@ -154,12 +169,14 @@ def reduce(
 
     written, apart = stock.take_apart(obj, keep=keep, reducers=reducers, is_apart=is_apart)
     order = _aligned_order(buffers)
-    tree = write(read(written, buffers=len(buffers), limits=limits, persistent=True), order)
+    program = read(written, buffers=len(buffers), limits=limits, persistent=True)
+    tree = write(program, order)
+    made = obj
+    if rehearsed:
+        made = _build(program, buffers, profile, limits, apart=apart)
+    else:
+        _check(program, profile, limits)
     buffers = [buffers[at] for at in sorted(range(len(order)), key=order.__getitem__)]
-    program = read_tree(
-        tree, buffers=len(buffers), apart=len(apart), limits=limits, budget=Budget(limits)
-    )
-    made = _build(program, buffers, profile, limits, persistent=False, apart=apart)
     return Reduction(tree, buffers, apart, made)
 
 

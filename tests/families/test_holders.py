@@ -110,3 +110,14 @@ def test_user_classes_hold_what_they_say():
         header |= {"sub-headers": [{"serializer": "msgpack"}], "frame-lengths": [1]}
         with pytest.raises(PayloadError):
             families.deserialize(header, [plain.encode(wrong)], GRANT)
+
+
+def test_compiling_is_charged_to_the_message():
+    # One takes a quarter of a second: ten thousand of them are a message of twenty megabytes.
+    long = [re.compile("a" * 990 + str(number)) for number in range(40)]
+    header, frames = families.serialize(long, FAMILIES)
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(header, frames, GRANT)
+    assert caught.value.rule == "families.max-refs"
+    short = [re.compile(f"a{number}") for number in range(40)]
+    assert through(short) == short

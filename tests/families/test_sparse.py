@@ -168,8 +168,8 @@ def test_what_is_not_kept_is_refused_by_name():
     short = sparse.lil_array(DENSE)
     short.rows[0].append(3)
     for x, said in (
-        (swapped, "plain numbers"),
-        (marked, "a field that its class does not"),
+        (swapped, "native byte order"),
+        (marked, "note"),
         (printed, "maxprint"),
         (odd, "keys"),
         (short, "one integer for each value"),
@@ -193,10 +193,7 @@ FIELDS = {
 
 def state_of(x):
     """Return what pickle is told of *x*: what makes it, and its state."""
-    reduce = form.reducers().get(type(x))
-    if reduce is None:
-        return copyreg.__newobj__, (type(x),), dict(vars(x))
-    return reduce(x)
+    return form.reducers()[type(x)](x)
 
 
 def forged(x, **parts):

@@ -1,4 +1,4 @@
-"""How SciPy's matrices of Python objects are taken apart: as a few arrays, not object by object.
+"""How SciPy's matrices are taken apart; those of Python objects as a few arrays.
 
 The one rule: what is written is read by the constructors that were reviewed for pickles, which
 check each index against the shape, in either form.
@@ -14,16 +14,38 @@ from typing import Any
 import numpy as np
 
 from safeser.errors import PayloadError
+from safeser.pickles.names import shown
 from safeser.types import scipy as bounds
 
 __all__ = ["reducers"]
 
 #: What an index in a dok's keys may be.
 _INDEXES: tuple[type, ...] = (int, np.int32, np.int64)
+#: What SciPy keeps in its objects, and what they remember once somebody asked for it.
+_FIELDS = frozenset(
+    (
+        *("_shape", "maxprint", "data", "indices", "indptr", "offsets", "coords", "rows", "dtype"),
+        *("_dict", "_has_sorted_indices", "_has_canonical_format", "has_canonical_format"),
+    )
+)
 
 
 def _odd(message: str) -> PayloadError:
     return PayloadError(message, rule="pickle.unwritable")
+
+
+def _state(x: Any, *left_out: str) -> dict[str, Any]:
+    """Return the state of *x* without some of it; refuse what SciPy did not put there."""
+    bounds.check_numbers(x.dtype)
+    bounds.check_maxprint(x.maxprint)
+    for name in vars(x):
+        if name not in _FIELDS:
+            raise _odd(f"it has an attribute of its own, {shown(name)}")
+    return {name: value for name, value in vars(x).items() if name not in left_out}
+
+
+def _reduced(x: Any) -> Any:
+    return copyreg.__newobj__, (type(x),), _state(x)  # type: ignore[attr-defined]  # undocumented
 
 
 def _values(x: Any, values: list[Any]) -> Any:
@@ -34,13 +56,12 @@ def _values(x: Any, values: list[Any]) -> Any:
 
 
 def _reduced_lil(x: Any) -> Any:
-    bounds.check_numbers(x.dtype)
     columns = [column for row in x.rows for column in row]
     values = [value for row in x.data for value in row]
     lengths = [len(row) for row in x.rows]
     if any(type(column) is not int for column in columns) or lengths != [*map(len, x.data)]:
         raise _odd("its rows do not hold one integer for each value")
-    state = {name: value for name, value in vars(x).items() if name not in ("rows", "data")}
+    state = _state(x, "rows", "data")
     state["lengths"] = np.array(lengths, np.int64)
     state["columns"] = np.array(columns, np.int64)
     state["values"] = _values(x, values)
@@ -48,13 +69,12 @@ def _reduced_lil(x: Any) -> Any:
 
 
 def _reduced_dok(x: Any) -> Any:
-    bounds.check_numbers(x.dtype)
     keys = [key if type(key) is tuple else (key,) for key in x._dict]
     try:
         kinds = [[_INDEXES.index(type(part)) for part in key] for key in keys]
     except ValueError:
         raise _odd("its keys are not indexes") from None
-    state = {name: value for name, value in vars(x).items() if name != "_dict"}
+    state = _state(x, "_dict")
     shape = (len(keys), len(x.shape))
     state["keys"] = np.array([[int(part) for part in key] for key in keys], np.int64).reshape(shape)
     state["kinds"] = np.array(kinds, np.uint8).reshape(shape)
@@ -64,11 +84,13 @@ def _reduced_dok(x: Any) -> Any:
 
 
 def reducers() -> Mapping[type, Callable[[Any], Any]]:
-    """Return what takes SciPy's matrices of Python objects apart, by class."""
+    """Return what takes SciPy's matrices apart, by class."""
     sparse: Any = importlib.import_module("scipy.sparse")
     return {
-        sparse.lil_array: _reduced_lil,
-        sparse.lil_matrix: _reduced_lil,
-        sparse.dok_array: _reduced_dok,
-        sparse.dok_matrix: _reduced_dok,
+        getattr(sparse, f"{name}_{kind}"): _BY_FORMAT.get(name, _reduced)
+        for name in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
+        for kind in ("array", "matrix")
     }
+
+
+_BY_FORMAT = {"lil": _reduced_lil, "dok": _reduced_dok}

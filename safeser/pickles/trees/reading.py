@@ -24,7 +24,6 @@ from safeser.pickles.nodes import (
     ABSENT,
     ADD,
     BUILD,
-    CONSTANTS,
     EXTEND,
     LEAVES,
     UPDATE,
@@ -42,6 +41,7 @@ from safeser.pickles.nodes import (
     Step,
     TupleOf,
     container,
+    is_constant,
 )
 from safeser.pickles.trees.operations import INT_MAX, INT_MIN, KEPT_ABOVE, Operation
 from safeser.values import Limits
@@ -268,7 +268,7 @@ class _Reader:
         """Note that *node* is held, and whether something else holds it that may write to it."""
         if node.index not in self.held:
             self.held.add(node.index)
-        elif not _is_constant(node):
+        elif not is_constant(node):
             self.shared = True
         return node
 
@@ -421,13 +421,6 @@ class _Reader:
 
 def _width(number: int) -> int:
     return (number.bit_length() if number >= 0 else (~number).bit_length()) // 8 + 1
-
-
-def _is_constant(node: Node) -> bool:
-    """Whether what *node* stands for cannot be written to, whoever else holds it."""
-    if type(node) is Call:
-        return node.callee.name in CONSTANTS
-    return type(node) is GlobalRef
 
 
 _STEPS: dict[int, Callable[[_Reader], None]] = {

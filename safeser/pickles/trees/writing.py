@@ -31,6 +31,7 @@ from safeser.pickles.nodes import (
     SetOf,
     TupleOf,
     children,
+    is_constant,
 )
 from safeser.pickles.shims.site import bad
 from safeser.pickles.trees.operations import INT_MAX, INT_MIN, KEPT_ABOVE, Operation
@@ -48,6 +49,7 @@ _FILLED: dict[type[Node], Operation] = {
 }
 _GROWS = {EXTEND: Operation.EXTEND, UPDATE: Operation.UPDATE, ADD: Operation.ADD}
 _TEXTS = frozenset((str, bytes))
+_AS_THEY_ARE = frozenset((type(None), bool, float))
 #: Bytes of a pickle that is worth looking for what stands in it twice.
 _WORTH = 512
 
@@ -56,11 +58,14 @@ def write(program: Program, order: Sequence[int] = ()) -> bytes:
     """Return *program* as a tree.
 
     :param order: of each buffer, the place at which it travels; their own order if it is empty.
+
+    It also notes in *program* whether it is known to share nothing, as a reader of the tree does.
     :raises PayloadError: the program has what no tree has: old instances, persistent ids, or a call
         of the result of a call.
     """
     writer = _Writer(program, order or range(program.buffers))
     tokens = writer.all()
+    program.unshared = not writer.shared
     packed: bytes = msgpack.packb(tokens)
     # Without the header of the list: a tree is a run of scalars.
     return packed[1 if len(tokens) < 16 else 3 if len(tokens) < 1 << 16 else 5 :]
@@ -81,6 +86,8 @@ class _Writer:
         self.names: dict[str | int, int] = {}
         self.kept: dict[Any, int] = {}
         self.made = 0
+        self.held: set[int] = set()
+        self.shared = False
         self.dropped = _only_spelt(program)
         self.repeated = _repeated(program, self.dropped)
 
@@ -138,9 +145,9 @@ class _Writer:
     def call(self, node: Call) -> None:
         if node.old or node.base or type(node.callee) is not GlobalRef:
             raise bad("tree", "an object is made in a way that a reduced tree does not have")
-        parts = [self.numbers[node.callee.index], self.numbers[node.args.index]]
+        parts = [self.numbers[node.callee.index], self.hold(node.args)]
         if node.kwargs is not None:
-            parts.append(self.numbers[node.kwargs.index])
+            parts.append(self.hold(node.kwargs))
             self.tokens += (Operation.NEW_WITH, *parts)
         else:
             self.tokens += (Operation.NEW if node.new else Operation.CALL, *parts)
@@ -150,7 +157,10 @@ class _Writer:
             self.begun[node.number] = self.made
             self.tokens += (Operation.BUFFER, self.order[node.number])
         else:
-            self.tokens += (Operation.READONLY, self.begun[node.number])
+            begun = self.begun[node.number]
+            self.shared |= begun in self.held
+            self.held.add(begun)
+            self.tokens += (Operation.READONLY, begun)
 
     def change(self, operation: int, node: Node, start: int, stop: int) -> None:
         target = self.numbers[node.index]
@@ -167,12 +177,17 @@ class _Writer:
 
     def values(self, items: Sequence[Any]) -> list[Any]:
         """Return *items* as operands; what has to be kept for them is written before."""
+        kinds = set(map(type, items))
+        if kinds <= _AS_THEY_ARE or (
+            kinds == {int} and INT_MIN <= min(items) <= max(items) <= INT_MAX
+        ):
+            return list(items)
         return [self.value(item) for item in items]
 
     def value(self, item: Any) -> Any:
         kind = type(item)
         if isinstance(item, Node):
-            return [self.numbers[item.index]]
+            return [self.hold(item)]
         if kind is int and not INT_MIN <= item <= INT_MAX:
             return self.keep(item, Operation.INTEGER, _big_endian(item))
         if kind is str and not item.isascii() and not _is_unicode(item):
@@ -180,6 +195,15 @@ class _Writer:
         if kind in _TEXTS and item in self.repeated:
             return self.keep(item, Operation.KEEP, item)
         return item
+
+    def hold(self, node: Node) -> int:
+        """Return the number of *node*, and note whether something else holds it as well."""
+        number = self.numbers[node.index]
+        if number in self.held:
+            self.shared |= not is_constant(node)
+        else:
+            self.held.add(number)
+        return number
 
     def keep(self, item: Any, operation: Operation, spelt: Any) -> list[int]:
         number = self.kept.get(item)
