@@ -136,7 +136,7 @@ def test_honest_values():
 def test_what_stands_twice_is_written_once():
     text = "a text that is long enough to show"
     one, many = (
-        write(read(pickle.dumps([text] * n, 5), buffers=0, limits=LIMITS)) for n in (1, 50)
+        write(read(pickle.dumps([text] * n, 5), buffers=0, limits=LIMITS)) for n in (1, 500)
     )
     assert len(many) < len(one) + 500 * 4
     assert many.count(text.encode()) == 1
