@@ -86,10 +86,11 @@ dask-suite: $(VENV)/dev.stamp
 differential: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.differential --cases 10000000 --state .differential
 
-## fuzz: an hour on pickles, a quarter on files for inspect, half on forged models; kept in .fuzz
+## fuzz: an hour on pickles, quarters on trees and files for inspect, half on models; kept in .fuzz
 fuzz: $(VENV)/dev.stamp
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'atheris>=2.3'
 	@$(BIN)/python -m tests.fuzz.pickles .fuzz/pickles --seconds 3600
+	@$(BIN)/python -m tests.fuzz.trees --state .fuzz/trees --seconds 900
 	@$(BIN)/python -m tests.fuzz.files .fuzz/files --seconds 900
 	@$(BIN)/python -m tests.fuzz.estimators .fuzz/estimators --seconds 1800
 

@@ -292,7 +292,8 @@ def _built(
     if len(nodes) == 1 and nodes[0].serializer == "dask":  # as most payloads
         (node,) = nodes
         kind = typed[node.type]
-        return _decoded(node, kind, [], hosted.words_of(context) if kind.contextual else None)
+        words = hosted.words_of(context) if kind.contextual else None
+        return _decoded(node, kind, [], words, budget)
     if any(node.serializer not in FAMILIES for node in nodes):
         own_families.look_for(checked.grant.families)
     words = hosted.words_of(context)
@@ -432,8 +433,9 @@ def _check(
             typed = known.get(node.type) or look(node)
             if typed is not None:
                 known[node.type] = typed
-                _checked(node, typed, limits)
-                room -= node.refs
+                budget.refs = room
+                _checked(node, typed, limits, budget)
+                room = budget.refs - node.refs
                 if room < 0:
                     node.refuse("a message holds more than max_refs values", "families.refs")
         elif node.serializer not in _PICKLES:
@@ -442,10 +444,13 @@ def _check(
     return known
 
 
-def _checked(node: Node, typed: Typed, limits: Limits) -> None:
+def _checked(node: Node, typed: Typed, limits: Limits, budget: Budget | None) -> None:
     """Check *node*, and say where it is if a value in it is out of bounds."""
     try:
-        typed.check(node, limits)
+        if typed.budgeted:
+            typed.check(node, limits, budget)
+        else:
+            typed.check(node, limits)
     except SafeserError as error:
         error.where = error.where or node.where
         raise
@@ -496,7 +501,7 @@ class _Builder:
         for child in node.children:
             child.value = None
         if node.serializer == "dask":
-            return _decoded(node, self.typed[node.type], values, self.context)
+            return _decoded(node, self.typed[node.type], values, self.context, self.budget)
         # What the host registered is for the host to repair, and keeps its cause.
         hosts = node.serializer != "collection"
         try:
@@ -534,9 +539,17 @@ class _Builder:
         )
 
 
-def _decoded(node: Node, typed: Typed, values: list[Any], context: dict[str, Any] | None) -> Any:
+def _decoded(
+    node: Node,
+    typed: Typed,
+    values: list[Any],
+    context: dict[str, Any] | None,
+    budget: Budget | None,
+) -> Any:
     """Return what *typed* makes of a checked node and what its children became."""
     try:
+        if typed.budgeted:
+            return typed.decode(node, values, budget)
         if typed.contextual:
             return typed.decode(node, values, context)
         return typed.decode(node, values)

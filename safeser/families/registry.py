@@ -58,15 +58,17 @@ class Typed:
     :param check: refuses a node that does not describe such an object; builds nothing.
     :param decode: checked node and its children's values to the object.
     :param contextual: *encode* and *decode* are handed the communication context as well.
+    :param budgeted: *check* and *decode* are handed the budget of the message as well.
     """
 
     name: str
     classes: tuple[type, ...]
     encode: Callable[..., Parts]
-    check: Callable[[Node, Limits], None]
+    check: Callable[..., None]
     decode: Callable[..., Any]
     subclasses: bool = False
     contextual: bool = False
+    budgeted: bool = False
 
     def __post_init__(self) -> None:
         if not is_name(self.name):

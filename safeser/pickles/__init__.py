@@ -26,10 +26,10 @@ from safeser.pickles.failures import (
 from safeser.pickles.inspection import Inspection
 from safeser.pickles.judge import Use, judge, problem_under
 from safeser.pickles.nodes import Call, GlobalRef, Program
-from safeser.pickles.parsed import Judged, Parsed, parse, whole
+from safeser.pickles.parsed import Judged, Parsed, parse, parse_tree, whole
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 from safeser.pickles.reading.machine import read
-from safeser.pickles.writing import dumps
+from safeser.pickles.writing import Reduction, dumps, reduce
 from safeser.values import Limits
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "Judged",
     "Parsed",
     "Profile",
+    "Reduction",
     "Use",
     "check",
     "dtype_record",
@@ -54,6 +55,8 @@ __all__ = [
     "inspect",
     "loads",
     "parse",
+    "parse_tree",
+    "reduce",
     "traceback_record",
 ]
 

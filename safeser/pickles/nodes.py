@@ -18,6 +18,7 @@ __all__ = [
     "EXTEND",
     "LEAVES",
     "UPDATE",
+    "Apart",
     "Buffer",
     "ByteArray",
     "Call",
@@ -34,6 +35,7 @@ __all__ = [
     "children",
     "container",
     "held_as_values",
+    "is_constant",
 ]
 
 
@@ -49,6 +51,9 @@ ABSENT: Final = _Absent()
 
 #: Types of what stands for itself.
 LEAVES: Final = frozenset((type(None), bool, int, float, str, bytes))
+
+# Names whose results nothing can write to, whoever holds them.
+_CONSTANTS: Final = frozenset(("numpy:dtype",))
 
 # What a step does with its node.
 EXTEND, UPDATE, ADD, BUILD = range(4)
@@ -113,6 +118,15 @@ class Buffer(Node):
     def __init__(self, number: int, *, readonly: bool) -> None:
         self.number = number
         self.readonly = readonly
+
+
+class Apart(Node):
+    """The *number*-th value that travels beside a tree, in a spelling of its own."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 class Persistent(Node):
@@ -203,6 +217,9 @@ class Program:
     :param calls: how many objects it makes by calls.
     :param buffers: how many out-of-band buffers it takes.
     :param longest: no leaf is longer, but for those that fit into 255 bytes.
+    :param apart: how many values it takes that travel beside it.
+    :param unit: what nodes' offsets count.
+    :param unshared: it is known that each node that can be written to is held once.
     :param spelt: indexes of names and tuples that only spelt another node. They stand for nothing
         of their own, unless something else holds them too.
     """
@@ -217,9 +234,20 @@ class Program:
     spelt: frozenset[int] = frozenset()
     buffers: int = 0
     longest: int = 0
+    apart: int = 0
+    unit: str = "byte"
+    unshared: bool = False
 
     def __post_init__(self) -> None:
         self._links: _Links | None = None
+
+    @property
+    def readonly_buffers(self) -> frozenset[int]:
+        """The numbers of buffers that nothing may write to."""
+        if not self.buffers:
+            return frozenset()
+        held = (node for node in self.nodes if type(node) is Buffer and node.readonly)
+        return frozenset(node.number for node in held)
 
     @property
     def argument_tuples(self) -> frozenset[int]:
@@ -284,6 +312,13 @@ def children(node: Node) -> list[Any]:
     if not isinstance(node.callee, GlobalRef):
         held.append(node.callee)
     return held
+
+
+def is_constant(node: Node) -> bool:
+    """Tell whether what *node* stands for cannot be written to, whoever else holds it."""
+    if type(node) is Call:
+        return type(node.callee) is GlobalRef and node.callee.name in _CONSTANTS
+    return type(node) is GlobalRef
 
 
 def held_as_values(node: Node) -> Sequence[Any]:

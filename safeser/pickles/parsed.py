@@ -14,14 +14,15 @@ from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.advice import MAX_READ, deny
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.building.build import Builder
-from safeser.pickles.judge import judge
+from safeser.pickles.judge import Use, judge
 from safeser.pickles.nodes import Program
 from safeser.pickles.profiles import Profile
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import Shape, check_shape
+from safeser.pickles.trees.reading import read_tree
 from safeser.values import Limits
 
-__all__ = ["Judged", "Parsed", "parse", "whole"]
+__all__ = ["Judged", "Parsed", "parse", "parse_tree", "whole"]
 
 
 @dataclass(slots=True, eq=False)
@@ -73,8 +74,12 @@ class Parsed:
             )
         return Judged(self, profile, shape)
 
+    def denied(self, profile: Profile) -> list[Use]:
+        """Return the uses of globals that *profile* does not list."""
+        return judge(self.program, profile, persistent=self.persistent, only_denied=True)
+
     def _denial(self, profile: Profile) -> PolicyDenied | None:
-        uses = judge(self.program, profile, persistent=self.persistent, only_denied=True)
+        uses = self.denied(profile)
         return deny(*uses[:MAX_READ], profile=profile) if uses else None
 
     def _checked_shape(self) -> Shape:
@@ -97,6 +102,7 @@ class Judged:
         budget: Budget,
         *,
         persistent_load: Callable[[Any], Any] | None = None,
+        apart: Sequence[Any] = (),
     ) -> Any:
         """Return the object.
 
@@ -110,6 +116,7 @@ class Judged:
             budget=budget,
             persistent_load=persistent_load,
             shape=self.shape,
+            apart=apart,
         ).build()
 
 
@@ -133,6 +140,25 @@ def parse(
         whole(data, limits), buffers=buffers, limits=limits, budget=budget, persistent=persistent
     )
     return Parsed(program, limits, persistent)
+
+
+def parse_tree(
+    data: bytes | bytearray | memoryview,
+    *,
+    buffers: int,
+    apart: int = 0,
+    limits: Limits,
+    budget: Budget,
+) -> Parsed:
+    """Parse the reduced tree *data*; import, judge and build nothing.
+
+    :param buffers: how many buffers come with it; it must use each of them.
+    :param apart: how many values come with it, as above.
+    :param budget: charged; shared by all values of one message.
+    :raises PayloadError: the tree is malformed or over budget.
+    """
+    program = read_tree(data, buffers=buffers, apart=apart, limits=limits, budget=budget)
+    return Parsed(program, limits)
 
 
 def whole(data: bytes | bytearray | memoryview, limits: Limits) -> bytes:

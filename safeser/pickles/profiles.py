@@ -312,30 +312,38 @@ def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:
     reviewed = document.get("reviewed", {})
     for name in document.get("references", ()):
         yield Entry(name, "reference", why=reviewed.get("reference", ""), reviewed=True)
+    for group in document.get("alike", ()):
+        fields = {name: value for name, value in group.items() if name != "names"}
+        for name in group["names"]:
+            yield _entry(name, fields, reviewed)
     for name, fields in document.get("entry", {}).items():
-        unknown = set(fields) - _FIELDS
-        if unknown:
-            raise ConfigError(f"{name} has unknown fields {sorted(unknown)}", rule="config.profile")
-        yield Entry(
-            name,
-            fields["role"],
-            make=fields.get("make", ""),
-            state=fields.get("state", ""),
-            via=tuple(fields.get("via", ("called",))),
-            grows=fields.get("grows", ""),
-            args=MappingProxyType(
-                {int(at): frozenset(names) for at, names in fields.get("args", {}).items()}
-            ),
-            hashable=fields.get("hashable", False),
-            referable=fields.get("referable", False),
-            fields=frozenset(fields.get("fields", ())),
-            why=fields.get("why", reviewed.get(fields["role"], "")),
-            kwargs=frozenset(fields.get("kwargs", ())),
-            returns=_returned(name, fields),
-            setstate=fields.get("setstate", False),
-            varies=fields.get("varies", ""),
-            reviewed=True,
-        )
+        yield _entry(name, fields, reviewed)
+
+
+def _entry(name: str, fields: Mapping[str, Any], reviewed: Mapping[str, str]) -> Entry:
+    unknown = set(fields) - _FIELDS
+    if unknown:
+        raise ConfigError(f"{name} has unknown fields {sorted(unknown)}", rule="config.profile")
+    return Entry(
+        name,
+        fields["role"],
+        make=fields.get("make", ""),
+        state=fields.get("state", ""),
+        via=tuple(fields.get("via", ("called",))),
+        grows=fields.get("grows", ""),
+        args=MappingProxyType(
+            {int(at): frozenset(names) for at, names in fields.get("args", {}).items()}
+        ),
+        hashable=fields.get("hashable", False),
+        referable=fields.get("referable", False),
+        fields=frozenset(fields.get("fields", ())),
+        why=fields.get("why", reviewed.get(fields["role"], "")),
+        kwargs=frozenset(fields.get("kwargs", ())),
+        returns=_returned(name, fields),
+        setstate=fields.get("setstate", False),
+        varies=fields.get("varies", ""),
+        reviewed=True,
+    )
 
 
 def _returned(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:

@@ -12,7 +12,17 @@ from typing import Any, NamedTuple
 
 from safeser.errors import PayloadError
 from safeser.pickles.budget import over
-from safeser.pickles.nodes import LEAVES, Buffer, ByteArray, GlobalRef, Node, Program, children
+from safeser.pickles.nodes import (
+    LEAVES,
+    Apart,
+    Buffer,
+    ByteArray,
+    GlobalRef,
+    Node,
+    Persistent,
+    Program,
+    children,
+)
 from safeser.values import Limits
 
 __all__ = ["KIB", "Shape", "Tree", "check_shape", "leaf_weight", "weigh"]
@@ -65,12 +75,13 @@ def check_shape(program: Program, limits: Limits) -> Shape:
     return Shape(None, walk.weight)
 
 
-def weigh(program: Program, buffers: Sequence[int]) -> list[int]:
+def weigh(program: Program, buffers: Sequence[int], apart: Sequence[int] = ()) -> list[int]:
     """Return of each node how many elements it stands for once sharing is undone.
 
     :param buffers: sizes of the out-of-band buffers, in order.
+    :param apart: sizes of the values that travel beside it, in order.
     """
-    walk = _Walk(program, buffers)
+    walk = _Walk(program, buffers, apart)
     walk.all()
     return walk.weight
 
@@ -123,7 +134,7 @@ def _tree(program: Program, limits: Limits) -> Tree | None:
 class _Walk:
     """One walk over all nodes of a program, in depth first order and without recursion.
 
-    :param buffers: sizes of the out-of-band buffers, where these are known.
+    :param buffers: sizes of the out-of-band buffers, where these are known; *apart*, as above.
     :param most: how many elements a node may stand for; *deepest*, how deep it may nest.
     """
 
@@ -131,12 +142,14 @@ class _Walk:
         self,
         program: Program,
         buffers: Sequence[int] = (),
+        apart: Sequence[int] = (),
         *,
         most: int = maxsize,
         deepest: int = maxsize,
     ) -> None:
         self.program = program
         self.buffers = buffers
+        self.apart = apart
         self.most = most
         self.deepest = deepest
         self.cyclic: set[int] = set()
@@ -150,12 +163,18 @@ class _Walk:
             if isinstance(root, Node) and self.weight[root.index] == 0:
                 self.down(root)
 
+    def place(self, node: Node) -> str:
+        return f"{self.program.unit} {node.offset}"
+
     def own(self, node: Node) -> int:
         """Return the weight of *node* beside what it holds."""
         if type(node) is ByteArray:
             return 1 + (len(node.data) >> KIB)
         if type(node) is Buffer and self.buffers:
             return 1 + (self.buffers[node.number] >> KIB)
+        if self.apart and isinstance(node, Apart | Persistent):
+            number = node.number if isinstance(node, Apart) else node.pid
+            return 1 + (self.apart[number] >> KIB)
         return 1
 
     def down(self, root: Node) -> None:
@@ -192,7 +211,7 @@ class _Walk:
                     depth[parent.index] = max(depth[parent.index], depth[node.index] + 1)
             if len(open_nodes) > self.deepest + 1 or depth[node.index] > self.deepest:
                 raise over(
-                    "max-depth", "the pickle nests deeper than allowed", where=f"byte {node.offset}"
+                    "max-depth", "the pickle nests deeper than allowed", where=self.place(node)
                 )
 
     def check_weight(self, node: Node, total: int) -> None:
@@ -200,7 +219,7 @@ class _Walk:
             raise over(
                 "sharing",
                 "the pickle stands for more elements than allowed once sharing is undone",
-                where=f"byte {node.offset}",
+                where=self.place(node),
                 limit="max-sharing",
             )
 
@@ -220,7 +239,7 @@ class _Walk:
                 raise PayloadError(
                     "the pickle goes round in circles in more ways than anybody can walk",
                     rule="pickle.cycles",
-                    where=f"byte {entered.offset}",
+                    where=self.place(entered),
                     fix="Send what refers to each other as a table with indexes.",
                 )
             # 2. Leave those that are done, and go on with the next.

@@ -6,17 +6,19 @@ sender who is granted code.
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
 
 from safeser.errors import PayloadError
 
-__all__ = ["PickleError", "dumps", "load_code"]
+__all__ = ["PickleError", "dumps", "load_code", "take_apart"]
 
 #: What compiled classes raise at a layout that is not theirs.
 PickleError = pickle.PickleError
@@ -68,6 +70,57 @@ def dumps(
         for buffer in buffers:
             buffer_callback(buffer)
     return written
+
+
+class _TakingApart(pickle.Pickler):
+    """Writes one pickle, and numbers in the place of what travels apart."""
+
+    def __init__(self, file: io.BytesIO, keep: Callable[[Any], bool], is_apart: Any) -> None:
+        super().__init__(file, protocol=_PROTOCOL, buffer_callback=keep)
+        self.is_apart = is_apart
+        self.apart: list[Any] = []
+        self.numbers: dict[int, int] = {}
+
+    def persistent_id(self, obj: Any) -> int | None:
+        if not self.is_apart(obj):
+            return None
+        number = self.numbers.setdefault(id(obj), len(self.apart))
+        if number == len(self.apart):
+            self.apart.append(obj)
+        return number
+
+
+def take_apart(
+    obj: Any,
+    *,
+    keep: Callable[[pickle.PickleBuffer], bool],
+    reducers: Mapping[type, Callable[[Any], Any]],
+    is_apart: Callable[[Any], bool] | None,
+) -> tuple[bytes, list[Any]]:
+    """Return *obj* as a plain pickle of protocol 5, and what stands apart from it.
+
+    :param keep: called with each buffer, in order; tells whether it is to stand in the pickle.
+    :param reducers: by exact class, what returns what ``__reduce_ex__`` would.
+    :param is_apart: tells of what the pickle has its number alone, as a persistent id.
+    :raises PayloadError: it cannot be pickled.
+    """
+    file = io.BytesIO()
+    if is_apart is None:
+        pickler = pickle.Pickler(file, protocol=_PROTOCOL, buffer_callback=keep)
+    else:
+        pickler = _TakingApart(file, keep, is_apart)
+    if reducers:
+        table: Any = ChainMap(dict(reducers), copyreg.dispatch_table)
+        pickler.dispatch_table = table
+    try:
+        pickler.dump(obj)
+    except PayloadError:
+        raise
+    except Exception as error:  # reducers are the object's own code and may raise anything
+        raise PayloadError(
+            "it, or something in it, cannot be taken apart", rule="pickle.unwritable"
+        ) from error
+    return file.getvalue(), getattr(pickler, "apart", [])
 
 
 def _writers(

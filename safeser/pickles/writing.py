@@ -6,8 +6,9 @@ very bytes that would be sent. A second opinion on objects would differ somewher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.pickles import stock
@@ -18,14 +19,18 @@ from safeser.pickles.names import shown
 from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, Node, Persistent, Program
 from safeser.pickles.profiles import Profile
 from safeser.pickles.reading.machine import read
-from safeser.pickles.shape import check_shape
+from safeser.pickles.shape import Shape, check_shape
+from safeser.pickles.trees.writing import write
 from safeser.values import Limits
 
-__all__ = ["dumps", "place_of"]
+__all__ = ["Reduction", "dumps", "place_of", "reduce"]
 
 _DEFAULTS = Limits()
 _MAX_KEY = 40
 _MAX_PLACE = 200
+#: A buffer of its own costs more than to copy fewer bytes.
+_SMALL = 1024
+_WORD = 8
 
 
 def dumps(
@@ -77,19 +82,115 @@ def _rehearse(
 ) -> None:
     """Refuse what the receiver would refuse, and say which part of the object that is."""
     program = read(data, buffers=len(buffers), limits=limits, persistent=persistent)
-    for use in judge(program, profile, persistent=persistent):
-        if use.problem:
-            denial = deny(use, profile=profile)
-            raise _refused(program, use.node, denial, kind=shown(use.name))
-    check_shape(program, limits)
     if persistent:
         # What its ids stand for is known on the other side alone.
-        return
-    builder = Builder(program, profile, buffers=buffers, limits=limits)
+        _check(program, profile, limits)
+    else:
+        _build(program, buffers, profile, limits)
+
+
+def _check(program: Program, profile: Profile, limits: Limits) -> Shape:
+    """Refuse what the receiver would refuse before it builds anything."""
+    for use in judge(program, profile, persistent=True, only_denied=True):
+        denial = deny(use, profile=profile)
+        raise _refused(program, use.node, denial, kind=shown(use.name))
+    return check_shape(program, limits)
+
+
+def _build(
+    program: Program,
+    buffers: Sequence[Any],
+    profile: Profile,
+    limits: Limits,
+    *,
+    apart: Sequence[Any] = (),
+) -> Any:
+    """Return what the receiver would make, or refuse what it would refuse.
+
+    :param apart: what stands beside the program, by its numbers.
+    """
+    builder = Builder(
+        program,
+        profile,
+        buffers=buffers,
+        limits=limits,
+        shape=_check(program, profile, limits),
+        apart=apart,
+        persistent_load=apart.__getitem__,
+    )
     try:
-        builder.build()
+        return builder.build()
     except (PayloadError, PolicyDenied) as refusal:
         raise _refused(program, builder.failed, refusal, kind=_kind(builder.failed)) from None
+
+
+class Reduction(NamedTuple):
+    """What :func:`reduce` makes of an object.
+
+    :param tree: the reduced tree.
+    :param buffers: its buffers, in order, uncopied.
+    :param apart: what travels beside it, in order.
+    :param made: what the receiver makes of all of them.
+    """
+
+    tree: bytes
+    buffers: list[memoryview]
+    apart: list[Any]
+    made: Any
+
+
+def reduce(
+    obj: Any,
+    *,
+    profile: Profile,
+    limits: Limits = _DEFAULTS,
+    reducers: Mapping[type, Callable[[Any], Any]] = MappingProxyType({}),
+    is_apart: Callable[[Any], bool] | None = None,
+    rehearsed: bool = True,
+) -> Reduction:
+    """Return *obj* as a reduced tree, which reads as its pickle does.
+
+    It is built once, as the receiver does, so that what that would refuse is refused here.
+
+    :param reducers: by exact class, what returns what ``__reduce_ex__`` would.
+    :param rehearsed: whether it is; what is not is judged alone, and *made* is *obj*.
+    :param is_apart: tells what in *obj* travels beside the tree, in a spelling of its own.
+    :raises PayloadError: *obj* cannot be taken apart, or is over *limits*.
+    :raises PolicyDenied: the receiver would refuse it; says which part of *obj* it is.
+    """
+    buffers: list[memoryview] = []
+
+    def keep(buffer: Any) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes > _SMALL:
+            buffers.append(raw)
+        # True lets pickle write it inside.
+        return bool(raw.nbytes <= _SMALL)
+
+    written, apart = stock.take_apart(obj, keep=keep, reducers=reducers, is_apart=is_apart)
+    order = _aligned_order(buffers)
+    program = read(written, buffers=len(buffers), limits=limits, persistent=True)
+    tree = write(program, order)
+    made = obj
+    if rehearsed:
+        made = _build(program, buffers, profile, limits, apart=apart)
+    else:
+        _check(program, profile, limits)
+    buffers = [buffers[at] for at in sorted(range(len(order)), key=order.__getitem__)]
+    return Reduction(tree, buffers, apart, made)
+
+
+def _aligned_order(buffers: Sequence[memoryview]) -> list[int]:
+    """Return of each buffer the place at which it travels.
+
+    Those whose size is a multiple of eight come first, then of four, of two and the odd ones, so
+    that numbers stand where processors want them where frames are written one behind the other.
+    """
+    ranks = [min(_WORD, buffer.nbytes & -buffer.nbytes) for buffer in buffers]
+    order = [0] * len(buffers)
+    for place, number in enumerate(sorted(range(len(ranks)), key=lambda at: -ranks[at])):
+        order[number] = place
+    return order
 
 
 def _refused(

@@ -1,12 +1,14 @@
 """Mutations of headers and frames, and the one contract that they must meet."""
 
 import copy
+from unittest import mock
 
 from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import SafeserError
 from safeser.families import plain
+from safeser.families.registry import registry
 from safeser.values import Grant, Limits
 
 GRANT = Grant("test", ("dask", "msgpack"))
@@ -21,6 +23,30 @@ def through(x, *, frozen=True, families_=FAMILIES, grant=GRANT):
     frames = [bytes(frame) if frozen else bytearray(frame) for frame in frames]
     families.check(header, frames)
     return families.deserialize(header, frames, grant)
+
+
+def sent_as(name, value):
+    """Return the payload of *value* as type *name* from a sender that checks nothing of it.
+
+    What pickle writes of *value* becomes the tree, whatever its class is: see
+    ``tests.pickles.forging`` for objects that pickle as anything.
+    """
+    typed = registry.named(name)
+    with (
+        mock.patch("safeser.pickles.writing._build", return_value=value),
+        mock.patch("safeser.pickles.writing._check"),
+    ):
+        parts = typed.encode(value, Limits())
+    header = {"serializer": "dask", "type": name, "sub-header": parts.meta}
+    frames = list(parts.frames)
+    if parts.children:
+        header |= {"sub-headers": [], "frame-lengths": []}
+    for _, child in parts.children:
+        inner, more = families.serialize(child, FAMILIES)
+        header["sub-headers"].append(inner)
+        header["frame-lengths"].append(len(more))
+        frames += more
+    return header, [bytes(frame) for frame in frames]
 
 
 #: What a hostile header says in place of an honest value.

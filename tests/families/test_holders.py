@@ -2,13 +2,16 @@
 
 import collections
 import random
+import re
+import time
 
 import pytest
-from families_attack import GRANT, through
+from families_attack import FAMILIES, GRANT, sent_as, through
 
 from safeser import families
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
+from tests.pickles.forging import Called
 
 
 def typed(name, **meta):
@@ -32,33 +35,69 @@ def test_random_generators_go_on_where_they_were(drawn):
 STATE = random.Random(5).getstate()
 
 
+MAKE = random.Random(5).__reduce__()[0]
+
+
+def random_of(*state):
+    return Called(MAKE, state=state)
+
+
+def time_of(*parts):
+    return Called(time.struct_time, *parts)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("re:Pattern", ("a" * 5000, 32)),
-        ("re:Pattern", ("(?i)[\0-\U0010ffff]" * 9, 34)),
-        ("re:Pattern", ("(", 32)),
-        ("re:Pattern", ("a", 1 << 20)),
-        ("re:Pattern", ("a", 0)),  # text always has re.UNICODE
+        ("re:Pattern", Called(re._compile, "a" * 5000, 32)),
+        ("re:Pattern", Called(re._compile, "(?i)[\0-\U0010ffff]" * 9, 34)),
+        ("re:Pattern", Called(re._compile, "(", 32)),
+        ("re:Pattern", Called(re._compile, "a", 1 << 20)),
+        ("re:Pattern", Called(re._compile, "a")),
+        ("re:Pattern", Called(re._compile, 5, 32)),
         ("re:Pattern", "a"),
-        ("re:Pattern", (5, 32)),
-        ("time:struct_time", ((1,) * 8, None, None)),
-        ("time:struct_time", ((1.5,) * 9, None, None)),
-        ("time:struct_time", ((1 << 40,) * 9, None, None)),
-        ("time:struct_time", ((1,) * 9, "x" * 9999, None)),
-        ("random:Random", (3, STATE[1][:-1], None)),
-        ("random:Random", (3, (*STATE[1][:-1], 700), None)),
-        ("random:Random", (2, STATE[1], None)),
-        ("random:Random", (3, (0,) * 625, None)),
-        ("random:Random", STATE[1]),
+        ("re:Pattern", time_of((1,) * 9)),
+        ("time:struct_time", time_of((1,) * 8)),
+        ("time:struct_time", time_of((1.5,) * 9)),
+        ("time:struct_time", time_of((1 << 40,) * 9)),
+        ("time:struct_time", time_of((1,) * 9, {"tm_zone": "x" * 9999})),
+        ("random:Random", random_of(3, STATE[1][:-1], None)),
+        ("random:Random", random_of(3, (*STATE[1][:-1], 700), None)),
+        ("random:Random", random_of(2, STATE[1], None)),
+        ("random:Random", random_of(3, (0,) * 625, None)),
+        ("random:Random", random_of(*STATE[1])),
     ],
 )
 def test_what_reviewed_functions_refuse(name, value):
+    header, frames = sent_as(name, value)
+    families.check(header, frames)
     with pytest.raises(PayloadError) as caught:
-        families.deserialize(typed(name, value=plain.encode(value)), [], GRANT)
+        families.deserialize(header, frames, GRANT)
     assert caught.value.rule.startswith(("families.", "value."))
-    with pytest.raises(PayloadError):
-        families.check(typed(name, value="text"), [])
+
+
+@pytest.mark.parametrize("tree", ["text", None, [], b"", b"\xc1", bytes(1025)])
+def test_a_header_holds_a_short_tree(tree):
+    with pytest.raises(PayloadError) as caught:
+        families.check(typed("re:Pattern", tree=tree), [])
+    assert caught.value.rule.startswith("families.")
+
+
+def test_a_tree_has_one_place():
+    header, frames = families.serialize(random.Random(5), FAMILIES)
+    assert header["sub-header"] == {}
+    short, _ = families.serialize(re.compile("a"), FAMILIES)
+    tree = short["sub-header"]["tree"]
+    for wrong in (
+        ({**short, "sub-header": {}}, [tree]),
+        ({**short, "sub-header": {}}, []),
+        (short, [b"a"]),
+        ({**short, "sub-header": {"tree": tree, "more": 1}}, []),
+        (header, [*frames, b"a"]),
+        (header, [frames[0][:-1]]),
+    ):
+        with pytest.raises(PayloadError):
+            families.check(*wrong)
 
 
 def test_user_classes_hold_what_they_say():
@@ -71,3 +110,14 @@ def test_user_classes_hold_what_they_say():
         header |= {"sub-headers": [{"serializer": "msgpack"}], "frame-lengths": [1]}
         with pytest.raises(PayloadError):
             families.deserialize(header, [plain.encode(wrong)], GRANT)
+
+
+def test_compiling_is_charged_to_the_message():
+    # One takes 2 ms: ten thousand of them are a message of ten megabytes.
+    long = [re.compile("a" * 990 + str(number)) for number in range(40)]
+    header, frames = families.serialize(long, FAMILIES)
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(header, frames, GRANT)
+    assert caught.value.rule == "families.max-refs"
+    short = [re.compile(f"a{number}") for number in range(40)]
+    assert through(short) == short

@@ -7,11 +7,12 @@ import sys
 
 import numpy as np
 import pytest
-from families_attack import FAMILIES, GRANT, mutate_all, through
+from families_attack import FAMILIES, GRANT, mutate_all, sent_as, through
 
 from safeser import families
 from safeser.errors import PayloadError
 from tests.families.malformed.using import BROKEN
+from tests.pickles.forging import Called
 
 KINDS = [np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64]
 
@@ -72,7 +73,7 @@ class Own(np.random.SeedSequence):
 @pytest.mark.parametrize(
     ("value", "word"),
     [
-        (np.random.PCG64(Own(1)), "seeded"),
+        (np.random.PCG64(Own(1)), "Own"),
         (np.random.SeedSequence([1.5] and np.array([1, 2])), "plain integers"),
         (Own(1), "Own"),
     ],
@@ -84,16 +85,13 @@ def test_what_would_be_altered_is_refused(value, word):
 
 def forged(source, **changes):
     """Return how *source* travels with other fields in its state."""
-    header, frames = families.serialize(source, FAMILIES)
-    state = families.deserialize(header["sub-headers"][0], frames[:1], GRANT)
+    make, arguments, (state, seeds) = source.__reduce__()
     state["state"].update({k: v for k, v in changes.items() if k in state["state"]})
     state.update({k: v for k, v in changes.items() if k not in state["state"]})
-    inner, new = families.serialize(state, FAMILIES)
-    header["sub-headers"][0] = inner
-    return header, [*new, *frames[1:]]
+    return sent_as("numpy.random:BitGenerator", Called(make, *arguments, state=(state, seeds)))
 
 
-STILL = b"\0" * 2496
+STILL = np.zeros(624, np.uint32)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +104,12 @@ STILL = b"\0" * 2496
         forged(np.random.MT19937(1), key=STILL),
         forged(np.random.PCG64(1), inc=0),
         forged(np.random.PCG64(1), state=1 << 128),
-        forged(np.random.MT19937(1), key=STILL[:-4]),
         forged(np.random.MT19937(1), key=STILL[:-1]),
+        forged(np.random.MT19937(1), key=STILL.astype(np.uint64)),
+        forged(np.random.MT19937(1), key=STILL.tobytes()),
         forged(np.random.MT19937(1), key=[1] * 624),
         forged(np.random.Philox(1), buffer_pos=5),
-        forged(np.random.Philox(1), counter=b"\0" * 24),
+        forged(np.random.Philox(1), counter=np.zeros(3, np.uint64)),
         forged(np.random.SFC64(1), has_uint32=2),
         forged(np.random.SFC64(1), uinteger=1 << 32),
         forged(np.random.SFC64(1), bit_generator="MT19937"),
@@ -118,8 +117,26 @@ STILL = b"\0" * 2496
     ],
 )
 def test_states_that_lie(case):
+    families.check(*case)
     with pytest.raises(PayloadError) as caught:
-        families.check(*case)
+        families.deserialize(*case, GRANT)
+    assert caught.value.rule.startswith(("families.", "value."))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"has_gauss": 2, "gauss": 0.0},
+        {"has_gauss": 1, "gauss": 1},
+        {"has_gauss": 0},
+        {"has_gauss": 0, "gauss": 0.0, "bit_generator": "PCG64"},
+    ],
+)
+def test_spare_numbers_that_lie(state):
+    make, arguments, _ = np.random.RandomState(1).__reduce__()
+    case = sent_as("numpy.random:RandomState", Called(make, *arguments, state=state))
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(*case, GRANT)
     assert caught.value.rule.startswith(("families.", "value."))
 
 

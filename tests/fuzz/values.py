@@ -200,17 +200,16 @@ def _peak() -> int:
 class Kept:
     """What a run leaves for the next one, and for who mends what it found."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "values") -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "values.json"
+        self.path = folder / f"{name}.json"
         state = json.loads(self.path.read_text()) if self.path.exists() else {}
         self.next: int = state.get("next", 0)
         self.totals: dict[str, int] = state.get("totals", {})
         self.seconds: float = state.get("seconds", 0.0)
         self.findings: list[dict[str, Any]] = state.get("findings", [])
 
-    def find(self, number: int, ended: str, values: list[Any]) -> None:
-        case = Case(number, values)
+    def find(self, number: int, ended: str, case: Any) -> None:
         finding = {"case": number, "ended": ended, "what": str(case)[:2000]}
         finding["pickle"] = base64.b64encode(case.data).decode()
         finding["buffers"] = [base64.b64encode(held).decode() for held in case.buffers]
@@ -234,7 +233,7 @@ def fuzz(folder: Path, seconds: int) -> None:
     print(f"{len(values)} values, from case {kept.next} on", flush=True)
     runner = Runner(
         run=lambda number: run(number, values),
-        found=lambda number, ended: kept.find(number, ended, values),
+        found=lambda number, ended: kept.find(number, ended, Case(number, values)),
         number=kept.next,
         end=time.monotonic() + seconds,
         patience=PATIENCE,

@@ -6,33 +6,45 @@ here is sent or loaded, and for nothing else; NumPy itself waits for that too.
 
 from __future__ import annotations
 
-from safeser.families.registry import registry
+from typing import Any
+
+from safeser.families.reduced import Reducers, Row, list_rows
 
 __all__ = ["register"]
 
-_RANDOM = (
-    "numpy.random:BitGenerator",
-    "numpy.random:Generator",
-    "numpy.random:RandomState",
-    "numpy.random:SeedSequence",
-)
-
-_POLYNOMIALS = ("numpy:poly1d", "numpy.polynomial:series")
+_PROFILES = ("numpy",)
+_KINDS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+_SERIES = ("Chebyshev", "Hermite", "HermiteE", "Laguerre", "Legendre", "Polynomial")
 
 
-def _load_random() -> None:
-    from safeser.families.numpy import random_states
+def _reducers() -> Reducers:
+    from numpy.random import RandomState
 
-    random_states.register()
+    return {RandomState: _reduced_state}
 
 
-def _load_polynomials() -> None:
-    from safeser.families.numpy import polynomials
+def _reduced_state(x: Any) -> Any:
+    """Return how *x* is made again: around its source, which has a state of its own."""
+    make, arguments, state = x.__reduce__()
+    return make, arguments, {"has_gauss": state["has_gauss"], "gauss": state["gauss"]}
 
-    polynomials.register()
+
+_RANDOM = {
+    "numpy.random:BitGenerator": Row(_PROFILES, tuple(f"numpy.random:{kind}" for kind in _KINDS)),
+    "numpy.random:Generator": Row(_PROFILES, ("numpy.random:Generator",)),
+    "numpy.random:RandomState": Row(_PROFILES, ("numpy.random:RandomState",), _reducers),
+    "numpy.random:SeedSequence": Row(_PROFILES, ("numpy.random:SeedSequence",)),
+}
+
+_POLYNOMIALS = {
+    "numpy:poly1d": Row(_PROFILES, ("numpy:poly1d",)),
+    "numpy.polynomial:series": Row(
+        _PROFILES, tuple(f"numpy.polynomial:{kind}" for kind in _SERIES)
+    ),
+}
 
 
 def register() -> None:
     """List the names; called once, when safeser.families is imported."""
-    registry.register_lazy("numpy", _RANDOM, _load_random)
-    registry.register_lazy("numpy", _POLYNOMIALS, _load_polynomials)
+    list_rows("numpy", _RANDOM)
+    list_rows("numpy", _POLYNOMIALS)

@@ -6,40 +6,80 @@ and for nothing else: a header that names one imports nothing before it is admit
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+
+from safeser.errors import PayloadError
+from safeser.families.reduced import Reducers, Row, list_rows
 from safeser.families.registered import classes, models
 from safeser.families.registry import registry
+from safeser.pickles import Entry, Profile
+from safeser.pickles.live import Live
 
 __all__ = ["register"]
 
-_SPARSE = tuple(
-    f"scipy.sparse:{name}_{kind}"
+
+def _sparse_reducers() -> Reducers:
+    from safeser.families.science import sparse
+
+    return sparse.reducers()
+
+
+_SPARSE = {
+    f"scipy.sparse:{name}_{kind}": Row(
+        ("data", "numpy", "scipy"),
+        (f"scipy.sparse:{name}_{kind}",),
+        _sparse_reducers,
+        # To look at each index takes longer than all else, and is the receiver's to do.
+        rehearsed=False,
+    )
     for name in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
     for kind in ("array", "matrix")
-)
-
-_SKLEARN = (
-    "sklearn:estimator",
-    "sklearn:part",
-    "sklearn:reference",
-    "sklearn:masked",
-    "sklearn.utils:Bunch",
-)
+}
 
 _XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
 
 _TORCH = ("torch:Tensor", "torch:Size", "torch:dtype", "torch:device")
 
-
-def _load_scipy() -> None:
-    from safeser.families.science import sparse
-
-    sparse.register()
+_SKLEARN_PROFILES = ("data", "numpy", "scipy", "sklearn")
+#: Reviewed functions that make what is no estimator and has no fields of its own.
+_PARTS = ("sklearn.stateless", "sklearn.loss", "sklearn.triplet", "sklearn.begin_tree")
 
 
-def _load_sklearn() -> None:
-    from safeser.families.science import estimators
+def _estimators() -> Iterator[type]:
+    return _made_by(lambda entry: entry.make == "sklearn.begin")
 
-    estimators.register()
+
+def _parts() -> Iterator[type]:
+    """Yield the classes of trees, losses and links, and of what is made empty and given state."""
+    yield from _made_by(lambda entry: entry.make in _PARTS)
+    for entry in Profile.named("sklearn").entries.values():
+        if entry.make == "sklearn.begin_native":
+            yield from (Live(name).found for name in entry.args[0])
+
+
+def _made_by(right: Callable[[Entry], bool]) -> Iterator[type]:
+    """Yield the classes of scikit-learn's entries that are *right*; no version has all of them."""
+    listed = Profile.named("sklearn")
+    for entry in listed.entries.values():
+        if right(entry):
+            with contextlib.suppress(PayloadError):
+                yield listed.object_of(entry)
+
+
+_SKLEARN = {
+    "sklearn:estimator": Row(_SKLEARN_PROFILES, _estimators, _sparse_reducers),
+    "sklearn:part": Row(_SKLEARN_PROFILES, _parts, _sparse_reducers),
+}
+_UNLISTED = {
+    "sklearn.base:BaseEstimator": "its class is not one of scikit-learn's that safeser lists"
+}
+
+
+def _load_bunch() -> None:
+    from safeser.families.science import bunches
+
+    bunches.register()
 
 
 def _load_xarray() -> None:
@@ -56,8 +96,9 @@ def _load_torch() -> None:
 
 def register() -> None:
     """List the names; called once, when safeser.families is imported."""
-    registry.register_lazy("scipy", _SPARSE, _load_scipy)
-    registry.register_lazy("sklearn", _SKLEARN, _load_sklearn)
+    list_rows("scipy", _SPARSE)
+    list_rows("sklearn", _SKLEARN, advice=_UNLISTED)
+    registry.register_lazy("sklearn", ("sklearn.utils:Bunch",), _load_bunch)
     registry.register_lazy("xarray", _XARRAY, _load_xarray)
     registry.register_lazy("torch", _TORCH, _load_torch)
     classes.register_kind("pydantic model", models.is_model, models.plan_model)

@@ -25,6 +25,7 @@ from safeser.pickles.nodes import (
     EXTEND,
     LEAVES,
     UPDATE,
+    Apart,
     Buffer,
     ByteArray,
     Call,
@@ -61,6 +62,7 @@ class Builder(Site):
     :param persistent_load: what a persistent id stands for; the caller's own function.
     :param budget: what is left for the message that the pickle came in.
     :param shape: what is known of the value's size.
+    :param apart: values that travel beside the program, in order; each has ``nbytes``.
     """
 
     def __init__(
@@ -73,22 +75,33 @@ class Builder(Site):
         budget: Budget | None = None,
         persistent_load: Callable[[Any], Any] | None = None,
         shape: Shape = _UNKNOWN,
+        apart: Sequence[Any] = (),
     ) -> None:
+        beside = [value.nbytes for value in apart]
         sizes = [memoryview(buffer).nbytes for buffer in buffers]
-        super().__init__(limits, given=program.size + sum(sizes), budget=budget)
+        super().__init__(
+            limits,
+            given=program.size + sum(sizes) + sum(beside),
+            budget=budget,
+            shared=not program.unshared,
+        )
         self.program = program
         self.profile = profile
         self.buffers = buffers
+        self.apart = apart
         self.persistent_load = persistent_load
         self.values: list[Any] = [_UNMADE] * len(program.nodes)
         if program.calls:
             self.memory = Memory()
             self.budget.hold(len(program.nodes) - program.calls)
-            longest = max(program.longest, *sizes, 0)
+            for value in apart:
+                # It came with the message, whatever holds it.
+                self.memory.added(value)
+            longest = max(program.longest, *sizes, *beside, 0)
             self.paid = shape.tree is not None and self.pays(shape.tree, longest)
             if not self.paid:
-                known = None if sizes else shape.weights
-                self.weights = known or weigh(program, sizes)
+                known = None if sizes or beside else shape.weights
+                self.weights = known or weigh(program, sizes, beside)
         self.makers: dict[str, _Maker] = {}
         self.references: dict[str, Any] = {}
         #: The node whose step failed, for whoever wants to show where that is.
@@ -141,7 +154,7 @@ class Builder(Site):
         if error.where or node is None:
             return
         what = shown(node.callee.name) if isinstance(node, Call) else type(node).__name__
-        error.where = f"byte {node.offset} ({what}, profile {self.profile.name})"
+        error.where = f"{self.program.unit} {node.offset} ({what}, profile {self.profile.name})"
 
     def value(self, child: Any) -> Any:
         """Return the object that stands for *child*."""
@@ -422,6 +435,7 @@ _MAKERS: dict[type[Node], Callable[[Builder, Any], Any]] = {
     Buffer: Builder.make_buffer,
     Call: Builder.make_call,
     Persistent: Builder.make_persistent,
+    Apart: lambda builder, node: builder.apart[node.number],
     # Looked up where it is used: as a callee it stands for a reviewed function, not for itself.
     GlobalRef: lambda _, __: None,
 }

@@ -178,7 +178,8 @@ def _random_state_state(site: Site, draft: Any, state: Any) -> np.random.RandomS
     fields = dict(plain(state, dict))
     spare = {"has_gauss": _within(fields.pop("has_gauss"), 2)}
     spare["gauss"] = plain(fields.pop("gauss"), float)
-    checked = _checked(site, type(source).__name__, fields)
+    # A reduced tree has the state of its source once.
+    checked = _checked(site, type(source).__name__, fields) if fields else source.state
     made = np.random.RandomState(source)
     made.set_state({**checked, **spare})
     return made

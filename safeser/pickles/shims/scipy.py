@@ -27,6 +27,10 @@ spatial: Any = importlib.import_module("scipy.spatial")
 _INT63 = 1 << 63
 _MAX_DIMS = 64
 _ROW_COST = 12
+#: Bytes of one index and one value as objects, beside the table or list that holds them.
+_PER_ELEMENT = 160
+#: What an index in a dict of keys may be.
+_KINDS: tuple[Any, ...] = (int, np.int32, np.int64)
 
 
 # -- what every format needs -------------------------------------------------------------------
@@ -217,7 +221,42 @@ def _number(value: Any) -> Any:
 _SCALARS = tuple({np.dtype(code).type for code in "?bhilqpBHILQPefdgFDG"})
 
 
+def _listed(site: Site, values: Any, count: int) -> list[Any]:
+    """Return *count* values, which may have come as an array, as the list that SciPy keeps."""
+    if type(values) is not list:
+        # Scalars of its dtype.
+        values = list(numbers(values, ndim=1))
+    if len(values) != count:
+        raise refused("scipy", "the parts of a sparse matrix are not of one size")
+    site.charge(2 * count)
+    site.budget.charge_memory(0, _PER_ELEMENT * count)
+    return values  # type: ignore[no-any-return]  # a list, as just seen
+
+
+def _rows_of(site: Site, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of rows that came as one array each of lengths, columns and values."""
+    lengths, columns, values = (given.pop(name) for name in ("lengths", "columns", "values"))
+    counts = numbers(lengths, ndim=1, kinds="i")
+    # Each is at least zero and at most all of them, so that the sum cannot overflow.
+    most = len(numbers(columns, ndim=1, kinds="i"))
+    if len(counts) and not 0 <= counts.min() <= counts.max() <= most:
+        raise refused("scipy", "the rows of a sparse matrix are longer than all of them")
+    total = int(counts.sum())
+    if total != most:
+        raise refused("scipy", "the parts of a sparse matrix are not of one size")
+    listed = columns.tolist(), _listed(site, values, total)
+    made = np.empty(len(counts), object), np.empty(len(counts), object)
+    start = 0
+    for at, length in enumerate(counts.tolist()):
+        for part, held in zip(made, listed, strict=True):
+            part[at] = held[start : start + length]
+        start += length
+    return {**given, "rows": made[0], "data": made[1]}
+
+
 def _lists(site: Site, draft: Any, state: Any) -> Any:
+    if type(state) is dict and "lengths" in state:
+        state = _rows_of(site, {"columns": None, "values": None, **state})
     given = _fields(draft, state, "_shape", "dtype", "rows", "data")
     shape = _shape(given["_shape"], dims=2)
     made = {"_shape": shape, "dtype": _number_type(given["dtype"])}
@@ -250,7 +289,33 @@ def begin_keys(_: Site, __: str, kind: Any, base: Any, content: Any) -> Draft:
     return Draft(kind.name)
 
 
+def _content_of(site: Site, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of keys that came as one array each of indexes, their types and values."""
+    keys, kinds, values = (given.pop(name) for name in ("keys", "kinds", "values"))
+    count, width = numbers(keys, ndim=2, kinds="i").shape
+    if numbers(kinds, ndim=2, kinds="u").shape != keys.shape or kinds.max(initial=0) >= len(_KINDS):
+        raise refused("scipy", "the keys of a sparse matrix are not indexes")
+    held = _listed(site, values, count)
+    parts: list[Any] = [
+        tuple(_KINDS[kind](part) for part, kind in zip(key, types, strict=True))
+        for key, types in zip(keys.tolist(), kinds.tolist(), strict=True)
+    ]
+    if width == 1:
+        parts = [key for (key,) in parts]
+    content: dict[Any, Any] = {}
+    # Their hashes are those of the integers that they are.
+    site.hashable.update(_KINDS[1:])
+    for key, value in zip(parts, held, strict=True):
+        site.check_key(content, key)
+        content[key] = value
+    if len(content) != count:
+        raise refused("scipy", "a sparse matrix has a key twice")
+    return {**given, "_dict": content}
+
+
 def _keys(site: Site, draft: Any, state: Any) -> Any:
+    if type(state) is dict and "keys" in state:
+        state = _content_of(site, {"kinds": None, "values": None, **state})
     given = _fields(draft, state, "_shape", "dtype", "_dict")
     shape = _shape(given["_shape"], dims=2 if draft.kind.endswith("_matrix") else 0)
     if len(shape) > 2:
@@ -259,7 +324,7 @@ def _keys(site: Site, draft: Any, state: Any) -> Any:
     for key, value in content.items():
         parts = (key,) if len(shape) == 1 else plain(key, tuple)
         for part, size in zip(parts, shape, strict=True):
-            if not 0 <= plain(part, int, np.int32, np.int64) < size:
+            if not 0 <= plain(part, *_KINDS) < size:
                 raise refused("scipy", "an index is outside of what it points into")
         _number(value)
     kind = getattr(sparse, draft.kind.partition(":")[2])

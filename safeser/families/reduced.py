@@ -1,0 +1,212 @@
+"""Typed values that travel as reduced trees: what their pickles say, in msgpack.
+
+The one rule: a tree is judged by the profile of its type before anything in its payload is built,
+its parts are made by the constructors that were reviewed for pickles, and what comes out is of
+exactly a class that is listed under the type's name.
+
+A short tree stands in the header, a longer one in the last frame; each large buffer of the object
+is a frame of its own before it, uncopied. Arrays of numbers stand beside the tree as typed values
+of their own: that is how they travel anywhere else, and it takes a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safeser import pickles
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.families.numpy.arrays import align, array_child
+from safeser.families.plain import Unencodable
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.reviewed import reviewed
+from safeser.families.tree import Node
+from safeser.pickles import Budget, Judged, Profile
+from safeser.values import Limits
+
+__all__ = ["Reducers", "Row", "list_rows"]
+
+#: Bytes of the longest tree that stands in a header; a frame of its own costs more than these.
+_SHORT = 1024
+#: Bytes at which numbers lie where compiled code expects them.
+_ALIGNMENT = 8
+
+
+#: By exact class, what returns what ``__reduce_ex__`` would.
+Reducers = Mapping[type, Callable[[Any], Any]]
+
+
+class Row(NamedTuple):
+    """One type that travels as a reduced tree.
+
+    :param profiles: names of the pickle profiles that bound it.
+    :param classes: ``module:qualname`` of the classes whose direct instances it is, or what returns
+        them; those that the installed version does not have are left out.
+    :param reducers: returns, by exact class, what takes an object apart where its own
+        ``__reduce_ex__`` would lose something, or write each of its elements as an object.
+    :param rehearsed: whether the sender builds it once, as its receiver does; else its *reducers*
+        refuse what is not sent.
+    """
+
+    profiles: tuple[str, ...]
+    classes: tuple[str, ...] | Callable[[], Iterable[type]]
+    reducers: Callable[[], Reducers] = dict
+    rehearsed: bool = True
+
+
+def list_rows(
+    package: str, rows: Mapping[str, Row], *, advice: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """List *rows* by the names under which they travel; *package* is imported when one is needed.
+
+    :param advice: by ``module:qualname`` of a class, what helps who sends what is derived from it.
+    """
+
+    def load() -> None:
+        importlib.import_module(package)
+        for name, row in rows.items():
+            registry.register(_Reduced.of(name, row).typed())
+        for name, said in advice.items():
+            for cls in _live((name,)):
+                registry.advise(cls, said)
+
+    registry.register_lazy(package, tuple(rows), load)
+
+
+def _classes(row: Row) -> tuple[type, ...]:
+    return _live(row.classes) if isinstance(row.classes, tuple) else tuple(row.classes())
+
+
+def _live(names: tuple[str, ...]) -> tuple[type, ...]:
+    found = []
+    for name in names:
+        module, _, qualname = name.partition(":")
+        cls = getattr(importlib.import_module(module), qualname, None)
+        if isinstance(cls, type):
+            found.append(cls)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reduced:
+    """How objects of one row are sent, checked and built."""
+
+    name: str
+    classes: tuple[type, ...]
+    profile: Profile
+    reducers: Reducers
+    rehearsed: bool
+
+    @classmethod
+    def of(cls, name: str, row: Row) -> _Reduced:
+        profile = Profile.named(*row.profiles)
+        return cls(name, _classes(row), profile, row.reducers(), row.rehearsed)
+
+    def typed(self) -> Typed:
+        return Typed(self.name, self.classes, self.encode, self.check, self.decode, budgeted=True)
+
+    def encode(self, x: Any, limits: Limits) -> Parts:
+        try:
+            tree, buffers, apart, made = pickles.reduce(
+                x,
+                profile=self.profile,
+                limits=limits,
+                reducers=self.reducers,
+                is_apart=_is_apart,
+                rehearsed=self.rehearsed,
+            )
+        except (PayloadError, PolicyDenied) as error:
+            raise _unencodable(x, error) from error.__cause__
+        if type(made) is not type(x):
+            raise Unencodable(x, "it is made again as an object of another class")
+        children = [(" (array)", array) for array in apart]
+        if len(tree) <= _SHORT:
+            return Parts({"tree": tree}, buffers, children)
+        return Parts({}, [*buffers, tree], children)
+
+    def check(self, node: Node, limits: Limits, budget: Budget) -> None:
+        tree, buffers = _split(node)
+        for position, child in enumerate(node.children):
+            array_child(node, position)
+            align(child)
+        with reviewed(node):
+            parsed = node.parsed
+            if parsed is None:
+                parsed = node.parsed = pickles.parse_tree(
+                    tree,
+                    buffers=len(buffers),
+                    apart=len(node.children),
+                    limits=limits,
+                    budget=budget,
+                )
+            else:
+                parsed.charge(budget)
+            try:
+                node.value = parsed.judged(self.profile, buffers=len(buffers))
+            except PolicyDenied as denial:
+                # No policy adds to a type's profile, so it is no question of who sends it.
+                node.refuse(denial.message, "families.global")
+
+    def decode(self, node: Node, values: list[Any], budget: Budget) -> Any:
+        judged: Judged = node.value
+        _, buffers = _split(node)
+        readonly = judged.parsed.program.readonly_buffers
+        given = [
+            _usable(buffer, readonly=number in readonly) for number, buffer in enumerate(buffers)
+        ]
+        with reviewed(node):
+            made = judged.build(given, budget, apart=values)
+        if type(made) not in self.classes:
+            node.refuse("its tree makes an object of another class", "families.class")
+        return made
+
+
+def _unencodable(x: object, error: PayloadError | PolicyDenied) -> Unencodable:
+    """Return why *x* is not sent: what its receiver would say."""
+    bound = error.rule.startswith("value.")
+    refused = Unencodable(x, error.message, fix=error.fix if bound else "")
+    place = error.where.removeprefix("obj") if error.where.startswith("obj") else ""
+    if place:
+        refused.path.append(place)
+    return refused
+
+
+def _is_apart(x: Any) -> bool:
+    """Whether *x* is an array that travels beside the tree, as arrays do that stand alone."""
+    if type(x) is not np.ndarray or x.dtype.hasobject or x.dtype.char == "T":
+        return False
+    # One number that is seen many times would be that for whoever reads it without a look.
+    return 0 not in x.strides or x.size <= 1
+
+
+def _split(node: Node) -> tuple[bytes | memoryview, Sequence[memoryview]]:
+    """Return the tree and the buffers of *node*."""
+    if "tree" in node.meta:
+        (tree,) = node.expect("tree", frames=len(node.frames), children=None)
+        if type(tree) is not bytes or len(tree) > _SHORT:
+            node.refuse("its tree is not a short run of bytes", "families.header")
+        return tree, node.frames
+    node.expect(frames=max(len(node.frames), 1), children=None)
+    *buffers, tree = node.frames
+    if len(tree) <= _SHORT:
+        node.refuse("its tree is short and stands in a frame", "families.header")
+    return tree, buffers
+
+
+def _usable(buffer: memoryview, *, readonly: bool) -> memoryview:
+    """Return *buffer*, or a copy where nothing could write to it that may, or compiled code fails.
+
+    A frame starts where the bytes before it ended; loops of libraries expect better.
+    """
+    if _address(buffer) % _ALIGNMENT:
+        return memoryview(bytes(buffer) if readonly else bytearray(buffer))
+    return buffer if readonly or not buffer.readonly else memoryview(bytearray(buffer))
+
+
+def _address(view: memoryview) -> int:
+    return int(np.frombuffer(view, np.uint8).__array_interface__["data"][0])
