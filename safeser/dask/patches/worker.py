@@ -146,9 +146,9 @@ ROWS = (
     ),
     Patch(
         target="distributed.worker:Worker.handle_stimulus",
-        reason="A value of a cancelled or former task of a key is taken for the present one's;"
-        " a task waits for ever for a value that cannot come (distributed issue 6705); authors of"
-        " values are not recorded.",
+        reason="A value of a cancelled or former task of a key is taken for that of the present"
+        " one; a task waits for ever for a value that cannot come (distributed issue 6705); authors"
+        " of values are not recorded.",
         process=("worker",),
         needed=True,
         replace=_handle_stimulus,
