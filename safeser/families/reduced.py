@@ -29,10 +29,10 @@ from safeser.families.tree import Node
 from safeser.pickles import Budget, Judged, Profile
 from safeser.values import Limits
 
-__all__ = ["Reducers", "Row", "list_rows"]
+__all__ = ["SHORT", "Reducers", "Row", "list_rows"]
 
 #: Bytes of the longest tree that stands in a header; a frame of its own costs more than these.
-_SHORT = 1024
+SHORT = 1024
 #: Bytes at which numbers lie where compiled code expects them.
 _ALIGNMENT = 8
 
@@ -125,7 +125,7 @@ class _Reduced:
         if type(made) is not type(x):
             raise Unencodable(x, "it is made again as an object of another class")
         children = [(" (array)", array) for array in apart]
-        if len(tree) <= _SHORT:
+        if len(tree) <= SHORT:
             return Parts({"tree": tree}, buffers, children)
         return Parts({}, [*buffers, tree], children)
 
@@ -188,12 +188,12 @@ def _split(node: Node) -> tuple[bytes | memoryview, Sequence[memoryview]]:
     """Return the tree and the buffers of *node*."""
     if "tree" in node.meta:
         (tree,) = node.expect("tree", frames=len(node.frames), children=None)
-        if type(tree) is not bytes or len(tree) > _SHORT:
+        if type(tree) is not bytes or len(tree) > SHORT:
             node.refuse("its tree is not a short run of bytes", "families.header")
         return tree, node.frames
     node.expect(frames=max(len(node.frames), 1), children=None)
     *buffers, tree = node.frames
-    if len(tree) <= _SHORT:
+    if len(tree) <= SHORT:
         node.refuse("its tree is short and stands in a frame", "families.header")
     return tree, buffers
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from safeser.dask.contents.unreadable import malformed
 from safeser.dask.stock.arrays import holding
+from safeser.families.reduced import SHORT
+from safeser.pickles.nodes import LEAVES, Apart
+from safeser.pickles.trees.writing import instance
 
 if TYPE_CHECKING:
     from safeser.dask.stock.headers import Translator
@@ -66,14 +69,22 @@ def translated(own: Translator, name: str, meta: dict[str, Any], frames: list[An
     if others.keys() != set(parts):
         malformed("its parts are not those of its format")
     flags = {key: value for key, value in simple.items() if key in _FLAGS}
-    shape, maxprint = simple.get("_shape"), simple.get("maxprint")
+    shape = simple.get("_shape")
     if simple.keys() != {"_shape", "maxprint", *flags} or type(shape) is not tuple:
         malformed("its attributes are not those of its format")
+    said = [*shape, *(value for key, value in simple.items() if key != "_shape")]
+    if not LEAVES.issuperset(map(type, said)):
+        malformed("its attributes are not plain")
     children = [others[part] for part in parts if part != "coords"]
+    state = {**simple, **{part: Apart(at) for at, part in enumerate(parts) if part != "coords"}}
     if "coords" in parts:
-        children += _elements(others["coords"])
-    described = {"shape": list(shape), "maxprint": maxprint, "flags": flags}
-    return holding(wanted, described, children)
+        coords = _elements(others["coords"])
+        state["coords"] = tuple(Apart(len(children) + at) for at in range(len(coords)))
+        children += coords
+    tree = instance(name, state)
+    if len(tree) > SHORT:
+        malformed("its attributes are too long")
+    return holding(wanted, {"tree": tree}, children)
 
 
 def _elements(made: Made) -> list[Made]:

@@ -7,7 +7,7 @@ operation for is refused, never left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgpack
@@ -29,14 +29,16 @@ from safeser.pickles.nodes import (
     Persistent,
     Program,
     SetOf,
+    Step,
     TupleOf,
     children,
+    container,
     is_constant,
 )
 from safeser.pickles.shims.site import bad
 from safeser.pickles.trees.operations import INT_MAX, INT_MIN, KEPT_ABOVE, Operation
 
-__all__ = ["write"]
+__all__ = ["instance", "write"]
 
 _EMPTY: dict[type[Node], Operation] = {
     ListOf: Operation.LIST,
@@ -69,6 +71,29 @@ def write(program: Program, order: Sequence[int] = ()) -> bytes:
     packed: bytes = msgpack.packb(tokens)
     # Without the header of the list: a tree is a run of scalars.
     return packed[1 if len(tokens) < 16 else 3 if len(tokens) < 1 << 16 else 5 :]
+
+
+def instance(name: str, state: Mapping[str, Any]) -> bytes:
+    """Return the tree of an instance of *name* that is made empty and given *state*.
+
+    :param state: leaves, :class:`Apart` for what travels beside the tree, and tuples of these.
+    """
+    call = Call(GlobalRef(name), container(TupleOf, []), new=True)
+    nodes: list[Node] = [call.callee, call.args, call]
+    held: list[Any] = []
+    for field, value in state.items():
+        parts = value if type(value) is tuple else (value,)
+        nodes += [part for part in parts if isinstance(part, Apart)]
+        if type(value) is tuple:
+            nodes.append(container(TupleOf, list(value)))
+        held += [field, nodes[-1] if isinstance(value, tuple | Apart) else value]
+    fields = container(DictOf, held)
+    nodes.append(fields)
+    for index, node in enumerate(nodes):
+        node.index, node.offset = index, index
+    call.state = fields
+    steps: list[Step] = [*nodes, (UPDATE, fields, 0, len(held)), (BUILD, call, 0, 0)]
+    return write(Program(call, nodes, steps, 0, 0))
 
 
 class _Writer:
