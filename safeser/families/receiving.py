@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from safeser.allowed import Allowed
-from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
+from safeser.errors import PolicyDenied, SafeserError
 from safeser.families import pickled, plain
+from safeser.families.building import built
 from safeser.families.errors import wire as errors
 from safeser.families.plain import DEFAULTS
 from safeser.families.registered import hosted
@@ -20,7 +21,7 @@ from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed, registry
 from safeser.families.tree import Node, parse, strongest
 from safeser.pickles import Budget
-from safeser.values import FAMILIES, Context, Grant, Limits
+from safeser.values import Context, Grant, Limits
 
 __all__ = [
     "Checked",
@@ -256,7 +257,7 @@ def deserialize(
         return _named(node.type, node.where, grant, beside=nodes)
 
     typed = _check(nodes, limits, budget, look)
-    return _built(Checked(nodes, grant, limits, typed), typed, budget, context)
+    return built(nodes, grant, limits, typed=typed, budget=budget, context=context)
 
 
 def build(
@@ -279,28 +280,9 @@ def build(
         # A collection is only how its elements stand together; each of those is judged.
         if not (covers(grant.families, family) or (family == "collection" and grant.families)):
             raise _not_granted(node, family, grant, ())
-    return _built(checked, checked.typed, budget, context)
-
-
-def _built(
-    checked: Checked,
-    typed: Mapping[str, Typed],
-    budget: Budget,
-    context: Context | Mapping[str, Any] | None,
-) -> Any:
-    nodes = checked.nodes
-    if len(nodes) == 1 and nodes[0].serializer == "dask":  # as most payloads
-        (node,) = nodes
-        kind = typed[node.type]
-        words = hosted.words_of(context) if kind.contextual else None
-        return _decoded(node, kind, [], words, budget)
-    if any(node.serializer not in FAMILIES for node in nodes):
-        own_families.look_for(checked.grant.families)
-    words = hosted.words_of(context)
-    builder = _Builder(checked.grant, checked.limits, budget, typed, words)
-    for node in reversed(nodes):
-        node.value = builder.build(node)
-    return nodes[0].value
+    return built(
+        checked.nodes, grant, checked.limits, typed=checked.typed, budget=budget, context=context
+    )
 
 
 def _require_granted(nodes: Sequence[Node], grant: Grant, limits: Limits) -> None:
@@ -467,141 +449,3 @@ def _check_collection(node: Node) -> None:
     count = len(keys.children if keys.serializer == "collection" else keys.value)
     if count != len(node.children) - 1:
         node.refuse("it has another number of keys than of values", "families.child-count")
-
-
-class _Builder:
-    """Builds checked nodes, children before their parents.
-
-    :param typed: what checked the nodes of family dask, by their type's name.
-    :param context: for registered functions that take it.
-    """
-
-    def __init__(
-        self,
-        grant: Grant,
-        limits: Limits,
-        budget: Budget,
-        typed: Mapping[str, Typed],
-        context: dict[str, Any] | None,
-    ) -> None:
-        self.grant = grant
-        self.limits = limits
-        self.budget = budget
-        self.typed = typed
-        self.context = context
-
-    def build(self, node: Node) -> Any:
-        if node.serializer == "msgpack":
-            return self.plain(node)
-        if node.serializer == "error":
-            return self.failure(node)
-        if node.serializer in _PICKLES:
-            return pickled.decode(node, self.grant, self.limits, self.budget)
-        values = [child.value for child in node.children]
-        for child in node.children:
-            child.value = None
-        if node.serializer == "dask":
-            return _decoded(node, self.typed[node.type], values, self.context, self.budget)
-        # What the host registered is for the host to repair, and keeps its cause.
-        hosts = node.serializer != "collection"
-        try:
-            return self.own(node) if hosts else _collect(node, values)
-        except SafeserError:
-            raise
-        # As for typed values.
-        except Exception as error:
-            raise _unbuildable(node, error, chained=hosts) from (error if hosts else None)
-
-    def plain(self, node: Node) -> Any:
-        """Return a plain value, decoded again if its copy was dropped."""
-        if node.value is None:
-            room = self.limits.max_refs
-            return plain.decode_counted(
-                node.frames[0], limits=self.limits, room=room, depth=node.depth
-            )[0]
-        return node.value
-
-    def failure(self, node: Node) -> Any:
-        if node.value is None:
-            room = self.limits.max_refs
-            node.value, _ = errors.decode_counted(node.frames[0], limits=self.limits, room=room)
-        return _failure(node)
-
-    def own(self, node: Node) -> Any:
-        """Call the family that the host registered; its name is in the grant, which was checked."""
-        family = own_families.find(node.serializer)
-        if family is None or family.loads is None:
-            node.refuse(f"family {node.serializer} can only be written here", "families.serializer")
-        header = {**node.meta, "serializer": family.name}
-        contextual = family.loads_context
-        return hosted.load(
-            family.loads, header, node.frames, context=self.context, contextual=contextual
-        )
-
-
-def _decoded(
-    node: Node,
-    typed: Typed,
-    values: list[Any],
-    context: dict[str, Any] | None,
-    budget: Budget | None,
-) -> Any:
-    """Return what *typed* makes of a checked node and what its children became."""
-    try:
-        if typed.budgeted:
-            return typed.decode(node, values, budget)
-        if typed.contextual:
-            return typed.decode(node, values, context)
-        return typed.decode(node, values)
-    except SafeserError as error:
-        error.where = error.where or node.where
-        raise
-    # Whatever a listed constructor, or the comparison of two keys, raises about a peer's values
-    # means that they are no such object; its text may hold the values and stays out of the error.
-    # What the host registered is for the host to repair, and keeps its cause.
-    except Exception as error:
-        chained = typed.contextual
-        raise _unbuildable(node, error, chained=chained) from (error if chained else None)
-
-
-def _unbuildable(node: Node, error: Exception, *, chained: bool) -> PayloadError:
-    return PayloadError(
-        f"a value of type {node.type or node.serializer} cannot be built ({type(error).__name__})",
-        rule="families.build",
-        where=node.where,
-        fix="The cause is chained to this error." if chained else "",
-    )
-
-
-def _failure(node: Node) -> Any:
-    """Return an exception that was sent as a value; raise what was sent in place of one."""
-    said = errors.from_data(node.value)
-    if not node.meta["failed"]:
-        return said
-    shown = fix = ""
-    if isinstance(said, SafeserError):
-        place = f" at {said.where}" if said.where else ""
-        shown, fix = f": {_printable(said.message + place)}", _printable(said.fix)
-    raise SerializationError(
-        f"the sender could not serialize the value{shown}",
-        rule="families.sender-failed",
-        where=node.where,
-        fix=fix,
-    )
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text[:500])
-
-
-def _collect(node: Node, values: list[Any]) -> Any:
-    if node.type == "list":
-        return values
-    if node.type == "tuple":
-        return tuple(values)
-    if node.type == "dict":
-        keys = values[0]
-        plain.check_keys(keys, where=node.where)
-        return dict(zip(keys, values[1:], strict=True))
-    plain.check_keys(values, where=node.where, members=True)
-    return set(values) if node.type == "set" else frozenset(values)

@@ -10,7 +10,7 @@ import pytest
 
 from safeser import families
 from safeser.errors import PayloadError
-from safeser.families import receiving
+from safeser.families import building, receiving
 from safeser.families.registered import dispatch
 from safeser.values import Context, Kind
 
@@ -86,7 +86,7 @@ def test_what_two_threads_load_of_one_payload_are_two_objects(link, monkeypatch)
     payload = link.payload(link.message, DATA, "x", MSGPACK, [msgpack.packb([1])])
     [permitted] = link.admit(link.message, DATA, [payload]).permitted
     others = []
-    build = receiving._Builder.build
+    build = building._Builder.build
 
     def interrupted(builder, node):
         # The second begins when the first has checked, and ends before it.
@@ -95,7 +95,7 @@ def test_what_two_threads_load_of_one_payload_are_two_objects(link, monkeypatch)
             others.append(link.load_one(permitted))
         return build(builder, node)
 
-    monkeypatch.setattr(receiving._Builder, "build", interrupted)
+    monkeypatch.setattr(building._Builder, "build", interrupted)
     assert link.load_one(permitted) is not others[1]
 
 

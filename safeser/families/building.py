@@ -1,0 +1,192 @@
+"""Checked nodes of a payload to its object.
+
+The one rule: it builds what :mod:`safeser.families.receiving` judged and checked, children before
+their parents, and calls nothing but listed constructors and what the host registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from safeser.errors import PayloadError, SafeserError, SerializationError
+from safeser.families import pickled, plain
+from safeser.families.errors import wire as errors
+from safeser.families.registered import hosted
+from safeser.families.registered.own import own_families
+from safeser.families.registry import Typed
+from safeser.families.tree import Node
+from safeser.pickles import Budget
+from safeser.values import FAMILIES, Context, Grant, Limits
+
+__all__ = ["built"]
+
+_PICKLES = ("pickle", "cloudpickle")
+
+
+def built(
+    nodes: Sequence[Node],
+    grant: Grant,
+    limits: Limits,
+    *,
+    typed: Mapping[str, Typed],
+    budget: Budget,
+    context: Context | Mapping[str, Any] | None,
+) -> Any:
+    """Return the object of *nodes*, each parent before its children, all of them checked.
+
+    :param typed: what checked the nodes of family dask, by their types' names.
+    :param budget: shared by all payloads of one message.
+    :param context: handed to registered functions that take it.
+    :raises PolicyDenied: for what *grant* does not let a pickle in it name.
+    :raises PayloadError: for what cannot be built.
+    """
+    if len(nodes) == 1 and nodes[0].serializer == "dask":  # as most payloads
+        (node,) = nodes
+        kind = typed[node.type]
+        words = hosted.words_of(context) if kind.contextual else None
+        return _decoded(node, kind, [], words, budget)
+    if any(node.serializer not in FAMILIES for node in nodes):
+        own_families.look_for(grant.families)
+    builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
+    for node in reversed(nodes):
+        node.value = builder.build(node)
+    return nodes[0].value
+
+
+class _Builder:
+    """Builds checked nodes, children before their parents.
+
+    :param typed: what checked the nodes of family dask, by their type's name.
+    :param context: for registered functions that take it.
+    """
+
+    def __init__(
+        self,
+        grant: Grant,
+        limits: Limits,
+        budget: Budget,
+        typed: Mapping[str, Typed],
+        context: dict[str, Any] | None,
+    ) -> None:
+        self.grant = grant
+        self.limits = limits
+        self.budget = budget
+        self.typed = typed
+        self.context = context
+
+    def build(self, node: Node) -> Any:
+        if node.serializer == "msgpack":
+            return self.plain(node)
+        if node.serializer == "error":
+            return self.failure(node)
+        if node.serializer in _PICKLES:
+            return pickled.decode(node, self.grant, self.limits, self.budget)
+        values = [child.value for child in node.children]
+        for child in node.children:
+            child.value = None
+        if node.serializer == "dask":
+            return _decoded(node, self.typed[node.type], values, self.context, self.budget)
+        # What the host registered is for the host to repair, and keeps its cause.
+        hosts = node.serializer != "collection"
+        try:
+            return self.own(node) if hosts else _collect(node, values)
+        except SafeserError:
+            raise
+        # As for typed values.
+        except Exception as error:
+            raise _unbuildable(node, error, chained=hosts) from (error if hosts else None)
+
+    def plain(self, node: Node) -> Any:
+        """Return a plain value, decoded again if its copy was dropped."""
+        if node.value is None:
+            room = self.limits.max_refs
+            return plain.decode_counted(
+                node.frames[0], limits=self.limits, room=room, depth=node.depth
+            )[0]
+        return node.value
+
+    def failure(self, node: Node) -> Any:
+        if node.value is None:
+            room = self.limits.max_refs
+            node.value, _ = errors.decode_counted(node.frames[0], limits=self.limits, room=room)
+        return _failure(node)
+
+    def own(self, node: Node) -> Any:
+        """Call the family that the host registered; its name is in the grant, which was checked."""
+        family = own_families.find(node.serializer)
+        if family is None or family.loads is None:
+            node.refuse(f"family {node.serializer} can only be written here", "families.serializer")
+        header = {**node.meta, "serializer": family.name}
+        contextual = family.loads_context
+        return hosted.load(
+            family.loads, header, node.frames, context=self.context, contextual=contextual
+        )
+
+
+def _decoded(
+    node: Node,
+    typed: Typed,
+    values: list[Any],
+    context: dict[str, Any] | None,
+    budget: Budget | None,
+) -> Any:
+    """Return what *typed* makes of a checked node and what its children became."""
+    try:
+        if typed.budgeted:
+            return typed.decode(node, values, budget)
+        if typed.contextual:
+            return typed.decode(node, values, context)
+        return typed.decode(node, values)
+    except SafeserError as error:
+        error.where = error.where or node.where
+        raise
+    # Whatever a listed constructor, or the comparison of two keys, raises about a peer's values
+    # means that they are no such object; its text may hold the values and stays out of the error.
+    # What the host registered is for the host to repair, and keeps its cause.
+    except Exception as error:
+        chained = typed.contextual
+        raise _unbuildable(node, error, chained=chained) from (error if chained else None)
+
+
+def _unbuildable(node: Node, error: Exception, *, chained: bool) -> PayloadError:
+    return PayloadError(
+        f"a value of type {node.type or node.serializer} cannot be built ({type(error).__name__})",
+        rule="families.build",
+        where=node.where,
+        fix="The cause is chained to this error." if chained else "",
+    )
+
+
+def _failure(node: Node) -> Any:
+    """Return an exception that was sent as a value; raise what was sent in place of one."""
+    said = errors.from_data(node.value)
+    if not node.meta["failed"]:
+        return said
+    shown = fix = ""
+    if isinstance(said, SafeserError):
+        place = f" at {said.where}" if said.where else ""
+        shown, fix = f": {_printable(said.message + place)}", _printable(said.fix)
+    raise SerializationError(
+        f"the sender could not serialize the value{shown}",
+        rule="families.sender-failed",
+        where=node.where,
+        fix=fix,
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:500])
+
+
+def _collect(node: Node, values: list[Any]) -> Any:
+    if node.type == "list":
+        return values
+    if node.type == "tuple":
+        return tuple(values)
+    if node.type == "dict":
+        keys = values[0]
+        plain.check_keys(keys, where=node.where)
+        return dict(zip(keys, values[1:], strict=True))
+    plain.check_keys(values, where=node.where, members=True)
+    return set(values) if node.type == "set" else frozenset(values)
