@@ -15,9 +15,9 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -225,11 +225,17 @@ def _paragraphs(text: str) -> str:
 
 def rules() -> str:
     """Return a table of the rules of each group, in the words of the code that refuses."""
+    trees = {
+        path: ast.parse(path.read_text("utf-8"))
+        for path in sorted((ROOT / "safeser").rglob("*.py"))
+    }
+    makers = _makers(trees)
     found: dict[str, set[tuple[str, str, str]]] = {}
-    for path in sorted((ROOT / "safeser").rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(call, ast.Call) and (row := _row(call)):
-                found.setdefault(row[0], set()).add(row[1:])
+    for path, tree in trees.items():
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call):
+                for rule, *row in _rows(call, _maker_of(call, path, makers)):
+                    found.setdefault(rule, set()).add((row[0], row[1], row[2]))
     groups: dict[str, list[str]] = {}
     for rule, rows in sorted(found.items()):
         group = groups.setdefault(rule.partition(".")[0], [])
@@ -240,15 +246,130 @@ def rules() -> str:
     return "\n\n".join(f"## `{name}`\n\n{head}" + "\n".join(rows) for name, rows in groups.items())
 
 
-def _row(call: ast.Call) -> tuple[str, str, str, str] | None:
-    keywords = {each.arg: each.value for each in call.keywords}
-    rule = keywords.get("rule")
-    if not (isinstance(rule, ast.Constant) and isinstance(rule.value, str) and rule.value):
-        return None
+class _Maker(NamedTuple):
+    """A function that makes or raises an error by the rule that it is given.
+
+    :param parameters: its parameters in order, without ``self``.
+    :param rule: the one that is the rule, or what follows *prefix* in it.
+    :param message: the one that is the message; empty if it takes none.
+    """
+
+    error: str
+    parameters: tuple[str, ...]
+    rule: str
+    message: str
+    prefix: str = ""
+
+    def argument(self, call: ast.Call, parameter: str) -> ast.expr | None:
+        """Return what *call* gives for *parameter*."""
+        for keyword in call.keywords:
+            if keyword.arg == parameter:
+                return keyword.value
+        if parameter not in self.parameters:
+            return None
+        at = self.parameters.index(parameter)
+        return call.args[at] if at < len(call.args) else None
+
+
+#: A denied decision takes its rule second, and becomes a PolicyDenied.
+_DECISION = _Maker("PolicyDenied", ("permitted", "rule", "reason"), "rule", "reason")
+
+_RULE = re.compile(r"[a-z]+(\.[a-z0-9-]+)+")
+
+
+def _error(name: str) -> _Maker:
+    """Return how an exception class of that *name* takes its rule, if it is one of safeser's."""
+    if name == "Decision":
+        return _DECISION
+    named = name if name.endswith(("Error", "Denied")) else ""
+    return _Maker(named, ("message",), "rule", "message")
+
+
+def _makers(trees: Mapping[Path, ast.Module]) -> dict[tuple[Path | None, str], _Maker]:
+    """Return the functions that pass their own parameter on as a rule, by module and name.
+
+    Methods stand under None, since the type of an object is not known here.
+    """
+    makers: dict[tuple[Path | None, str], _Maker] = {}
+    imported = {path: dict(_imports(tree)) for path, tree in trees.items()}
+    for _ in range(4):  # one that calls another, or is imported, comes after it
+        for path, tree in trees.items():
+            for name, (module, named) in imported[path].items():
+                if (module, named) in makers:
+                    makers[path, name] = makers[module, named]
+            for function in ast.walk(tree):
+                if isinstance(function, ast.FunctionDef):
+                    made = _maker(function, path, makers)
+                    if made is not None:
+                        makers[path, function.name] = made
+                        if function.args.args and function.args.args[0].arg == "self":
+                            makers.setdefault((None, function.name), made)
+    return makers
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, tuple[Path, str]]]:
+    """Yield the names that a module imports of others of safeser's, each with its origin."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("safeser"):
+            path = ROOT.joinpath(*(node.module or "").split("."))
+            file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+            for each in node.names:
+                yield each.asname or each.name, (file, each.name)
+
+
+def _maker(
+    function: ast.FunctionDef,
+    path: Path,
+    makers: Mapping[tuple[Path | None, str], _Maker],
+) -> _Maker | None:
+    given = [each.arg for each in function.args.args if each.arg not in ("self", "cls")]
+    known = {*given, *(each.arg for each in function.args.kwonlyargs)}
+    for call in ast.walk(function):
+        if not isinstance(call, ast.Call):
+            continue
+        inner = _maker_of(call, path, makers)
+        prefix, rule = _parameter(inner.argument(call, inner.rule))
+        if rule in known:
+            message = _parameter(inner.argument(call, inner.message))[1]
+            message = message if message in known else ""
+            return _Maker(inner.error, tuple(given), rule, message, inner.prefix + prefix)
+    return None
+
+
+def _parameter(node: ast.expr | None) -> tuple[str, str]:
+    """Return the text before a name, and the name, of an expression that is no more than both."""
+    match node:
+        case ast.Name(id=name):
+            return "", name
+        case ast.JoinedStr(
+            values=[ast.Constant(value=str(before)), ast.FormattedValue(value=ast.Name(id=name))]
+        ):
+            return before, name
+        case ast.JoinedStr(values=[ast.FormattedValue(value=ast.Name(id=name)), *_]):
+            return "", name
+    return "", ""
+
+
+def _maker_of(
+    call: ast.Call, path: Path, makers: Mapping[tuple[Path | None, str], _Maker]
+) -> _Maker:
     name = ast.unparse(call.func).rpartition(".")[2]
-    error = f"`{name}`" if name.endswith(("Error", "Denied")) else ""
-    says = _cell(_text(call.args[0])) if call.args else ""
-    return rule.value, error, says, _cell(_text(keywords.get("fix")))
+    is_method = isinstance(call.func, ast.Attribute)
+    return makers.get((path, name)) or (is_method and makers.get((None, name))) or _error(name)
+
+
+def _rows(call: ast.Call, maker: _Maker) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the rules that *call* names, each with error, message and remedy."""
+    named = maker.argument(call, maker.rule)
+    each = [named.body, named.orelse] if isinstance(named, ast.IfExp) else [named]
+    for rule in each:
+        if isinstance(rule, ast.Constant) and isinstance(rule.value, str) and rule.value:
+            whole = maker.prefix + rule.value
+            if _RULE.fullmatch(whole):
+                error = f"`{maker.error}`" if maker.error else ""
+                says = _cell(_text(maker.argument(call, maker.message)))
+                fix = next((word.value for word in call.keywords if word.arg == "fix"), None)
+                yield whole, error, says, _cell(_text(fix))
 
 
 def _text(node: ast.expr | None) -> str:

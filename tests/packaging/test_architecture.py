@@ -40,9 +40,10 @@ def test_each_named_place_is_there(named):
         assert _defined(ast.parse((ROOT / path).read_text("utf-8")), definition.split("."))
 
 
-def test_each_package_of_dask_is_on_the_page():
-    packages = {path.parent for path in (ROOT / "safeser" / "dask").glob("*/__init__.py")}
-    assert {f"safeser/dask/{package.name}" for package in packages} <= set(NAMED)
+@pytest.mark.parametrize("folder", ["safeser", "safeser/dask"])
+def test_each_package_is_on_the_page(folder):
+    packages = {path.parent for path in (ROOT / folder).glob("*/__init__.py")}
+    assert {f"{folder}/{package.name}" for package in packages} <= set(NAMED)
 
 
 def test_a_definition_that_is_not_there_is_found_out():

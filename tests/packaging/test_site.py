@@ -94,6 +94,45 @@ def test_rules_are_in_the_reference():
     assert "## `envelope`" in page
 
 
+#: Rules that the code puts together of two texts, or keeps in a table.
+PUT_TOGETHER = {
+    "config.extra",
+    "config.file-folder",
+    "config.file-link",
+    "config.file-mode",
+    "config.file-owner",
+    "config.not-supported",
+    "config.suite",
+    "families.buffers",
+    "families.max-array",
+    "families.max-bytes",
+    "families.max-refs",
+    "families.version",
+    "key.retired",
+    "key.verify-only",
+    "lint.confinement",
+    "lint.values",
+    "marker.pickled",
+    "nanny.confined",
+    "pickle.extension",
+    "pickle.frame",
+    "pickle.opcodes",
+    "token.nondeterministic",
+}
+
+
+def test_rules_that_tests_assert_are_in_the_reference():
+    page = load("reference").rules()
+    listed = set(re.findall(r"^\| `([a-z0-9.-]+)` \|", page, re.M))
+    assert {"operation.not-granted", "author.relayed", "pickle.state", "value.sparse"} <= listed
+    asserted = {
+        rule
+        for path in (PROJECT / "tests").rglob("test_*.py")
+        for rule in re.findall(r'\brule == "([a-z]+\.[a-z0-9-]+)"', path.read_text("utf-8"))
+    }
+    assert asserted - listed <= PUT_TOGETHER
+
+
 def test_markers_of_pages_are_known():
     made = load("reference").MADE
     pages = (PROJECT / "docs").rglob("*.md")
