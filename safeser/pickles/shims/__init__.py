@@ -6,7 +6,7 @@ imported only when an entry that needs it is first used.
 
 from __future__ import annotations
 
-from safeser.pickles.shims.rooms import shim
+from safeser.pickles.shims.registry import shim
 from safeser.pickles.shims.site import Draft, Site, are_plain_keys, bad
 
 __all__ = ["Draft", "Site", "are_plain_keys", "bad", "shim"]
