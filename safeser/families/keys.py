@@ -1,7 +1,7 @@
-"""Keys of dicts and members of sets, looked at before a table is made of them.
+"""Check the keys of dicts and the members of sets before a hash table is built.
 
-The one rule: a table takes about the same time for each of its keys. Whoever wrote them chose the
-hashes of all that are no text or bytes, so each is counted before it meets the others.
+The one rule: insertion takes about the same time for each key. The sender of a message chooses the
+hashes of all keys but text and bytes, so collisions are counted before insertion.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def _load_code(data: bytes, buffers: list[memoryview]) -> Any:
     try:
         return load_code(data, buffers=buffers)
     # Granted code may raise anything. Its sender may already run code here, so the cause is kept
-    # for whoever has to find the missing module.
+    # and names, for example, the missing module.
     except Exception as error:
         raise PayloadError(
             f"loading code that was granted failed with {type(error).__name__}",

@@ -96,7 +96,7 @@ class Unencodable(Exception):
         What was met too deep below itself is a cycle, of which one lap is path enough.
         """
         if self.final:
-            # Whoever is met is kept, lest another object gets its identity.
+            # Containers on the path are kept alive, so that no other object reuses their id().
             if id(container) in self._met:
                 self.reason = CYCLE
                 del self.path[: self._met[id(container)][0] + 1]

@@ -180,7 +180,7 @@ def _is_apart(x: Any) -> bool:
     """Whether *x* is an array that travels beside the tree, as arrays do that stand alone."""
     if type(x) is not np.ndarray or x.dtype.hasobject or x.dtype.char == "T":
         return False
-    # One number that is seen many times would be that for whoever reads it without a look.
+    # A broadcast array would stay one on the receiver, and compiled code may not check strides.
     return 0 not in x.strides or x.size <= 1
 
 

@@ -1,7 +1,7 @@
-"""Arrow's types and empty arrays: how many parts a type has, how wide and how deep it is.
+"""Bound the number of parts, the width and the depth of Arrow types.
 
 The one rule: Arrow trusts types. It recurses over them in C++, and one null of a wide type takes
-all of its width, so a type is measured before anything is made of it.
+all of its width, so a type is measured before any array of it is built.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""NumPy's dtypes, shapes and elements: what an array or scalar may be made of.
+"""Check NumPy dtypes, shapes and elements against bounds.
 
-The one rule: NumPy believes a dtype. A field that ends outside its record reads and writes foreign
-memory, a flag that is neither 0 nor 1 makes NumPy count beyond its buffers, and a code point past
-Unicode stops the interpreter; so nothing of it reaches NumPy before it was compared here.
+The one rule: NumPy does not verify a dtype. A field that ends outside its record reads and writes
+foreign memory, a flag that is neither 0 nor 1 makes NumPy count beyond its buffers, and a code
+point past Unicode aborts the interpreter; so no part of a dtype reaches NumPy before it is checked
+here.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def subarray(base: Dtype, shape: tuple[int, ...]) -> Dtype:
 def _check_subarray(base: Dtype, shape: tuple[int, ...]) -> None:
     size = math.prod(shape) * base.itemsize
     if not shape or not size:
-        # It costs nothing to say, and whoever prints an element walks over all of it.
+        # Its description is small, but printing an element walks over the whole shape.
         raise _bad("a sub-array of it has no bytes")
     if size > _MAX_ITEMSIZE or base.subdtype is not None:
         raise _bad("a sub-array of it is out of range, or holds a sub-array")

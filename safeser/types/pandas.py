@@ -1,7 +1,7 @@
-"""pandas' offsets, periods, intervals, dtypes, ranges and columns: counts, spans and kinds.
+"""Check pandas offsets, periods, intervals, dtypes, ranges and columns against bounds.
 
-The one rule: every number that says how often something is repeated is bounded, and nothing is kept
-under a type that pandas does not keep.
+The one rule: every repeat count is bounded, and a value is stored only under a type that pandas
+itself stores it under.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _MAX_HOLIDAYS = 10_000
 _MAX_PARTS = 16
 _MAX_TEXT = 64
 _MAX_NTH = 1000
-#: Bytes of a number of a range, once somebody asks for its values.
+#: Bytes of each number of a range when its values are computed.
 _NUMBER = 8
 _MAX_LEVELS = 1000
 #: Beyond, the sum of a bound and a step may not fit 64 bits.

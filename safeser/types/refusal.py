@@ -1,6 +1,6 @@
-"""The one error of a value that is out of bounds.
+"""Build the error for a value that is out of bounds.
 
-The one rule: the rule's name is that of the bound, whichever spelling the value came in.
+The one rule: the rule id names the bound, whichever encoding the value arrived in.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values of the standard library: how long, how many, in which range.
+"""Check values of the standard library against bounds, and call their constructors.
 
-The one rule: whatever is done with a value that passed here (printing, comparing, copying,
-arithmetic, converting) ends, in time and memory that the size of its spelling bounds.
+The one rule: every operation on a checked value (printing, comparing, copying, arithmetic,
+conversion) ends within time and memory that are bounded by the size of its encoding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DECIMAL = re.compile(
 )
 #: gcd takes the square: milliseconds for two integers of 8 KiB, hours for 8 MiB.
 _MAX_FRACTION_BITS = 8 * 8192
-#: Whoever makes a range divides by its step. Honest ones fit 64 bits, or a few more.
+#: The constructor of a range divides by its step. Real ones fit 64 bits, or a few more.
 _MAX_RANGE_BITS = 1024
 _INT63 = 1 << 63
 

@@ -1,13 +1,13 @@
-"""How Arrow's objects travel: one flat list of words, and the buffers that the words call up.
+"""Encode and decode Arrow objects as a flat list of words and a sequence of buffers.
 
-The one rule: buffers are taken in turn, each exactly once and to the last byte, so that no two
-arrays share memory and no word can point anywhere.
+The one rule: the reader consumes the buffers in order, each exactly once and completely, so no two
+arrays share memory and no word is a pointer.
 
-Words are text, numbers, flags and None, in the order in which the reader wants them. A buffer
-stands among them as its size. Small buffers lie behind each other, eight by eight, in the frame of
-the words; each large one is a frame of its own, the object's own memory on both sides. Those whose
-size is a multiple of eight come first, then of four, of two and the odd ones, so that a transport
-that writes frames one behind the other leaves numbers where processors want them.
+Words are text, numbers, flags and None, in the order in which the reader needs them. A word that
+stands for a buffer is its size. The frame of the words also holds the small buffers, aligned to
+eight bytes; each large buffer is a frame of its own, without a copy on either side. Large buffers
+whose size is a multiple of eight come first, then multiples of four, of two, and odd sizes, so
+numbers stay aligned when a transport concatenates frames.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Reader:
         return range(number)
 
     def buffer(self) -> Any:
-        """Return the next buffer, or None where there is none; nobody can write to it."""
+        """Return the next buffer as read-only memory, or None where there is none."""
         size: int = self.word(int)
         if size == -1:
             return None
@@ -222,8 +222,8 @@ def checking(node: Node) -> Iterator[None]:
         # Arrow's factories about a peer's words; its text may hold them and stays out.
         node.refuse(f"Arrow finds it invalid ({type(error).__name__})", "families.arrow")
     except PayloadError as error:
-        room, _, rule = error.rule.partition(".")
-        if room != "pickle":
+        area, _, rule = error.rule.partition(".")
+        if area != "pickle":
             raise
         raise PayloadError(
             f"the header of {node.type} is refused: {error.message}",

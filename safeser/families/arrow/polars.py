@@ -1,8 +1,8 @@
-"""polars' frames and series of family ``dask``, as Arrow tables of exactly the types polars has.
+"""Encode and decode polars frames and series as Arrow tables, in family ``dask``.
 
-The one rule: polars sees no Arrow type, no metadata and no date that it would not have written
-itself. Where it meets others it panics, which no ``except Exception`` stops: for types when it
-reads them, for dates beyond the calendar when somebody prints them.
+The one rule: polars receives only Arrow types, metadata and dates that it writes itself. On any
+other it panics, which ``except Exception`` does not catch: on types when it reads them, on dates
+beyond the calendar when they are printed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Arrow's arrays as the words and buffers of what they show, and no more of what lies around it.
+"""Encode Arrow arrays, slices included, without the elements outside the slice.
 
-The one rule: a slice sends its own elements; buffers go as they are wherever they begin where the
-elements do, and what would leave the receiver with offsets into nowhere is written anew.
+The one rule: a slice sends its own elements only. A buffer that begins where the elements begin is
+sent as it is; offsets that would point outside the sent buffers are rewritten.
 
-An array is taken apart as Arrow's own ``__reduce__`` gives it: type, length, nulls, offset,
-buffers, children, dictionary. *first* below counts from where its buffers begin, which is before
-the array by its offset. Bits of flags are not moved: up to seven elements go with a slice.
+The parts of an array are those of Arrow's ``__reduce__``: type, length, nulls, offset, buffers,
+children, dictionary. *first* below counts from the beginning of the buffers, which precedes the
+array by its offset. Bitmaps are not shifted, so a slice may include up to seven more elements.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _list_view(code: str) -> Callable[..., None]:
         _, *parts = state[4]
         offsets, sizes = (_numbers(part, code, start, total).copy() for part in parts)
         if state[2] and state[4][0] is not None:
-            # Nobody may follow the views of nulls, and receivers refuse those that lead nowhere.
+            # Arrow ignores the views of nulls, and receivers refuse views that are out of range.
             sizes[~_valid(state[4][0], start, total)] = 0
         used = sizes > 0
         base = int(offsets[used].min()) if used.any() else 0

@@ -1,11 +1,11 @@
-"""Arrow's stream format, as Dask's shuffles send tables: looked through before others read it.
+"""Check Arrow IPC streams, which Dask's shuffles send, before Arrow's reader opens them.
 
-The one rule: Arrow's reader gets a stream only after what it says of itself was found to make the
-reader do no more than to point into the bytes that arrived: nothing is compressed, and no extension
-is named whose class would be called. What it then holds is checked as other arrays are.
+The one rule: Arrow's reader receives a stream only if its metadata lets the reader do no more than
+point into the received bytes: it declares no compression, and no extension type whose class Arrow
+would call. The arrays that the reader returns are checked as other arrays are.
 
-A message's description is a FlatBuffer. Arrow has checked its offsets by the time that it is read
-here, but not what many offsets that lead to one place add up to.
+The metadata of a message is a FlatBuffer. Arrow has verified its offsets before it is read here,
+but not the total size of many offsets that point to one place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _compute: Any = importlib.import_module("pyarrow.compute")
 #: are compressed.
 _V5 = 4
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
-#: A type. One text may be in all rows of such a column, and whoever sorts these copies it for each.
+#: A type. All rows of such a column may share one text, and a sort copies it for each row.
 _UNION = 14
 
 #: pandas' own, and Arrow's that need nothing but their storage. Of others, Arrow calls what a class
@@ -191,7 +191,7 @@ def _check_schema(said: bytes) -> None:
             return
         for field in level:
             if field.number(2, "<B") == _UNION:
-                _refuse("holds a union, of which nobody makes a frame")
+                _refuse("holds a union, which no frame holds")
             for pair in _each(field, 6, parts):
                 _check_extension(pair)
         inner = 5
@@ -236,7 +236,7 @@ def _check_type(kind: Any) -> None:
     measured(kind)
     if holds_list_view(kind):
         # Without a batch, Arrow ends the process as it makes a column of them.
-        _refuse("holds list views, of which nobody makes a frame")
+        _refuse("holds list views, which no frame holds")
 
 
 def _is_simple(kind: Any) -> bool:
@@ -267,7 +267,7 @@ def _has_known_dictionary(site: Site, array: Any, known: set[Any]) -> bool:
 def _check_array(site: Site, array: Any) -> None:
     if _is_simple(array.type) and len(array):
         for buffer in array.buffers():
-            # Several columns may share their bytes, and whoever sorts them copies each.
+            # Several columns may share their bytes, and a sort copies each column.
             site.charge_bytes(0 if buffer is None else buffer.size)
         array.validate(full=True)
         return

@@ -1,8 +1,8 @@
-"""Which files a failure names: folders of a server are its operator's business alone.
+"""Remove the folders of a server from the file names in failures.
 
-The one rule: a traceback names files of libraries from the library's own folder on, and what a
-server says of its own failures names no folder at all. What looks like an absolute path is cut
-rather than recognized, since no list of folders would be complete.
+The one rule: a traceback names a library's file relative to the library's own folder, and a
+server's report of its own failure names no folder. Whatever looks like an absolute path is cut,
+because no list of folders is complete.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Failures as data to exceptions that can be raised: listed classes as themselves.
+"""Build exceptions from failure data: listed classes as themselves, others as RemoteError.
 
-The one rule: a class is listed by safeser or registered by its author and is called with plain
-arguments; every other class is only a name inside :class:`RemoteError`. Nothing is imported,
-executed or looked up by a name that a peer wrote.
+The one rule: safeser lists a class, or its author registers it, and the class receives plain
+arguments only; every other class is a name inside :class:`RemoteError`. No name that a peer wrote
+is imported, executed or looked up outside these lists.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ _ROOM = 1 << 20
 
 _REMOTE = "The traceback on the process where it was raised:"
 
-#: What keeps a peer from advising whoever reads its error to grant it more, in our own words.
+#: Added to a peer's error, so that its text cannot pass for safeser's advice to grant more.
 _NOT_OURS = "Another process says so, about its own policy: nothing was refused here."
 
 
@@ -180,7 +180,7 @@ def from_data(data: ExceptionData) -> BaseException:
     """Return the exception that *data* describes, to be raised or kept by the caller.
 
     Listed classes come as themselves, all others as :class:`RemoteError`. The remote traceback is
-    a note, so that whoever prints the exception sees it.
+    a note, so that a printed exception shows it.
     """
     # By identity: a peer may let one failure be the cause and the context of each of a long chain.
     built: dict[int, BaseException] = {}
@@ -234,7 +234,7 @@ def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseExcepti
 def _told(data: ExceptionData, args: tuple[Any, ...]) -> BaseException | None:
     """Return the exception if it says what was sent, with escapes where it would print others.
 
-    A SyntaxError comes without the folder of its file, which whoever shows it might open.
+    A SyntaxError loses the folder of its file, because programs that display it may open the file.
     """
     exc = called(data.type, args, data.fields)
     text = "" if exc is None else str(exc)

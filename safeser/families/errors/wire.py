@@ -100,7 +100,7 @@ class _Reading:
         return data
 
     def member(self, exc: BaseException, depth: int) -> ExceptionData | None:
-        """Read what a group holds, once: whoever prints groups prints each as often as it occurs.
+        """Read each member of a group once: a traceback repeats a group at every occurrence.
 
         Five groups of eight, each the same one, are 283 bytes and a traceback of three megabytes.
         """
@@ -201,7 +201,7 @@ def _is_small(value: object) -> bool:
 def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
     """Return *data* as one frame of strict msgpack: a list of failures that name each other.
 
-    Whoever made *data*, what goes out is within the bounds that every receiver holds it to.
+    The frame is within the bounds that receivers enforce, regardless of the origin of *data*.
     """
     links = _ordered(data)
     places = {id(link): place for place, link in enumerate(links)}

@@ -1,7 +1,7 @@
-"""NumPy arrays of family ``dask``, over the buffers that arrived.
+"""Encode NumPy arrays, and decode them over the received buffers, in family ``dask``.
 
-The one rule: an array is built only as a contiguous view of a buffer that it fills exactly, with a
-dtype that holds no pointers; strides never travel, and objects travel one by one.
+The one rule: a decoded array is a contiguous view that fills its buffer exactly, of a dtype that
+holds no pointers; strides are never sent, and Python objects are sent one by one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def covered(x: Array) -> Array:
 
 
 def _clear_padding(numbers: Array) -> None:
-    """Set to zero what long doubles leave of their bytes: whoever made them left what was there."""
+    """Set the padding bytes of long doubles to zero: they hold leftover memory of the process."""
     size, first = numbers.dtype.itemsize, 0 if numbers.dtype.byteorder == ">" else 10
     places = range(first, size, 16)
     names = [str(at) for at in places]
@@ -188,7 +188,7 @@ def aligned(value: Any) -> Any:
 def align(node: Node) -> None:
     """Let the checked array of *node* be built where compiled code expects it; see above.
 
-    While one that is seen many times is still as small as its frame, whoever sees it.
+    Decoding broadcasts later, so the copy is as large as the frame at most.
     """
     array = node.value
     if node.type == "numpy:ndarray" and array is not None and not array.flags.aligned:

@@ -1,7 +1,7 @@
-"""NumPy's own subclasses of arrays of family ``dask``: masked ones, matrices, records.
+"""Encode and decode NumPy's array subclasses: masked arrays, matrices and records.
 
-The one rule: each is an array that passed the checks of arrays, seen as the class that its type
-names; a class of somebody else's is refused, and so is one that stands for a file.
+The one rule: each is an array that passed the checks of arrays, viewed as the class that its type
+names. Subclasses from other packages are refused, and so is ``memmap``, which maps a file.
 """
 
 from __future__ import annotations

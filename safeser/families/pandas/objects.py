@@ -1,7 +1,7 @@
-"""Columns of Python objects in family ``dask``: a list each, or few texts and where each stands.
+"""Encode columns of Python objects: as a list, or as distinct texts and their positions.
 
-The one rule: what stands in two places of a column is one object only where nobody could tell: text
-that came once is text that cannot be changed.
+The one rule: two elements share one decoded object only if the object is immutable text, so
+sharing has no observable effect.
 """
 
 from __future__ import annotations

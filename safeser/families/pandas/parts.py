@@ -282,7 +282,7 @@ class Reader:
         return part
 
     def name(self, described: Any) -> Built:
-        """Return what builds a name; whoever is given it must be able to hash it."""
+        """Return a function that builds a name, which must be hashable."""
         if is_listed(described):
             self.split(described, 0)
             at = self.child()

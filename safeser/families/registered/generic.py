@@ -38,7 +38,7 @@ _OWN = (
 )
 
 #: What says that an object is more, or less, than its attributes; of these a class may have none.
-#: Since Python 3.11 object itself has a __getstate__, which nobody has to call.
+#: Since Python 3.11 object itself has a __getstate__, which adds nothing to the attributes.
 _STATE = ("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 _BY_FUNCTIONS = "Register it with register_serialization, whose functions say what it consists of."
@@ -61,7 +61,7 @@ def register_generic(
     need more than ``object.__new__(cls)``. A subclass is another class, registered on its own.
 
     A peer can make an instance with any attributes, so where that would be harmful (a path that
-    ``close()`` removes, a flag that says who somebody is) let the constructor check them, and use
+    ``close()`` removes, a flag that identifies a user) let the constructor check them, and use
     :func:`~safeser.families.registered.classes.register_class`.
 
     :param serializer_name: only ``"dask"``; there to be called as Dask's own function is.

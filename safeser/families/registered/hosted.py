@@ -86,7 +86,7 @@ def dump(
         made = function(x, context=context) if contextual else function(x)
     except NotImplementedError:
         raise Unencodable(x) from None
-    # The host's own function may raise anything; it is chained for whoever has to repair it.
+    # The host's own function may raise anything; the cause is chained for debugging.
     except Exception as error:
         raise Failed(x, f"{by} failed with {type(error).__name__}") from error
     try:

@@ -75,7 +75,7 @@ class OwnFamilies:
         self._lock = threading.RLock()
 
     def register(self, family: OwnFamily) -> None:
-        """Make *family* known; whoever registers the same name again is told so."""
+        """Add *family* to the table, or raise ConfigError if its name is registered already."""
         with self._lock:
             if family.name in self._families or family.name in self._entry_points():
                 raise ConfigError(
@@ -86,10 +86,10 @@ class OwnFamilies:
             self._families[family.name] = family
 
     def known(self, name: str) -> bool:
-        """Tell whether *name* is a family that was registered or looked for; reads no file.
+        """Tell whether the family *name* was registered or looked for; read no file.
 
-        Any name that a peer writes is asked for here. What nobody of this process asked for is not
-        granted either, so it makes no difference that it might be installed.
+        Names from a peer are looked up here. A family that this process did not look for is not
+        granted either, so whether it is installed makes no difference.
         """
         return name in self._families or name in (self._declared or ())
 

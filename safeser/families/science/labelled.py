@@ -127,7 +127,7 @@ def _decode_variable(node: Node, values: list[Any]) -> Any:
 
 
 def _check_values(index: Any, dtype: Any, limits: Limits) -> None:
-    # Whoever asks for the values of an index gets an array of that dtype, however wide it is.
+    # ``index.values`` makes an array of that dtype, however wide it is.
     _right(getattr(dtype, "itemsize", 0) * len(index) <= limits.max_array)
 
 

@@ -21,7 +21,7 @@ __all__ = ["reducers"]
 
 #: What an index in a dok's keys may be.
 _INDEXES: tuple[type, ...] = (int, np.int32, np.int64)
-#: What SciPy keeps in its objects, and what they remember once somebody asked for it.
+#: Attributes of SciPy's objects, including results that their properties cache.
 _FIELDS = frozenset(
     (
         *("_shape", "maxprint", "data", "indices", "indptr", "offsets", "coords", "rows", "dtype"),

@@ -31,7 +31,7 @@ def _reduced_random(x: random.Random) -> Any:
     return x.__reduce__()
 
 
-#: By package, as whoever looks for a class finds it.
+#: By package, the first key of the type lookup.
 _ROWS = {
     "re": {"re:Pattern": Row(("data",), ("re:Pattern",))},
     "time": {"time:struct_time": Row(("data",), ("time:struct_time",))},

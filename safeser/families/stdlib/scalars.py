@@ -231,7 +231,7 @@ def _describe_address(x: Any) -> str:
 
 
 def _elsewhere(name: str) -> Typed:
-    """Return what refuses paths that this system cannot have, whoever sends them."""
+    """Return a typed entry that refuses the paths of another operating system."""
 
     def check(node: Node, limits: Limits) -> None:
         node.refuse(
