@@ -1,7 +1,7 @@
-"""What would let a refused pickle pass: the smallest addition, and what it would risk.
+"""Advise which smallest policy addition would admit a refused pickle, and state its risk.
 
-The one rule: advice comes from the same judgment as the refusal; where only code would do, it says
-so, and an addition that may come down to code says that too.
+The one rule: the advice and the refusal come from the same judgment. The advice says so where only
+a grant of code would suffice, and where an addition may amount to one.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _profiles_for(uses: list[Use]) -> list[str]:
         if name in first
     }
     chosen = list(allowed)
-    # The last ones are for Dask and for functions, which whoever expects data should not get.
+    # The last profiles are for Dask and for functions; a receiver of data should not grant them.
     for name in reversed(allowed):
         others = [allowed[other] for other in chosen if other != name]
         if len(set().union(*others)) == len(uses):

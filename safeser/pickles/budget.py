@@ -1,7 +1,7 @@
-"""What the pickles of one message may take together, charged before it is taken.
+"""Charge memory and work of all pickles in one message against its limits.
 
-The one rule: limits are for one message. A message of ten thousand pickles gets what a message of
-one gets, so whoever opens several hands the same budget to each.
+The one rule: limits apply to one message. A message of ten thousand pickles has the same limits as
+a message of one, so a caller that loads several passes the same budget to each load.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ _SETTINGS = {
     "max-string": "That much memory may then be taken by one string.",
     "max-int": "Arithmetic and printing take time that grows with its square.",
     "max-depth": "Deep values meet the recursion limit of whatever walks them.",
-    "max-sharing": "Whoever prints, copies or compares the value walks all of them.",
+    "max-sharing": "Printing, copying or comparing the value walks all of them.",
     "max-key-cost": "Each time the key is looked up walks all of it.",
     "max-collisions": "Each of them is compared with all others.",
     "max-walk": "Each look-up is compared with that many keys.",

@@ -1,7 +1,7 @@
-"""Reading a pickled exception as data: what failed and where, without importing or calling it.
+"""Read a pickled exception as data, its traceback included, without importing or calling anything.
 
-The one rule: nothing that a peer's exception says is believed further than text. tblib's own
-rebuilding runs ``exec`` on unpickled frames and calls a function of the peer's choice.
+The one rule: everything in a peer's exception is text and nothing more. tblib rebuilds frames by
+``exec`` on unpickled values and calls a function of the peer's choice.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ class _Telling:
         """Return the record of *root* with its causes and contexts, each told once.
 
         Exceptions may share causes, and one is usually the cause and the context of another; told
-        as often as they are named, sixteen of them would fill the memory of whoever prints them.
+        as often as they are named, sixteen of them would fill the memory of the process that prints
+        them.
         """
         seen = {root.index}
         links: list[_Link] = []

@@ -1,4 +1,4 @@
-"""Judging a program against a profile: every use of every global, before anything is built.
+"""Judge every use of every global in a program against a profile, before any object is built.
 
 The one rule: a use that is not listed, in that role and at that place, is denied; so is a call of
 anything but a direct global. Judging imports nothing and takes time linear in the program.
@@ -47,7 +47,7 @@ class Use:
     place: tuple[Call, int] | None = field(default=None, repr=False, compare=False)
 
 
-#: What a :class:`Use` is made of; most of them nobody asks for.
+#: The fields of a :class:`Use`; most callers need only the denied ones as objects.
 _Place = tuple[Call, int]
 _Found = tuple[str, str, int, str, Node, _Place | None]
 
@@ -57,7 +57,7 @@ def judge(
 ) -> list[Use]:
     """Return every use of a global in *program*, in the order of the stream, with its verdict.
 
-    :param persistent: whether somebody stands ready to say what persistent ids mean.
+    :param persistent: whether the caller has a ``persistent_load`` function.
     :param only_denied: leave out those that *profile* allows.
     """
     found = _uses(program, profile, persistent=persistent)
@@ -83,7 +83,7 @@ def _uses(program: Program, profile: Profile, *, persistent: bool) -> Iterator[_
                         yield _judge_reference(argument, profile, (node, position))
                         values.discard(argument.index)
         elif not persistent:
-            problem = "nobody stands ready to say what it means"
+            problem = "no persistent_load function was given"
             yield "<persistent id>", "persistent", node.offset, problem, node, None
     if values or program.calls:
         values -= program.spelt

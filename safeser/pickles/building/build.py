@@ -1,8 +1,8 @@
-"""Building the object that a judged program describes, step by step, in the stream's order.
+"""Build the object that a judged program describes, step by step, in the order of the stream.
 
-The one rule: nothing of the peer's is called. Globals are either handed over as listed references
-or stand for a reviewed function that makes the object from arguments that it checks first. There
-is no recursion, and what steps may take is charged to a budget that the size of the input bounds.
+The one rule: no code of the peer's choice is called. A global is either a listed reference or
+stands for a reviewed function, which checks its arguments and builds the object. There is no
+recursion, and each step is charged to a budget that the size of the input bounds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _UNKNOWN = Shape(None, None)
 _CALL = 8
 
 
-#: Makes the object of one call from its arguments; also says whether nobody else can have it.
+#: Makes the object of one call from its arguments.
 _Maker = Callable[[Call, list[Any], Mapping[str, Any]], Any]
 
 
@@ -104,7 +104,7 @@ class Builder(Site):
                 self.weights = known or weigh(program, sizes, beside)
         self.makers: dict[str, _Maker] = {}
         self.references: dict[str, Any] = {}
-        #: The node whose step failed, for whoever wants to show where that is.
+        #: The node whose step failed, so that an error can show its path.
         self.failed: Node | None = None
 
     def build(self) -> Any:
@@ -238,7 +238,7 @@ class Builder(Site):
 
     def make_persistent(self, node: Persistent) -> Any:
         if self.persistent_load is None:
-            raise bad("persistent-id", "nobody stands ready to say what a persistent id means")
+            raise bad("persistent-id", "a persistent id needs a persistent_load function")
         pid = self.value(node.pid)
         try:
             return self.persistent_load(pid)
@@ -338,7 +338,7 @@ class Builder(Site):
             if not alone:
                 raise bad(
                     "build-target",
-                    f"{own.entry.name} made an object that somebody else holds too",
+                    f"{own.entry.name} returned an object that is also referenced elsewhere",
                 )
             self.unfinished[id(made)] = own
         return made

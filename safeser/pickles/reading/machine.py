@@ -1,8 +1,8 @@
-"""The one reader of pickle bytes: protocols 0 to 5, strictly, into inert nodes.
+"""Parse pickles of protocols 0 to 5, strictly, into inert nodes.
 
-The one rule: what a stock unpickler would do is either described by the returned program exactly,
-or the bytes are refused. Nothing is imported, called or looked up here, and every count is charged
-to a budget before memory is taken for it. Stricter than CPython on purpose: FRAMEs hold whole
+The one rule: the returned program describes exactly what a stock unpickler would do, or the bytes
+are refused. Nothing is imported, called or looked up here, and every count is charged to a budget
+before memory is taken for it. Stricter than CPython on purpose: FRAMEs hold whole
 opcodes, the memo is dense and written once, PROTO stands first, one value is left at STOP and
 nothing follows it. CPython's own readers disagree with each other on each of these.
 """
@@ -68,7 +68,7 @@ def read(
 
     :param buffers: number of out-of-band buffers at hand; None where that is not known.
     :param budget: what is left for the message that the pickle came in; it is charged.
-    :param persistent: whether somebody stands ready to say what persistent ids mean.
+    :param persistent: whether the caller has a ``persistent_load`` function.
     """
     if len(data) > limits.max_bytes:
         raise over("max-bytes", "the pickle is larger than allowed")
@@ -139,7 +139,7 @@ class Machine(Stack):
         )
 
     def forget_parts(self) -> None:
-        """Leave out what only spelt instantiations; nobody else may have it."""
+        """Remove the nodes that only spell instantiations; no other node may refer to them."""
         if held_elsewhere(self.parts, self.nodes, self.stack[0]):
             self.refuse("callee", "what spells an instantiation is used as a value too")
         self.steps = without(self.parts, self.nodes, self.steps)
@@ -267,7 +267,7 @@ class Machine(Stack):
         self.steps.append((BUILD, target, 0, 0))
 
     def refuse_extension(self) -> NoReturn:
-        self.refuse("extension", "extension codes name objects that nobody can check")
+        self.refuse("extension", "extension codes name objects that no profile can check")
 
     def push_old_instance(self, callee: Any, items: list[Any]) -> None:
         # Only the call sees this tuple, so it is on no stack and in no memo.

@@ -1,7 +1,7 @@
 """Reviewed functions for Arrow's arrays, chunked arrays, tables and scalars.
 
-The one rule: what Arrow trusts is checked before Arrow sees it (types of children, numbers of
-buffers, lengths that no byte stands for), and nobody reads an element before Arrow's own full
+The one rule: whatever Arrow trusts is checked before Arrow receives it (types of children, numbers
+of buffers, lengths without bytes behind them), and no element is read before Arrow's own full
 validation of offsets, indexes, views and characters has passed.
 """
 
@@ -210,7 +210,7 @@ def _check_views(site: Site, made: Any) -> None:
 
 
 def _check_runs(site: Site, part: Any) -> None:
-    """Refuse runs that stand for too much: whoever converts them gets each element by itself.
+    """Refuse runs of too many elements: a conversion writes out each element by itself.
 
     Of numbers there are no more than is charged for as elements without bytes of their own.
     """

@@ -64,7 +64,7 @@ _ALIASES = frozenset(
 )
 # Digits that each width of decimal holds. Arrow looks powers of ten up by the scale, unchecked.
 _DIGITS = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
-# Whoever resolves the name opens a file of that name below the time zone database.
+# Resolving the name opens a file of that name below the time zone database.
 _ZONE = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,31}){0,3}|[+-][0-9]{2}:[0-9]{2})\Z"
 )
@@ -321,12 +321,12 @@ def _check_noted_type(said: Any, texts: frozenset[str]) -> None:
 def _is_wide(said: str) -> bool:
     try:
         return np.dtype(said).kind in _WIDE
-    except (TypeError, ValueError, SyntaxError):  # of pandas' own, or nobody's
+    except (TypeError, ValueError, SyntaxError):  # a pandas dtype, or an invalid one
         return False
 
 
 def _buffer(site: Site, _: str, content: Any) -> Any:
-    """Return bytes that nobody can change any more and that lie where Arrow may read numbers."""
+    """Return an immutable buffer at an address where Arrow may read numbers."""
     view = memoryview(plain(content, bytes, bytearray, memoryview))
     if type(content) is bytes:
         return pa.py_buffer(content)

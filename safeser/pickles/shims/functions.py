@@ -1,7 +1,7 @@
-"""Reviewed functions for callable objects of the standard library, which nothing here ever calls.
+"""Reviewed functions for callable objects of the standard library, which safeser never calls.
 
-The one rule: they are made of listed references and plain values; whoever is handed one and calls
-it does what its sender chose, so no part of one may begin with an underscore.
+The one rule: they consist of listed references and plain values. A program that calls one does
+what its sender chose, so no part of one may begin with an underscore.
 """
 
 from __future__ import annotations

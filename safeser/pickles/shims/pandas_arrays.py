@@ -1,7 +1,7 @@
 """Reviewed functions for pandas' extension types and extension arrays.
 
-The one rule: codes, masks, positions and bounds are checked over memory that nobody else can
-write to, and the array that the public constructor makes must have the very dtype that was sent.
+The one rule: codes, masks, positions and bounds are checked in memory that no other object can
+write to, and the array that the public constructor makes must have exactly the sent dtype.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _backed_state(site: Site, draft: Any, state: Any) -> Any:
     made = _BACKED[kind](site, dtype, plain(values, np.ndarray))
     if more.get("_freq") is not None and kind in _INDEXES:
         made = _INDEXES[kind](made, freq=walked(site, more["_freq"], len(made))).array
-        # Since pandas 3 an index keeps it; whoever makes one of this array looks here.
+        # Since pandas 3 an index keeps it; an index of this array takes it from here.
         made._freq = more["_freq"]
     return _kept(made, more)
 
@@ -307,7 +307,7 @@ def _masked(site: Site, draft: Any, state: Any) -> Any:
     fields = fields_of(state, "_data", "_mask", optional=("_dtype",))
     values, mask = owned(site, fields["_data"], _MASKED[kind]), owned(site, fields["_mask"], "b")
     made = getattr(pd.arrays, kind)(values, mask)
-    # pandas looks its type up by NumPy's only when somebody asks.
+    # pandas derives its dtype from NumPy's only on access.
     if made.dtype.numpy_dtype != values.dtype:
         raise bad("dtype", "an array of pandas' is of another type than it says")
     return _kept(made, fields)

@@ -1,8 +1,8 @@
 """Reviewed functions for SciPy's sparse matrices and search trees.
 
-The one rule: SciPy's compiled code trusts its indices, so each one is checked against the shape
-here, in arrays that nobody else holds; what cannot be checked (a search tree's nodes) is built
-anew from the data, and compared.
+The one rule: SciPy's compiled code trusts its indices, so each index is checked against the shape
+here, in arrays that have no other references. What cannot be checked (a search tree's nodes) is
+rebuilt from the data, and compared.
 """
 
 from __future__ import annotations

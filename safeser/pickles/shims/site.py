@@ -1,4 +1,4 @@
-"""What every reviewed function that makes objects may rely on: budgets, keys, drafts.
+"""Provide budgets, key checks and drafts to the reviewed functions that make objects.
 
 The one rule: such a function takes arguments of exact plain types only, bounds them before it
 takes memory or time, and calls constructors, never setters of raw state.
@@ -82,8 +82,8 @@ class Site:
     def copied(self, container: Any) -> None:
         """Note that an object was made of a copy of *container*, which must not grow any more.
 
-        An unpickler hands over the container itself, so that what is added later is in the object
-        too: checked by nobody. Without it, the object would not be what was written.
+        An unpickler passes the container itself, so that later additions reach the object too,
+        unchecked here. A copy without them would differ from what was written.
         """
         self.copied_from[id(container)] = container
 
@@ -104,9 +104,9 @@ class Site:
         self.budget.charge_bytes(count)
 
     def check_standing(self, count: float) -> None:
-        """Refuse what stands for *count* bytes, which whoever uses it may write out.
+        """Bound *count* bytes that a compact value takes once a program expands it.
 
-        Not charged as a copy: it is made to stand for more than it is.
+        Not charged as a copy: such a value is meant to stand for more bytes than it takes.
         """
         self._standing += count
         if count > self.limits.max_array:
@@ -290,7 +290,7 @@ def check_layout(kind: type, checksum: Any) -> None:
     if not 0 <= plain(checksum, int) < _CHECKSUMS:
         raise bad("version", "a compiled object is of a layout that this version has not")
     try:
-        # Without state it makes an empty object, which nobody sees.
+        # Without state it makes an empty object, which is dropped.
         unpickle(kind, checksum, None)
     except PickleError:
         raise bad("version", "a compiled object is of a layout that this version has not") from None

@@ -96,7 +96,7 @@ def check_nodes(left: Any, right: Any, feature: Any, *, features: int) -> int:
     if (children <= parents).any() or (children >= len(left)).any():
         refuse("a child in a tree is outside of it, or comes before its parent")
     if len(children) != len(left) - 1 or repeated(children):
-        refuse("a node of a tree is nobody's child, or that of two")
+        refuse("a node of a tree has no parent, or two parents")
     if len(inner) and not (feature[inner].min() >= 0 and feature[inner].max() < features):
         refuse("a tree looks at a feature that there is not")
     depth = np.zeros(len(left), np.int64)
