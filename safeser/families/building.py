@@ -1,7 +1,8 @@
-"""Checked nodes of a payload to its object.
+"""Build objects from the checked nodes of a payload.
 
-The one rule: it builds what :mod:`safeser.families.receiving` judged and checked, children before
-their parents, and calls nothing but listed constructors and what the host registered.
+The one rule: it builds only nodes that :mod:`safeser.families.receiving` judged and checked,
+children before their parents, and calls only listed constructors and the host's registered
+functions.
 """
 
 from __future__ import annotations

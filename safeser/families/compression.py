@@ -1,7 +1,7 @@
-"""Frames compressed where it pays, and opened to exactly the length that was declared.
+"""Compress frames where that saves bytes, and decompress them to exactly the declared length.
 
-The one rule: what a frame becomes is known, and within limits, before memory is taken for it; a
-frame that holds more, less or anything besides is refused.
+The one rule: the decompressed length is known, and within limits, before memory is allocated. A
+frame that holds more, less or trailing data is refused.
 """
 
 from __future__ import annotations

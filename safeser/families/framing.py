@@ -1,10 +1,11 @@
-"""What a transport may do to frames on their way: split them, join them, and carry them compressed.
+"""Split, join and decompress frames as transports do, and restore the frames as they were made.
 
-The one rule: a header that says how long its frames are is believed only if the bytes add up
-exactly, and nothing is joined or decompressed beyond what limits allow.
+The one rule: the lengths in a header are accepted only if they add up to exactly the received
+bytes, and no frame is joined or decompressed beyond the limits.
 
-Two keys of the outermost header, both removed before it is parsed: ``lengths``, of each frame as it
-was made, and ``compression``, for each frame null or its codec and its length on the wire.
+Two keys of the outermost header describe this, and both are removed before it is parsed:
+``lengths``, of each frame as it was made, and ``compression``, for each frame null or its codec and
+its length on the wire.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Marks on objects inside a message: to be serialized by itself, or serialized already.
+"""Mark objects inside a message as to be serialized separately, or as serialized already.
 
-The one rule: what is said to be serialized already is parsed before it is passed on.
+The one rule: a payload that is marked as serialized is parsed before it is forwarded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Families ``pickle`` and ``cloudpickle``: a thin frame around safeser.pickles.
+"""Families ``pickle`` and ``cloudpickle``: encode and decode pickles by safeser.pickles.
 
-The one rule: what a pickle is follows from its content, and no byte of it is read but by
-safeser.pickles under the profiles of one grant.
+The one rule: safeser.pickles alone reads a pickle, under the profiles of one grant, and the content
+of a pickle decides what it is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Plain values as one frame of strict msgpack that keeps every exact type.
+"""Encode and decode plain values as one frame of strict msgpack, with exact types.
 
-The one rule: every count is charged against the bytes and limits that are left before memory is
-taken, so a small frame cannot make a large object. msgpack's C code only ever reads and writes runs
-of scalars, whose size is their own; it believes no count.
+The one rule: every count is charged against the remaining bytes and limits before memory is
+allocated, so a small frame cannot make a large object. msgpack's C code reads and writes only runs
+of scalars, which have a size of their own; it trusts no count.
 
 Lists, tuples, sets and frozensets are msgpack arrays; all but the list open with an empty extension
 that names them. Integers beyond 64 bits and text with lone surrogates have extensions of their own.

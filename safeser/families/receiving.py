@@ -1,7 +1,7 @@
-"""Headers and frames to objects: derive the family, check everything, only then build.
+"""Decode headers and frames: derive the family, check every node, and only then build objects.
 
-The one rule: every node of a payload is judged and checked before the first of them is built, and
-what may be built is bounded by one grant at every depth.
+The one rule: every node of a payload is judged and checked before the first is built, and one grant
+bounds what may be built at every depth.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Named values of one object: the small plain ones in its header, the others as children.
+"""Encode the named values of one object: small plain ones in its header, others as children.
 
-The one rule: names are checked before a value is used, each stands for exactly one value, and what
-is small and plain needs no header of its own.
+The one rule: names are checked before a value is used, and each name has exactly one value.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Typed values that travel as reduced trees: what their pickles say, in msgpack.
+"""Encode and decode typed values as reduced trees: the content of their pickles, in msgpack.
 
-The one rule: a tree is judged by the profile of its type before anything in its payload is built,
-its parts are made by the constructors that were reviewed for pickles, and what comes out is of
-exactly a class that is listed under the type's name.
+The one rule: the profile of its type judges a tree before anything in its payload is built, the
+constructors that were reviewed for pickles build its parts, and the result must be of exactly a
+class that is listed under the type's name.
 
-A short tree stands in the header, a longer one in the last frame; each large buffer of the object
-is a frame of its own before it, uncopied. Arrays of numbers stand beside the tree as typed values
-of their own: that is how they travel anywhere else, and it takes a tenth of the time.
+A short tree is part of the header, a longer one is the last frame; each large buffer of the object
+is a frame of its own before it, uncopied. Arrays of numbers are typed values beside the tree, as
+everywhere else, which takes a tenth of the time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Types that family ``dask`` can carry: exact names that we wrote, never classes that a peer names.
+"""List the types that family ``dask`` can carry, by names that safeser or the host registers.
 
-The one rule: a name that is not listed is refused before anything is imported, and what is listed
-once cannot be replaced.
+The one rule: an unlisted name is refused before anything is imported, and a listed name cannot be
+replaced.
 """
 
 from __future__ import annotations

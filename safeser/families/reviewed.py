@@ -1,7 +1,7 @@
-"""Reviewed constructors of restricted pickle, used on the checked values of typed headers.
+"""Call the reviewed constructors of restricted pickle with the checked values of typed headers.
 
-The one rule: what was reviewed for pickles is called, never copied: one check of a library's
-compiled code serves both ways in.
+The one rule: the function that was reviewed for pickles is called, never copied, so that one check
+protects a library's compiled code from both encodings.
 """
 
 from __future__ import annotations

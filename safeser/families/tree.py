@@ -1,7 +1,7 @@
-"""The tree that a header and its frames describe, before anything in it is believed.
+"""Parse the tree of nodes that a header and its frames describe, before any value is trusted.
 
 The one rule: each frame belongs to exactly one node. Judging, checking and building walk these
-nodes and nothing else; there is no second reading of a header.
+nodes only; no header is parsed twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Archives of arrays: NumPy's npz, and what PyTorch writes since 1.6. And NumPy's single arrays.
+"""Read archives of arrays: NumPy's npz, PyTorch's zip files (since 1.6), and NumPy's npy files.
 
-The one rule: every record is accounted for. A record that the format does not have is refused,
-since another reader may load it, and so is a storage that is not as large as its tensors say.
+The one rule: every record is accounted for. A record that the format does not define is refused,
+because another reader may load it, and so is a storage whose size differs from its tensors'.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Compressed pickles, as joblib writes them: one stream, inflated no further than it may become.
+"""Decompress pickles as joblib writes them: one stream, up to a bounded size.
 
-The one rule: what comes out is bounded, in all and by what went in, before it is made; and the
-stream must end where the file ends.
+The one rule: the output is bounded, in total and in proportion to the input, before it is produced,
+and the stream must end where the file ends.
 """
 
 from __future__ import annotations

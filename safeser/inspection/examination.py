@@ -1,7 +1,7 @@
-"""The examination of one file: what has been found in it so far, and the verdict.
+"""Collect the findings about one file, and derive the verdict from them.
 
-The one rule: each pickle is judged by the profiles that were asked for and by what its format adds,
-and whatever stops the reading makes the whole file refused or unreadable, never part of it fine.
+The one rule: each pickle is judged by the requested profiles and by the additions of its format.
+Whatever stops the reading makes the whole file refused or unreadable; no part of it passes alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files that are pickles: one, several in a row, joblib's, and PyTorch's older ones.
+"""Inspect files that are pickles: one, several in a row, joblib's, and PyTorch's older format.
 
-The one rule: pickle after pickle is read up to the last byte of the file; what is left over and is
-none is refused, since some reader may find something in it.
+The one rule: pickle after pickle is read up to the last byte of the file. Remaining bytes that are
+no pickle are refused, because another reader may interpret them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is said of a file: what it is, which globals it uses, and whether they are allowed.
+"""Report on a file: its format, the globals that it uses, and whether they are allowed.
 
 The one rule: a file is fine only if every byte of it was read and every use of a global is listed.
-Whatever else is the case is refused, or, where nothing can be said, unreadable.
+Any other file is refused or, where no verdict is possible, unreadable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The bytes of an untrusted file, read where a reader asks for them.
+"""Read ranges of bytes from an untrusted file on demand.
 
-The one rule: what is read is either exactly as many bytes as were asked for, or refused; and how
-much is held at once is bounded, whatever the file says of itself.
+The one rule: a read returns exactly the requested number of bytes, or is refused; and the memory
+held at once is bounded, whatever the file states.
 """
 
 from __future__ import annotations

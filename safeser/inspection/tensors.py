@@ -1,7 +1,7 @@
-"""What a PyTorch file's pickle says of its tensors, checked against the storages that are there.
+"""Check the tensors in a PyTorch file's pickle against the storages in the file.
 
 The one rule: a tensor is a view of a storage, a storage is a record of the file, and neither may
-reach past the end of what it is made of. Nothing of PyTorch is imported.
+extend beyond the end of its source. Nothing of PyTorch is imported.
 """
 
 from __future__ import annotations

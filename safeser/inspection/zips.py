@@ -1,9 +1,10 @@
-"""Zip archives, read so that no other reader can see something else in them.
+"""Read zip archives strictly, so that every other reader sees the same entries.
 
-The one rule: central directory and local headers must say the same, and the entries must tile the
-file from its first byte to the directory. Scanners and loaders disagree where they do not: on
-names, flags, sizes, on which of two equal names counts, and on what stands between.
-Only what PyTorch and NumPy write is read: stored or deflated, no encryption, no comments.
+The one rule: the central directory and the local headers must agree, and the entries must cover the
+file from its first byte to the directory without gaps. Where they do not, scanners and loaders
+disagree: on names, flags, sizes, on which of two equal names counts, and on the bytes between.
+Only the subset that PyTorch and NumPy write is read: stored or deflated, no encryption, no
+comments.
 """
 
 from __future__ import annotations

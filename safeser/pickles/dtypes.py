@@ -1,7 +1,7 @@
-"""Reading a pickled NumPy dtype as data: names, letters and offsets, without NumPy.
+"""Read a pickled NumPy dtype as data (names, letters and offsets) without NumPy.
 
-The one rule: nothing is imported or called, and a dtype with anything in it that is not a plain
-number, time, text or record of such is no dtype here.
+The one rule: nothing is imported or called, and a dtype is refused if any part of it is not a plain
+number, time, text or record of these.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Looking at a pickle without loading it: its tree, its globals, and what each profile says.
+"""Inspect a pickle without loading it: its tree, its globals, and the verdict of each profile.
 
-The one rule: nothing is imported or built, and what is shown of a peer's text is short, plain and
-escaped, however large or cyclic the value is.
+The one rule: nothing is imported or built, and a peer's text is shown short, plain and escaped,
+however large or cyclic the value is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Listed globals of this process as they were when first used, and whether they still are.
+"""Resolve listed globals once, and check before each load that they have not been replaced.
 
-The one rule: a global is resolved once and kept. Before each load that uses it, it is looked at
-again; if something stands in its place, or in the place of a method that a load would run, the
-load is refused. That is a tripwire, not a boundary: code that runs here can also reach this file.
+The one rule: a global is resolved once and kept. Each load that uses it checks it again; if another
+object is in its place, or in the place of a method that the load would run, the load is refused.
+That is a tripwire, not a boundary: code that runs here can also reach this file.
 """
 
 from __future__ import annotations

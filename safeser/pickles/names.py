@@ -1,4 +1,4 @@
-"""Names of globals: their exact form, their Python 2 spelling, and how they may be shown.
+"""Check and format names of globals: their exact form, Python 2 spelling, and printed form.
 
 The one rule: a name is compared whole and exactly. No prefixes, no patterns, no attribute walks.
 """

@@ -1,7 +1,7 @@
-"""The shape of a value: how deep it nests, and how large it is once sharing is undone.
+"""Measure how deep a value nests and how large it is when shared parts are counted each time.
 
-The one rule: a value that is too deep to walk, or stands for more than anybody can walk, is refused
-before anything of it is built.
+The one rule: a value that is too deep, or too large without sharing, to be walked is refused before
+any of it is built.
 """
 
 from __future__ import annotations

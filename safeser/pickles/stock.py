@@ -1,7 +1,7 @@
-"""The only file that imports pickle and cloudpickle: writing, and what a real unpickler may read.
+"""The only module that imports pickle and cloudpickle: write pickles, and load granted code.
 
-The one rule: a peer's bytes meet a real unpickler in :func:`load_code` alone, and only from a
-sender who is granted code.
+The one rule: :func:`load_code` alone passes a peer's bytes to a stock unpickler, and only from a
+sender that is granted code.
 """
 
 from __future__ import annotations

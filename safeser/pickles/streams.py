@@ -1,7 +1,7 @@
-"""Pickles that stand inside something larger: several in a row, and joblib's, with arrays between.
+"""Read pickles that are part of a larger file: several in a row, or joblib's with arrays between.
 
-The one rule: where an array's bytes begin and end follows from what the judged pickle itself says
-of it, checked against what is there; nothing is searched for, and no byte is left over unread.
+The one rule: the judged pickle itself states where an array's bytes begin and end, and this is
+checked against the file; nothing is searched for, and no byte is left unread.
 """
 
 from __future__ import annotations

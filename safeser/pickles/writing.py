@@ -1,7 +1,7 @@
-"""Writing pickles, and saying before they leave whether the other side's profile takes them.
+"""Write pickles, and check before sending whether the receiver's profile admits them.
 
-The one rule: the answer comes from the reader and the builder that the other side runs, over the
-very bytes that would be sent. A second opinion on objects would differ somewhere.
+The one rule: the reader and the builder that the receiver runs give the answer, for exactly the
+bytes that would be sent. A second implementation that judged objects would differ somewhere.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Arrow's tables, arrays, scalars and schemas of family ``dask``, over the buffers that arrived.
+"""Encode Arrow tables, arrays, scalars and schemas, and decode them over the received buffers.
 
-The one rule: nothing of Arrow's reader of streams sees a peer's bytes. Types come from reviewed
-factories, arrays from buffers through the reviewed functions of restricted pickle, which check what
-Arrow asserts and end with Arrow's own full validation.
+The one rule: Arrow's IPC reader receives no bytes of a peer. Reviewed factories make the types.
+Arrays are built from buffers by the reviewed functions of restricted pickle, which check what Arrow
+asserts and end with Arrow's own full validation.
 """
 
 from __future__ import annotations

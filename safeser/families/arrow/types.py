@@ -1,7 +1,7 @@
-"""Arrow's types, fields and schemas as words, and from words through the reviewed factories.
+"""Encode Arrow types, fields and schemas as words, and decode them by the reviewed factories.
 
-The one rule: a type is sent only if reading its own description gives the same type again, metadata
-included; what Arrow's Python does not show is refused rather than lost.
+The one rule: a type is sent only if decoding its description gives an equal type, metadata
+included; a property that Arrow's Python API does not expose is refused rather than lost.
 """
 
 from __future__ import annotations

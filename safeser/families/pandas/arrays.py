@@ -1,7 +1,7 @@
-"""pandas arrays of family ``dask``: what stands in a block of columns or behind an index.
+"""Encode and decode pandas arrays, which hold the blocks of a frame or the values of an index.
 
-The one rule: an array is built from checked numbers, flags and texts, and what was built must have
-the dtype that was described.
+The one rule: an array is built from checked numbers, flags and texts, and the result must have the
+described dtype.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""pandas dtypes of family ``dask``: what ``frame.dtypes`` holds beside NumPy's own.
+"""Encode and decode pandas extension dtypes, which ``frame.dtypes`` holds beside NumPy's.
 
-The one rule: a dtype travels as its class and the parts that its constructor takes, and
-:mod:`safeser.types.pandas` makes it of them.
+The one rule: a dtype is sent as its class and its constructor's arguments, and
+:mod:`safeser.types.pandas` builds it from them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""pandas frames and series of family ``dask``, block by block.
+"""Encode and decode pandas frames and series block by block.
 
-The one rule: exact or refused, never altered: a block is handed over as it is in memory, and given
-to pandas only when its shape fits the axes and its places cover each column once.
+The one rule: a frame is sent exactly or refused, never altered. A block is sent as it is in memory,
+and pandas receives it only when its shape fits the axes and the blocks cover each column once.
 """
 
 from __future__ import annotations

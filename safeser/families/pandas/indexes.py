@@ -1,7 +1,7 @@
-"""pandas indexes of family ``dask``, categories among them.
+"""Encode and decode pandas indexes, categories included.
 
-The one rule: codes lie within what they stand for, labels that must be there once are, a freq fits
-every value, and a range is charged as if it were written out.
+The one rule: codes lie within their levels, labels that must be unique are unique, a freq fits
+every value, and a range is charged as if it were expanded.
 """
 
 from __future__ import annotations

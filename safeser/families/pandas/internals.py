@@ -1,7 +1,7 @@
-"""The parts of pandas that it keeps to itself: blocks of a frame, arrays behind an index.
+"""Call the undocumented parts of pandas: blocks of a frame, arrays behind an index.
 
-The one rule: what is handed over here was checked before; nothing below looks at it again, and no
-other module of this family touches a name that pandas does not document.
+The one rule: callers have checked all arguments, and nothing is checked again below. No other
+module of this family uses a name that pandas does not document.
 """
 
 from __future__ import annotations

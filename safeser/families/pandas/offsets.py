@@ -1,7 +1,7 @@
-"""Date offsets and time zones of pandas in family ``dask``.
+"""Encode and decode pandas date offsets and time zones.
 
-The one rule: an offset is one of pandas' own classes with bounded numbers, and a freq is believed
-of an index only after its values were seen to follow it.
+The one rule: an offset is one of pandas' own classes with bounded numbers, and an index gets a freq
+only after all its values were checked against it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What one pandas object consists of, on its way into one header: buffers, objects, names.
+"""Collect the parts of one pandas object under one header: buffers, objects and names.
 
-The one rule: each buffer and each object that belongs to a header is used by exactly one part of
-it, and whatever its size says is compared with the bytes that arrived before anything is built.
+The one rule: each buffer and each object under a header belongs to exactly one part, and every
+declared size is compared with the received bytes before anything is built.
 
-A part is described by a list that opens with its kind. Numbers stand in frames of their own, whole
-blocks at once; objects travel as typed values beside the header.
+A part is described by a list that opens with its kind. Numbers are sent in frames of their own,
+whole blocks at once; objects are sent as typed values beside the header.
 """
 
 from __future__ import annotations

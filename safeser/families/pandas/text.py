@@ -1,7 +1,8 @@
-"""Text of pandas in family ``dask``: Python's strings, or Arrow's buffers as they are.
+"""Encode and decode pandas text columns, as Python strings or as Arrow's buffers.
 
-The one rule: Arrow follows offsets without looking, so none is handed to it for keeps before each
-lies between its neighbours and all that it can reach is UTF-8, what is missing included.
+The one rule: Arrow follows offsets without a check. No column keeps a buffer of offsets before each
+offset is checked against its neighbours, and all bytes that it reaches, those of missing values
+included, are valid UTF-8.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Dask's way to register a class: one function that takes it apart, one that puts it together.
+"""Register a class with a function that serializes it and one that deserializes it, as in Dask.
 
-The one rule: a class travels as the name under which both sides registered it; the class itself is
-never sent, and a peer's name finds what the host registered under it or nothing.
+The one rule: a class is sent as the name under which both sides registered it, never as itself. A
+peer's name finds what the host registered under it, or nothing.
 """
 
 from __future__ import annotations

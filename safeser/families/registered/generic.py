@@ -1,8 +1,8 @@
-"""Objects that are their attributes: ``register_generic``, as Dask documents it, without its holes.
+"""Send objects as their attributes: Dask's ``register_generic`` as documented, but without code.
 
-The one rule: an instance is an empty object of a class that was registered here, whose attributes
-are put where the interpreter keeps them; no method, property or hook of the class runs, neither to
-read them nor to set them, and what would need one is refused when the class is registered.
+The one rule: an instance is an empty object of a registered class, and its attributes are stored
+where the interpreter keeps them. No method, property or hook of the class runs to read or to set
+them; registration refuses a class that needs one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Serialization families beyond the built-in ones: registered by the host, or by an entry point.
+"""Register serialization families beyond the built-in ones, by the host or by an entry point.
 
-The one rule: a family is registered once and never replaced, takes no name of a built-in one, and
-nothing is looked for, read or imported because a peer named it.
+The one rule: a family is registered once, never replaced, and cannot take a built-in name. A name
+from a peer never makes safeser search, read or import anything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""xarray's variables, indexes, arrays and datasets of family ``dask``.
+"""Encode and decode xarray variables, indexes, arrays and datasets.
 
-The one rule: what is in memory travels as the arrays and pandas indexes that it consists of, and is
-put together by xarray's own constructors, which compare sizes; what would have to be computed or
-read first is refused.
+The one rule: data in memory is sent as its arrays and pandas indexes, and xarray's own
+constructors, which compare sizes, build the object again. Data that would first be computed or read
+from a file is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How SciPy's matrices are taken apart; those of Python objects as a few arrays.
+"""Reduce SciPy's sparse matrices to their parts; those of Python objects to a few arrays.
 
-The one rule: what is written is read by the constructors that were reviewed for pickles, which
-check each index against the shape, in either form.
+The one rule: the constructors that were reviewed for pickles read either form and check each index
+against the shape.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""PyTorch's tensors and parameters of family ``dask``, over the buffers that arrived.
+"""Encode PyTorch tensors and parameters, and decode them over the received buffers.
 
-The one rule: a tensor is a view of one buffer that it fills exactly, of a dtype from a list;
-strides never travel, and neither do graphs, hooks, devices or code.
+The one rule: a tensor is a view that fills one buffer exactly, of a listed dtype. Strides, graphs,
+hooks, devices and code are never sent.
 """
 
 from __future__ import annotations

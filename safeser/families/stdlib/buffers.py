@@ -1,7 +1,7 @@
-"""Buffers of the standard library: their bytes travel as a frame of their own, uncopied.
+"""Encode and decode buffers of the standard library; their bytes are a frame of their own.
 
-The one rule: a shape, type code or flag is believed only after it was found to fit the bytes that
-arrived, and no type may be asked for whose bytes could be anything else than numbers.
+The one rule: a shape, type code or flag is accepted only if it fits the received bytes, and only
+types whose bytes are numbers are supported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Many scalars of one type as one value: what they are made of in one frame, one after another.
+"""Encode many scalars of one type as one value in one frame.
 
-The one rule: each is checked and built by the very functions that serve it alone; a column only
-spares it a header of its own. What does not fit goes element by element.
+The one rule: the functions for single scalars also check and build each element of a column, which
+only saves the header of each. What does not fit a column is sent element by element.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Time zones as plain descriptions: fixed offsets, and keys of the installed zone database.
+"""Encode and decode time zones: fixed offsets, and keys of the installed zone database.
 
-The one rule: a key is looked up in the list of installed zones before anything opens a file for it,
-and only when its payload is loaded: the database may be a package, whose parts are then imported.
+The one rule: a key is compared with the list of installed zones before any file is opened for it,
+and only when its payload is loaded: the database may be a package, whose modules are then imported.
 """
 
 from __future__ import annotations

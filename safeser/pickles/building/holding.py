@@ -1,7 +1,7 @@
 """Name the class of a pickle's value in the error that refuses the pickle.
 
-The one rule: the name is reported and never trusted. Nothing is imported, and only the beginning of
-the pickle is read, so a large refused pickle costs the receiver little work.
+The one rule: the name is reported and never trusted. Nothing is imported, and only small pickles
+are read, so a large refused pickle costs the receiver no work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How many bytes the objects of one load hold, each piece of memory counted once.
+"""Measure the bytes that the objects of one load hold, counting each piece of memory once.
 
-The one rule: what counts is what an object is found to hold, never what its constructor is said to
-do. Objects are followed as the garbage collector follows them, which runs no code of any class;
-arrays and Arrow's buffers, which it does not see, are told apart by the memory that they own.
+The one rule: the measure is of the objects themselves, not of what their constructors promise.
+Objects are traversed as the garbage collector traverses them, which runs no code of any class;
+arrays and Arrow's buffers, which it does not see, are identified by the memory that they own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where instances of a class keep what they hold, found without running any of its code.
+"""Find where instances of a class store their attributes, without running any code of the class.
 
-The one rule: a property or ``__getattr__`` of a class's own is not believed; only the interpreter's
-own descriptors are used.
+The one rule: only the interpreter's own descriptors are used; a property or ``__getattr__`` of the
+class is not trusted.
 """
 
 from __future__ import annotations

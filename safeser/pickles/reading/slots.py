@@ -1,8 +1,8 @@
-"""How far keys make CPython's dicts and sets walk: the hashes of numbers are everybody's to choose.
+"""Count how many slots CPython's dicts and sets probe for keys whose hashes a sender chooses.
 
-The one rule: what is inserted costs about the same for each. Keys of different hashes that meet in
-a table, chosen so that each walks past all that came before, took five seconds in 340 KB and twenty
-times that in four times as many bytes.
+The one rule: every insertion costs about the same. Keys of different hashes that are chosen to meet
+in a table, so that each probes past all before it, took five seconds in 340 KB and twenty times
+that in four times as many bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What older protocols spell by calls: nested names, and instances that they have no opcode for.
+"""Recognize what older protocols spell by calls: nested names, and instances without an opcode.
 
-The one rule: a spelling is what pickle itself writes, to the letter, and means what the opcode
-means that later protocols have for it. What it is made of stands for nothing else.
+The one rule: a spelling is exactly what pickle itself writes, and means what the opcode of later
+protocols means. Its parts have no other use.
 """
 
 from __future__ import annotations

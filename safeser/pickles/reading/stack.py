@@ -1,7 +1,7 @@
-"""What a machine works on: its stack, marks and memo, and the containers that grow on it.
+"""Hold the state of the pickle machine: its stack, marks and memo, and the containers it fills.
 
-The one rule: what is added is charged before it is taken, and only containers that were made in
-this load grow. The memo is dense and written once.
+The one rule: every addition is charged before it takes memory, and only containers that were made
+in this load grow. The memo is dense and written once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The bytes of a pickle under a reading head: what an opcode's argument may be, and how long.
+"""Read the arguments of opcodes from the bytes of a pickle, and check their form and length.
 
-The one rule: nothing is taken that is cut off, too long, or text that CPython's own readers do not
-read alike.
+The one rule: an argument is refused if it is truncated, too long, or text that CPython's own
+unpicklers read differently from each other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reviewed functions that make objects, one file for each library or kind of value.
 
-The one rule: they take checked values of plain types, bound them, and call constructors; a file is
+The one rule: they take checked values of plain types, bound them, and call constructors. A file is
 imported only when an entry that needs it is first used.
 """
 

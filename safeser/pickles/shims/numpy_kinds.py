@@ -1,6 +1,6 @@
-"""Reviewed functions for what NumPy has beside arrays: polynomials and ``masked``.
+"""Reviewed functions for NumPy's polynomials and the constant ``masked``.
 
-The one rule: everything goes through the public constructor, from arrays that were checked.
+The one rule: the public constructor makes every object, from arrays that were checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reviewed functions for NumPy's sources of random numbers.
+"""Reviewed functions for NumPy's random generators.
 
-The one rule: a state is set only when each of its numbers is in range. C draws from it without a
-look: a position behind the end of a Mersenne Twister's key reads foreign memory.
+The one rule: a state is set only when each of its numbers is in range. The C code does not check
+it: a position beyond the end of a Mersenne Twister's key reads foreign memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reviewed functions for pandas' moments, periods, intervals and date offsets.
+"""Reviewed functions for pandas' timestamps, periods, intervals and date offsets.
 
-The one rule: every number that says how often something is repeated is bounded, every text is one
-of few forms, and the public constructors make the value.
+The one rule: every repeat count is bounded, every text has one of a few forms, and the public
+constructors make the value.
 """
 
 from __future__ import annotations

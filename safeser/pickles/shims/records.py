@@ -1,7 +1,7 @@
-"""Reviewed functions for the standard library's tuples with named parts, and for its small states.
+"""Reviewed functions for the standard library's named tuples and small states.
 
-The one rule: every part has exactly the plain type that its name promises, within bounds; C code
-that is handed such a tuple (``time.strftime``) finds nothing there that it does not expect.
+The one rule: every part has exactly the plain type of its name, within bounds, so that C code that
+receives such a tuple (``time.strftime``) finds no unexpected value in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What scikit-learn's compiled code, and its arrays' sizes, trust in the fields of estimators.
+"""Check the fields of scikit-learn estimators that compiled code and array sizes depend on.
 
-The one rule: whatever is used as an index or a size without a look (nodes, labels, vocabularies,
-numbers of support vectors) fits what it points into, or the object is refused.
+The one rule: every value that is used as an index or a size without a check (nodes, labels,
+vocabularies, numbers of support vectors) fits the array that it refers to, or the object is
+refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What scikit-learn's compiled code trusts of trees: decision trees, search trees, metrics.
+"""Check scikit-learn's decision trees, search trees and metrics, which compiled code trusts.
 
 The one rule: nodes lead from parent to child and end within their arrays, and search trees are
-built anew from their points; whatever does not fit is refused.
+rebuilt from their points; anything else is refused.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""From a reduced tree in msgpack to nodes, strictly.
+"""Parse a reduced tree in msgpack into nodes, strictly.
 
-The one rule: nothing is taken that is not what a writer makes of it: shortest forms, whole steps,
-numbers of what was made before. Each element, call and token is charged to the message's budget, as
-the opcode machine charges opcodes; nothing is imported, called or looked up.
+The one rule: only the form that the writer produces is accepted: shortest encodings, complete
+steps, references to earlier nodes only. Each element, call and token is charged to the message's
+budget, as the opcode machine charges opcodes; nothing is imported, called or looked up.
 
-msgpack's own C code reads the tokens. It is told to open no container of more than one element, so
-that it believes no count; a token takes a byte of the tree at least, and their number is bounded by
-the opcodes that the budget has left.
+msgpack's C code reads the tokens. It may open no container of more than one element, so it trusts
+no count. A token takes at least one byte of the tree, and the opcodes that the budget has left
+bound the number of tokens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From nodes to a reduced tree in msgpack.
+"""Write nodes as a reduced tree in msgpack.
 
-The one rule: what is written reads as the same program. What a program has that a tree has no
-operation for is refused, never left out.
+The one rule: the tree reads as the same program. A program with a step that has no operation is
+refused; no step is left out.
 """
 
 from __future__ import annotations
