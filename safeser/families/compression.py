@@ -115,9 +115,9 @@ def decompressed(frame: memoryview, name: str, length: int, *, where: str) -> by
         whole = codec.decompress(frame, length)
     # Each library has errors of its own; what they say may quote the frame.
     except Exception:
-        raise _wrong("a compressed frame is not what it declares", where) from None
+        raise _wrong("a compressed frame differs from its declaration", where) from None
     if len(whole) != length:
-        raise _wrong("a compressed frame holds another length than it declares", where)
+        raise _wrong("the decompressed length of a frame differs from the declared one", where)
     return whole
 
 

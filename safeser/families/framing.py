@@ -116,7 +116,7 @@ def _ways(ways: object, count: int, limits: Limits) -> list[tuple[str, int] | No
     if ways is None:
         return [None] * count
     if not isinstance(ways, list | tuple) or len(ways) != count:
-        _refuse("compression must say one thing for each frame")
+        _refuse("compression must list one entry for each frame")
     read: list[tuple[str, int] | None] = []
     for way in ways:
         if way is None:
@@ -151,7 +151,7 @@ def _cut(views: list[memoryview], sizes: list[int]) -> list[memoryview]:
     if [view.nbytes for view in views] == sizes:
         return views
     if sum(view.nbytes for view in views) != sum(sizes):
-        _refuse("its frames are not as long as it says")
+        _refuse("its frames differ from the declared lengths")
     waiting = iter(view for view in views if view.nbytes)
     rest = memoryview(b"")
     whole = []

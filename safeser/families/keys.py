@@ -37,7 +37,7 @@ def check_keys(keys: Sequence[Hashable], *, where: str = "", members: bool = Fal
         costly = not set(map(type, keys)) <= _QUICK and are_costly(keys, members=members)
         if costly:
             raise PayloadError(
-                "keys were made to meet each other", rule="families.hash-flood", where=where
+                "its keys are chosen to collide", rule="families.hash-flood", where=where
             )
         distinct = len(set(keys) if members else dict.fromkeys(keys))
     except TypeError:
@@ -55,7 +55,7 @@ def check_labels(labels: Sequence[Hashable]) -> None:
     except TypeError:
         raise PayloadError("a label cannot be hashed", rule="families.key") from None
     if costly:
-        raise PayloadError("labels were made to meet each other", rule="families.hash-flood")
+        raise PayloadError("its labels are chosen to collide", rule="families.hash-flood")
 
 
 def _distinct(labels: Sequence[Hashable]) -> list[Hashable]:

@@ -79,7 +79,7 @@ def check(node: Node, limits: Limits) -> tuple[str, ...]:
     if not isinstance(names, (list, tuple)) or len(names) > limits.max_refs:
         node.refuse("its names are not a list", "families.header")
     if not all(type(name) is str for name in names) or len(set(names)) != len(names):
-        node.refuse("its names are not texts that differ", "families.header")
+        node.refuse("its names are not distinct texts", "families.header")
     if not node.value.keys() <= set(names):
         node.refuse("it has values without a name", "families.header")
     if len(node.children) != len(names) - len(node.value):

@@ -195,7 +195,7 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
             f" {grant} cloudpickle, {risk}."
         )
     if isinstance(value, _OF_THIS_PROCESS):
-        return "It stands for something in this process alone: send what is in it."
+        return "It is valid in this process only: send its content instead."
     over = error.reason and not error.final
     return RAISE if over and type(value) in _PLAIN else ""
 
@@ -207,7 +207,7 @@ def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
     if "dask" not in sender.families:
         return "Allow family dask too, or convert it to plain values."
     if sender.iterate is False and error.path and sender.holds_typed(error.value, 5):
-        return "Leave out iterate_collection=False: it keeps elements from going by their own type."
+        return "Omit iterate_collection=False: it prevents serializers of element types."
     plain_one = type(error.value) in _PLAIN | _COLLECTIONS
     if plain_one and "msgpack" not in sender.families and not error.final:
         return "Allow family msgpack too: it carries plain values."

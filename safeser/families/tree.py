@@ -335,7 +335,7 @@ def _own_frames(node: Node, count: int | None, lengths: Sequence[int]) -> int:
         count += len(_writeable(node))
     own = count - sum(lengths)
     if own < 0:
-        node.refuse("it claims more frames than there are", "families.frame-count")
+        node.refuse("it declares more frames than there are", "families.frame-count")
     if node.serializer == "collection" and own != 0:
         node.refuse("it leaves frames unused", "families.frame-count")
     if node.serializer in ("msgpack", "error") and own != 1:

@@ -61,7 +61,7 @@ class Source:
     def read(self, offset: int, count: int) -> bytes:
         """Return the *count* bytes at *offset*."""
         if offset < 0 or count < 0 or offset + count > self.size:
-            raise cut_off("the file ends before what it announces", offset)
+            raise cut_off("the file ends before its declared size", offset)
         self._file.seek(offset)
         data = self._file.read(count)
         if len(data) != count:

@@ -140,7 +140,7 @@ _SETTINGS = {
     "max-array": "That much memory may then be taken by one array.",
     "max-string": "That much memory may then be taken by one string.",
     "max-int": "Arithmetic and printing take time that grows with its square.",
-    "max-depth": "Deep values meet the recursion limit of whatever walks them.",
+    "max-depth": "Functions that walk deep values exceed the recursion limit.",
     "max-sharing": "Printing, copying or comparing the value walks all of them.",
     "max-key-cost": "Each time the key is looked up walks all of it.",
     "max-collisions": "Each of them is compared with all others.",

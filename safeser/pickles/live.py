@@ -89,7 +89,7 @@ class Live:
             raise PayloadError(
                 f"{name} is allowed but cannot be found here",
                 rule="pickle.unresolved",
-                fix="Install the package that has it, in the version that the sender uses.",
+                fix="Install the package that defines it, in the version that the sender uses.",
             ) from None
         # A module may make a new object at each look (PEP 562); then there is nothing to compare.
         self._stable = _same(self._walk(), self.found)

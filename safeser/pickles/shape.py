@@ -218,7 +218,7 @@ class _Walk:
         if total > self.most:
             raise over(
                 "sharing",
-                "the pickle stands for more elements than allowed once sharing is undone",
+                "the pickle has more elements than allowed when shared parts count each time",
                 where=self.place(node),
                 limit="max-sharing",
             )
@@ -237,7 +237,7 @@ class _Walk:
             ways, total = ways + 1 + len(further), total + size
             if ways > _WAYS or total > self.most or len(path) - 1 + deep > self.deepest:
                 raise PayloadError(
-                    "the pickle goes round in circles in more ways than anybody can walk",
+                    "the pickle has more paths through its reference cycles than can be walked",
                     rule="pickle.cycles",
                     where=self.place(entered),
                     fix="Send what refers to each other as a table with indexes.",

@@ -250,7 +250,7 @@ def check_shape(shape: Any) -> tuple[int, ...]:
         raise refused("shape", f"a shape is not a list of at most {_MAX_DIMENSIONS} lengths")
     for length in shape:
         if type(length) is not int or not 0 <= length < _MAX_LENGTH:
-            raise refused("shape", "a shape holds something else than lengths")
+            raise refused("shape", "a shape holds a value that is no length")
     return tuple(shape)
 
 

@@ -211,7 +211,7 @@ def check_walk(length: int, limits: Limits) -> None:
     if length << _WALKED > limits.max_refs:
         raise refused(
             "freq",
-            "whether a freq fits takes too long to find out for so many values",
+            "an index has too many values to check a freq without a fixed length",
             fix="Drop it: index.freq = None.",
         )
 
@@ -358,7 +358,7 @@ def interval_dtype(subtype: Any, closed: Any) -> Any:
     if not (subtype is None or numbers or times or isinstance(subtype, pd.DatetimeTZDtype)):
         raise refused("dtype", "intervals are of numbers or of times")
     if closed is not None and closed not in CLOSED:
-        raise refused("dtype", "an interval is closed in another way")
+        raise refused("dtype", "an interval is closed on an unknown side")
     return pd.IntervalDtype(subtype, closed)
 
 

@@ -116,7 +116,7 @@ class Reader:
     ) -> None:
         self._refuse = refuse
         if not frames:
-            self.refuse("it comes without frames")
+            self.refuse("it has no frames")
         self.site = Site(limits, given=sum(frame.nbytes for frame in frames))
         self.limits = limits
         *large, last = frames
@@ -166,7 +166,7 @@ class Reader:
         """Return as many turns as the next word says, and no more than there are words left."""
         number = self.count()
         if number > len(self._words) - self._at:
-            self.refuse("it promises more parts than it has")
+            self.refuse("it declares more parts than it has")
         return range(number)
 
     def buffer(self) -> Any:
@@ -184,7 +184,7 @@ class Reader:
             return self._pool.slice(start, size)
         waiting = self._frames[_rank(size)]
         if not waiting or waiting[-1].nbytes != size:
-            self.refuse("a buffer is not as large as its frame")
+            self.refuse("a buffer and its frame differ in size")
         return self._aligned(waiting.pop().toreadonly(), _rank(size))
 
     def _aligned(self, frame: memoryview, rank: int) -> Any:

@@ -66,7 +66,7 @@ def _describe(kind: Any) -> Described:
     """Return *kind* as a plain value, or raise Unencodable if safeser does not list it."""
     name = type(kind).__name__
     if name == "Categorical" and kind != pl.Categorical():
-        raise Unencodable(kind, "categories of a name of their own are not kept")
+        raise Unencodable(kind, "named categories are not supported")
     if name in _PLAIN:
         return name
     parts = _PARTS.get(name)
@@ -297,13 +297,13 @@ def _check(node: Node, limits: Limits) -> None:
     with checking(node):
         expected = pa.schema([pa.field(_text(name), _arrow(inner)) for name, inner in described])
         if not child.value.schema.equals(expected, check_metadata=True):
-            node.refuse("its table is of other types than it says", "families.child-type")
+            node.refuse("the types of its table differ from its description", "families.child-type")
     chunks = zip(expected.types, child.value.columns, strict=True)
     if sum(_size(kind) * len(states) for kind, states in chunks) > limits.max_refs:
         # polars takes each of them apart, and a word may stand for one of ten thousand parts.
         node.refuse("its chunks have more parts than max_refs", "families.refs")
     if len(set(expected.names)) != len(expected):
-        node.refuse("two of its columns have one name", "families.header")
+        node.refuse("two of its columns have the same name", "families.header")
     node.value = described
 
 

@@ -101,7 +101,7 @@ def check_stream(data: Any, limits: Limits, *, decoded: int) -> int:
                     _check_array(site, column)
                 decoded -= decoded_size(column)
                 if decoded < 0:
-                    _refuse("names texts that written out are larger than limits.max_array")
+                    _refuse("refers to texts that take more than limits.max_array once expanded")
     return decoded
 
 
@@ -125,7 +125,7 @@ class _Table:
 
     def _number(self, code: str, at: int) -> int:
         if at < 0:
-            _refuse("points before its beginning")
+            _refuse("has an offset before its beginning")
         return int(struct.unpack_from(code, self._data, at)[0])
 
     def _place(self, field: int) -> int:
@@ -180,7 +180,7 @@ def _check_schema(said: bytes) -> None:
     parts = iter(range(len(said) // _LEAST_PART))
     noted = [pair for pair in _each(schema, 2, parts) if pair.text(0, _MAX_KEY) == b"pandas"]
     if len(noted) > 1:
-        _refuse("has several notes of pandas")
+        _refuse("has pandas metadata more than once")
     for pair in noted:
         check_noted(pair.text(1))
     level = [schema]
@@ -202,7 +202,7 @@ def _each(holder: _Table, field: int, parts: Iterator[int]) -> Iterator[_Table]:
     """Yield the tables of a *field*, each of which takes one of all *parts* that there can be."""
     for table in holder.tables(field):
         if next(parts, None) is None:
-            _refuse("names its parts again and again")
+            _refuse("refers to its parts too often")
         yield table
 
 
@@ -216,7 +216,7 @@ def _check_extension(pair: _Table) -> None:
     if key == b"ARROW:extension:name" and pair.text(1, _MAX_KEY) not in _EXTENSIONS:
         _refuse("names an extension that safeser does not list")
     if key == b"ARROW:extension:metadata" and len(pair.text(1, _MAX_EXTENSION)) > _MAX_EXTENSION:
-        _refuse("says too much of an extension")
+        _refuse("describes an extension at too great length")
 
 
 def _check_body(said: bytes) -> None:
@@ -224,7 +224,7 @@ def _check_body(said: bytes) -> None:
     if kind == _DICTIONARY:
         batch = batch.table(1)
     elif kind != _BATCH:
-        _refuse("holds something else than tables")
+        _refuse("holds a message that is no table")
     if batch.has(3):
         _refuse("is compressed")
 
@@ -260,7 +260,7 @@ def _has_known_dictionary(site: Site, array: Any, known: set[Any]) -> bool:
     span = _compute.min_max(array.indices)
     low, high = span["min"].as_py(), span["max"].as_py()
     if low is not None and not 0 <= low <= high < len(values):
-        _refuse("has an index that leads out of its dictionary")
+        _refuse("has an index outside its dictionary")
     return True
 
 
@@ -289,6 +289,6 @@ def _check_empty(state: Any) -> None:
         held = [child[1] for child in children]
         held += [0 if buffer is None else buffer.size for buffer in buffers[2:]]
         if not 0 <= first <= min(held):
-            _refuse("has an empty array whose elements lie elsewhere")
+            _refuse("has an empty array with offsets outside its buffers")
     for child in (*children, *(() if dictionary is None else (dictionary,))):
         _check_empty(child)

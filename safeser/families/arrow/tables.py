@@ -90,7 +90,7 @@ class _Arrays:
             assert form.dictionary is not None  # or nothing would be shared
             self._dictionaries.append(self._state(form.dictionary, top=True))
         elif not 0 <= number < len(self._dictionaries):
-            self.reader.refuse("it names a dictionary that it did not bring")
+            self.reader.refuse("it refers to a dictionary that it does not hold")
         return form, indexes, number
 
     def _state(self, form: _Form, *, top: bool = False) -> Any:
@@ -113,7 +113,7 @@ class _Arrays:
     def _buffers(self) -> tuple[int, list[Any]]:
         offset = self.reader.count()
         if offset >= _BITS:
-            self.reader.refuse("it begins with more elements than it shows")
+            self.reader.refuse("its offset exceeds its length")
         return offset, [self.reader.buffer() for _ in self.reader.each()]
 
     def build(self, state: Any) -> Any:
@@ -129,7 +129,7 @@ class _Arrays:
         # Once for all chunks: types of many parts are slow to compare.
         if (number, id(form)) not in self._fitting:
             if not values.type.equals(form.kind.value_type):
-                self.reader.refuse("it names a dictionary of another type")
+                self.reader.refuse("it refers to a dictionary of another type")
             self._fitting.add((number, id(form)))
         return dictionary_of(self.build(indexes), values, ordered=form.kind.ordered)
 

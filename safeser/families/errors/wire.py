@@ -336,4 +336,4 @@ def _check_text(text: object, most: int) -> None:
 
 
 def _malformed() -> NoReturn:
-    raise PayloadError("a failure is not described as safeser does", rule="families.error")
+    raise PayloadError("the description of a failure is invalid", rule="families.error")

@@ -323,7 +323,7 @@ def _read_wrapped(reader: Reader, described: Any, columns: int | None) -> Part:
     _, inner = reader.split(described, 2)
     part = reader.within(read_array, inner)
     if part.kind not in ("numbers", "objects") or columns is not None:
-        reader.refuse("it wraps something else than an array", "families.child-type")
+        reader.refuse("it wraps a value that is no array", "families.child-type")
     return Part(
         "wrapped",
         part.length,

@@ -217,7 +217,7 @@ def _check_series(node: Node, limits: Limits) -> None:
     part = read_array(reader, node.meta["values"])
     reader.finish()
     if part.kind == "wrapped":
-        node.refuse("its values are an array that pandas wraps", "families.child-type")
+        node.refuse("pandas would wrap its values", "families.child-type")
     if None not in (index.length, part.length) and index.length != part.length:
         node.refuse("it has another number of values than its index", "families.shape")
 
@@ -237,12 +237,12 @@ _WAITING = ("GroupBy", "Groupby", "Grouper", "Rolling", "Expanding", "Window", "
 
 def _refuse_waiting(x: object, limits: Limits) -> NoReturn:
     raise Unencodable(
-        x, "it is no data but a computation that waits; send the frame, and group it there"
+        x, "it is a deferred computation; send the frame, and group it on the receiver"
     )
 
 
 def _check_waiting(node: Node, limits: Limits) -> NoReturn:
-    node.refuse("computations that wait are not sent", "families.type")
+    node.refuse("deferred computations are not sent", "families.type")
 
 
 def register() -> None:

@@ -211,7 +211,7 @@ def _read_codes(reader: Reader, described: Any, length: int | None) -> Any:
     if codes.dtype not in _SIGNED:
         reader.refuse("its codes are not native signed integers", "families.child-type")
     if length is not None and not _inside(codes, length):
-        reader.refuse("its codes are beyond what they stand for", "families.codes")
+        reader.refuse("its codes are outside their levels or categories", "families.codes")
     return codes
 
 

@@ -124,11 +124,11 @@ def read_coded(reader: Reader, described: Any, columns: int | None) -> Part:
     flags, codes = reader.flags(flags, WRITEABLE), reader.numbers(key)
     count, build = reader.objects(content)
     if content is None and not are_texts(reader.node.children[reader.child_at - 1].value):
-        reader.refuse("it holds something else than text", "families.child-type")
+        reader.refuse("it holds a value that is not text", "families.child-type")
     if columns not in (None, 1) or codes.dtype.kind != "u" or not codes.dtype.isnative:
         reader.refuse("its codes are not those of one column", "families.child-type")
     if len(codes) and codes.max() >= count:
-        reader.refuse("its codes are beyond what they stand for", "families.codes")
+        reader.refuse("its codes are outside its list of texts", "families.codes")
     if len(codes) * 8 > reader.limits.max_array:
         reader.refuse("it is larger than max_array", "families.too-large")
 

@@ -300,7 +300,7 @@ class Reader:
         """Return the next buffer as numbers of the dtype called *key*, in one dimension."""
         dtype = _DTYPES.get(key) or _DTYPES.get(key[1:]) if type(key) is str else None
         if dtype is None:
-            self.refuse("its dtype is none that a block may have", "families.dtype")
+            self.refuse("no block can have its dtype", "families.dtype")
         frame = self.frame()
         count, odd = divmod(frame.nbytes, dtype.itemsize)
         if odd:

@@ -60,7 +60,7 @@ def _check_memoryview(node: Node, limits: Limits) -> None:
     if not isinstance(shape, (list, tuple)) or len(shape) > 32:
         node.refuse("its shape is not a list of at most 32 lengths", "families.shape")
     if not all(type(length) is int and length >= 0 for length in shape):
-        node.refuse("its shape holds something else than lengths", "families.shape")
+        node.refuse("its shape holds a value that is no length", "families.shape")
     if len(shape) != 1 and 0 in shape:
         node.refuse("it is empty in more than one dimension", "families.shape")
     itemsize = struct.calcsize(form)

@@ -85,7 +85,7 @@ def _check_ordered(node: Node, limits: Limits) -> None:
     if type(names) not in (list, tuple) or not all(type(name) is str for name in names):
         node.refuse("its attributes have no names", "families.header")
     if len(node.children) != 1 + len(names):
-        node.refuse("it holds something else than its content", "families.child-count")
+        node.refuse("it holds more than its content", "families.child-count")
     _holds(node, "dict")
 
 

@@ -182,7 +182,7 @@ class Machine(Stack):
         kwargs: Any = None,
     ) -> None:
         if type(callee) is not GlobalRef and type(callee) is not Call:
-            self.refuse("callee", "something is called that is not a global")
+            self.refuse("callee", "the called object is not a global")
         if type(args) is not TupleOf:
             self.refuse("arguments", "arguments are not a tuple")
         self.calls -= 1
@@ -259,7 +259,7 @@ class Machine(Stack):
         self.stack.append(target)
         if type(target) is not Call:
             # BUILD on a global rewrites it for the whole process; on a container it means nothing.
-            self.refuse("build-target", "BUILD applies to something that no call made")
+            self.refuse("build-target", "BUILD applies to an object that no call made")
         if target.state is not ABSENT:
             self.refuse("build-twice", "an object is built twice")
         self.charge(1)
@@ -291,7 +291,7 @@ class Machine(Stack):
 
     def push_persistent(self, pid: Any) -> None:
         if not self.persistent:
-            self.refuse("persistent-id", "persistent ids need a convention that is not agreed here")
+            self.refuse("persistent-id", "persistent ids need a persistent_load function")
         self.push(Persistent(pid))
 
     def do_persid(self) -> None:
@@ -338,7 +338,7 @@ class Machine(Stack):
     def do_readonly_buffer(self) -> None:
         target = self.pop()
         if type(target) is not Buffer:
-            self.refuse("buffers", "READONLY_BUFFER applies to something else than a buffer")
+            self.refuse("buffers", "READONLY_BUFFER applies to an object that is no buffer")
         self.push(Buffer(target.number, readonly=True))
 
 

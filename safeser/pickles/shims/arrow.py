@@ -67,7 +67,7 @@ def _restored(site: Site, parts: Any) -> Any:
         whole = whole.slice(offset, length)
     # Arrow writes -1 where it has not counted them.
     if plain(nulls, int) not in (-1, whole.null_count):
-        raise refused("arrow", "an Arrow array has not as many nulls as it says")
+        raise refused("arrow", "the null count of an Arrow array is wrong")
     return whole
 
 
@@ -247,7 +247,7 @@ def _columns(site: Site, columns: Any, schema: Any, kind: Any) -> list[Any]:
         raise refused("arrow", "an Arrow table has another number of columns than its schema")
     for column, field in zip(columns, schema, strict=True):
         if not isinstance(column, kind):
-            raise refused("arrow", "a column of an Arrow table is something else")
+            raise refused("arrow", "a column of an Arrow table is no chunked array")
         # Arrow would cast what is of another type.
         _check_type(column, field.type)
         if len(column) != len(columns[0]):
@@ -298,7 +298,7 @@ def _dictionary_scalar(site: Site, _: str, kind: Any, valid: Any, index: Any, va
     _check_type(values, kind.value_type)
     _check_type(index, kind.index_type)
     if index.is_valid is not plain(valid, bool):
-        raise refused("arrow", "a dictionary scalar contradicts itself")
+        raise refused("arrow", "the value of a dictionary scalar is not the one at its index")
     indexes = pa.array([index.as_py()], kind.index_type)
     return dictionary_of(indexes, values, ordered=kind.ordered)[0]
 

@@ -57,7 +57,7 @@ def indexes(site: Site, value: Any, *, below: int, low: int = 0) -> Any:
     if given.dtype.itemsize not in (4, 8):
         raise refused("scipy", "indexes must be of 32 or 64 bits")
     if given.size and not (given.min() >= low and given.max() < below):
-        raise refused("scipy", "an index is outside of what it points into")
+        raise refused("scipy", "an index is out of range")
     if not site.shared and given.flags.c_contiguous:
         return given
     return np.array(given, order="C")
@@ -74,7 +74,7 @@ def _shape(value: Any, *, dims: int = 0) -> tuple[int, ...]:
         if not 0 <= plain(size, int) < _INT63:
             raise refused("scipy", "a sparse matrix has an impossible shape")
     if not 0 < len(value) <= _MAX_DIMS or (dims and len(value) != dims):
-        raise refused("scipy", "a sparse matrix has not the dimensions of its format")
+        raise refused("scipy", "the dimensions of a sparse matrix do not fit its format")
     return value  # type: ignore[no-any-return]  # plain() proved it a tuple
 
 
@@ -126,7 +126,7 @@ def _compressed(site: Site, draft: Any, state: Any) -> Any:
     lines = name == "csr_array"
     shape = _shape(given["_shape"], dims=0 if lines else 2)
     if len(shape) > 2:
-        raise refused("scipy", "a sparse matrix has not the dimensions of its format")
+        raise refused("scipy", "the dimensions of a sparse matrix do not fit its format")
     major, minor = shape if len(shape) == 2 else (1, shape[0])
     if name.startswith("csc"):
         major, minor = minor, major
@@ -162,7 +162,7 @@ def _order(given: Mapping[str, Any], indptr: Any, indices: Any) -> dict[str, Any
         step = np.diff(used)
         inside = ~starts[1 : len(used)]
         if (step[inside] < (1 if flags.get("_has_canonical_format") else 0)).any():
-            raise refused("scipy", "a sparse matrix says that it is in order, and is not")
+            raise refused("scipy", "a sparse matrix is declared sorted, and is not")
     return flags
 
 
@@ -194,7 +194,7 @@ def _coordinates(site: Site, draft: Any, state: Any) -> Any:
         for part in coords:
             same &= np.diff(part[order]) == 0
         if same.any():
-            raise refused("scipy", "a sparse matrix says that it holds nothing twice, and does")
+            raise refused("scipy", "a sparse matrix is declared free of duplicates, and is not")
     checked = {"_shape": shape, "coords": coords, "data": data, "has_canonical_format": canonical}
     return _finished(draft, given, checked)
 
@@ -271,7 +271,7 @@ def _lists(site: Site, draft: Any, state: Any) -> Any:
         last = -1
         for column in columns:
             if not last < plain(column, int) < shape[1]:
-                raise refused("scipy", "an index is outside of what it points into")
+                raise refused("scipy", "an index is out of range")
             last = column
         if len(columns) != len(plain(values, list)):
             raise refused("scipy", "the parts of a sparse matrix are not of one size")
@@ -284,7 +284,7 @@ def _lists(site: Site, draft: Any, state: Any) -> Any:
 def begin_keys(_: Site, __: str, kind: Any, base: Any, content: Any) -> Draft:
     # copyreg._reconstructor(kind, dict, content): SciPy keeps the same content in its state.
     if type(kind) is not GlobalRef or type(base) is not GlobalRef:
-        raise bad("arguments", "a sparse matrix is begun in another way than SciPy does")
+        raise bad("arguments", "a sparse matrix is not created as SciPy creates it")
     plain(content, dict)
     return Draft(kind.name)
 
@@ -319,13 +319,13 @@ def _keys(site: Site, draft: Any, state: Any) -> Any:
     given = _fields(draft, state, "_shape", "dtype", "_dict")
     shape = _shape(given["_shape"], dims=2 if draft.kind.endswith("_matrix") else 0)
     if len(shape) > 2:
-        raise refused("scipy", "a sparse matrix has not the dimensions of its format")
+        raise refused("scipy", "the dimensions of a sparse matrix do not fit its format")
     content = plain(given["_dict"], dict)
     for key, value in content.items():
         parts = (key,) if len(shape) == 1 else plain(key, tuple)
         for part, size in zip(parts, shape, strict=True):
             if not 0 <= plain(part, *_KINDS) < size:
-                raise refused("scipy", "an index is outside of what it points into")
+                raise refused("scipy", "an index is out of range")
         _number(value)
     kind = getattr(sparse, draft.kind.partition(":")[2])
     made = kind(shape, dtype=_number_type(given["dtype"]))

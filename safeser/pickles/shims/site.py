@@ -93,8 +93,8 @@ class Site:
             raise bad(
                 "late-growth",
                 "a list, set or dict grows after the object that holds it was made",
-                fix="No profile and no limit allows this. Objects that hold themselves are written"
-                " so, and such that others refer to while they are filled.",
+                fix="No profile and no limit allows this. pickle writes in this order what contains"
+                " itself, and what others refer to before it is complete.",
             )
 
     def charge(self, elements: int) -> None:
@@ -155,7 +155,7 @@ class Site:
             # It is compared with each of those that differ from each other.
             self.charge(cost * min(seen[value], self.limits.max_collisions))
         elif len(seen) >= WALK_FREE and self._walks_far(container, value):
-            raise over("collisions", "keys are chosen to meet many others", limit="max-walk")
+            raise over("collisions", "keys are chosen to collide in a hash table", limit="max-walk")
         seen[value] += 1
         if seen[value] > self.limits.max_collisions and key not in container:  # type: ignore[operator]  # a dict or set
             raise over("collisions", "too many keys share one hash", limit="max-collisions")
@@ -288,12 +288,12 @@ def check_layout(kind: type, checksum: Any) -> None:
     """Refuse a checksum that Cython did not give this *kind*'s fields, as its own reader does."""
     unpickle = getattr(sys.modules[kind.__module__], f"__pyx_unpickle_{kind.__name__}")
     if not 0 <= plain(checksum, int) < _CHECKSUMS:
-        raise bad("version", "a compiled object is of a layout that this version has not")
+        raise bad("version", "the layout of a compiled object is unknown in this version")
     try:
         # Without state it makes an empty object, which is dropped.
         unpickle(kind, checksum, None)
     except PickleError:
-        raise bad("version", "a compiled object is of a layout that this version has not") from None
+        raise bad("version", "the layout of a compiled object is unknown in this version") from None
 
 
 def settled(site: Site, content: Any) -> Any:

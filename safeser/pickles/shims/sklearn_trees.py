@@ -43,7 +43,7 @@ def size(value: Any, what: str) -> int:
 def begin_tree(site: Site, _: str, features: Any, classes: Any, outputs: Any) -> Draft:
     counts = numbers(classes, ndim=1, kinds="i")
     if len(counts) != size(outputs, "the outputs of a tree") or counts.min() < 1:
-        refuse("a tree has not as many outputs as it says")
+        refuse("the number of outputs of a tree is wrong")
     parts = size(features, "the features of a tree"), np.array(counts, np.intp), outputs
     return Draft("tree", *parts)
 
@@ -55,7 +55,7 @@ def tree(site: Site, draft: Any, state: Any) -> Any:
     features, classes, outputs = draft.parts
     given = plain(state, dict)
     if set(given) != {"max_depth", "node_count", "nodes", "values"}:
-        raise bad("state", "a tree has a field that scikit-learn's has not, or lacks one")
+        raise bad("state", "the fields of a tree differ from scikit-learn's")
     nodes, values = plain(given["nodes"], np.ndarray), numbers(given["values"], ndim=3, kinds="f")
     if nodes.dtype != np.dtype(_tree.NODE_DTYPE) or nodes.ndim != 1:
         refuse("the nodes of a tree have another layout than this scikit-learn's")
@@ -68,7 +68,7 @@ def tree(site: Site, draft: Any, state: Any) -> Any:
     )
     if not deepest <= plain(given["max_depth"], int) <= count:
         # Paths are written into arrays of that length, made for each row.
-        refuse("a tree is deeper than it says, or says that it is deeper than it has nodes")
+        refuse("the declared depth of a tree is wrong")
     made = _tree.Tree(features, classes, outputs)
     # Only its sizes and bytes are taken, and these were checked.
     made.__setstate__(
@@ -98,7 +98,7 @@ def check_nodes(left: Any, right: Any, feature: Any, *, features: int) -> int:
     if len(children) != len(left) - 1 or repeated(children):
         refuse("a node of a tree has no parent, or two parents")
     if len(inner) and not (feature[inner].min() >= 0 and feature[inner].max() < features):
-        refuse("a tree looks at a feature that there is not")
+        refuse("a tree uses a feature that does not exist")
     depth = np.zeros(len(left), np.int64)
     for node in inner.tolist():
         depth[left[node]] = depth[right[node]] = depth[node] + 1
@@ -132,7 +132,7 @@ def metric(_: Site, draft: Any, state: Any) -> Any:
     else:
         made = DistanceMetric.get_metric(_PLAIN_METRICS[name[:-2]], bits)
     if type(made).__name__ != name or not all(map(identical, state, made.__getstate__())):
-        refuse("a metric has another state than its name says")
+        refuse("the state of a metric does not fit its name")
     return made
 
 
@@ -149,7 +149,7 @@ def search_tree(site: Site, draft: Any, state: Any) -> Any:
         raise bad("build-twice", "a search tree is built twice")
     parts = plain(state, tuple)
     if len(parts) != 13:
-        raise bad("state", "a search tree has another state than scikit-learn's")
+        raise bad("state", "the state of a search tree differs from scikit-learn's")
     data, leaf_size, measure, weights = parts[0], parts[4], parts[11], parts[12]
     points = numbers(data, ndim=2, kinds="f")
     if points.dtype != np.float64 or not points.size or not isinstance(measure, DistanceMetric):

@@ -171,12 +171,12 @@ class _Reader:
                     break
                 step(self)
             if type(operation) is not int or operation != Operation.RETURN:
-                self.refuse("tree", "a tree has an operation that there is none of")
+                self.refuse("tree", "a tree has an unknown operation")
             root = self.value()
         except IndexError:
-            self.refuse("truncated", "a tree ends before it says what it returns")
+            self.refuse("truncated", "a tree ends without its return operation")
         if self.pos != len(tokens):
-            self.refuse("trailing", "a tree goes on behind its end")
+            self.refuse("trailing", "a tree has data after its end")
         return Program(
             root,
             self.nodes,
@@ -222,9 +222,9 @@ class _Reader:
     def count(self) -> int:
         count = self.take()
         if type(count) is not int or count < 0:
-            self.refuse("tree", "a tree counts with something else than a number")
+            self.refuse("tree", "a count in a tree is not a number")
         if count > len(self.tokens) - self.pos:
-            self.refuse("truncated", "a tree ends before what it counts")
+            self.refuse("truncated", "a tree ends before the number of values that it declares")
         return count
 
     def node(self, *kinds: type[Node]) -> Any:
@@ -255,10 +255,10 @@ class _Reader:
         """Return what a list of one number stands for."""
         number = token[0] if token else None
         if type(number) is not int:
-            self.refuse("tree", "a tree refers by something else than a number")
+            self.refuse("tree", "a reference in a tree is not a number")
         if number < 0:
             if ~number >= len(self.kept):
-                self.refuse("tree", "a tree refers to what was not kept before")
+                self.refuse("tree", "a tree refers to a value that was not kept before")
             return self.kept[~number]
         if number >= len(self.nodes):
             self.refuse("tree", "a tree refers to what was not made before")
