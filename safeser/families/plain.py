@@ -47,7 +47,7 @@ DEFAULTS = Limits()
 #: Shorter runs of scalars are not worth asking whether they are such.
 _RUN = 16
 
-#: Exact types whose msgpack is the same from everyone who writes it.
+#: Exact types whose msgpack is the same from every writer.
 _SCALAR_TYPES: frozenset[type] = frozenset({type(None), bool, int, float, str})
 
 _TUPLE, _SET, _FROZENSET, _BIGINT, _SURROGATES = 1, 2, 3, 4, 5
@@ -91,7 +91,7 @@ class Unencodable(Exception):
         return "".join(path)
 
     def inside(self, container: object, label: str) -> None:
-        """Note on the way out that it happened in *container*, at *label*.
+        """Prepend *container* and *label* to the path while the error propagates.
 
         What was met too deep below itself is a cycle, of which one lap is path enough.
         """

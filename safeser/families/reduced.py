@@ -64,7 +64,7 @@ def list_rows(
 ) -> None:
     """List *rows* by the names under which they travel; *package* is imported when one is needed.
 
-    :param advice: by ``module:qualname`` of a class, what helps who sends what is derived from it.
+    :param advice: for senders of instances of derived classes, by ``module:qualname`` of the base.
     """
 
     def load() -> None:
@@ -149,7 +149,7 @@ class _Reduced:
             try:
                 node.value = parsed.judged(self.profile, buffers=len(buffers))
             except PolicyDenied as denial:
-                # No policy adds to a type's profile, so it is no question of who sends it.
+                # No policy adds to a type's profile, so the sender makes no difference.
                 node.refuse(denial.message, "families.global")
 
     def decode(self, node: Node, values: list[Any], budget: Budget) -> Any:
@@ -167,7 +167,7 @@ class _Reduced:
 
 
 def _unencodable(x: object, error: PayloadError | PolicyDenied) -> Unencodable:
-    """Return why *x* is not sent: what its receiver would say."""
+    """Return the error for *x*, with the reason that its receiver would give."""
     bound = error.rule.startswith("value.")
     refused = Unencodable(x, error.message, fix=error.fix if bound else "")
     place = error.where.removeprefix("obj") if error.where.startswith("obj") else ""
@@ -177,7 +177,7 @@ def _unencodable(x: object, error: PayloadError | PolicyDenied) -> Unencodable:
 
 
 def _is_apart(x: Any) -> bool:
-    """Whether *x* is an array that travels beside the tree, as arrays do that stand alone."""
+    """Whether *x* is an array that is sent beside the tree, as a typed value of its own."""
     if type(x) is not np.ndarray or x.dtype.hasobject or x.dtype.char == "T":
         return False
     # A broadcast array would stay one on the receiver, and compiled code may not check strides.
@@ -199,9 +199,9 @@ def _split(node: Node) -> tuple[bytes | memoryview, Sequence[memoryview]]:
 
 
 def _usable(buffer: memoryview, *, readonly: bool) -> memoryview:
-    """Return *buffer*, or a copy where nothing could write to it that may, or compiled code fails.
+    """Return *buffer*, or a copy where it must become writable or aligned.
 
-    A frame starts where the bytes before it ended; loops of libraries expect better.
+    A frame starts where the bytes before it ended; compiled code of libraries needs alignment.
     """
     if _address(buffer) % _ALIGNMENT:
         return memoryview(bytes(buffer) if readonly else bytearray(buffer))

@@ -210,7 +210,7 @@ class _Telling:
         )
 
     def _told(self, state: Any) -> dict[str, str]:
-        """Return what one of safeser's errors says beside its message."""
+        """Return rule, place and fix of one of safeser's errors."""
         fields = self._fields(state)
         told = {name: fields.get(name) for name in _OF_REFUSAL}
         return {

@@ -142,12 +142,12 @@ def _call_problem(call: Call, entry: Entry | None, role: str) -> str:
 
 
 def _keywords(kwargs: DictOf) -> set[Any]:
-    """Return every key that the dict ever has; a key that is no text is none that is listed."""
+    """Return every key that the dict ever has; a key that is not text is never listed."""
     return {key if type(key) is str else None for key in kwargs.items[::2]}
 
 
 def _judge_reference(ref: GlobalRef, profile: Profile, place: _Place | None = None) -> _Found:
-    """Judge a mere name where it stands; an entry may let it stand at one *place* only."""
+    """Judge a name that is not called; an entry may allow it at one *place* only."""
     entry = profile.get(ref.name)
     problem = ""
     if place is not None and _may_stand(ref.name, profile, *place):

@@ -41,7 +41,7 @@ _Reader = Callable[[Any], Any]
 
 
 class _Kept:
-    """One object, and what of it has to stay as it is.
+    """One object, and those of its attributes that must not change.
 
     :ivar marked: whether there is anything; C's own classes cannot be written to.
     """

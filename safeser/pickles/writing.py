@@ -80,7 +80,7 @@ def dumps(
 def _rehearse(
     data: bytes, buffers: Sequence[Any], profile: Profile, limits: Limits, *, persistent: bool
 ) -> None:
-    """Refuse what the receiver would refuse, and say which part of the object that is."""
+    """Refuse what the receiver would refuse, with the path of the refused part."""
     program = read(data, buffers=len(buffers), limits=limits, persistent=persistent)
     if persistent:
         # What its ids stand for is known on the other side alone.

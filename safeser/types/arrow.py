@@ -154,7 +154,7 @@ def check_dictionary(values: Any, *, used: bool) -> None:
 def dictionary_of(indexes: Any, values: Any, *, ordered: bool) -> Any:
     """Return the array whose *indexes* stand for *values*, or refuse it."""
     check_dictionary(values.type, used=indexes.null_count < len(indexes))
-    # It refuses indexes out of range, before anybody follows one.
+    # It refuses indexes out of range, before one is followed.
     return pa.DictionaryArray.from_arrays(indexes, values, ordered=ordered)
 
 

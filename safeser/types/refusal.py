@@ -11,5 +11,5 @@ __all__ = ["refused"]
 
 
 def refused(bound: str, message: str, *, fix: str = "") -> PayloadError:
-    """Return the refusal of a value by ``value.<bound>``; who reads the value adds where it was."""
+    """Return the error with rule ``value.<bound>``; the reader of the value adds its path."""
     return PayloadError(message, rule=f"value.{bound}", fix=fix)

@@ -65,7 +65,7 @@ def withheld(data: ExceptionData) -> ExceptionData:
 
 
 class _Withholding:
-    """One run over one failure: each of its causes is told once, however many refer to it."""
+    """One run over one failure: each cause is converted once, however many refer to it."""
 
     def __init__(self) -> None:
         self._told: dict[int, ExceptionData] = {}
@@ -94,7 +94,7 @@ class _Withholding:
 
 
 def _message(data: ExceptionData, args: tuple[Any, ...] | None, fields: dict[str, Any]) -> str:
-    """Return what the class says of *args*, so that the receiver can still make it of them."""
+    """Return the message that the class gives for *args*, as the receiver would compute it."""
     before = None if data.args is None else _said(data.type, data.args, data.fields)
     after = None if args is None else _said(data.type, args, fields)
     if before == data.message and after is not None:

@@ -165,7 +165,7 @@ def _foreign_names() -> frozenset[str]:
 
 
 def _imported(name: str) -> Any:
-    """Return what *name* means in a module that is here already; nothing is imported for it.
+    """Return the object *name* of an already imported module; import nothing.
 
     Who would catch an exception by its class has imported it.
     """
@@ -216,7 +216,7 @@ def _rebuild(data: ExceptionData, built: dict[int, BaseException]) -> BaseExcept
 
 
 def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseException | None:
-    """Call the listed class with plain arguments; None for whatever does not say the same then."""
+    """Call the listed class with plain arguments; None if its message differs from the sent one."""
     if data.type in _SAFESER and len(data.state) == 3:
         rule, where, fix = data.state
         return _SAFESER[data.type](_first_text(data), rule=rule, where=where, fix=fix)
@@ -232,7 +232,7 @@ def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseExcepti
 
 
 def _told(data: ExceptionData, args: tuple[Any, ...]) -> BaseException | None:
-    """Return the exception if it says what was sent, with escapes where it would print others.
+    """Return the exception if its message is the sent one, with control characters escaped.
 
     A SyntaxError loses the folder of its file, because programs that display it may open the file.
     """
@@ -260,7 +260,7 @@ def _first_text(data: ExceptionData) -> str:
 
 
 def called(name: str, args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException | None:
-    """Return what the class that is listed as *name* makes of *args*; None if none is.
+    """Call the class that is listed as *name* with *args*; return None if none is listed.
 
     :param fields: attributes that were set on it, none of which may hide a part of the class.
     """

@@ -39,7 +39,7 @@ _MAX_LINKS = 64
 _MAX_CAUSES = 20
 _MAX_MEMBERS = 32
 _STATE = ("rule", "where", "fix")
-#: Deeper or longer arguments are no message to anybody.
+#: Deeper or longer arguments are not readable as a message.
 _SMALL = Limits(max_depth=10, max_refs=1000)
 
 
@@ -151,14 +151,14 @@ def _notes(exc: BaseException) -> tuple[str, ...]:
 
 
 def _state(exc: BaseException) -> tuple[str, ...]:
-    """Return what a safeser error says beside its message."""
+    """Return rule, place and fix of a safeser error."""
     if isinstance(exc, SafeserError) and type(exc).__module__ == SafeserError.__module__:
         return tuple(shown(getattr(exc, name))[:MAX_MESSAGE] for name in _STATE)
     return ()
 
 
 def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
-    """Return what the class of *exc* is called with, and what is set on it then, where plain."""
+    """Return the constructor's arguments and the fields of *exc*, where they are plain."""
     args: Any = exc.args
     fields: Any = {}
     if isinstance(exc, BaseExceptionGroup):
@@ -169,7 +169,7 @@ def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
             reduced: Any = exc.__reduce_ex__(4)
             if type(reduced) is tuple and reduced[0] is type(exc):
                 args, fields = reduced[1], reduced[2] if len(reduced) > 2 else {}
-        except Exception:  # the class's own code; what everybody has will have to do
+        except Exception:  # the class's own code; the message alone is sent then
             args = exc.args
     if type(args) is not tuple or not _is_small(args):
         args = None
@@ -210,7 +210,7 @@ def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
 
 
 def _ordered(data: ExceptionData) -> list[ExceptionData]:
-    """Return *data* and what it refers to, as many as may cross, each before what it refers to."""
+    """Return *data* and the failures it refers to, up to the limit, referrers first."""
     kept: dict[int, ExceptionData] = {}
     todo = [data]
     for link in todo:  # breadth first, so that the nearest are kept

@@ -52,7 +52,7 @@ def _encode_array(x: Array, limits: Limits) -> Parts:
 
 
 def covered(x: Array) -> Array:
-    """Return *x* with zeros where its fields leave gaps: who chose fields kept the others back."""
+    """Return *x* with zeros between its fields, where unselected fields may still be in memory."""
     made = np.zeros(x.shape, x.dtype)
     made[...] = x
     for part in bounds.strict_fields(made):
@@ -76,7 +76,7 @@ def _clear_padding(numbers: Array) -> None:
 
 
 def _turned(x: Array, writeable: bool, meta: dict[str, Any]) -> Array:
-    """Return what of *x* has to travel, contiguous, and say in *meta* how it lies in there."""
+    """Return the elements of *x* to send, contiguous, and record their layout in *meta*."""
     if 0 in x.strides and not writeable:
         # Dask's blocks of ones and zeros are one number seen many times: send it once.
         x = x[tuple(slice(1) if step == 0 else slice(None) for step in x.strides)]

@@ -254,10 +254,10 @@ def _read_categories(reader: Reader, described: Any, columns: int | None) -> Par
 
 
 def apart(index: Any, values: Loaded, limits: Limits) -> Any:
-    """Return *index*, of which no label is there twice, and let pandas know.
+    """Return *index* marked as unique after checking that no label occurs twice.
 
-    pandas would put the labels into a table whose hash anybody can make collide. Texts are put into
-    Python's own, whose hash has a secret; for others there is the check of restricted pickle.
+    pandas would put the labels into a hash table in which a sender can make them collide. Texts are
+    put into Python's own, whose hash has a secret; the check of restricted pickle covers others.
     """
     if len(index) > limits.max_refs:
         required(isinstance(index.dtype, np.dtype))

@@ -109,23 +109,23 @@ def series_of(array: Any, index: Any, name: Any) -> Any:
 
 
 def index_of(kind: Any, array: Any, name: Any) -> Any:
-    """Return the index of class *kind* over *array*, which is of the type that such a one has."""
+    """Return the index of class *kind* over *array*, whose type is that of the class."""
     return kind._simple_new(array, name)
 
 
 def range_of(numbers: range, name: Any) -> Any:
-    """Return the index that these numbers are."""
+    """Return the RangeIndex of these numbers."""
     return pd.RangeIndex._simple_new(numbers, name)
 
 
 def pin_freq(index: Any, freq: Any) -> Any:
-    """Return *index* with the *freq* that its values were seen to have."""
+    """Return *index* with *freq*, which its values were checked against."""
     (index if _FREQ_OF_INDEX else index._data)._freq = freq
     return index
 
 
 def mark_unique(index: Any) -> Any:
-    """Return *index*, of which no label is there twice, and let pandas know."""
+    """Mark *index*, whose labels are unique, as unique in pandas' cache."""
     index._cache["is_unique"] = True
     return index
 

@@ -66,7 +66,7 @@ _NAT = -(1 << 63)
 
 
 def required(right: object) -> None:
-    """Raise what receiving turns into a refusal if pandas read something else than was said."""
+    """Raise ValueError, which receiving turns into a refusal, unless pandas read what was sent."""
     if not right:
         raise ValueError
 
@@ -230,7 +230,7 @@ def with_freq(index: Any, freq: Any, limits: Limits) -> Any:
 
 
 def _step(index: Any, freq: Any) -> int | None:
-    """Return what lies between neighbours of *index* in its own unit, if always the same."""
+    """Return the constant step between neighbours of *index* in its own unit, or None."""
     if not _is_even(freq, zoned=getattr(index, "tz", None) is not None):
         return None
     nanos = freq.n * _DAY if isinstance(freq, _room.Day) else freq.nanos

@@ -120,7 +120,7 @@ def numbers_key(dtype: np.dtype[Any]) -> str | None:
 
 
 def label_of(name: object) -> bool:
-    """Whether *name* may stand in a header as it is."""
+    """Whether *name* may be part of a header as it is."""
     kind = type(name)
     if kind is int:
         return -(1 << 63) <= name < 1 << 64  # type: ignore[operator]  # an int, as just seen
@@ -198,7 +198,7 @@ class Writer:
 
     @contextmanager
     def bounded(self, value: object, where: str) -> Iterator[None]:
-        """Say that it is *value* at *where* that is out of bounds, if it is."""
+        """Raise Unencodable for *value* at *where* if it is out of bounds."""
         try:
             yield
         except PayloadError as error:
@@ -336,7 +336,7 @@ def _hashed(name: Any) -> Any:
 
 
 def settled(array: Array, flags: int) -> Array:
-    """Return *array* writeable or not as *flags* say, where compiled code may read it.
+    """Return *array* aligned for compiled code, and writeable or not according to *flags*.
 
     A buffer starts where the bytes before it ended. NumPy copes; pandas' loops need not.
     """

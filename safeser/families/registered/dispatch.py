@@ -155,7 +155,7 @@ class Functions:
             pair.set(half, function)
 
     def add_lazy(self, package: str, function: Function) -> None:
-        """Note what registers the types of *package* once one of its objects is met."""
+        """Keep a function that registers the types of *package* when its first object is met."""
         check_function(function)
         if not isinstance(package, str) or not package.isidentifier():
             raise ConfigError("register_lazy takes a top-level package", rule="families.register")
@@ -165,14 +165,14 @@ class Functions:
                 waiting.append(function)
 
     def honour(self, foreign: Foreign) -> None:
-        """Use what *foreign* knows: for writing, and for reading what a policy names."""
+        """Use the registrations in *foreign* for writing, and for reading types in a policy."""
         with self._lock:
             if self._foreign is not None and self._foreign is not foreign:
                 raise ConfigError("functions of another are honoured", rule="families.register")
             self._foreign = foreign
 
     def for_object(self, x: object, types: Collection[str] | None) -> Typed | None:
-        """Return what takes *x* apart, beyond the listed types themselves.
+        """Return the serializer for *x* among the registered functions.
 
         :param types: of what was registered elsewhere, the names that may be used; None for all.
         """
@@ -232,7 +232,7 @@ class Functions:
         return self._foreign is not None and self._foreign.loads(name) is not None
 
     def _wake(self, name: str) -> bool:
-        """Run what was registered lazily for the package of *name*; False if there is nothing."""
+        """Run the lazy registrations for the package of *name*; return False if there are none."""
         package = name.partition(":")[0].partition(".")[0]
         if package not in self._lazy:
             return False
@@ -241,7 +241,7 @@ class Functions:
             try:
                 for function in waiting:
                     function()
-            # The host's own function may raise anything; the next who needs it hears of it again.
+            # The host's own function may raise anything; it runs again when it is next needed.
             except Exception as error:
                 self._lazy[package] = waiting
                 raise ConfigError(

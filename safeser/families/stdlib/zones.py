@@ -39,7 +39,7 @@ def describe(zone: dt.tzinfo | None) -> tuple[object, ...] | None:
 
 
 def _is_from_file(zone: ZoneInfo) -> bool:
-    """Whether *zone* was read from a file of its maker's, who may call it by any key."""
+    """Whether *zone* came from ``ZoneInfo.from_file``, whose caller chooses any key."""
     try:
         zone.__reduce__()
     except PickleError:  # nothing else tells

@@ -148,7 +148,7 @@ class Builder(Site):
             self.profile.live(self.profile.entries[node.name])
 
     def locate(self, error: SafeserError, node: Node | None) -> None:
-        """Say in *error* which step it was."""
+        """Add the offset of the failed step to *error*."""
         self.failed = node
         error.fix = error.fix or "No profile and no limit allows this value."
         if error.where or node is None:
@@ -283,7 +283,7 @@ class Builder(Site):
         return made
 
     def charge_made(self, made: Any, given: Sequence[Any]) -> None:
-        """Charge for what a call has made that it was not *given*; a draft is made for a moment."""
+        """Charge for the memory of a call's result that was not *given* to it as an argument."""
         if type(made) is Draft:
             made = [part for part in made.parts if not any(part is each for each in given)]
             given = ()
@@ -313,7 +313,7 @@ class Builder(Site):
         self.budget.work(_CALL + elements)
 
     def maker(self, entry: Entry) -> _Maker:
-        """Return what makes *entry*'s objects, after a look at whether it is still itself."""
+        """Return the maker of *entry*'s objects, after checking that it was not replaced."""
         if entry.make:
             function = shim(entry.make)
             self.profile.witness(entry.name, function).check()
@@ -367,7 +367,7 @@ class Builder(Site):
             self.hashable.add(type(finished))
 
     def charge_built(self, finished: Any, state: Any) -> None:
-        """Charge for what an object holds with its state; it may have been counted without."""
+        """Charge for an object's memory again after its state was set."""
         self.memory.forget(finished)
         self.budget.charge_memory(*self.memory.added(finished, (state,)))
 

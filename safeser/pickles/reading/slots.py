@@ -30,7 +30,7 @@ _MANY_MEMBERS = 16
 
 
 class Slots:
-    """The table of one dict or set, of which only is known what is taken.
+    """The hash table of one dict or set, reduced to which slots are taken.
 
     :param members: it is a set's.
     :param walk: how many others one may be compared with, on average. Random hashes take two or
@@ -50,11 +50,11 @@ class Slots:
         self.extend(list(hashes))
 
     def add(self, value: int) -> bool:
-        """Insert a hash that no key had before; tell whether all together walk too far."""
+        """Insert a new hash; tell whether all insertions together probe too many slots."""
         return self.extend((value,))
 
     def extend(self, values: Sequence[int]) -> bool:
-        """Insert *values* in their order; tell whether all together walk too far."""
+        """Insert *values* in order; tell whether all insertions together probe too many slots."""
         done = 0
         while done < len(values) and not self.too_far:
             if not self._room and not self._members:
@@ -73,7 +73,7 @@ class Slots:
         return self._walked > self._walk * (len(self._hashes) + WALK_FREE)
 
     def _grow(self) -> None:
-        """Make the table as large as CPython does, and insert what is there in its order."""
+        """Grow the table as CPython does, and insert its hashes again in order."""
         used, size = len(self._hashes), 8
         factor = 3 if not self._members else 2 if used > 50_000 else 4
         while size < used * factor + self._members:

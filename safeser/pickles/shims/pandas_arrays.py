@@ -80,9 +80,9 @@ def owned(site: Site, values: Any, kinds: str) -> np.ndarray[Any, Any]:
 
 
 def unique(site: Site, index: Any) -> Any:
-    """Return *index* if no label is in it twice, and let pandas know.
+    """Return *index* marked as unique after checking that no label occurs twice.
 
-    pandas would put the labels into a table whose hash anybody can make collide, which takes
+    pandas would put the labels into a table whose hashes a sender can make collide, which takes
     seconds for a megabyte of integers.
     """
     dtype = index.dtype

@@ -315,7 +315,7 @@ def _check_polynomial(_: Site, fields: dict[str, Any]) -> None:
     bias = plain(fields.get("include_bias"), bool)
     if not 0 <= least <= most <= _MAX_DEGREE:
         refuse("the degrees of polynomial features are out of bounds")
-    # Counting them exactly takes for ever, where they are more than anybody could make.
+    # An exact count of too many terms takes unbounded time.
     if _terms(features, most, distinct=only, below=stated[1]) > stated[1]:
         refuse("polynomial features have more terms than declared")
     count = _preprocessing.PolynomialFeatures._num_combinations
