@@ -18,10 +18,10 @@ from safeser.values import Limits
 __all__ = ["are_costly", "check_keys", "check_labels"]
 
 #: Keys that share one hash. Tuples and large integers hash without a secret, so a peer can make a
-#: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
+#: hundred thousand collide and a dict of them take hours; real data never has more than a few.
 _MAX_SAME_HASH = 64
 
-#: As restricted pickle has it.
+#: The same as in restricted pickle.
 _MAX_WALK = Limits().max_walk
 
 #: Keys whose hash has a secret or too few colliding values to matter.

@@ -35,7 +35,7 @@ to_serialize = Serialize
 
 
 class Serialized:
-    """What :func:`safeser.serialize` made of an object: passed on, not serialized again."""
+    """A result of :func:`safeser.serialize`, which is forwarded without serializing it again."""
 
     def __init__(self, header: dict[str, Any], frames: Sequence[Any]) -> None:
         self.header = header

@@ -21,7 +21,7 @@ __all__ = ["check", "encode", "is_attribute", "values"]
 _MAX_TEXT = 1024
 _MAX_ITEMS = 16
 
-#: All small values of one object together; honest ones of many fields stay far below.
+#: All small values of one object together; real objects of many fields stay far below.
 _MAX_PLAIN = 1 << 20
 
 _SCALARS = frozenset({type(None), bool, int, float})

@@ -94,7 +94,7 @@ def _live(names: tuple[str, ...]) -> tuple[type, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reduced:
-    """How objects of one row are sent, checked and built."""
+    """Sends, checks and builds the objects of one row."""
 
     name: str
     classes: tuple[type, ...]

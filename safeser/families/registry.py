@@ -36,7 +36,7 @@ def is_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an encoder makes of an object.
+    """The encoded parts of an object.
 
     :param meta: description of the object itself, plain msgpack values under names.
     :param frames: buffers that it hands over without copying them.
@@ -50,7 +50,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """How objects of exactly one listed type are sent, checked and built.
+    """The functions that send, check and build objects of exactly one listed type.
 
     :param name: ``module:qualname`` as it travels; written here, never taken from a peer.
     :param classes: classes whose direct instances it encodes; subclasses only if *subclasses*.

@@ -474,7 +474,7 @@ class _Sender:
         for node in parse(header, frames, limits=self.limits):
             self.room -= 1
             family = node.serializer
-            # What a pickle says that it is counts nowhere; a policy derives it with what it allows.
+            # The family that a pickle claims is not trusted: it is derived from the content.
             if family in _PICKLES and self.types is None and "cloudpickle" not in self.families:
                 family = pickled.family_of(node, self.limits, budget)
             if family not in (*self.families, "collection", "msgpack", "error"):

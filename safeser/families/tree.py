@@ -18,7 +18,7 @@ from safeser.values import FAMILIES, Limits
 
 __all__ = ["TRANSPORT", "Node", "parse", "strongest"]
 
-#: No honest type name comes near; one that does is not repeated in an error.
+#: Longer than any real type name; a longer one is not repeated in an error.
 _MAX_NAME = 128
 
 #: Steps of a path that an error spells out.

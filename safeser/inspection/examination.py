@@ -46,7 +46,7 @@ _UNREADABLE = frozenset(
 
 
 class Examination:
-    """Collects what readers find; :meth:`report` says what it comes to."""
+    """Collects the findings of readers; :meth:`report` returns the verdict."""
 
     def __init__(self, source: Source, profiles: tuple[str, ...]) -> None:
         self.source = source
@@ -136,7 +136,7 @@ class Examination:
             shown(use.name), use.role, allowed_by, use.problem, part, offset, count
         )
 
-    # -- what it comes to ------------------------------------------------------------------------
+    # -- the verdict -----------------------------------------------------------------------------
 
     def report(self, failed: SafeserError | None = None) -> Report:
         """Return what was found; *failed* is what stopped the reading, if anything did."""

@@ -169,7 +169,7 @@ class Archive:
             raise _bad("has an entry with two different names", at)
         size, packed, _ = _widened(_extra(rest[names:], at), (size, packed, 0), at)
         stated, found = (entry.crc, entry.packed, entry.size), (crc, packed, size)
-        # What is only known after the data may be left out here, but not said otherwise.
+        # Fields that are known after the data only may be zero here, but must not differ.
         if found != stated and not (flags & _LATER and found == (0, 0, 0)):
             raise _bad("has an entry with two different sizes or checksums", at)
         offset = at + _LOCAL.size + names + extras

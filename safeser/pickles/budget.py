@@ -36,7 +36,7 @@ _CALLS = 10
 
 
 class Budget:
-    """What is left of one message's limits.
+    """The remainder of one message's limits.
 
     :param refs: elements and keys.
     :param calls: objects that calls make.
@@ -85,7 +85,7 @@ class Budget:
             raise over("max-calls", "a message makes more objects by calls than allowed")
 
     def bring(self, size: int) -> None:
-        """Note *size* bytes of input, which may be copied some times, and visited some times."""
+        """Add the allowance of *size* input bytes, which may be copied and visited some times."""
         most = self.limits.max_refs * _MOST_PER_REF - self.granted
         visits = min(most, self.brought(size))
         self.granted += visits

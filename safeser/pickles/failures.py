@@ -56,7 +56,7 @@ _TRACEBACK = "tblib.pickling_support:unpickle_traceback"
 
 @dataclass(frozen=True, slots=True)
 class FrameRecord:
-    """One line of a traceback, as the sender tells it."""
+    """One line of a traceback, as the sender states it."""
 
     filename: str
     function: str
@@ -93,7 +93,7 @@ class ExceptionRecord:
 
     @property
     def text(self) -> str:
-        """What ``str()`` of such an exception normally is."""
+        """The text that ``str()`` of such an exception normally returns."""
         if not self.args:
             return ""
         return _text_of(self.args[0]) if len(self.args) == 1 else str(self.args)

@@ -43,7 +43,7 @@ _MAX_TEXT = 60
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What one pickle says.
+    """The content of one pickle, and the verdicts on it.
 
     :param globals: every use of a global under the profile that was asked for, in stream order.
     :param verdicts: profile to ``""`` where it would let every use pass, else the first problem.

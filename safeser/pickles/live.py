@@ -33,7 +33,7 @@ _METHODS = (
     "__reduce_ex__",
     "__mro__",
 )
-# ... and these, some classes: one that appears later is as telling as one that changes.
+# ... and these, some classes: one that is added later counts as a change.
 _OPTIONAL = ("__setstate__", "__getattr__", "__del__", "__getinitargs__")
 _FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 
@@ -102,7 +102,7 @@ class Live:
         return found
 
     def check(self) -> None:
-        """Refuse if the global, or what a load would run of it, is not what it was.
+        """Refuse if the global, or a method of it that a load would run, was replaced.
 
         :raises PolicyDenied: naming it.
         """
@@ -116,7 +116,7 @@ class Live:
 
 
 class Witness:
-    """What an entry's reviewed function relies on: its own code, and what stands under its name.
+    """The code of an entry's reviewed function, and the global under the entry's name.
 
     That is looked at only once something has imported it, and nothing is imported.
     """
@@ -134,7 +134,7 @@ class Witness:
         self.look()
 
     def look(self) -> None:
-        """Take what stands under the name for what is meant, if anything does."""
+        """Record the global under the entry's name, if there is one."""
         module = sys.modules.get(self._module)
         self._names = {} if module is None else vars(module)
         found = self._found()
@@ -149,7 +149,7 @@ class Witness:
         return found
 
     def check(self) -> None:
-        """Refuse if either is not what it was when the entry was first used.
+        """Refuse if either was replaced since the entry was first used.
 
         :raises PolicyDenied: naming it.
         """

@@ -49,7 +49,7 @@ class _Absent:
 #: No state was given to BUILD; None would be a state.
 ABSENT: Final = _Absent()
 
-#: Types of what stands for itself.
+#: Types whose values are nodes themselves.
 LEAVES: Final = frozenset((type(None), bool, int, float, str, bytes))
 
 # Names of callables that return immutable objects.
@@ -130,7 +130,7 @@ class Apart(Node):
 
 
 class Persistent(Node):
-    """What the caller's ``persistent_load`` returns for an id: text, or a plain judged value."""
+    """The object that ``persistent_load`` returns for an id: text, or a plain judged value."""
 
     __slots__ = ("pid",)
 

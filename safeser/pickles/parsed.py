@@ -27,7 +27,7 @@ __all__ = ["Judged", "Parsed", "parse", "parse_tree", "whole"]
 
 @dataclass(slots=True, eq=False)
 class Parsed:
-    """What one pickle says; nothing of it is judged, imported or built.
+    """One parsed pickle; nothing of it is judged, imported or built yet.
 
     :param persistent: the caller resolves persistent ids.
     """

@@ -161,7 +161,7 @@ class Profile:
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """What it lists, by name. Profiles are shared by the whole process: read it only."""
+        """The listed entries, by name. The whole process shares profiles: read this only."""
         return MappingProxyType(self._entries)
 
     def __repr__(self) -> str:
@@ -238,7 +238,7 @@ class Profile:
 
 
 def _allowed(globals_: Mapping[str, Any] | Iterable[Allowed]) -> list[Allowed]:
-    """Return what *globals_* spells; a name without a role allows nothing, and says so."""
+    """Return the entries of *globals_*, or raise ConfigError for a name without a role."""
     if isinstance(globals_, Mapping):
         return [each for name, spec in globals_.items() for each in Allowed.each(name, spec)]
     listed = list(globals_) if isinstance(globals_, Iterable) else [globals_]

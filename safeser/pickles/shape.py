@@ -30,8 +30,8 @@ __all__ = ["KIB", "Shape", "Tree", "check_shape", "leaf_weight", "weigh"]
 #: Bytes that count as one element, as a power of two.
 KIB = 10
 
-# Through a few hundred references that go round in circles there are more ways than anybody can
-# walk; what honest objects have of them, links back to a parent or a neighbour, adds none.
+# A few hundred references in cycles have more paths through them than can be walked; the cycles of
+# real objects, links back to a parent or a neighbour, add none.
 _WAYS = 100_000
 
 
@@ -46,7 +46,7 @@ class Tree(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What is known of the size of a value whose shape was checked: either of the two.
+    """The known size of a value whose shape was checked: either of the two.
 
     :param weights: of each node, how many elements it stands for once sharing is undone.
     """

@@ -112,7 +112,7 @@ class _Alone(Machine):
         super().__init__(*args, **kwargs)
         self.arrays: list[RawArray] = []
         self.inner: list[Passage] = []
-        #: Gives something for each field of a dtype that may still be looked at.
+        #: Yields a value for each field of a dtype that the limit still covers.
         self.fields = iter(range(_MAX_FIELDS + len(self.data)))
 
     def run(self) -> Program:
@@ -125,7 +125,7 @@ class _WithArrays(_Alone):
 
     def skip_built(self) -> None:
         target = self.top()
-        # Whatever else would lead joblib to its class is a global that no list has.
+        # Any other way to joblib's class is a global that no profile lists.
         if isinstance(target.callee, GlobalRef) and target.callee.name == WRAPPER:
             self.skip_array(target)
 
@@ -185,7 +185,7 @@ class _WithArrays(_Alone):
         """Read the pickle that stands in the place of elements; joblib hands it to an unpickler."""
         left = Budget(self.limits)
         left.refs, left.calls = self.refs, self.calls
-        # Not joblib's own: in there a wrapper is a class like any other.
+        # Not joblib's unpickler: in such a pickle a wrapper is a class like any other.
         left.opcodes = length_hint(self.turns)
         try:
             passage = read_passage(self.data, self.pos, left)

@@ -83,7 +83,7 @@ def _rehearse(
     """Refuse what the receiver would refuse, with the path of the refused part."""
     program = read(data, buffers=len(buffers), limits=limits, persistent=persistent)
     if persistent:
-        # What its ids stand for is known on the other side alone.
+        # Only the receiver can resolve its persistent ids.
         _check(program, profile, limits)
     else:
         _build(program, buffers, profile, limits)
@@ -125,7 +125,7 @@ def _build(
 
 
 class Reduction(NamedTuple):
-    """What :func:`reduce` makes of an object.
+    """The result of :func:`reduce`.
 
     :param tree: the reduced tree.
     :param buffers: its buffers, in order, uncopied.

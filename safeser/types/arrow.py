@@ -30,7 +30,7 @@ __all__ = [
 pa: Any = importlib.import_module("pyarrow")
 _is: Any = pa.types
 
-#: Types inside types. No honest type comes near.
+#: Types inside types; more than any real type has.
 MAX_NESTING = 16
 #: Elements of one value of fixed size. A null takes them all, and no byte stands for it.
 MAX_WIDTH = 1 << 24
@@ -189,7 +189,7 @@ def _empty(kind: Any) -> Any:
     return pa.Array.from_buffers(kind, 0, buffers, -1, 0, [_empty(part) for part in parts_of(kind)])
 
 
-#: What follows the bitmap of an array without elements, which has one offset all the same.
+#: Buffers after the bitmap of an array without elements, which still has one offset.
 _BUFFERS = {
     pa.lib.Type_LIST: (bytes(4),),
     pa.lib.Type_MAP: (bytes(4),),

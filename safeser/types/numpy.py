@@ -303,7 +303,7 @@ def is_strict(dtype: Dtype) -> bool:
 
 
 class _Structure(NamedTuple):
-    """What all elements of a record have in common.
+    """The layout that all elements of a record share.
 
     :param strict: whether a field of it, at any depth, is of :data:`_STRICT`.
     :param dimensions: the most that a field, at any depth, adds to those of an array of it.

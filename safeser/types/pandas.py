@@ -74,11 +74,11 @@ _NUMBER = 8
 _MAX_LEVELS = 1000
 #: Beyond, the sum of a bound and a step may not fit 64 bits.
 _INT62 = 1 << 62
-#: A month after the other is Python for each of them.
+#: pandas adds months one by one, in Python.
 _WALKED = 4
 #: A column takes pandas some 20 us whenever columns are walked, and one without rows no byte.
 _MAX_EMPTY_COLUMNS = 1 << 17
-#: An end of an interval is compared and hashed; honest ones fit 64 bits, or a few more.
+#: An end of an interval is compared and hashed; real ones fit 64 bits, or a few more.
 _MAX_END_BITS = 1024
 
 _PERIOD = re.compile(r"(?:[1-9][0-9]{0,2})?[A-Za-z]{1,3}(?:-[A-Z]{3})?\Z")

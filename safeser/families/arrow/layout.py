@@ -101,7 +101,7 @@ class Writer:
 
 
 class Reader:
-    """What frames say, taken word by word; refuses what is not as a writer left it.
+    """Read frames word by word, and refuse any form that a Writer does not produce.
 
     :param refuse: raises the error that says whose frames they are, from a message and a rule.
     """
@@ -190,7 +190,7 @@ class Reader:
     def _aligned(self, frame: memoryview, rank: int) -> Any:
         made = pa.py_buffer(frame)
         if made.address % rank:
-            # A frame starts where the bytes before it ended; Arrow's loops expect better.
+            # A frame starts where the bytes before it ended; Arrow's loops need alignment.
             self.site.charge_bytes(made.size)
             made = pa.py_buffer(bytes(frame))
         return made
@@ -219,7 +219,7 @@ def checking(node: Node) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        # Arrow's factories about a peer's words; its text may hold them and stays out.
+        # Arrow's error may quote a peer's words, so its text is left out.
         node.refuse(f"Arrow finds it invalid ({type(error).__name__})", "families.arrow")
     except PayloadError as error:
         area, _, rule = error.rule.partition(".")

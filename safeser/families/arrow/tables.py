@@ -87,7 +87,7 @@ class _Arrays:
         number = self.reader.word(int, type(None))
         if number is None:
             number = len(self._dictionaries)
-            assert form.dictionary is not None  # or nothing would be shared
+            assert form.dictionary is not None  # without this, no dictionary would be shared
             self._dictionaries.append(self._state(form.dictionary, top=True))
         elif not 0 <= number < len(self._dictionaries):
             self.reader.refuse("it refers to a dictionary that it does not hold")
@@ -148,7 +148,7 @@ def _nothing_of(form: _Form) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What checking leaves for building."""
+    """The checked parts of one object, ready to be built."""
 
     arrays: _Arrays
     schema: Any
@@ -157,7 +157,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How one of Arrow's classes is written, read and built."""
+    """The functions that write, read and build one of Arrow's classes."""
 
     write: Callable[[Writer, Any], None]
     read: Callable[[Reader], Any]

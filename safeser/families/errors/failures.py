@@ -64,7 +64,7 @@ class RemoteError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ExceptionData:
-    """What crosses instead of an exception.
+    """An exception as data, which is sent in its place.
 
     :param type: ``module:qualname`` of its class.
     :param message: what ``str()`` said, cut.

@@ -117,7 +117,7 @@ def _alone(
     members: tuple[ExceptionData, ...],
     missing: int,
 ) -> ExceptionData:
-    if isinstance(exc, RemoteError):  # keep the first process's words when it is passed on
+    if isinstance(exc, RemoteError):  # keep the first process's text when the failure is forwarded
         name, message = exc.remote_type, str(exc.args[0]) if exc.args else ""
     else:
         name, message = name_of(type(exc)), _said(exc)
@@ -282,7 +282,7 @@ def decode_counted(
         referred.update(map(id, read[place].linked()))
         members = list(map(id, read[place].members))
         if len(set(members)) != len(members) or not held.isdisjoint(members):
-            _malformed()  # what is shared by groups takes exponential time to print
+            _malformed()  # a failure shared by groups takes exponential time to print
         held.update(members)
     if not all(id(read[place]) in referred for place in range(1, len(links))):
         _malformed()  # a failure that belongs to none would be dropped silently

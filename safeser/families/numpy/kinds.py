@@ -83,7 +83,7 @@ def _decode_masked(node: Node, values: list[Any]) -> Any:
     meta = node.meta
     mask = rest[0] if meta["mask"] else np.ma.nomask
     masked: Any = np.ma.MaskedArray(data, mask=mask, hard_mask=meta["hardmask"], copy=False)
-    # Private, but what NumPy's own copies hand on: the setter would cut a text to its elements.
+    # Private, but copied by NumPy itself: the setter would truncate a text to the element size.
     masked._fill_value = rest[-1] if meta["fill"] else None
     masked._sharedmask = meta["sharedmask"]
     return masked

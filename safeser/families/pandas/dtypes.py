@@ -42,7 +42,7 @@ _WRAPPED: Any = type(bounds.numpy_dtype(pd.Series([1]).dtype))
 
 
 class _Form(NamedTuple):
-    """How a class of dtypes travels.
+    """The functions that encode and decode one class of dtypes.
 
     :param parts: what its constructor takes, in order.
     :param build: the parts, and where they were loaded (None where they are sent), to the dtype.

@@ -120,7 +120,7 @@ def _check_frame(node: Node, limits: Limits) -> None:
     def built(values: Loaded) -> Any:
         rows, labels = index.build(values), columns.build(values)
         made = [(part.build(values), places) for part, places in blocks]
-        # What only building told: Arrow's arrays know their own lengths.
+        # Only known after building: Arrow's arrays carry their own lengths.
         required(all(array.shape[-1] == len(rows) for array, _ in made))
         required(sum(len(places) for _, places in blocks) == len(labels))
         bounds.check_columns(len(labels), rows=len(rows), limits=limits)
@@ -139,7 +139,7 @@ def _read_blocks(reader: Reader, rows: int | None, count: int | None) -> list[tu
         inner, start, columns, step = reader.split(block, 4)
         if type(columns) is not int or columns <= 0:
             reader.refuse("a block has no columns", "families.shape")
-        # Where there are no rows they cost nothing to say, and pandas keeps two numbers for each.
+        # Columns without rows take no bytes in a message, and pandas keeps two numbers for each.
         total += columns
         bounds.check_columns(total, rows=rows, limits=reader.limits)
         part = read_block(reader, inner, columns)

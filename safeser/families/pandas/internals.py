@@ -35,7 +35,7 @@ __all__ = [
     "values_of",
 ]
 
-#: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
+#: Untyped on purpose: pandas is an extra, and its stubs do not cover all that is used here.
 pd: Any = importlib.import_module("pandas")
 _managers: Any = importlib.import_module("pandas.core.internals.managers")
 _blocks: Any = importlib.import_module("pandas.core.internals.blocks")
@@ -88,7 +88,7 @@ def texts_of(index: Any) -> list[Any]:
 def frame_of(blocks: Sequence[tuple[Any, Places]], index: Any, columns: Any) -> Any:
     """Return the frame of *blocks*, whose shapes fit and whose places cover each column once."""
     made = tuple(_blocks.new_block_2d(values, _placed(places)) for values, places in blocks)
-    # Their shapes were compared with the axes before: here it would be done a second time.
+    # Their shapes were compared with the axes before: a check here would repeat that.
     manager = _managers.BlockManager(made, [columns, index], verify_integrity=False)
     return pd.DataFrame._from_mgr(manager, manager.axes)
 

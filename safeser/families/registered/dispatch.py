@@ -137,7 +137,7 @@ class Functions:
         name = cls if isinstance(cls, str) else name_of(cls)
         with self._lock:
             if not isinstance(cls, str):
-                # safeser's own types of that package come first, whether or not they are needed.
+                # Load safeser's own types of that package first, so that they take precedence.
                 self.types.for_class(cls)
             if _is_made_anew(name):
                 cls = name

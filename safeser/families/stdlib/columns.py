@@ -25,7 +25,7 @@ _LEAST = 4
 
 
 class Column(NamedTuple):
-    """How scalars of one type stand in a row.
+    """The functions that encode and decode a column of scalars of one type.
 
     :param name: the type's name on the wire.
     :param width: plain values that describe one; 0 where a single one does, without a tuple.
@@ -119,7 +119,7 @@ def _check(node: Node, limits: Limits) -> None:
     if type(flat) is not list or (column.width and len(flat) % column.width):
         node.refuse("its frame holds no whole number of elements", "families.count")
     try:
-        for zone in shared:  # there may be no row that it belongs to
+        for zone in shared:  # the column may be empty
             zones.check(zone)
         node.value = [column.build(row, zones.check) for row in _split(flat, column.width, shared)]
     except (ValueError, TypeError, ArithmeticError, LookupError):

@@ -164,7 +164,7 @@ class Builder(Site):
             return self.reference(child)
         made = self.values[child.index]
         if made is _UNMADE or type(made) is Draft:
-            # It would be a half-made object, or a placeholder that leaks.
+            # It would be an incomplete object, or a placeholder.
             raise bad("unfinished", "an object is used before it is finished")
         return made
 

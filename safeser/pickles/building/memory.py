@@ -32,7 +32,7 @@ _LONG_LEAF = 160
 #: Of more elements than this, only those leaves are counted that are large.
 _FEW = 64
 
-#: Belong to the process, whatever refers to them, or are too small to count.
+#: Objects that belong to the process, or are too small to count.
 _SHARED = frozenset(
     (
         *(type, type(None), bool, float, complex, type(...), type(NotImplemented)),
@@ -49,7 +49,7 @@ _Counter = Callable[["Memory", Any], tuple[int, int]]
 
 
 class _Kind(NamedTuple):
-    """How instances of one class are counted.
+    """The rule by which instances of one class are counted.
 
     :param counted: what counts one; None where all have the same *size*.
     :param followed: they refer to others, which the garbage collector sees.
@@ -61,7 +61,7 @@ class _Kind(NamedTuple):
 
 
 class Memory:
-    """What was counted so far in one load, which is kept alive so that no address is used again."""
+    """The objects counted so far in one load, kept alive so that no address is reused."""
 
     __slots__ = ("_buffers", "_counted", "_given")
 

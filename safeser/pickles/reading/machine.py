@@ -103,7 +103,7 @@ class Machine(Stack):
         self.granted = budget.refs
         self.calls = budget.calls
         self.max_calls = budget.calls
-        #: Arguments that calls took, each as often as it was handed over.
+        #: Arguments that calls took, each counted once per call.
         self.arguments = 0
         self.turns = repeat(None, budget.opcodes)
         self.persistent = persistent
@@ -313,7 +313,7 @@ class Machine(Stack):
     # -- frames --------------------------------------------------------------------------------
 
     def do_proto(self) -> None:
-        # The loop knows what an argument is that is not there.
+        # The loop turns the IndexError of a missing argument into a refusal.
         self.protocol = self.data[self.pos]
         self.pos += 1
         if self.at != self.start or self.protocol > 5:

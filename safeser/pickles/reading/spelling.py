@@ -75,7 +75,7 @@ def keywords(call: Call) -> Keywords | None:
 
 
 def held_elsewhere(parts: dict[int, Node], nodes: Iterable[Node], root: Any) -> bool:
-    """Whether one of *parts*, which only spelt something, is part of the value all the same."""
+    """Whether one of *parts*, which only spell an instantiation, is also part of the value."""
     if isinstance(root, Node) and root.index in parts:
         return True
     return any(

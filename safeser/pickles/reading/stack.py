@@ -141,7 +141,7 @@ class Stack(Tape):
             return
         if pairs and len(items) % 2:
             self.refuse("stack", "a key has no value")
-        # Nothing for something else: C reads it as nothing, Python looks for a method to call.
+        # No elements for another type: the C reader does nothing, the Python one calls a method.
         if type(target) is Call and items:
             if target.state is not ABSENT:
                 self.refuse("build-order", "an object changes after it was built")

@@ -253,7 +253,7 @@ _NOTED_TYPES = ("columns", "column_indexes")
 _NOTED_NAMES = ("name", "field_name")
 #: pandas opens the file whose path follows, wherever a time zone is called so.
 _FILE_ZONE = "dateutil/"
-#: What of columns is the name of a type, and those names of texts that are no type of NumPy's.
+#: Fields of a column that name its type, and names of text types that NumPy does not have.
 _TEXTS = {
     "pandas_type": frozenset({"bytes", "string", "unicode"}),
     "numpy_type": frozenset({"str", "string"}),

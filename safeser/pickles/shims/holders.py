@@ -40,7 +40,7 @@ def _only_field(draft: Any, state: Any, field: str) -> Any:
 
 def _chain_map(site: Site, draft: Any, state: Any) -> ChainMap[Any, Any]:
     maps = plain(_only_field(draft, state, "maps"), list)
-    # The list itself, as its own class keeps it; it must not get what was not looked at.
+    # The list itself, as its class keeps it; it must not get unchecked elements later.
     site.copied(maps)
     return bounds.chain_of(maps)
 

@@ -61,7 +61,7 @@ def _twister(state: Any) -> dict[str, Any]:
     key, position = _fields(state, "key", "pos")
     words = _words(key, np.uint32, 624)
     if not words[0] >> 31 and not words[1:].any():
-        # Nothing leads there; all that it draws is 0, and C waits for another number for ever.
+        # No seed leads to this state; it draws only 0, and the C code loops for ever.
         raise refused("random-state", "a random generator's state stands still")
     return {"key": words, "pos": _within(position, 625)}
 

@@ -253,7 +253,7 @@ def _backed_state(site: Site, draft: Any, state: Any) -> Any:
 
 def _categorical(site: Site, dtype: Any, codes: Any) -> Any:
     if plain(dtype, pd.CategoricalDtype).ordered is None:
-        # Which order None stands for is settled whenever pandas makes one; it would be here.
+        # pandas replaces an order of None whenever it makes a dtype; that would alter it here.
         raise bad("dtype", "a Categorical does not say whether it is ordered")
     return pd.Categorical.from_codes(owned(site, codes, "i"), dtype=dtype)
 

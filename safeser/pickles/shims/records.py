@@ -99,7 +99,7 @@ def _decimal_tuple(site: Site, _: str, sign: Any, digits: Any, exponent: Any) ->
 
 # -- decimal contexts --------------------------------------------------------------------------
 
-# Each operation in it may take that many digits; honest ones have some dozens.
+# Each operation in it may take that many digits; real ones have some dozens.
 _MAX_PRECISION = 10_000
 _SIGNALS = frozenset(decimal.Context().flags)
 
@@ -193,7 +193,7 @@ def _random_state(site: Site, draft: Any, state: Any) -> random.Random:
     _within(words[-1], _TWISTER + 1, least=0)
     plain(spare, float, type(None))
     if not words[0] >> 31 and not any(words[1:-1]):
-        # Nothing leads there; all that it draws is 0, and normalvariate() waits for another number.
+        # No seed leads to this state; it draws only 0, and normalvariate() never returns.
         raise refused("random-state", "a generator of random numbers stands still")
     made = random.Random(0)  # noqa: S311 - it is the kind that was sent
     made.setstate((version, words, spare))
@@ -204,7 +204,7 @@ def _random_state(site: Site, draft: Any, state: Any) -> random.Random:
 
 
 def _count(_: Site, __: str, start: Any, step: Any = 1) -> Any:
-    # As endless as a range of 2**63: iterating it is the receiver's doing.
+    # As long as a range of 2**63: only the receiver's program iterates it.
     return itertools.count(plain(start, int, float), plain(step, int, float))
 
 

@@ -337,7 +337,7 @@ def _keys(site: Site, draft: Any, state: Any) -> Any:
 # -- search trees --------------------------------------------------------------------------------
 
 
-# SciPy's node, whose two addresses it finds anew from the two numbers at its end.
+# SciPy's node; SciPy computes its two addresses from the two numbers at its end.
 _NODE = np.dtype(
     [
         *((name, np.intp) for name in ("split_dim", "children")),

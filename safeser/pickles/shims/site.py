@@ -50,7 +50,7 @@ class Draft:
 
 
 class Site:
-    """Where one load happens: what it may still take, and what it may hash.
+    """The state of one load for reviewed functions: its budget, and what it may hash.
 
     :param shared: whether two objects may be handed the same memory, as by a pickle's memo. Then
         what was checked is copied, so that nothing later in the load writes to it.
@@ -273,7 +273,7 @@ def are_plain_keys(keys: Sequence[Any], *, whole: bool) -> bool:
         return True
     if not whole or set(map(type, keys)) != {int} or max(keys) >= _SMALL or min(keys) <= -_SMALL:
         return False
-    # In this order: putting the hashes into a set is what the second is afraid of.
+    # In this order: the second check protects the set that holds the hashes.
     return spread_out(keys) and len(keys) - len(set(map(hash, keys))) < LEAST_COLLISIONS
 
 

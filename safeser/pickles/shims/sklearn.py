@@ -189,7 +189,7 @@ def _finish(site: Site, draft: Any, state: Any) -> Any:
         # Its function is not pickled; SciPy makes it anew from the steps, which are checked.
         made._build_f(made.X_thresholds_, made.y_thresholds_)
     if hasattr(kind, "_parameter_constraints"):
-        # scikit-learn's own table of what each parameter may be; it calls nothing of the values.
+        # scikit-learn's own table of valid parameters; checking calls no method of the values.
         made._validate_params()
     return made
 

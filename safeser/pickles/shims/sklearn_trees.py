@@ -136,7 +136,7 @@ def metric(_: Site, draft: Any, state: Any) -> Any:
     return made
 
 
-# How far searches have come: each changes them.
+# Counters of searches: each search changes them.
 _COUNTERS = slice(7, 11)
 
 
@@ -169,6 +169,6 @@ def search_tree(site: Site, draft: Any, state: Any) -> Any:
     searched = (*own[: _COUNTERS.start], *counters, *own[_COUNTERS.stop :])
     if not all(map(identical, parts, searched)):
         refuse("a search tree is not the one that is built from its points")
-    # Its own parts but for the counters, of which nothing depends.
+    # All parts but the counters, on which nothing depends.
     made.__setstate__(searched)
     return made

@@ -20,7 +20,7 @@ KEPT_ABOVE: Final = 3
 
 
 class Operation(enum.IntEnum):
-    """What comes first of each step, with its operands: *n* counts the values that follow it."""
+    """The first token of each step, and its operands: *n* counts the values that follow it."""
 
     NAME = 0  # text: module:qualname
     TUPLE = 1  # n, values

@@ -106,7 +106,7 @@ def _tokens(data: bytes, budget: Budget) -> list[Any]:
         budget.opcodes -= len(tokens)
         if read != len(data) and len(tokens) == most:
             raise over("max-refs", "a tree has more tokens than the allowed elements take")
-        # Two spellings of one number would be two trees of one value.
+        # Two encodings of one number would give two trees of one value.
         if not _TOKENS.issuperset(map(type, tokens)) or not _same(tokens, data):
             raise _bad("tree", "a tree is not made of whole msgpack scalars in their shortest form")
     except (ValueError, msgpack.UnpackException):
