@@ -51,7 +51,7 @@ def available(name: str) -> bool:
 
 
 def resolve(wanted: str | bool | None) -> str | None:
-    """Return the codec that a caller's *wanted* stands for; None for no compression.
+    """Return the codec for the option *wanted*; None for no compression.
 
     :raises ConfigError: if there is no such codec, or it is not installed.
     """
@@ -96,7 +96,7 @@ def _sample(view: memoryview) -> memoryview:
 
 
 def decompressed(frame: memoryview, name: str, length: int, *, where: str) -> bytes | bytearray:
-    """Return what *frame* holds, if that is exactly *length* bytes.
+    """Decompress *frame*, or refuse it unless it holds exactly *length* bytes.
 
     :param length: what the header declares; already within limits.
     :raises PayloadError: for anything else, before more than *length* bytes are taken.

@@ -94,7 +94,7 @@ def _as_made(lengths: object, frames: Sequence[Any], limits: Limits) -> list[Any
 
 
 def bare(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *header* without what transport added, none of which is read."""
+    """Return *header* without the keys that transports add, without reading these."""
     return {key: value for key, value in header.items() if key not in TRANSPORT}
 
 
@@ -147,7 +147,7 @@ def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
 
 
 def _cut(views: list[memoryview], sizes: list[int]) -> list[memoryview]:
-    """Return runs of *sizes* out of *views* in order; copies only what lies in several of them."""
+    """Return frames of *sizes* from *views* in order; copy only frames that span several views."""
     if [view.nbytes for view in views] == sizes:
         return views
     if sum(view.nbytes for view in views) != sum(sizes):

@@ -54,5 +54,5 @@ class Serialized:
     __hash__ = None  # type: ignore[assignment]  # its header can change, as a dictionary's
 
     def plain(self, limits: Limits) -> tuple[dict[str, Any], list[Any]]:
-        """Return header and frames without what transport added: splits and compression."""
+        """Return header and frames without the transport's splits and compression."""
         return framing.opened(self.header, self.frames, limits=limits)

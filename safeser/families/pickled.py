@@ -23,7 +23,7 @@ _KEPT_REFS = 100_000
 
 
 def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
-    """Return *x* pickled, its buffers as frames of their own; raises what pickling raises."""
+    """Return *x* pickled, its buffers as frames of their own; propagates pickling errors."""
     buffers: list[memoryview] = []
 
     def keep(buffer: Any) -> None:
@@ -58,7 +58,7 @@ def family_of(
 
 
 def as_code(denial: PolicyDenied, refused: str, *, where: str) -> PolicyDenied:
-    """Return the refusal of a pickle as code, which names what made it that and where that is."""
+    """Return the error for a pickle that is code: which global makes it so, and where it is."""
     return PolicyDenied(
         f"{refused}: {denial.message} at {denial.where}, which makes it code",
         rule="context.family",

@@ -109,7 +109,7 @@ class Unencodable(Exception):
 def encode(
     value: object, *, limits: Limits = DEFAULTS, largest: int | None = None, depth: int = 0
 ) -> bytes:
-    """Return *value* as msgpack, or raise :class:`Unencodable` for what is not exactly plain.
+    """Return *value* as msgpack, or raise :class:`Unencodable` for a value that is not plain.
 
     :param largest: bytes longer than this are not plain: they deserve a frame of their own.
     :param depth: how many containers *value* stands in already.
@@ -394,7 +394,7 @@ class _Reader:
         return item
 
     def token(self) -> tuple[Any, tuple[type, int] | None]:  # noqa: PLR0911 - one per kind
-        """Read one scalar, or what opens a container and how many values it holds."""
+        """Read one scalar, or the kind of a container and the number of its values."""
         code = self.take(1)[0]
         if code < 0x80:
             return code, None

@@ -69,7 +69,7 @@ def encode(named: Mapping[str, Any], limits: Limits) -> Parts:
 
 
 def check(node: Node, limits: Limits) -> tuple[str, ...]:
-    """Return the names in *node*, in order; refuses what does not give each exactly one value."""
+    """Return the names in *node*, in order; refuse the node unless each has exactly one value."""
     if "names" not in node.meta:
         (body,) = node.expect("plain")
         node.value = _decoded(node, body, limits)

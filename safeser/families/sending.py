@@ -176,7 +176,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
 
 
 def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
-    """Return what to do about what no registration and no pickle would help."""
+    """Return advice for objects that neither a registration nor a pickle can carry."""
     value = error.value
     if type(value) is Serialized:
         return "Serialize it anew with the families that are asked for here, or ask for its family."
@@ -201,7 +201,7 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
 
 
 def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
-    """Return what else to ask for, where the caller's own arguments rule out what would do."""
+    """Return advice where the caller's own arguments rule out a suitable family."""
     if error.final:
         return ""
     if "dask" not in sender.families:
@@ -463,7 +463,7 @@ class _Sender:
         return {"serializer": name, "sub-header": header}, frames
 
     def serialized(self, x: Serialized) -> Sent:
-        """Pass on what was serialized before, if it is whole and of families asked for, or fail."""
+        """Forward a serialized payload, or fail unless it is complete and of requested families."""
         header, frames = x.plain(self.limits)
         try:
             # A copy, because the caller could change the header after it was checked.

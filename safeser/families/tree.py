@@ -264,7 +264,7 @@ def _refuse_pickled_types(node: Node, claimed: dict[str, Any]) -> None:
 
 
 def _refuse_transport(node: Node, keys: Collection[str]) -> None:
-    """Say of a header as ``safeser.serialize`` returned it what its extra keys are for."""
+    """Refuse the transport keys of a header from ``safeser.serialize``, and explain them."""
     added = [key for key in TRANSPORT if key in keys]
     if added and node.path is None:
         raise PayloadError(

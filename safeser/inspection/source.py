@@ -33,7 +33,7 @@ class Source:
 
     @classmethod
     def read_from(cls, file: BinaryIO) -> Source:
-        """Return what a pipe holds; it can be read once, so it is held."""
+        """Read a pipe into memory, because it can be read once only."""
         data = file.read(MAX_HELD + 1)
         if len(data) > MAX_HELD:
             raise too_large("that")
@@ -41,7 +41,7 @@ class Source:
 
     @classmethod
     def open(cls, path: Path) -> Source:
-        """Return the file at *path*; its name says nothing about what it is."""
+        """Open the file at *path*; its name does not decide its format."""
         try:
             file = path.open("rb")
             status = os.fstat(file.fileno())

@@ -157,7 +157,7 @@ class Archive:
             raise _bad("has bytes before its directory", at)
 
     def _with_local(self, entry: Entry, after: int) -> Entry:
-        """Return *entry* with the place of its data, if its local header says what it says."""
+        """Return *entry* with the place of its data, if its local header agrees."""
         at = entry.header
         mark, _, flags, method, _, _, crc, packed, size, names, extras = _LOCAL.unpack(
             self._source.read(at, _LOCAL.size)

@@ -36,7 +36,7 @@ _RISKS = {
 
 
 def deny(use: Use, *more: Use, profile: Profile) -> PolicyDenied:
-    """Return the refusal of *use*, with what would allow it and what that would risk.
+    """Return the error for *use*, with the addition that would allow it and its risk.
 
     :param more: other uses that are refused with it; they are named, and advised on together.
     """
@@ -189,7 +189,7 @@ def _may_be_enum(use: Use) -> bool:
 
 
 def _beware(*names: str) -> str:
-    """Return what else there is to know of *names* before one allows them."""
+    """Return a warning about *names* with non-ASCII letters, or an empty string."""
     if all(map(str.isascii, names)):
         return ""
     return " A name holds letters beyond ASCII, which can look like those of another."

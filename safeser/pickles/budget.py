@@ -149,7 +149,7 @@ _SETTINGS = {
 
 
 def over(rule: str, message: str, *, where: str = "", limit: str = "") -> PayloadError:
-    """Return the refusal of what is over a limit, with the setting that would allow it.
+    """Return the error for an exceeded limit, with the setting that raises it.
 
     :param limit: the setting, where the rule is not named after it.
     """

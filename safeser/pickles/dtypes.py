@@ -42,7 +42,7 @@ class DtypeRecord:
 
 
 def dtype_record(data: bytes) -> DtypeRecord | str | None:
-    """Return what the pickled dtype *data* says, or None if it is none that is made of these."""
+    """Return the pickled dtype *data* as data, or None if it is not made of plain parts."""
     try:
         root = read(data, buffers=0, limits=_LIMITS).root
     except PayloadError:

@@ -104,7 +104,7 @@ def _text_of(value: Any) -> str:
 
 
 def exception_record(data: bytes, *, limits: Limits | None = None) -> ExceptionRecord:
-    """Return what the pickled exception *data* says.
+    """Return the pickled exception *data* as data.
 
     An exception that is made in an unknown way gives a record with ``complete=False`` and what is
     known. Bytes that are no pickle at all, or larger than errors are, raise
@@ -330,7 +330,7 @@ _MAX_NAMED = 2000
 
 
 def _cost(value: Any) -> int:
-    """Return what describing *value* takes: a name to spell, or attributes to find one among."""
+    """Return the cost of describing *value*: of its name, or of searching its attributes."""
     if not isinstance(value, GlobalRef | Call):
         return 0
     pending = [value.callee, *value.args.items[:1]] if isinstance(value, Call) else [value]

@@ -145,7 +145,7 @@ def _verb(call: Call) -> str:
 
 
 def _as_json(root: Any) -> Any:
-    """Return the tree of *root*, level by level, so that what is bounded is the depths of it."""
+    """Return the tree of *root* level by level, so that its bound cuts the deepest levels."""
     made = {"root": root}
     level: list[tuple[Any, Any]] = [(made, "root")]
     seen: set[int] = set()
@@ -172,7 +172,7 @@ def _as_json(root: Any) -> Any:
 
 
 def _described(node: Node) -> dict[str, Any]:
-    """Return what is shown of *node*; what it holds stands in lists, still as nodes."""
+    """Return the description of *node*, whose content is lists of nodes."""
     described: dict[str, Any] = {
         "kind": type(node).__name__.removesuffix("Of").lower(),
         "id": node.index,

@@ -169,7 +169,7 @@ class Profile:
 
     @classmethod
     def of(cls, profile: str | Sequence[str] | Profile) -> Profile:
-        """Return *profile* itself, or what its name or names stand for."""
+        """Return *profile* itself, or the profile of its name or names."""
         if isinstance(profile, Profile):
             return profile
         return _combined((profile,) if isinstance(profile, str) else tuple(profile))
@@ -181,7 +181,7 @@ class Profile:
 
     @staticmethod
     def granted(profiles: tuple[str, ...], allow: tuple[Allowed, ...] = ()) -> Profile:
-        """Return what a grant lets pass: its profiles, and what its policy allows beside them."""
+        """Return the profile of a grant: its profiles, and the policy's additions."""
         return _granted(profiles, allow)
 
     def allowing(self, globals_: Mapping[str, Any] | Iterable[Allowed]) -> Profile:
@@ -221,7 +221,7 @@ class Profile:
         return found
 
     def witness(self, name: str, function: Callable[..., Any]) -> Witness:
-        """Return how the reviewed *function* of entry *name* was when it was first used."""
+        """Return the state of entry *name*'s reviewed *function* at its first use."""
         return witness(name, function)
 
     def returned(self, entry: Entry) -> tuple[type, ...]:

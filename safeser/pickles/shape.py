@@ -36,7 +36,7 @@ _WAYS = 100_000
 
 
 class Tree(NamedTuple):
-    """A value that shares nothing that counts.
+    """A value without shared parts that affect its size.
 
     :param elements: how many it holds, on all of its *levels*.
     """
@@ -158,7 +158,7 @@ class _Walk:
         self.weight = [0] * len(program.nodes)
 
     def all(self) -> None:
-        """Walk from the root, then from what is made and thrown away, for that is built too."""
+        """Walk from the root, then from nodes that are made and dropped, which are built too."""
         for root in [self.program.root, *self.program.nodes]:
             if isinstance(root, Node) and self.weight[root.index] == 0:
                 self.down(root)
@@ -178,7 +178,7 @@ class _Walk:
         return 1
 
     def down(self, root: Node) -> None:
-        """Walk what *root* holds."""
+        """Walk the content of *root*."""
         depth, weight, cyclic = self.depth, self.weight, self.cyclic
         weight[root.index] = -1
         open_nodes: list[tuple[Node, Any]] = [(root, iter(children(root)))]

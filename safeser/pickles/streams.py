@@ -93,7 +93,7 @@ def read_passage(
 
 
 def _frame(machine: Machine) -> None:
-    """Say of a frame that is longer than the file what it is: the sign of a file that was cut."""
+    """Refuse a frame that is longer than the file as a sign of truncation."""
     size = int.from_bytes(machine.data[machine.pos : machine.pos + 8], "little")
     if size > len(machine.data) - machine.pos - 8:
         machine.refuse("truncated", "a frame is cut off")
@@ -104,7 +104,7 @@ _ALONE = tuple(_frame if each is Machine.do_frame else each for each in HANDLERS
 
 
 class _Alone(Machine):
-    """Reads one pickle and stops behind it."""
+    """Reads one pickle and stops after it."""
 
     handlers: tuple[Handler | None, ...] = _ALONE
 
@@ -236,7 +236,7 @@ def _element(dtype: Any, room: Iterator[int]) -> tuple[int, bool, str] | None:
 
 
 def _simple(dtype: Any) -> tuple[int, bool, str] | None:
-    """Return what *dtype* says by its code, if its state says the same."""
+    """Return the dtype by the code of *dtype*, if its state agrees."""
     if not (type(dtype) is Call and not dtype.new and type(dtype.callee) is GlobalRef):
         return None
     args, state = dtype.args.items, dtype.state

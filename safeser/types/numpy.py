@@ -135,7 +135,7 @@ def _check_subarray(base: Dtype, shape: tuple[int, ...]) -> None:
 
 
 def with_metadata(dtype: Dtype, attached: Mapping[str, Any]) -> Dtype:
-    """Return *dtype* with what its user attached to it, which is plain values by name."""
+    """Return *dtype* with its user's metadata, which are plain values by name."""
     if not attached:
         return dtype
     _check_metadata(attached)
@@ -220,7 +220,7 @@ def _check_places(spans: Iterable[tuple[int, int]], size: int) -> None:
 
 
 def _check_metadata(attached: Mapping[Any, Any]) -> None:
-    """Refuse what is attached to a dtype unless it is few plain values by name."""
+    """Refuse metadata of a dtype unless they are few plain values by name."""
     if any(type(key) is not str for key in attached):
         raise _bad("its metadata are not plain values by name")
     pending, seen = list(attached.values()), 0

@@ -103,7 +103,7 @@ def check_kept(dtype: np.dtype[Any]) -> None:
 
 
 def check_wrapped(values: np.ndarray[Any, Any]) -> None:
-    """Refuse what pandas would wrap as an array of its own, or as a column, and not keep."""
+    """Refuse values that pandas would convert in an array of its own, or in a column."""
     check_kept(values.dtype)
     if values.ndim != 1:
         raise refused("column", "an array of pandas' has more than one dimension")
@@ -217,7 +217,7 @@ def check_walk(length: int, limits: Limits) -> None:
 
 
 def check_period_freq(freq: Any) -> None:
-    """Refuse *freq* as that of periods, of which there are not endlessly many."""
+    """Refuse *freq* unless it belongs to the bounded set of frequencies of periods."""
     if not isinstance(freq, _offsets.BaseOffset) or type(freq) is pd.DateOffset:
         raise refused("period", "a period's frequency is none of pandas' own")
     _, (count, normalize, *parts) = freq.__reduce__()[:2]

@@ -21,7 +21,7 @@ _compute: Any = importlib.import_module("pyarrow.compute")
 
 
 def decoded_size(array: Any) -> int:
-    """Return how many bytes the dictionary-encoded parts of *array*, at any depth, stand for.
+    """Return the expanded size in bytes of the dictionary-encoded parts of *array*, at any depth.
 
     :param array: an array that was validated.
     """

@@ -71,7 +71,7 @@ class Writer:
                 self._pool.append(bytes(-size % _ALIGNMENT))
 
     def again(self, place: object) -> bool:
-        """Write the number of what was written before from the same *place*, and tell if it was.
+        """Write a reference if *place* was written before, and tell whether it was.
 
         :param place: where it lies in memory; None if that says nothing.
         """
@@ -90,7 +90,7 @@ class Writer:
             self._ranked[rank] += frames
 
     def frames(self, limits: Limits) -> list[Any]:
-        """Return what travels, or raise Unencodable for what the receiver would not take."""
+        """Return the frames to send, or raise Unencodable if the receiver would refuse them."""
         large = [frame for frames in self._ranked.values() for frame in frames]
         if len(large) >= limits.max_frames:
             raise Unencodable(None, f"it has more than {limits.max_frames} large buffers")
@@ -163,7 +163,7 @@ class Reader:
         return number
 
     def each(self) -> range:
-        """Return as many turns as the next word says, and no more than there are words left."""
+        """Return a range of the count in the next word, which the remaining words bound."""
         number = self.count()
         if number > len(self._words) - self._at:
             self.refuse("it declares more parts than it has")
@@ -203,7 +203,7 @@ class Reader:
         return bytes(memoryview(found))
 
     def end(self) -> None:
-        """Refuse what is left over."""
+        """Refuse the frames if words or buffers remain."""
         if self._at != len(self._words) or any(self._frames.values()):
             self.refuse("it has more parts than it describes")
         if self._taken != self._pool.size:
@@ -215,7 +215,7 @@ class Reader:
 
 @contextmanager
 def checking(node: Node) -> Iterator[None]:
-    """Turn into the node's refusals those of Arrow, and of what restricted pickle has for it."""
+    """Convert errors of Arrow and of restricted pickle's functions to refusals of the node."""
     try:
         yield
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -166,7 +166,7 @@ _ARROW: dict[str, Callable[..., Any]] = {
 
 
 def _polars(described: Any) -> Any:
-    """Return polars' type of what was checked by :func:`_arrow`."""
+    """Return the polars type of a description that :func:`_arrow` checked."""
     if type(described) is str:
         return getattr(pl, described)()
     name, *parts = described
@@ -192,7 +192,7 @@ def _has_enum(described: Any) -> bool:
 
 
 def _check_dates(table: Any, refuse: Callable[[str], NoReturn]) -> None:
-    """Refuse dates and times outside of the years 1 to 9999, and what no timedelta can be."""
+    """Refuse dates outside the years 1 to 9999, and durations beyond timedelta's range."""
     for column in table.columns:
         if _is_dated(column.type):
             for chunk in column.chunks:
@@ -274,7 +274,7 @@ def _in_column(value: Any, reason: str, name: str) -> Unencodable:
 
 
 def _exported(frame: Any, schema: Any) -> Any:
-    """Return *frame* as a table of *schema*, without what polars notes in metadata."""
+    """Return *frame* as a table of *schema*, without the metadata that polars adds."""
     try:
         table = frame.to_arrow(compat_level=pl.CompatLevel.newest())
     except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

@@ -79,7 +79,7 @@ def _points(state: State, first: int, length: int) -> bool:
 
 
 def _place(state: State) -> object:
-    """Return where the values of a dictionary lie, if that tells them from all others."""
+    """Return the address of a dictionary's values, if it identifies them."""
     kind, length, _, offset, buffers, children, dictionary = state
     if children or dictionary is not None:
         return None
@@ -157,7 +157,7 @@ def _days(writer: Writer, kind: Any, state: State, first: int, length: int) -> N
 
 
 def _offsets(writer: Writer, code: str, state: State, start: int, total: int) -> tuple[int, int]:
-    """Write offsets that begin at zero; return what they began and ended with."""
+    """Write offsets shifted to begin at zero; return the first and last original offset."""
     offsets = _numbers(state[4][1], code, start, total + 1)
     base, end = int(offsets[0]), int(offsets[-1])
     if not 0 <= base <= end:

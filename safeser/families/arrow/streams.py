@@ -166,7 +166,7 @@ class _Table:
 
 
 def _described(said: bytes) -> tuple[int, _Table]:
-    """Return of which kind a message is that *said* describes, and more about it."""
+    """Return the kind of the message that *said* describes, and its fields."""
     root = _Table(said, struct.unpack_from("<I", said)[0])
     if root.number(0, "<h") != _V5:
         _refuse("is of another version of the format")

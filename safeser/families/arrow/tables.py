@@ -66,7 +66,7 @@ class _Form:
 
 
 class _Arrays:
-    """Arrays that were read as far as sizes go, and what it takes to build them."""
+    """Arrays whose sizes were read, and the parts to build them from."""
 
     __slots__ = ("_built", "_dictionaries", "_empty", "_fitting", "reader")
 
@@ -78,7 +78,7 @@ class _Arrays:
         self._empty: dict[int, Any] = {}
 
     def read(self, form: _Form) -> Any:
-        """Return what the next words say about an array of *form*."""
+        """Read the description of an array of *form* from the next words."""
         if not form.shared:
             return self._state(form, top=True)
         # Arrow compares the whole type when it joins indexes and dictionary, and then chunks.
@@ -117,7 +117,7 @@ class _Arrays:
         return offset, [self.reader.buffer() for _ in self.reader.each()]
 
     def build(self, state: Any) -> Any:
-        """Return the array; what Arrow finds wrong with it is an error of Arrow's."""
+        """Build the array; Arrow raises its own error if its validation fails."""
         if len(state) == 1:
             return self._nothing(state[0])
         if len(state) > 3:
@@ -141,7 +141,7 @@ class _Arrays:
 
 
 def _nothing_of(form: _Form) -> Any:
-    """Return what is said about an array of *form* without elements."""
+    """Return the description of an array of *form* without elements."""
     values = None if form.dictionary is None else _nothing_of(form.dictionary)
     return form.kind, 0, -1, 0, [], [], values
 

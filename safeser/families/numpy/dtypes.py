@@ -173,7 +173,7 @@ _MAX_KEY = 2048
 
 
 class _Reading:
-    """Reads one description; counts its fields before any is looked at."""
+    """Reads one description; counts its fields before reading any."""
 
     __slots__ = ("left",)
 
@@ -203,7 +203,7 @@ class _Reading:
         _refuse("it is not described as safeser does")
 
     def noted(self, description: Mapping[str, Any], room: int) -> np.dtype[Any]:
-        """Return a dtype with what its user attached to it."""
+        """Return a dtype with the metadata that its user attached."""
         attached, inner = description["metadata"], description["of"]
         if type(attached) is not bytes or (type(inner) is dict and "metadata" in inner):
             _refuse("its metadata are not described")

@@ -380,7 +380,7 @@ def _check(node: Node, limits: Limits) -> None:
 
 
 def _followed(build: Built, described: Any, made: Built, limits: Limits) -> Built:
-    """Return what builds an array of pandas', with the freq that is described if one is."""
+    """Return a function that builds a pandas array, with its freq if one is described."""
 
     def built(values: Loaded) -> Any:
         array, freq = _moments(build(values)), made(values)

@@ -53,7 +53,7 @@ def _write_about(writer: Writer, x: Any) -> dict[str, Any]:
 
 
 def _read_about(reader: Reader) -> tuple[Part, Callable[[Loaded, Any], Any]]:
-    """Return the checked index, and what gives the built object its attributes and flags."""
+    """Return the checked index, and a function that sets the attributes and flags."""
     attrs, unique = reader.node.meta["attrs"], reader.node.meta["unique"]
     if type(attrs) is not bool or type(unique) is not bool:
         reader.refuse("its flags are not flags")

@@ -61,7 +61,7 @@ class Loaded(list[Any]):
         return loaded
 
     def site(self, limits: Limits) -> Site:
-        """Return what a reviewed constructor may take for one of the parts."""
+        """Return the budget of a reviewed constructor for one of the parts."""
         if self._given is None:
             # There may be thousands of both: to count all frames for each part would be quadratic.
             self._given = given_to(self.node)
@@ -273,7 +273,7 @@ class Reader:
         return described
 
     def within(self, read: Callable[[Reader, Any], Part], described: Any) -> Part:
-        """Return what *read* makes of a part that stands in another one, not too deep."""
+        """Read a nested part by *read*, up to the maximum depth."""
         self.nesting += 1
         if self.nesting > _MAX_NESTING:
             self.refuse("its parts are nested too deep", "families.depth")
@@ -318,7 +318,7 @@ class Reader:
         return rows
 
     def objects(self, described: Any) -> tuple[int, Built]:
-        """Return the number of the described objects, and what builds the list of them."""
+        """Return the number of the described objects, and a function that builds their list."""
         if described is not None:
             if not is_listed(described) or not set(map(type, described)) <= {str, type(None)}:
                 self.refuse("its objects are not a list of texts")

@@ -87,7 +87,7 @@ def record(
 
 
 class Altered(Exception):
-    """The constructor made something else of a field than what was sent."""
+    """A field of the constructed instance differs from the sent value."""
 
 
 def is_same(made: Any, sent: Any) -> bool:

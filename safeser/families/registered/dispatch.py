@@ -115,10 +115,10 @@ class Foreign(Protocol):
     """Functions that were registered elsewhere, with distributed's own decorators."""
 
     def dumps(self, cls: type, /) -> Function | None:
-        """Return what was registered for exactly *cls*."""
+        """Return the function registered for exactly *cls*."""
 
     def loads(self, name: str, /) -> Function | None:
-        """Return what was registered for the class of that name; imports nothing."""
+        """Return the function registered for the class of that name; import nothing."""
 
 
 class Functions:
@@ -194,7 +194,7 @@ class Functions:
         return pair.typed()
 
     def named(self, name: str, types: Iterable[str]) -> Typed | None:
-        """Return what reads type *name* beyond the listed ones, or None; imports nothing.
+        """Return the deserializer registered for type *name*, or None; import nothing.
 
         :param types: names of types that a policy lets be read by functions registered elsewhere.
         """
@@ -224,11 +224,11 @@ class Functions:
         return not getattr(spec, "_initializing", False)
 
     def writes_elsewhere(self, cls: type) -> bool:
-        """Tell whether what was registered elsewhere could write *cls*, if it were granted."""
+        """Tell whether a foreign registration could write *cls*, if it were granted."""
         return self._foreign is not None and self._foreign.dumps(cls) is not None
 
     def reads_elsewhere(self, name: str) -> bool:
-        """Tell whether what was registered elsewhere could read *name*, if it were granted."""
+        """Tell whether a foreign registration could read *name*, if it were granted."""
         return self._foreign is not None and self._foreign.loads(name) is not None
 
     def _wake(self, name: str) -> bool:

@@ -92,7 +92,7 @@ def plan_generic(cls: type, name: str | None, allowed: frozenset[str] | None = N
 
 
 def _review(cls: type) -> None:
-    """Refuse a class whose instances are not simply what stands in their attributes."""
+    """Refuse a class whose instances consist of more than their attributes."""
     if other_bases(cls):
         refuse_class(
             cls,

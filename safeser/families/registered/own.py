@@ -94,7 +94,7 @@ class OwnFamilies:
         return name in self._families or name in (self._declared or ())
 
     def look_for(self, names: Iterable[str]) -> None:
-        """Read what installed distributions declare, if *names* need it.
+        """Read the entry points of installed distributions, if *names* need it.
 
         :param names: those that a policy, a grant or a caller holds.
         """
@@ -126,7 +126,7 @@ class OwnFamilies:
             return family
 
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
-        """Return what is declared, by name; names that no family can have do not count."""
+        """Return the declared entry points by name, without invalid names."""
         if self._declared is None:
             with self._lock:
                 declared: dict[str, list[EntryPoint]] = {}

@@ -68,7 +68,7 @@ def _encode_variable(x: Any, limits: Limits) -> Parts:
 
 
 def _held(data: Any) -> tuple[str, list[tuple[str, object]]]:
-    """Return what kind of data a variable holds, and what that consists of."""
+    """Return the kind of data that a variable holds, and its parts."""
     if type(data) is np.ndarray:
         return "array", [("", data)]
     if type(data) is _indexing.PandasIndexingAdapter:

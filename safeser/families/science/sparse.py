@@ -84,7 +84,7 @@ def _reduced_dok(x: Any) -> Any:
 
 
 def reducers() -> Mapping[type, Callable[[Any], Any]]:
-    """Return what takes SciPy's matrices apart, by class."""
+    """Return the functions that reduce SciPy's matrices, by class."""
     sparse: Any = importlib.import_module("scipy.sparse")
     return {
         getattr(sparse, f"{name}_{kind}"): _BY_FORMAT.get(name, _reduced)

@@ -62,7 +62,7 @@ def _encode_tensor(x: Any, limits: Limits) -> Parts:
 
 
 def _check_kept(x: Any) -> None:
-    """Raise for what does not travel, with the call that makes something that does."""
+    """Raise for a tensor that cannot be sent, with the call that converts it."""
     for wrong, advice in (
         (x.is_quantized, "it is quantized; call .dequantize() first"),
         (x.is_nested, "it is nested; send the tensors of .unbind()"),

@@ -53,7 +53,7 @@ def build(value: Any) -> dt.tzinfo | None:
 
 
 def check(value: Any) -> dt.tzinfo | None:
-    """Return what can stand in for the zone that *value* describes; looks nothing up.
+    """Return a stand-in for the zone that *value* describes; look nothing up.
 
     :raises ValueError: or TypeError, if it describes none, whatever is installed.
     """

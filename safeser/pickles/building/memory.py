@@ -72,7 +72,7 @@ class Memory:
         self._buffers: dict[int, Any] = {}
 
     def added(self, value: Any, given: Sequence[Any] = ()) -> tuple[int, int]:
-        """Return what *value* holds that was not counted before: bytes of data, and of objects.
+        """Return the bytes of *value* that were not counted before: of data, and of objects.
 
         Data are the contents of arrays, buffers and text; objects, what Python keeps around them.
 
@@ -119,7 +119,7 @@ class Memory:
         return 0 if self._came(owner) else size
 
     def _came(self, owner: Any) -> bool:
-        """Tell whether *owner* is the memory of what the call was given."""
+        """Tell whether *owner* is the memory of an argument of the call."""
         for part in self._given:
             held: Any = (part,)
             if type(part) in _HOLDERS and len(part) <= _FEW:

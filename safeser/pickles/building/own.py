@@ -40,7 +40,7 @@ _ALONE = _references(object, (), {})[1]
 
 
 class OwnClass:
-    """One allowed class, looked at once.
+    """One allowed class, inspected once.
 
     :raises PayloadError: for what a ``class`` role can never mean.
     """
@@ -201,7 +201,7 @@ class OwnClass:
 
 
 def unfit(entry: Entry, problem: str) -> PayloadError:
-    """Return the refusal of an entry whose role is not what its global can have."""
+    """Return the error for an entry whose role does not fit its global."""
     return bad(
         "class",
         f"{entry.name} {problem}",

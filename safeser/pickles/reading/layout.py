@@ -68,7 +68,7 @@ layout: Callable[[type], Layout] = functools.lru_cache(maxsize=512)(_layout)
 
 
 def held_by(value: Any) -> list[Any]:
-    """Return what *value* holds directly: fields, slots, and contents where it is a container."""
+    """Return the direct content of *value*: fields, slots, and elements of a container."""
     kind = type(value)
     held: list[Any] = []
     for base in (tuple, list, set, frozenset):

@@ -64,7 +64,7 @@ def read(
     budget: Budget | None = None,
     persistent: bool = False,
 ) -> Program:
-    """Return what the pickle *data* says, or raise :class:`PayloadError`.
+    """Parse the pickle *data* into a program, or raise :class:`PayloadError`.
 
     :param buffers: number of out-of-band buffers at hand; None where that is not known.
     :param budget: what is left for the message that the pickle came in; it is charged.

@@ -83,7 +83,7 @@ class Slots:
         self._insert(self._hashes)
 
     def _insert(self, values: Sequence[int]) -> None:
-        """Find a place for each of *values*, for which there is room, until they walk too far."""
+        """Find a slot for each of *values*, which fit the table, until they probe too many."""
         taken, mask, members = self._taken, len(self._taken) - 1, self._members
         walked, most = self._walked, self._walk * (len(self._hashes) + WALK_FREE)
         for value in values:
@@ -106,7 +106,7 @@ class Slots:
 
 
 def spread_out(keys: Sequence[int]) -> bool:
-    """Tell whether a dict and a set of such integers take about the same time for each."""
+    """Tell whether a dict and a set of such integers take about the same time per integer."""
     if len(keys) <= WALK_FREE:
         return True
     # Those that follow each other have a place each, however large the table is.

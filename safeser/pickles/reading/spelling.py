@@ -53,7 +53,7 @@ class Keywords:
 
 
 def keywords(call: Call) -> Keywords | None:
-    """Return what calling *call*'s result without arguments means, if pickle spelt it.
+    """Return the instantiation that calling *call*'s result without arguments spells, if any.
 
     That is ``partial(cls.__new__)``, given the state ``(cls.__new__, (cls, *args), kwargs, None)``.
     """

@@ -29,7 +29,7 @@ __all__ = ["Stack"]
 
 
 class Stack(Tape):
-    """A tape, and what was made of it so far.
+    """A tape, and the state that was built from it so far.
 
     :param refs: elements that are left to take.
     """
@@ -153,7 +153,7 @@ class Stack(Tape):
         self.note(UPDATE if pairs else EXTEND, target, held, items)
 
     def filled(self, call: Call, *, pairs: bool) -> list[Any]:
-        """Return the list of what *call*'s result is filled with."""
+        """Return the list of the elements that are added to *call*'s result."""
         held = call.pairs if pairs else call.items
         if not held:
             held = []

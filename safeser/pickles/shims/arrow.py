@@ -159,7 +159,7 @@ def _check_children(kind: Any, length: int, below: list[Any], children: list[Any
 
 
 def _check_backed(site: Site, kind: Any, length: int, buffers: list[Any]) -> None:
-    """Refuse elements that no byte stands for: a null pointer, or 2**60 rows in sixty bytes."""
+    """Refuse elements without bytes: a null pointer, or 2**60 rows in sixty bytes."""
     without = (
         _is.is_null(kind)
         or _is.is_run_end_encoded(kind)
@@ -176,7 +176,7 @@ def _check_backed(site: Site, kind: Any, length: int, buffers: list[Any]) -> Non
 
 
 def _check_views(site: Site, made: Any) -> None:
-    """Charge for elements that views name again: ten bytes may stand for the same megabyte."""
+    """Charge for elements that several views share: ten bytes may refer to one megabyte."""
     pending = [made]
     while pending:
         part = pending.pop()

@@ -268,7 +268,7 @@ _MAX_RANGES = 16
 
 
 def check_noted(noted: bytes) -> None:
-    """Refuse what pandas *noted* with a table if it names a file: ``to_pandas`` would open it.
+    """Refuse pandas metadata that names a file, which ``to_pandas`` would open.
 
     Arrow has pandas make a type of each noted text, and a type of times has a zone in it. Names of
     columns are made to be of the noted type: with ``S1000000000``, each took a gigabyte. And each
@@ -296,7 +296,7 @@ def check_noted(noted: bytes) -> None:
 
 
 def _check_noted_once(found: dict[str, Any]) -> None:
-    """Refuse notes of which Arrow makes a column, or a level of rows, again and again."""
+    """Refuse metadata of which Arrow makes one column, or one level of rows, repeatedly."""
     columns, levels = found.get("columns"), found.get("index_columns")
     if levels is not None and type(levels) is not list:
         raise refused("arrow-type", "what pandas noted with an Arrow table is malformed")

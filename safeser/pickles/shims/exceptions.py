@@ -121,7 +121,7 @@ _MAX_AXES = 64
 
 
 def _check_printed(made: BaseException) -> None:
-    """Refuse an exception of which str() would raise something else."""
+    """Refuse an exception whose ``str()`` would raise another exception."""
     for kind in type(made).__mro__:
         for field, types in _PRINTED.get(f"{kind.__module__}:{kind.__qualname__}", {}).items():
             value: Any = getattr(made, field, _NOTHING)

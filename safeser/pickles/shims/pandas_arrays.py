@@ -133,7 +133,7 @@ def _kept(made: Any, fields: dict[str, Any]) -> Any:
 
 
 def _remembered(made: Any, fields: dict[str, Any]) -> Any:
-    """Return *made*, of which its state says nothing that is not so."""
+    """Return *made* after comparing the cached properties in its state with its own."""
     for name, value in plain(fields.get("_cache", {}), dict).items():
         if plain(name, str) in _REMEMBERED:
             known = getattr(made, name)

@@ -149,7 +149,7 @@ def _compressed(site: Site, draft: Any, state: Any) -> Any:
 
 
 def _order(given: Mapping[str, Any], indptr: Any, indices: Any) -> dict[str, Any]:
-    """Return the flags about order, having looked whether those that are set are true."""
+    """Return the flags about order, after checking those that are set."""
     flags = {
         flag: plain(given[flag], bool)
         for flag in ("_has_sorted_indices", "_has_canonical_format")
@@ -352,7 +352,7 @@ _FORMS = ((True, True), (True, False), (False, True), (False, False))
 
 
 def identical(sent: Any, made: Any) -> bool:
-    """Tell whether *sent* is *made* to the letter: one number, or one array with its layout."""
+    """Tell whether *sent* equals *made* exactly: one number, or one array with its layout."""
     if type(sent) is not type(made):
         return False
     if type(made) is not np.ndarray:
@@ -363,7 +363,7 @@ def identical(sent: Any, made: Any) -> bool:
 
 
 def _search_tree(site: Site, draft: Any, state: Any) -> Any:
-    """Build the tree anew from its data, and refuse nodes and ranges that are not those built.
+    """Rebuild the tree from its data, and refuse nodes and ranges that differ from it.
 
     SciPy reads them without any check. Building is deterministic; how the sender built is tried.
     """

@@ -161,7 +161,7 @@ class Site:
             raise over("collisions", "too many keys share one hash", limit="max-collisions")
 
     def _walks_far(self, container: object, value: int) -> bool:
-        """Tell whether keys walk too far, with a new hash, in *container* or among the hashes."""
+        """Tell whether a new hash makes keys probe too many slots, in *container* or the hashes."""
         tables = self._slots.get(id(container))
         if tables is None:
             kinds = (False, True) if isinstance(container, set) else (False,)
@@ -297,7 +297,7 @@ def check_layout(kind: type, checksum: Any) -> None:
 
 
 def settled(site: Site, content: Any) -> Any:
-    """Return *content* itself if nothing can change it any more, else a copy of it.
+    """Return *content* itself if it is immutable, else a copy.
 
     A pickle may hand one buffer to two objects. What was checked for one of them (Arrow's offsets,
     flags that must be 0 or 1) must not change when the receiver writes to the other.

@@ -36,7 +36,7 @@ _MAX_DEGREE = 1000
 
 
 def check_estimator(site: Site, made: Any) -> None:
-    """Refuse an estimator of whose fields compiled code would believe what is not so."""
+    """Refuse an estimator with a field that compiled code would wrongly trust."""
     fields = made.__dict__
     _check_widths(site, fields)
     for kind in type(made).__mro__:

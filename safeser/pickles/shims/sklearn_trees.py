@@ -31,7 +31,7 @@ def refuse(what: str) -> NoReturn:
 
 
 def size(value: Any, what: str) -> int:
-    """Return *value* if it is the size of something that there is."""
+    """Return *value* if it is a valid size."""
     if not 0 < plain(value, int) < _INT31:
         refuse(f"{what} is no size")
     return value  # type: ignore[no-any-return]  # plain() proved it an int
@@ -83,7 +83,7 @@ def tree(site: Site, draft: Any, state: Any) -> Any:
 
 
 def check_nodes(left: Any, right: Any, feature: Any, *, features: int) -> int:
-    """Refuse nodes that make anything but one tree; return how deep it is.
+    """Refuse nodes that do not form exactly one tree; return its depth.
 
     Builders number a child after its parent, so that following children always ends; that each
     node but the root is a child once makes it a tree.
@@ -141,7 +141,7 @@ _COUNTERS = slice(7, 11)
 
 
 def search_tree(site: Site, draft: Any, state: Any) -> Any:
-    """Build the tree anew from its points, and refuse nodes and ranges that are not those built.
+    """Rebuild the tree from its points, and refuse nodes and ranges that differ from it.
 
     They are read without any check.
     """

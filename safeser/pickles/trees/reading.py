@@ -64,7 +64,7 @@ def read_tree(
     limits: Limits,
     budget: Budget,
 ) -> Program:
-    """Return what the tree *data* says.
+    """Parse the tree *data* into a program.
 
     :param buffers: how many buffers come with it, each of which it must use.
     :param apart: how many values come with it, as above.
@@ -252,7 +252,7 @@ class _Reader:
         return [self.referred(item) if type(item) is list else item for item in items]
 
     def referred(self, token: list[Any]) -> Any:
-        """Return what a list of one number stands for."""
+        """Return the value that a list of one number refers to."""
         number = token[0] if token else None
         if type(number) is not int:
             self.refuse("tree", "a reference in a tree is not a number")
@@ -311,7 +311,7 @@ class _Reader:
         self.grow(ADD, target, target.items)
 
     def growing(self, target: Any, name: str) -> list[Any]:
-        """Return the list of what *target* is filled with."""
+        """Return the list of the elements that are added to *target*."""
         if type(target) is not Call:
             return target.items  # type: ignore[no-any-return]  # a list
         if target.state is not ABSENT:

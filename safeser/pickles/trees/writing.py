@@ -151,7 +151,7 @@ class _Writer:
         self.made += 1
 
     def begin(self, node: GlobalRef | Persistent | Apart) -> bool:
-        """Write what stands once in a tree, and tell whether it did not stand there before."""
+        """Write a part that occurs once in a tree, and tell whether it is new."""
         said: Any
         if isinstance(node, GlobalRef):
             operation, said = Operation.NAME, node.name
