@@ -30,7 +30,7 @@ _SAMPLE_SIZE = 10_000
 #: What the libraries take at once.
 _MAX_SIZE = 0x7E000000
 
-#: The most that a byte can become: a longer claim is no honest frame. LZ4's lengths grow by 255 for
+#: The most that a byte can become: no real frame declares more. LZ4's lengths grow by 255 for
 #: a byte, deflate's best is 258 bytes for two bits, a Zstandard block makes 128 KiB of four bytes.
 _MOST = {"lz4": 255, "zlib": 1032, "zstd": 1 << 15}
 _HEADROOM = 1 << 10

@@ -132,7 +132,7 @@ def _ways(ways: object, count: int, limits: Limits) -> list[tuple[str, int] | No
 
 
 def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
-    # Split frames are more than whole ones, each of at least a byte where that is honest.
+    # There are more split frames than whole ones; each real one has at least a byte.
     if len(frames) > 2 * limits.max_frames:
         raise PayloadError("a payload has more than max_frames frames", rule="families.too-large")
     views = []

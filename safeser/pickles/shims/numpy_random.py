@@ -204,7 +204,7 @@ def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
     places = _within(size, _MAX_POOL + 1)
     words = len(key) + _entropy_words(entropy)
     if words > _MAX_WORDS:
-        raise refused("random-state", "a SeedSequence has more entropy than any honest one")
+        raise refused("random-state", "a SeedSequence has too much entropy")
     site.charge((words + places) * places)
     made = np.random.SeedSequence(
         entropy, spawn_key=key, pool_size=places, n_children_spawned=_within(spawned, _UINT63)

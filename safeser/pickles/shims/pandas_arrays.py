@@ -115,7 +115,7 @@ def _apart(numbers: np.ndarray[Any, Any]) -> bool:
 
 def _same(made: Any, dtype: Any) -> Any:
     if type(made.dtype) is not type(dtype) or made.dtype != dtype:
-        raise bad("dtype", "an array of pandas' is of another type than it says")
+        raise bad("dtype", "a pandas array differs from its declared dtype")
     return made
 
 
@@ -138,7 +138,7 @@ def _remembered(made: Any, fields: dict[str, Any]) -> Any:
         if plain(name, str) in _REMEMBERED:
             known = getattr(made, name)
             if type(value) is not type(known) or value != known:
-                raise bad("state", "an object of pandas' remembers what is not so")
+                raise bad("state", "a cached property of a pandas object is wrong")
     return made
 
 
@@ -309,7 +309,7 @@ def _masked(site: Site, draft: Any, state: Any) -> Any:
     made = getattr(pd.arrays, kind)(values, mask)
     # pandas derives its dtype from NumPy's only on access.
     if made.dtype.numpy_dtype != values.dtype:
-        raise bad("dtype", "an array of pandas' is of another type than it says")
+        raise bad("dtype", "a pandas array differs from its declared dtype")
     return _kept(made, fields)
 
 
@@ -359,7 +359,7 @@ def _sparse(site: Site, draft: Any, state: Any) -> Any:
     if len(values) != places.npoints:
         raise bad("shape", "a sparse array has not as many values as positions")
     if values.dtype != plain(dtype, pd.SparseDtype).subtype:
-        raise bad("dtype", "an array of pandas' is of another type than it says")
+        raise bad("dtype", "a pandas array differs from its declared dtype")
     return _kept(_same(_spread(values, places, dtype.fill_value), dtype), fields)
 
 
@@ -386,7 +386,7 @@ def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
     told = plain(dtype, pd.ArrowDtype).pyarrow_dtype
     # To Arrow, lists whose elements have different names are of one type.
     if not told.equals(content.type, check_metadata=True) or str(told) != str(content.type):
-        raise bad("dtype", "an array of pandas' is of another type than it says")
+        raise bad("dtype", "a pandas array differs from its declared dtype")
     return _kept(_same(pd.arrays.ArrowExtensionArray(content), dtype), fields)
 
 

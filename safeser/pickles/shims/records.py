@@ -37,7 +37,7 @@ def _within(value: Any, bound: int, *, least: int | None = None) -> int:
 
 def _short(value: Any) -> str | None:
     if value is not None and len(plain(value, str)) > _MAX_NAME:
-        raise refused("text", "a text is longer than any honest one")
+        raise refused("text", "a text is too long")
     return value  # type: ignore[no-any-return]  # None, or plain() proved it a str
 
 
