@@ -1,7 +1,7 @@
-"""Serialization families: how objects become headers and frames, and how they come back.
+"""Serialization families: encode objects as headers and frames, and decode them again.
 
-The one rule: an object is rebuilt by code that safeser or its host registered, from values that
-were checked first; a name or a byte that a peer wrote never chooses what runs.
+The one rule: only code that safeser or the host program registered rebuilds an object, from values
+that are checked first; no name or byte that a peer wrote chooses what runs.
 """
 
 from __future__ import annotations

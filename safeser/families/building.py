@@ -1,7 +1,8 @@
-"""Checked nodes of a payload to its object.
+"""Build objects from the checked nodes of a payload.
 
-The one rule: it builds what :mod:`safeser.families.receiving` judged and checked, children before
-their parents, and calls nothing but listed constructors and what the host registered.
+The one rule: it builds only nodes that :mod:`safeser.families.receiving` judged and checked,
+children before their parents, and calls only listed constructors and the host's registered
+functions.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def _decoded(
     context: dict[str, Any] | None,
     budget: Budget | None,
 ) -> Any:
-    """Return what *typed* makes of a checked node and what its children became."""
+    """Decode a checked node by *typed*, given the values of its children."""
     try:
         if typed.budgeted:
             return typed.decode(node, values, budget)
@@ -159,7 +160,7 @@ def _unbuildable(node: Node, error: Exception, *, chained: bool) -> PayloadError
 
 
 def _failure(node: Node) -> Any:
-    """Return an exception that was sent as a value; raise what was sent in place of one."""
+    """Return an exception that was sent as a value; raise one that was sent in place of a value."""
     said = errors.from_data(node.value)
     if not node.meta["failed"]:
         return said

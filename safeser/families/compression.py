@@ -1,7 +1,7 @@
-"""Frames compressed where it pays, and opened to exactly the length that was declared.
+"""Compress frames where that saves bytes, and decompress them to exactly the declared length.
 
-The one rule: what a frame becomes is known, and within limits, before memory is taken for it; a
-frame that holds more, less or anything besides is refused.
+The one rule: the decompressed length is known, and within limits, before memory is allocated. A
+frame that holds more, less or trailing data is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAMPLE_SIZE = 10_000
 #: What the libraries take at once.
 _MAX_SIZE = 0x7E000000
 
-#: The most that a byte can become: a longer claim is no honest frame. LZ4's lengths grow by 255 for
+#: The most that a byte can become: no real frame declares more. LZ4's lengths grow by 255 for
 #: a byte, deflate's best is 258 bytes for two bits, a Zstandard block makes 128 KiB of four bytes.
 _MOST = {"lz4": 255, "zlib": 1032, "zstd": 1 << 15}
 _HEADROOM = 1 << 10
@@ -51,7 +51,7 @@ def available(name: str) -> bool:
 
 
 def resolve(wanted: str | bool | None) -> str | None:
-    """Return the codec that a caller's *wanted* stands for; None for no compression.
+    """Return the codec for the option *wanted*; None for no compression.
 
     :raises ConfigError: if there is no such codec, or it is not installed.
     """
@@ -96,7 +96,7 @@ def _sample(view: memoryview) -> memoryview:
 
 
 def decompressed(frame: memoryview, name: str, length: int, *, where: str) -> bytes | bytearray:
-    """Return what *frame* holds, if that is exactly *length* bytes.
+    """Decompress *frame*, or refuse it unless it holds exactly *length* bytes.
 
     :param length: what the header declares; already within limits.
     :raises PayloadError: for anything else, before more than *length* bytes are taken.
@@ -115,9 +115,9 @@ def decompressed(frame: memoryview, name: str, length: int, *, where: str) -> by
         whole = codec.decompress(frame, length)
     # Each library has errors of its own; what they say may quote the frame.
     except Exception:
-        raise _wrong("a compressed frame is not what it declares", where) from None
+        raise _wrong("a compressed frame differs from its declaration", where) from None
     if len(whole) != length:
-        raise _wrong("a compressed frame holds another length than it declares", where)
+        raise _wrong("the decompressed length of a frame differs from the declared one", where)
     return whole
 
 

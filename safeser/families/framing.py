@@ -1,10 +1,11 @@
-"""What a transport may do to frames on their way: split them, join them, and carry them compressed.
+"""Split, join and decompress frames as transports do, and restore the frames as they were made.
 
-The one rule: a header that says how long its frames are is believed only if the bytes add up
-exactly, and nothing is joined or decompressed beyond what limits allow.
+The one rule: the lengths in a header are accepted only if they add up to exactly the received
+bytes, and no frame is joined or decompressed beyond the limits.
 
-Two keys of the outermost header, both removed before it is parsed: ``lengths``, of each frame as it
-was made, and ``compression``, for each frame null or its codec and its length on the wire.
+Two keys of the outermost header describe this, and both are removed before it is parsed:
+``lengths``, of each frame as it was made, and ``compression``, for each frame null or its codec and
+its length on the wire.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _as_made(lengths: object, frames: Sequence[Any], limits: Limits) -> list[Any
 
 
 def bare(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *header* without what transport added, none of which is read."""
+    """Return *header* without the keys that transports add, without reading these."""
     return {key: value for key, value in header.items() if key not in TRANSPORT}
 
 
@@ -115,7 +116,7 @@ def _ways(ways: object, count: int, limits: Limits) -> list[tuple[str, int] | No
     if ways is None:
         return [None] * count
     if not isinstance(ways, list | tuple) or len(ways) != count:
-        _refuse("compression must say one thing for each frame")
+        _refuse("compression must list one entry for each frame")
     read: list[tuple[str, int] | None] = []
     for way in ways:
         if way is None:
@@ -131,7 +132,7 @@ def _ways(ways: object, count: int, limits: Limits) -> list[tuple[str, int] | No
 
 
 def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
-    # Split frames are more than whole ones, each of at least a byte where that is honest.
+    # There are more split frames than whole ones; each real one has at least a byte.
     if len(frames) > 2 * limits.max_frames:
         raise PayloadError("a payload has more than max_frames frames", rule="families.too-large")
     views = []
@@ -146,11 +147,11 @@ def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
 
 
 def _cut(views: list[memoryview], sizes: list[int]) -> list[memoryview]:
-    """Return runs of *sizes* out of *views* in order; copies only what lies in several of them."""
+    """Return frames of *sizes* from *views* in order; copy only frames that span several views."""
     if [view.nbytes for view in views] == sizes:
         return views
     if sum(view.nbytes for view in views) != sum(sizes):
-        _refuse("its frames are not as long as it says")
+        _refuse("its frames differ from the declared lengths")
     waiting = iter(view for view in views if view.nbytes)
     rest = memoryview(b"")
     whole = []

@@ -1,7 +1,7 @@
-"""Keys of dicts and members of sets, looked at before a table is made of them.
+"""Check the keys of dicts and the members of sets before a hash table is built.
 
-The one rule: a table takes about the same time for each of its keys. Whoever wrote them chose the
-hashes of all that are no text or bytes, so each is counted before it meets the others.
+The one rule: insertion takes about the same time for each key. The sender of a message chooses the
+hashes of all keys but text and bytes, so collisions are counted before insertion.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from safeser.values import Limits
 __all__ = ["are_costly", "check_keys", "check_labels"]
 
 #: Keys that share one hash. Tuples and large integers hash without a secret, so a peer can make a
-#: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
+#: hundred thousand collide and a dict of them take hours; real data never has more than a few.
 _MAX_SAME_HASH = 64
 
-#: As restricted pickle has it.
+#: The same as in restricted pickle.
 _MAX_WALK = Limits().max_walk
 
 #: Keys whose hash has a secret or too few colliding values to matter.
@@ -37,7 +37,7 @@ def check_keys(keys: Sequence[Hashable], *, where: str = "", members: bool = Fal
         costly = not set(map(type, keys)) <= _QUICK and are_costly(keys, members=members)
         if costly:
             raise PayloadError(
-                "keys were made to meet each other", rule="families.hash-flood", where=where
+                "its keys are chosen to collide", rule="families.hash-flood", where=where
             )
         distinct = len(set(keys) if members else dict.fromkeys(keys))
     except TypeError:
@@ -55,7 +55,7 @@ def check_labels(labels: Sequence[Hashable]) -> None:
     except TypeError:
         raise PayloadError("a label cannot be hashed", rule="families.key") from None
     if costly:
-        raise PayloadError("labels were made to meet each other", rule="families.hash-flood")
+        raise PayloadError("its labels are chosen to collide", rule="families.hash-flood")
 
 
 def _distinct(labels: Sequence[Hashable]) -> list[Hashable]:

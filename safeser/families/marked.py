@@ -1,6 +1,6 @@
-"""Marks on objects inside a message: to be serialized by itself, or serialized already.
+"""Mark objects inside a message as to be serialized separately, or as serialized already.
 
-The one rule: what is said to be serialized already is parsed before it is passed on.
+The one rule: a payload that is marked as serialized is parsed before it is forwarded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ to_serialize = Serialize
 
 
 class Serialized:
-    """What :func:`safeser.serialize` made of an object: passed on, not serialized again."""
+    """A result of :func:`safeser.serialize`, which is forwarded without serializing it again."""
 
     def __init__(self, header: dict[str, Any], frames: Sequence[Any]) -> None:
         self.header = header
@@ -54,5 +54,5 @@ class Serialized:
     __hash__ = None  # type: ignore[assignment]  # its header can change, as a dictionary's
 
     def plain(self, limits: Limits) -> tuple[dict[str, Any], list[Any]]:
-        """Return header and frames without what transport added: splits and compression."""
+        """Return header and frames without the transport's splits and compression."""
         return framing.opened(self.header, self.frames, limits=limits)

@@ -1,7 +1,7 @@
-"""Families ``pickle`` and ``cloudpickle``: a thin frame around safeser.pickles.
+"""Families ``pickle`` and ``cloudpickle``: encode and decode pickles by safeser.pickles.
 
-The one rule: what a pickle is follows from its content, and no byte of it is read but by
-safeser.pickles under the profiles of one grant.
+The one rule: safeser.pickles alone reads a pickle, under the profiles of one grant, and the content
+of a pickle decides what it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEPT_REFS = 100_000
 
 
 def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
-    """Return *x* pickled, its buffers as frames of their own; raises what pickling raises."""
+    """Return *x* pickled, its buffers as frames of their own; propagates pickling errors."""
     buffers: list[memoryview] = []
 
     def keep(buffer: Any) -> None:
@@ -58,7 +58,7 @@ def family_of(
 
 
 def as_code(denial: PolicyDenied, refused: str, *, where: str) -> PolicyDenied:
-    """Return the refusal of a pickle as code, which names what made it that and where that is."""
+    """Return the error for a pickle that is code: which global makes it so, and where it is."""
     return PolicyDenied(
         f"{refused}: {denial.message} at {denial.where}, which makes it code",
         rule="context.family",
@@ -99,7 +99,7 @@ def _load_code(data: bytes, buffers: list[memoryview]) -> Any:
     try:
         return load_code(data, buffers=buffers)
     # Granted code may raise anything. Its sender may already run code here, so the cause is kept
-    # for whoever has to find the missing module.
+    # and names, for example, the missing module.
     except Exception as error:
         raise PayloadError(
             f"loading code that was granted failed with {type(error).__name__}",

@@ -1,8 +1,8 @@
-"""Plain values as one frame of strict msgpack that keeps every exact type.
+"""Encode and decode plain values as one frame of strict msgpack, with exact types.
 
-The one rule: every count is charged against the bytes and limits that are left before memory is
-taken, so a small frame cannot make a large object. msgpack's C code only ever reads and writes runs
-of scalars, whose size is their own; it believes no count.
+The one rule: every count is charged against the remaining bytes and limits before memory is
+allocated, so a small frame cannot make a large object. msgpack's C code reads and writes only runs
+of scalars, which have a size of their own; it trusts no count.
 
 Lists, tuples, sets and frozensets are msgpack arrays; all but the list open with an empty extension
 that names them. Integers beyond 64 bits and text with lone surrogates have extensions of their own.
@@ -47,7 +47,7 @@ DEFAULTS = Limits()
 #: Shorter runs of scalars are not worth asking whether they are such.
 _RUN = 16
 
-#: Exact types whose msgpack is the same from everyone who writes it.
+#: Exact types whose msgpack is the same from every writer.
 _SCALAR_TYPES: frozenset[type] = frozenset({type(None), bool, int, float, str})
 
 _TUPLE, _SET, _FROZENSET, _BIGINT, _SURROGATES = 1, 2, 3, 4, 5
@@ -91,12 +91,12 @@ class Unencodable(Exception):
         return "".join(path)
 
     def inside(self, container: object, label: str) -> None:
-        """Note on the way out that it happened in *container*, at *label*.
+        """Prepend *container* and *label* to the path while the error propagates.
 
         What was met too deep below itself is a cycle, of which one lap is path enough.
         """
         if self.final:
-            # Whoever is met is kept, lest another object gets its identity.
+            # Containers on the path are kept alive, so that no other object reuses their id().
             if id(container) in self._met:
                 self.reason = CYCLE
                 del self.path[: self._met[id(container)][0] + 1]
@@ -109,7 +109,7 @@ class Unencodable(Exception):
 def encode(
     value: object, *, limits: Limits = DEFAULTS, largest: int | None = None, depth: int = 0
 ) -> bytes:
-    """Return *value* as msgpack, or raise :class:`Unencodable` for what is not exactly plain.
+    """Return *value* as msgpack, or raise :class:`Unencodable` for a value that is not plain.
 
     :param largest: bytes longer than this are not plain: they deserve a frame of their own.
     :param depth: how many containers *value* stands in already.
@@ -394,7 +394,7 @@ class _Reader:
         return item
 
     def token(self) -> tuple[Any, tuple[type, int] | None]:  # noqa: PLR0911 - one per kind
-        """Read one scalar, or what opens a container and how many values it holds."""
+        """Read one scalar, or the kind of a container and the number of its values."""
         code = self.take(1)[0]
         if code < 0x80:
             return code, None

@@ -1,7 +1,7 @@
-"""Headers and frames to objects: derive the family, check everything, only then build.
+"""Decode headers and frames: derive the family, check every node, and only then build objects.
 
-The one rule: every node of a payload is judged and checked before the first of them is built, and
-what may be built is bounded by one grant at every depth.
+The one rule: every node of a payload is judged and checked before the first is built, and one grant
+bounds what may be built at every depth.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def check(
     limits: Limits = DEFAULTS,
     grant: Grant | None = None,
 ) -> None:
-    """Refuse what does not describe exactly one object of listed types; builds nothing.
+    """Refuse a payload that is not exactly one object of listed types; build nothing.
 
     Pickles are left to :func:`judge`. Nothing is imported either: a type whose package waits to be
     imported is only looked up here, and checked as all others when it is loaded.
@@ -207,7 +207,7 @@ _DECODED, _KEPT = ("msgpack", "error"), 1 << 12
 
 
 class _Listed:
-    """Finds what is listed as a node's type, importing nothing.
+    """Finds the listed serializer of a node's type without importing anything.
 
     :ivar waits: whether one of those that were asked for waits for its package to be imported.
     """
@@ -322,7 +322,7 @@ def _not_granted(
 
 
 def _named(name: str, where: str, grant: Grant, *, beside: Sequence[Node] = ()) -> Typed:
-    """Return what reads type *name*: listed here, or registered elsewhere and named by *grant*."""
+    """Return the deserializer of type *name*: listed, or registered elsewhere and granted."""
     if registry.knows(name):
         return registry.named(name, where=where, beside=(node.type for node in beside))
     found = functions.named(name, grant.types)

@@ -1,7 +1,6 @@
-"""Named values of one object: the small plain ones in its header, the others as children.
+"""Encode the named values of one object: small plain ones in its header, others as children.
 
-The one rule: names are checked before a value is used, each stands for exactly one value, and what
-is small and plain needs no header of its own.
+The one rule: names are checked before a value is used, and each name has exactly one value.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["check", "encode", "is_attribute", "values"]
 _MAX_TEXT = 1024
 _MAX_ITEMS = 16
 
-#: All small values of one object together; honest ones of many fields stay far below.
+#: All small values of one object together; real objects of many fields stay far below.
 _MAX_PLAIN = 1 << 20
 
 _SCALARS = frozenset({type(None), bool, int, float})
@@ -70,7 +69,7 @@ def encode(named: Mapping[str, Any], limits: Limits) -> Parts:
 
 
 def check(node: Node, limits: Limits) -> tuple[str, ...]:
-    """Return the names in *node*, in order; refuses what does not give each exactly one value."""
+    """Return the names in *node*, in order; refuse the node unless each has exactly one value."""
     if "names" not in node.meta:
         (body,) = node.expect("plain")
         node.value = _decoded(node, body, limits)
@@ -80,7 +79,7 @@ def check(node: Node, limits: Limits) -> tuple[str, ...]:
     if not isinstance(names, (list, tuple)) or len(names) > limits.max_refs:
         node.refuse("its names are not a list", "families.header")
     if not all(type(name) is str for name in names) or len(set(names)) != len(names):
-        node.refuse("its names are not texts that differ", "families.header")
+        node.refuse("its names are not distinct texts", "families.header")
     if not node.value.keys() <= set(names):
         node.refuse("it has values without a name", "families.header")
     if len(node.children) != len(names) - len(node.value):

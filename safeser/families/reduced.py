@@ -1,12 +1,12 @@
-"""Typed values that travel as reduced trees: what their pickles say, in msgpack.
+"""Encode and decode typed values as reduced trees: the content of their pickles, in msgpack.
 
-The one rule: a tree is judged by the profile of its type before anything in its payload is built,
-its parts are made by the constructors that were reviewed for pickles, and what comes out is of
-exactly a class that is listed under the type's name.
+The one rule: the profile of its type judges a tree before anything in its payload is built, the
+constructors that were reviewed for pickles build its parts, and the result must be of exactly a
+class that is listed under the type's name.
 
-A short tree stands in the header, a longer one in the last frame; each large buffer of the object
-is a frame of its own before it, uncopied. Arrays of numbers stand beside the tree as typed values
-of their own: that is how they travel anywhere else, and it takes a tenth of the time.
+A short tree is part of the header, a longer one is the last frame; each large buffer of the object
+is a frame of its own before it, uncopied. Arrays of numbers are typed values beside the tree, as
+everywhere else, which takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def list_rows(
 ) -> None:
     """List *rows* by the names under which they travel; *package* is imported when one is needed.
 
-    :param advice: by ``module:qualname`` of a class, what helps who sends what is derived from it.
+    :param advice: for senders of instances of derived classes, by ``module:qualname`` of the base.
     """
 
     def load() -> None:
@@ -94,7 +94,7 @@ def _live(names: tuple[str, ...]) -> tuple[type, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reduced:
-    """How objects of one row are sent, checked and built."""
+    """Sends, checks and builds the objects of one row."""
 
     name: str
     classes: tuple[type, ...]
@@ -149,7 +149,7 @@ class _Reduced:
             try:
                 node.value = parsed.judged(self.profile, buffers=len(buffers))
             except PolicyDenied as denial:
-                # No policy adds to a type's profile, so it is no question of who sends it.
+                # No policy adds to a type's profile, so the sender makes no difference.
                 node.refuse(denial.message, "families.global")
 
     def decode(self, node: Node, values: list[Any], budget: Budget) -> Any:
@@ -167,7 +167,7 @@ class _Reduced:
 
 
 def _unencodable(x: object, error: PayloadError | PolicyDenied) -> Unencodable:
-    """Return why *x* is not sent: what its receiver would say."""
+    """Return the error for *x*, with the reason that its receiver would give."""
     bound = error.rule.startswith("value.")
     refused = Unencodable(x, error.message, fix=error.fix if bound else "")
     place = error.where.removeprefix("obj") if error.where.startswith("obj") else ""
@@ -177,10 +177,10 @@ def _unencodable(x: object, error: PayloadError | PolicyDenied) -> Unencodable:
 
 
 def _is_apart(x: Any) -> bool:
-    """Whether *x* is an array that travels beside the tree, as arrays do that stand alone."""
+    """Whether *x* is an array that is sent beside the tree, as a typed value of its own."""
     if type(x) is not np.ndarray or x.dtype.hasobject or x.dtype.char == "T":
         return False
-    # One number that is seen many times would be that for whoever reads it without a look.
+    # A broadcast array would stay one on the receiver, and compiled code may not check strides.
     return 0 not in x.strides or x.size <= 1
 
 
@@ -199,9 +199,9 @@ def _split(node: Node) -> tuple[bytes | memoryview, Sequence[memoryview]]:
 
 
 def _usable(buffer: memoryview, *, readonly: bool) -> memoryview:
-    """Return *buffer*, or a copy where nothing could write to it that may, or compiled code fails.
+    """Return *buffer*, or a copy where it must become writable or aligned.
 
-    A frame starts where the bytes before it ended; loops of libraries expect better.
+    A frame starts where the bytes before it ended; compiled code of libraries needs alignment.
     """
     if _address(buffer) % _ALIGNMENT:
         return memoryview(bytes(buffer) if readonly else bytearray(buffer))

@@ -1,7 +1,7 @@
-"""Types that family ``dask`` can carry: exact names that we wrote, never classes that a peer names.
+"""List the types that family ``dask`` can carry, by names that safeser or the host registers.
 
-The one rule: a name that is not listed is refused before anything is imported, and what is listed
-once cannot be replaced.
+The one rule: an unlisted name is refused before anything is imported, and a listed name cannot be
+replaced.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an encoder makes of an object.
+    """The encoded parts of an object.
 
     :param meta: description of the object itself, plain msgpack values under names.
     :param frames: buffers that it hands over without copying them.
@@ -50,7 +50,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """How objects of exactly one listed type are sent, checked and built.
+    """The functions that send, check and build objects of exactly one listed type.
 
     :param name: ``module:qualname`` as it travels; written here, never taken from a peer.
     :param classes: classes whose direct instances it encodes; subclasses only if *subclasses*.
@@ -81,7 +81,7 @@ class Typed:
 
 @dataclass(slots=True)
 class _Lazy:
-    """What registers serializers of one package when one of them is first needed."""
+    """A function that registers the serializers of one package on first use."""
 
     package: str
     names: frozenset[str]
@@ -128,7 +128,7 @@ class Registry:
     _plan: Callable[[type], Typed | None] = lambda cls: None
 
     def register(self, typed: Typed, *, remade: bool = False) -> None:
-        """List *typed*; a name or class that is listed already stays as it is, loudly.
+        """List *typed*, or raise ConfigError if its name or class is listed already.
 
         :param remade: whether the program makes the class anew when it runs the same code again, as
             reloading a module does. The new one then takes the old one's place.
@@ -157,7 +157,7 @@ class Registry:
         return any(is_remade(before, cls) for before in self._by_name[name].classes)
 
     def _make_way(self, typed: Typed) -> None:
-        """Take out the class that *typed*'s was before its module ran again, and no other."""
+        """Remove the earlier version of *typed*'s class, from before its module ran again."""
         if all(self.remakes(typed.name, cls) for cls in typed.classes):
             for before in self._by_name.pop(typed.name).classes:
                 del self._by_class[before]
@@ -219,14 +219,14 @@ class Registry:
         return name in self._remade
 
     def for_writing(self, cls: type) -> Typed | None:
-        """Return what writes direct instances of *cls*, which is not listed, or None.
+        """Return the serializer for direct instances of the unlisted class *cls*, or None.
 
         Writing needs no list: the reader decides by its own what it builds.
         """
         return self._plan(cls)
 
     def advise(self, cls: type, advice: str) -> None:
-        """Say what helps who sends an object of *cls* or of a class derived from it.
+        """Set the advice for senders of objects of *cls* or of a class derived from it.
 
         Such objects stay without a serializer: families that are asked next may still take them.
         """
@@ -234,7 +234,7 @@ class Registry:
             self._advice[cls] = advice
 
     def advice_for(self, cls: type) -> str:
-        """Return what helps who sends an object of *cls*, or nothing."""
+        """Return the advice for senders of an object of *cls*, or an empty string."""
         for base in cls.__mro__:
             package = str(getattr(base, "__module__", "")).partition(".")[0]
             for lazy in self._lazy.get(package, ()):
@@ -257,7 +257,7 @@ class Registry:
     def listed(self, name: str, *, where: str = "") -> Typed | None:
         """Return the serializer listed as *name*, or None if its package is not imported yet.
 
-        Imports nothing: who wrote the name was not decided yet, or not recorded.
+        Imports nothing: the name's author is not decided yet, or not recorded.
 
         :raises PayloadError: if nothing is listed under that name.
         """

@@ -1,7 +1,7 @@
-"""Reviewed constructors of restricted pickle, used on the checked values of typed headers.
+"""Call the reviewed constructors of restricted pickle with the checked values of typed headers.
 
-The one rule: what was reviewed for pickles is called, never copied: one check of a library's
-compiled code serves both ways in.
+The one rule: the function that was reviewed for pickles is called, never copied, so that one check
+protects a library's compiled code from both encodings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["given_to", "reviewed", "site"]
 
 
 def site(node: Node, limits: Limits) -> Site:
-    """Return what reviewed constructors may take for *node*: some times what arrived for it.
+    """Return the budget of reviewed constructors for *node*: a multiple of its received bytes.
 
     Each frame belongs to one node, so nothing else in the payload writes to what was checked.
     """
@@ -26,7 +26,7 @@ def site(node: Node, limits: Limits) -> Site:
 
 
 def given_to(node: Node) -> int:
-    """Return how many bytes arrived for *node*; who asks for each of its parts asks once."""
+    """Return how many bytes arrived for *node*; call it once for all parts of a node."""
     given, todo, package = 0, [node], _package(node)
     while todo:
         inner = todo.pop()

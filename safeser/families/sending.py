@@ -1,7 +1,7 @@
-"""Objects to headers and frames, through the families that a context allows, in its order.
+"""Serialize objects to headers and frames by the families that a context allows, in its order.
 
-The one rule: an object is sent exactly as it is or refused by name; nothing falls back to a family
-that was not asked for.
+The one rule: an object is sent exactly as it is, or refused with the name of its type; there is no
+fallback to a family that was not requested.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SMALL_BYTES = 1 << 12
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, dict})
 
-#: Whoever defines one of these is more than its attributes.
+#: An object whose class defines one of these consists of more than its attributes.
 _COPYING = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__getnewargs__")
 
 #: What no family can carry, pickles neither.
@@ -134,7 +134,7 @@ def _shown(kind: type) -> str:
 
 
 def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
-    """Return what to do: register it, convert it, or which family to ask whom for."""
+    """Return advice: register the type, convert the value, or use another family."""
     value, families = error.value, sender.families
     grant = "a context that grants family" if decided else "family"
     alone = error.fix or _beyond_families(error, grant, decided) or _asked_too_little(error, sender)
@@ -170,13 +170,13 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     if "pickle" in families or "cloudpickle" in families:
         return f"{advice}."
     where = "" if decided or error.final else " under a policy that allows what is in it"
-    # That a context grants it does not say that whoever asked takes it.
-    where = ", if whoever asked names it among the deserializers" if decided else where
+    # A context may grant a family that the receiver does not list among its deserializers.
+    where = ", if the receiver names it among the deserializers" if decided else where
     return f"{advice}, or ask for {grant} pickle{where}."
 
 
 def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
-    """Return what to do about what no registration and no pickle would help."""
+    """Return advice for objects that neither a registration nor a pickle can carry."""
     value = error.value
     if type(value) is Serialized:
         return "Serialize it anew with the families that are asked for here, or ask for its family."
@@ -195,19 +195,19 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
             f" {grant} cloudpickle, {risk}."
         )
     if isinstance(value, _OF_THIS_PROCESS):
-        return "It stands for something in this process alone: send what is in it."
+        return "It is valid in this process only: send its content instead."
     over = error.reason and not error.final
     return RAISE if over and type(value) in _PLAIN else ""
 
 
 def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
-    """Return what else to ask for, where the caller's own arguments rule out what would do."""
+    """Return advice where the caller's own arguments rule out a suitable family."""
     if error.final:
         return ""
     if "dask" not in sender.families:
         return "Allow family dask too, or convert it to plain values."
     if sender.iterate is False and error.path and sender.holds_typed(error.value, 5):
-        return "Leave out iterate_collection=False: it keeps elements from going by their own type."
+        return "Omit iterate_collection=False: it prevents serializers of element types."
     plain_one = type(error.value) in _PLAIN | _COLLECTIONS
     if plain_one and "msgpack" not in sender.families and not error.final:
         return "Allow family msgpack too: it carries plain values."
@@ -463,10 +463,10 @@ class _Sender:
         return {"serializer": name, "sub-header": header}, frames
 
     def serialized(self, x: Serialized) -> Sent:
-        """Pass on what was serialized before, if it is whole and of families asked for, or fail."""
+        """Forward a serialized payload, or fail unless it is complete and of requested families."""
         header, frames = x.plain(self.limits)
         try:
-            # A copy, since whoever has the header could change it after it was looked at.
+            # A copy, because the caller could change the header after it was checked.
             header = plain.decode(plain.encode(header, limits=self.limits), limits=self.limits)
         except Unencodable:
             raise Failed(x, "its header holds more than plain values") from None
@@ -474,7 +474,7 @@ class _Sender:
         for node in parse(header, frames, limits=self.limits):
             self.room -= 1
             family = node.serializer
-            # What a pickle says that it is counts nowhere; a policy derives it with what it allows.
+            # The family that a pickle claims is not trusted: it is derived from the content.
             if family in _PICKLES and self.types is None and "cloudpickle" not in self.families:
                 family = pickled.family_of(node, self.limits, budget)
             if family not in (*self.families, "collection", "msgpack", "error"):
@@ -510,8 +510,8 @@ class _Sender:
         return room > 0 and any(self.holds_typed(item, room - 1) for item in items)
 
 
-#: Whether a family that says no for most objects could take one; to be told so by an error of each
-#: takes as long as to write a small one.
+#: Cheap tests for families that refuse most objects: raising an error for each refused object
+#: takes as long as encoding a small one.
 _TAKES: dict[str, Callable[[Any], bool]] = {
     "msgpack": lambda x: type(x) in _COLLECTIONS or plain.is_plain(type(x)),
     "error": lambda x: isinstance(x, BaseException),

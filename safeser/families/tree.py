@@ -1,7 +1,7 @@
-"""The tree that a header and its frames describe, before anything in it is believed.
+"""Parse the tree of nodes that a header and its frames describe, before any value is trusted.
 
 The one rule: each frame belongs to exactly one node. Judging, checking and building walk these
-nodes and nothing else; there is no second reading of a header.
+nodes only; no header is parsed twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safeser.values import FAMILIES, Limits
 
 __all__ = ["TRANSPORT", "Node", "parse", "strongest"]
 
-#: No honest type name comes near; one that does is not repeated in an error.
+#: Longer than any real type name; a longer one is not repeated in an error.
 _MAX_NAME = 128
 
 #: Steps of a path that an error spells out.
@@ -264,7 +264,7 @@ def _refuse_pickled_types(node: Node, claimed: dict[str, Any]) -> None:
 
 
 def _refuse_transport(node: Node, keys: Collection[str]) -> None:
-    """Say of a header as ``safeser.serialize`` returned it what its extra keys are for."""
+    """Refuse the transport keys of a header from ``safeser.serialize``, and explain them."""
     added = [key for key in TRANSPORT if key in keys]
     if added and node.path is None:
         raise PayloadError(
@@ -335,7 +335,7 @@ def _own_frames(node: Node, count: int | None, lengths: Sequence[int]) -> int:
         count += len(_writeable(node))
     own = count - sum(lengths)
     if own < 0:
-        node.refuse("it claims more frames than there are", "families.frame-count")
+        node.refuse("it declares more frames than there are", "families.frame-count")
     if node.serializer == "collection" and own != 0:
         node.refuse("it leaves frames unused", "families.frame-count")
     if node.serializer in ("msgpack", "error") and own != 1:

@@ -1,7 +1,7 @@
-"""Archives of arrays: NumPy's npz, and what PyTorch writes since 1.6. And NumPy's single arrays.
+"""Read archives of arrays: NumPy's npz, PyTorch's zip files (since 1.6), and NumPy's npy files.
 
-The one rule: every record is accounted for. A record that the format does not have is refused,
-since another reader may load it, and so is a storage that is not as large as its tensors say.
+The one rule: every record is accounted for. A record that the format does not define is refused,
+because another reader may load it, and so is a storage whose size differs from its tensors'.
 """
 
 from __future__ import annotations
@@ -124,12 +124,12 @@ def _check_records(
         if name.startswith("data/"):
             what = "elements of tensors"
             if sizes.pop(name.removeprefix("data/"), None) != entry.size:
-                raise _bad("has a storage that no tensor has, or of another size", entry)
+                raise _bad("has a storage that no tensor uses, or whose size is wrong", entry)
         elif len(head) < entry.size or not _NOTES[name].match(head):
-            raise _bad("has a note that PyTorch does not write", entry)
+            raise _bad("has a metadata record that PyTorch does not write", entry)
         seen.add(entry.name, what, entry.offset, entry.size)
     if sizes:
-        raise PayloadError("the file lacks a storage that a tensor has", rule="inspect.torch")
+        raise PayloadError("the file lacks a storage that a tensor uses", rule="inspect.torch")
 
 
 def _bad(message: str, entry: Entry) -> PayloadError:

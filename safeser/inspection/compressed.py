@@ -1,7 +1,7 @@
-"""Compressed pickles, as joblib writes them: one stream, inflated no further than it may become.
+"""Decompress pickles as joblib writes them: one stream, up to a bounded size.
 
-The one rule: what comes out is bounded, in all and by what went in, before it is made; and the
-stream must end where the file ends.
+The one rule: the output is bounded, in total and in proportion to the input, before it is produced,
+and the stream must end where the file ends.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _STARTS: tuple[tuple[bytes, str, Callable[[], Any] | None], ...] = (
 
 
 def compression_of(head: bytes) -> str:
-    """Return what a file that begins with *head* is compressed by; nothing if it is not."""
+    """Return the codec of a file that begins with *head*, or an empty string."""
     return next((name for start, name, _ in _STARTS if head.startswith(start)), "")
 
 
 def inflate(source: Source, name: str) -> bytes:
-    """Return what *source*, compressed by *name*, becomes."""
+    """Decompress *source*, which the codec *name* compressed."""
     make = next(make for _, known, make in _STARTS if known == name)
     if make is None:
         raise PayloadError(

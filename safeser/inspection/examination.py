@@ -1,7 +1,7 @@
-"""The examination of one file: what has been found in it so far, and the verdict.
+"""Collect the findings about one file, and derive the verdict from them.
 
-The one rule: each pickle is judged by the profiles that were asked for and by what its format adds,
-and whatever stops the reading makes the whole file refused or unreadable, never part of it fine.
+The one rule: each pickle is judged by the requested profiles and by the additions of its format.
+Whatever stops the reading makes the whole file refused or unreadable; no part of it passes alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _UNREADABLE = frozenset(
 
 
 class Examination:
-    """Collects what readers find; :meth:`report` says what it comes to."""
+    """Collects the findings of readers; :meth:`report` returns the verdict."""
 
     def __init__(self, source: Source, profiles: tuple[str, ...]) -> None:
         self.source = source
@@ -64,7 +64,7 @@ class Examination:
         self._pickles = 0
 
     def is_a(self, kind: str, title: str, *, loader: str, formats: tuple[str, ...] = ()) -> None:
-        """Say what the file is; *formats* add their lists to the profiles from now on.
+        """Set the description of the file; *formats* add their lists to the profiles from now on.
 
         :param loader: what reads such a file; it is known to check what it is told, or it is not.
         """
@@ -114,7 +114,7 @@ class Examination:
             )
 
     def _allowed_by(self, program: Program, uses: Sequence[Use], *, persistent: bool) -> list[str]:
-        """Return of each use what allows it: the format, or the first profile that does."""
+        """Return for each use what allows it: the format, or the first profile."""
         allowed = ["" if use.problem else "+".join(self.profiles) for use in uses]
         left = {at for at, use in enumerate(uses) if not use.problem}
         for name in (*self.formats, *self.profiles):
@@ -136,10 +136,10 @@ class Examination:
             shown(use.name), use.role, allowed_by, use.problem, part, offset, count
         )
 
-    # -- what it comes to ------------------------------------------------------------------------
+    # -- the verdict -----------------------------------------------------------------------------
 
     def report(self, failed: SafeserError | None = None) -> Report:
-        """Return what was found; *failed* is what stopped the reading, if anything did."""
+        """Return the report; *failed* is the error that stopped the reading, if any."""
         verdict, reason, rule, fix = self._verdict(failed)
         uses = sorted(self._globals.values(), key=lambda use: not use.problem)
         needs = {name for use in uses for name in use.allowed_by.split("+")}

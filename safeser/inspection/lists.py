@@ -1,6 +1,6 @@
-"""By what a file is judged: profiles, with those that they build on, and what its format adds.
+"""Select the profiles that judge a file, and add the globals of the file's format.
 
-The one rule: what a format adds is for looking at files alone. It never reaches a load.
+The one rule: the additions of a format serve inspection only. No load ever uses them.
 """
 
 from __future__ import annotations

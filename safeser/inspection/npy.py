@@ -1,7 +1,7 @@
-"""NumPy's files: a header that is a Python literal, then bytes, or a pickle for objects.
+"""Read NumPy's npy files: a header that is a Python literal, then bytes, or a pickle for objects.
 
-The one rule: the header is read by the grammar of what NumPy writes, and nothing else; it is never
-evaluated, and sizes are worked out from it before anything is believed.
+The one rule: a grammar of exactly what NumPy writes parses the header, which is never evaluated,
+and sizes are computed from it and checked before they are used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files that are pickles: one, several in a row, joblib's, and PyTorch's older ones.
+"""Inspect files that are pickles: one, several in a row, joblib's, and PyTorch's older format.
 
-The one rule: pickle after pickle is read up to the last byte of the file; what is left over and is
-none is refused, since some reader may find something in it.
+The one rule: pickle after pickle is read up to the last byte of the file. Remaining bytes that are
+no pickle are refused, because another reader may interpret them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _following(seen: Examination, data: bytes, at: int) -> Passage:
             f"behind the pickle there are {len(data) - at} bytes that are none ({error.message})",
             rule="inspect.trailing",
             where=f"byte {at}",
-            fix="Another reader may find something in them; cut them off.",
+            fix="Another reader may interpret them; remove them.",
         ) from None
 
 
@@ -131,7 +131,7 @@ def _skip_storages(
     for key in keys:
         found = sizes.pop(key, None) if type(key) is str else None
         if found is None:
-            raise _bad("lists a storage that no tensor has, or one twice", at)
+            raise _bad("lists a storage that no tensor uses, or one twice", at)
         count, size = found[0], found[0] * found[1]
         if at + 8 + size > len(data):
             raise cut_off("a storage is cut off", at)

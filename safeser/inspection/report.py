@@ -1,7 +1,7 @@
-"""What is said of a file: what it is, which globals it uses, and whether they are allowed.
+"""Report on a file: its format, the globals that it uses, and whether they are allowed.
 
 The one rule: a file is fine only if every byte of it was read and every use of a global is listed.
-Whatever else is the case is refused, or, where nothing can be said, unreadable.
+Any other file is refused or, where no verdict is possible, unreadable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCHEMA = 1
 
 
 class Verdict(enum.Enum):
-    """How it ends; ``code`` is the exit code."""
+    """The verdict on a file; ``code`` is the exit code."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
@@ -97,7 +97,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What :func:`safeser.inspection.examine` found.
+    """The findings of :func:`safeser.inspection.examine`.
 
     :param kind: ``pickle``, ``joblib``, ``npy``, ``npz``, ``torch``, ``torch-legacy``, ``zip``,
         ``tar``, ``envelope`` or ``unknown``.
@@ -121,7 +121,7 @@ class Report:
     needs: tuple[str, ...] = ()
 
     def as_dict(self, *, tree: bool = True) -> dict[str, Any]:
-        """Return it as values for JSON, of bounded size whatever the file is.
+        """Return the report as values for JSON, of bounded size for any file.
 
         :param tree: give the first twenty pickles' trees; see ``Inspection.as_dict``.
         """

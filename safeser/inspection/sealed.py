@@ -1,7 +1,7 @@
-"""A sealed message in a file: what its prelude says, which is not verified.
+"""Describe the prelude of a sealed message in a file, without verification.
 
-The one rule: without its session there is no key, so nothing in it is looked into and nothing that
-is said of it is more than a claim.
+The one rule: the key exists only in the message's session, so the content is not examined, and
+every statement of the prelude is a claim.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The bytes of an untrusted file, read where a reader asks for them.
+"""Read ranges of bytes from an untrusted file on demand.
 
-The one rule: what is read is either exactly as many bytes as were asked for, or refused; and how
-much is held at once is bounded, whatever the file says of itself.
+The one rule: a read returns exactly the requested number of bytes, or is refused; and the memory
+held at once is bounded, whatever the file states.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Source:
 
     @classmethod
     def read_from(cls, file: BinaryIO) -> Source:
-        """Return what a pipe holds; it can be read once, so it is held."""
+        """Read a pipe into memory, because it can be read once only."""
         data = file.read(MAX_HELD + 1)
         if len(data) > MAX_HELD:
             raise too_large("that")
@@ -41,7 +41,7 @@ class Source:
 
     @classmethod
     def open(cls, path: Path) -> Source:
-        """Return the file at *path*; its name says nothing about what it is."""
+        """Open the file at *path*; its name does not decide its format."""
         try:
             file = path.open("rb")
             status = os.fstat(file.fileno())
@@ -61,7 +61,7 @@ class Source:
     def read(self, offset: int, count: int) -> bytes:
         """Return the *count* bytes at *offset*."""
         if offset < 0 or count < 0 or offset + count > self.size:
-            raise cut_off("the file ends before what it announces", offset)
+            raise cut_off("the file ends before its declared size", offset)
         self._file.seek(offset)
         data = self._file.read(count)
         if len(data) != count:

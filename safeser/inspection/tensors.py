@@ -1,7 +1,7 @@
-"""What a PyTorch file's pickle says of its tensors, checked against the storages that are there.
+"""Check the tensors in a PyTorch file's pickle against the storages in the file.
 
 The one rule: a tensor is a view of a storage, a storage is a record of the file, and neither may
-reach past the end of what it is made of. Nothing of PyTorch is imported.
+extend beyond the end of its source. Nothing of PyTorch is imported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _storage(node: Persistent, *, legacy: bool) -> tuple[str, str, int]:
     """Return key, type and number of elements of the storage that *node* stands for."""
     parts = node.pid.items if type(node.pid) is TupleOf else []
     if len(parts) != (6 if legacy else 5) or parts[0] != "storage":
-        raise _bad("names something else than a storage", node)
+        raise _bad("has a persistent id that names no storage", node)
     kind, key, location, count = parts[1:5]
     if type(kind) is not GlobalRef or kind.name not in storages():
         raise _bad("names a storage of an unknown type", node)
@@ -86,11 +86,11 @@ def check_tensors(program: Program, *, legacy: bool = False) -> None:
 def _check_tensor(node: Call, name: str, *, legacy: bool) -> None:
     args = node.args.items
     if len(args) not in _REBUILDS[name] or type(args[0]) is not Persistent:
-        raise _bad("makes a tensor of something else than a storage", node)
+        raise _bad("makes a tensor of an object that is no storage", node)
     _, kind, elements = _storage(args[0], legacy=legacy)
     begin, shape, strides = args[1:4]
     if type(begin) is not int or not 0 <= begin < _INT63:
-        raise _bad("makes a tensor with an impossible place", node)
+        raise _bad("makes a tensor with an invalid offset", node)
     lengths, steps = _numbers(shape, node), _numbers(strides, node)
     if len(lengths) != len(steps):
         raise _bad("makes a tensor with more lengths than strides, or fewer", node)

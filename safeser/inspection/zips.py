@@ -1,9 +1,10 @@
-"""Zip archives, read so that no other reader can see something else in them.
+"""Read zip archives strictly, so that every other reader sees the same entries.
 
-The one rule: central directory and local headers must say the same, and the entries must tile the
-file from its first byte to the directory. Scanners and loaders disagree where they do not: on
-names, flags, sizes, on which of two equal names counts, and on what stands between.
-Only what PyTorch and NumPy write is read: stored or deflated, no encryption, no comments.
+The one rule: the central directory and the local headers must agree, and the entries must cover the
+file from its first byte to the directory without gaps. Where they do not, scanners and loaders
+disagree: on names, flags, sizes, on which of two equal names counts, and on the bytes between.
+Only the subset that PyTorch and NumPy write is read: stored or deflated, no encryption, no
+comments.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ class Archive:
             raise _bad("has bytes before its directory", at)
 
     def _with_local(self, entry: Entry, after: int) -> Entry:
-        """Return *entry* with the place of its data, if its local header says what it says."""
+        """Return *entry* with the place of its data, if its local header agrees."""
         at = entry.header
         mark, _, flags, method, _, _, crc, packed, size, names, extras = _LOCAL.unpack(
             self._source.read(at, _LOCAL.size)
@@ -168,7 +169,7 @@ class Archive:
             raise _bad("has an entry with two different names", at)
         size, packed, _ = _widened(_extra(rest[names:], at), (size, packed, 0), at)
         stated, found = (entry.crc, entry.packed, entry.size), (crc, packed, size)
-        # What is only known after the data may be left out here, but not said otherwise.
+        # Fields that are known after the data only may be zero here, but must not differ.
         if found != stated and not (flags & _LATER and found == (0, 0, 0)):
             raise _bad("has an entry with two different sizes or checksums", at)
         offset = at + _LOCAL.size + names + extras

@@ -1,7 +1,7 @@
-"""What would let a refused pickle pass: the smallest addition, and what it would risk.
+"""Advise which smallest policy addition would admit a refused pickle, and state its risk.
 
-The one rule: advice comes from the same judgment as the refusal; where only code would do, it says
-so, and an addition that may come down to code says that too.
+The one rule: the advice and the refusal come from the same judgment. The advice says so where only
+a grant of code would suffice, and where an addition may amount to one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RISKS = {
 
 
 def deny(use: Use, *more: Use, profile: Profile) -> PolicyDenied:
-    """Return the refusal of *use*, with what would allow it and what that would risk.
+    """Return the error for *use*, with the addition that would allow it and its risk.
 
     :param more: other uses that are refused with it; they are named, and advised on together.
     """
@@ -107,7 +107,7 @@ def _profiles_for(uses: list[Use]) -> list[str]:
         if name in first
     }
     chosen = list(allowed)
-    # The last ones are for Dask and for functions, which whoever expects data should not get.
+    # The last profiles are for Dask and for functions; a receiver of data should not grant them.
     for name in reversed(allowed):
         others = [allowed[other] for other in chosen if other != name]
         if len(set().union(*others)) == len(uses):
@@ -189,7 +189,7 @@ def _may_be_enum(use: Use) -> bool:
 
 
 def _beware(*names: str) -> str:
-    """Return what else there is to know of *names* before one allows them."""
+    """Return a warning about *names* with non-ASCII letters, or an empty string."""
     if all(map(str.isascii, names)):
         return ""
     return " A name holds letters beyond ASCII, which can look like those of another."

@@ -1,7 +1,7 @@
-"""What the pickles of one message may take together, charged before it is taken.
+"""Charge memory and work of all pickles in one message against its limits.
 
-The one rule: limits are for one message. A message of ten thousand pickles gets what a message of
-one gets, so whoever opens several hands the same budget to each.
+The one rule: limits apply to one message. A message of ten thousand pickles has the same limits as
+a message of one, so a caller that loads several passes the same budget to each load.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CALLS = 10
 
 
 class Budget:
-    """What is left of one message's limits.
+    """The remainder of one message's limits.
 
     :param refs: elements and keys.
     :param calls: objects that calls make.
@@ -85,7 +85,7 @@ class Budget:
             raise over("max-calls", "a message makes more objects by calls than allowed")
 
     def bring(self, size: int) -> None:
-        """Note *size* bytes of input, which may be copied some times, and visited some times."""
+        """Add the allowance of *size* input bytes, which may be copied and visited some times."""
         most = self.limits.max_refs * _MOST_PER_REF - self.granted
         visits = min(most, self.brought(size))
         self.granted += visits
@@ -140,8 +140,8 @@ _SETTINGS = {
     "max-array": "That much memory may then be taken by one array.",
     "max-string": "That much memory may then be taken by one string.",
     "max-int": "Arithmetic and printing take time that grows with its square.",
-    "max-depth": "Deep values meet the recursion limit of whatever walks them.",
-    "max-sharing": "Whoever prints, copies or compares the value walks all of them.",
+    "max-depth": "Functions that walk deep values exceed the recursion limit.",
+    "max-sharing": "Printing, copying or comparing the value walks all of them.",
     "max-key-cost": "Each time the key is looked up walks all of it.",
     "max-collisions": "Each of them is compared with all others.",
     "max-walk": "Each look-up is compared with that many keys.",
@@ -149,7 +149,7 @@ _SETTINGS = {
 
 
 def over(rule: str, message: str, *, where: str = "", limit: str = "") -> PayloadError:
-    """Return the refusal of what is over a limit, with the setting that would allow it.
+    """Return the error for an exceeded limit, with the setting that raises it.
 
     :param limit: the setting, where the rule is not named after it.
     """

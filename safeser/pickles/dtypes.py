@@ -1,7 +1,7 @@
-"""Reading a pickled NumPy dtype as data: names, letters and offsets, without NumPy.
+"""Read a pickled NumPy dtype as data (names, letters and offsets) without NumPy.
 
-The one rule: nothing is imported or called, and a dtype with anything in it that is not a plain
-number, time, text or record of such is no dtype here.
+The one rule: nothing is imported or called, and a dtype is refused if any part of it is not a plain
+number, time, text or record of these.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DtypeRecord:
 
 
 def dtype_record(data: bytes) -> DtypeRecord | str | None:
-    """Return what the pickled dtype *data* says, or None if it is none that is made of these."""
+    """Return the pickled dtype *data* as data, or None if it is not made of plain parts."""
     try:
         root = read(data, buffers=0, limits=_LIMITS).root
     except PayloadError:

@@ -1,7 +1,7 @@
-"""Reading a pickled exception as data: what failed and where, without importing or calling it.
+"""Read a pickled exception as data, its traceback included, without importing or calling anything.
 
-The one rule: nothing that a peer's exception says is believed further than text. tblib's own
-rebuilding runs ``exec`` on unpickled frames and calls a function of the peer's choice.
+The one rule: everything in a peer's exception is text and nothing more. tblib rebuilds frames by
+``exec`` on unpickled values and calls a function of the peer's choice.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TRACEBACK = "tblib.pickling_support:unpickle_traceback"
 
 @dataclass(frozen=True, slots=True)
 class FrameRecord:
-    """One line of a traceback, as the sender tells it."""
+    """One line of a traceback, as the sender states it."""
 
     filename: str
     function: str
@@ -93,7 +93,7 @@ class ExceptionRecord:
 
     @property
     def text(self) -> str:
-        """What ``str()`` of such an exception normally is."""
+        """The text that ``str()`` of such an exception normally returns."""
         if not self.args:
             return ""
         return _text_of(self.args[0]) if len(self.args) == 1 else str(self.args)
@@ -104,7 +104,7 @@ def _text_of(value: Any) -> str:
 
 
 def exception_record(data: bytes, *, limits: Limits | None = None) -> ExceptionRecord:
-    """Return what the pickled exception *data* says.
+    """Return the pickled exception *data* as data.
 
     An exception that is made in an unknown way gives a record with ``complete=False`` and what is
     known. Bytes that are no pickle at all, or larger than errors are, raise
@@ -164,7 +164,8 @@ class _Telling:
         """Return the record of *root* with its causes and contexts, each told once.
 
         Exceptions may share causes, and one is usually the cause and the context of another; told
-        as often as they are named, sixteen of them would fill the memory of whoever prints them.
+        as often as they are named, sixteen of them would fill the memory of the process that prints
+        them.
         """
         seen = {root.index}
         links: list[_Link] = []
@@ -209,7 +210,7 @@ class _Telling:
         )
 
     def _told(self, state: Any) -> dict[str, str]:
-        """Return what one of safeser's errors says beside its message."""
+        """Return rule, place and fix of one of safeser's errors."""
         fields = self._fields(state)
         told = {name: fields.get(name) for name in _OF_REFUSAL}
         return {
@@ -329,7 +330,7 @@ _MAX_NAMED = 2000
 
 
 def _cost(value: Any) -> int:
-    """Return what describing *value* takes: a name to spell, or attributes to find one among."""
+    """Return the cost of describing *value*: of its name, or of searching its attributes."""
     if not isinstance(value, GlobalRef | Call):
         return 0
     pending = [value.callee, *value.args.items[:1]] if isinstance(value, Call) else [value]

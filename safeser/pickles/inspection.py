@@ -1,7 +1,7 @@
-"""Looking at a pickle without loading it: its tree, its globals, and what each profile says.
+"""Inspect a pickle without loading it: its tree, its globals, and the verdict of each profile.
 
-The one rule: nothing is imported or built, and what is shown of a peer's text is short, plain and
-escaped, however large or cyclic the value is.
+The one rule: nothing is imported or built, and a peer's text is shown short, plain and escaped,
+however large or cyclic the value is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_TEXT = 60
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What one pickle says.
+    """The content of one pickle, and the verdicts on it.
 
     :param globals: every use of a global under the profile that was asked for, in stream order.
     :param verdicts: profile to ``""`` where it would let every use pass, else the first problem.
@@ -145,7 +145,7 @@ def _verb(call: Call) -> str:
 
 
 def _as_json(root: Any) -> Any:
-    """Return the tree of *root*, level by level, so that what is bounded is the depths of it."""
+    """Return the tree of *root* level by level, so that its bound cuts the deepest levels."""
     made = {"root": root}
     level: list[tuple[Any, Any]] = [(made, "root")]
     seen: set[int] = set()
@@ -172,7 +172,7 @@ def _as_json(root: Any) -> Any:
 
 
 def _described(node: Node) -> dict[str, Any]:
-    """Return what is shown of *node*; what it holds stands in lists, still as nodes."""
+    """Return the description of *node*, whose content is lists of nodes."""
     described: dict[str, Any] = {
         "kind": type(node).__name__.removesuffix("Of").lower(),
         "id": node.index,

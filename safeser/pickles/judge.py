@@ -1,4 +1,4 @@
-"""Judging a program against a profile: every use of every global, before anything is built.
+"""Judge every use of every global in a program against a profile, before any object is built.
 
 The one rule: a use that is not listed, in that role and at that place, is denied; so is a call of
 anything but a direct global. Judging imports nothing and takes time linear in the program.
@@ -47,7 +47,7 @@ class Use:
     place: tuple[Call, int] | None = field(default=None, repr=False, compare=False)
 
 
-#: What a :class:`Use` is made of; most of them nobody asks for.
+#: The fields of a :class:`Use`; most callers need only the denied ones as objects.
 _Place = tuple[Call, int]
 _Found = tuple[str, str, int, str, Node, _Place | None]
 
@@ -57,7 +57,7 @@ def judge(
 ) -> list[Use]:
     """Return every use of a global in *program*, in the order of the stream, with its verdict.
 
-    :param persistent: whether somebody stands ready to say what persistent ids mean.
+    :param persistent: whether the caller has a ``persistent_load`` function.
     :param only_denied: leave out those that *profile* allows.
     """
     found = _uses(program, profile, persistent=persistent)
@@ -83,7 +83,7 @@ def _uses(program: Program, profile: Profile, *, persistent: bool) -> Iterator[_
                         yield _judge_reference(argument, profile, (node, position))
                         values.discard(argument.index)
         elif not persistent:
-            problem = "nobody stands ready to say what it means"
+            problem = "no persistent_load function was given"
             yield "<persistent id>", "persistent", node.offset, problem, node, None
     if values or program.calls:
         values -= program.spelt
@@ -142,12 +142,12 @@ def _call_problem(call: Call, entry: Entry | None, role: str) -> str:
 
 
 def _keywords(kwargs: DictOf) -> set[Any]:
-    """Return every key that the dict ever has; a key that is no text is none that is listed."""
+    """Return every key that the dict ever has; a key that is not text is never listed."""
     return {key if type(key) is str else None for key in kwargs.items[::2]}
 
 
 def _judge_reference(ref: GlobalRef, profile: Profile, place: _Place | None = None) -> _Found:
-    """Judge a mere name where it stands; an entry may let it stand at one *place* only."""
+    """Judge a name that is not called; an entry may allow it at one *place* only."""
     entry = profile.get(ref.name)
     problem = ""
     if place is not None and _may_stand(ref.name, profile, *place):

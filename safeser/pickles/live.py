@@ -1,8 +1,8 @@
-"""Listed globals of this process as they were when first used, and whether they still are.
+"""Resolve listed globals once, and check before each load that they have not been replaced.
 
-The one rule: a global is resolved once and kept. Before each load that uses it, it is looked at
-again; if something stands in its place, or in the place of a method that a load would run, the
-load is refused. That is a tripwire, not a boundary: code that runs here can also reach this file.
+The one rule: a global is resolved once and kept. Each load that uses it checks it again; if another
+object is in its place, or in the place of a method that the load would run, the load is refused.
+That is a tripwire, not a boundary: code that runs here can also reach this file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _METHODS = (
     "__reduce_ex__",
     "__mro__",
 )
-# ... and these, some classes: one that appears later is as telling as one that changes.
+# ... and these, some classes: one that is added later counts as a change.
 _OPTIONAL = ("__setstate__", "__getattr__", "__del__", "__getinitargs__")
 _FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 
@@ -41,7 +41,7 @@ _Reader = Callable[[Any], Any]
 
 
 class _Kept:
-    """One object, and what of it has to stay as it is.
+    """One object, and those of its attributes that must not change.
 
     :ivar marked: whether there is anything; C's own classes cannot be written to.
     """
@@ -89,7 +89,7 @@ class Live:
             raise PayloadError(
                 f"{name} is allowed but cannot be found here",
                 rule="pickle.unresolved",
-                fix="Install the package that has it, in the version that the sender uses.",
+                fix="Install the package that defines it, in the version that the sender uses.",
             ) from None
         # A module may make a new object at each look (PEP 562); then there is nothing to compare.
         self._stable = _same(self._walk(), self.found)
@@ -102,7 +102,7 @@ class Live:
         return found
 
     def check(self) -> None:
-        """Refuse if the global, or what a load would run of it, is not what it was.
+        """Refuse if the global, or a method of it that a load would run, was replaced.
 
         :raises PolicyDenied: naming it.
         """
@@ -116,7 +116,7 @@ class Live:
 
 
 class Witness:
-    """What an entry's reviewed function relies on: its own code, and what stands under its name.
+    """The code of an entry's reviewed function, and the global under the entry's name.
 
     That is looked at only once something has imported it, and nothing is imported.
     """
@@ -134,7 +134,7 @@ class Witness:
         self.look()
 
     def look(self) -> None:
-        """Take what stands under the name for what is meant, if anything does."""
+        """Record the global under the entry's name, if there is one."""
         module = sys.modules.get(self._module)
         self._names = {} if module is None else vars(module)
         found = self._found()
@@ -149,7 +149,7 @@ class Witness:
         return found
 
     def check(self) -> None:
-        """Refuse if either is not what it was when the entry was first used.
+        """Refuse if either was replaced since the entry was first used.
 
         :raises PolicyDenied: naming it.
         """

@@ -1,4 +1,4 @@
-"""Names of globals: their exact form, their Python 2 spelling, and how they may be shown.
+"""Check and format names of globals: their exact form, Python 2 spelling, and printed form.
 
 The one rule: a name is compared whole and exactly. No prefixes, no patterns, no attribute walks.
 """
@@ -48,7 +48,7 @@ def check_name(module: str, qualname: str, *, dotted: bool, where: str) -> None:
         )
 
 
-@lru_cache(maxsize=2048)  # honest names are few, and come again; none that is too long gets here
+@lru_cache(maxsize=2048)  # real names are few and repeat; no name that is too long gets here
 def _is_path(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 

@@ -1,8 +1,8 @@
-"""What a pickle says, as inert values: nothing in here can import, call or hold a live object.
+"""Represent the content of a pickle as inert nodes, which cannot import, call or hold objects.
 
-The one rule: a node is made by the machine alone, in the order in which the stream makes it, so a
-list of steps over nodes says everything that an unpickler would do, and does none of it.
-Leaves (None, bool, int, float, str, bytes) stand for themselves.
+The one rule: only the machine makes nodes, in the order of the stream, so a list of steps over
+nodes describes everything that an unpickler would do, and does none of it. Leaves (None, bool, int,
+float, str, bytes) stand for themselves.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class _Absent:
 #: No state was given to BUILD; None would be a state.
 ABSENT: Final = _Absent()
 
-#: Types of what stands for itself.
+#: Types whose values are nodes themselves.
 LEAVES: Final = frozenset((type(None), bool, int, float, str, bytes))
 
-# Names whose results nothing can write to, whoever holds them.
+# Names of callables that return immutable objects.
 _CONSTANTS: Final = frozenset(("numpy:dtype",))
 
 # What a step does with its node.
@@ -130,7 +130,7 @@ class Apart(Node):
 
 
 class Persistent(Node):
-    """What the caller's ``persistent_load`` returns for an id: text, or a plain judged value."""
+    """The object that ``persistent_load`` returns for an id: text, or a plain judged value."""
 
     __slots__ = ("pid",)
 
@@ -315,7 +315,7 @@ def children(node: Node) -> list[Any]:
 
 
 def is_constant(node: Node) -> bool:
-    """Tell whether what *node* stands for cannot be written to, whoever else holds it."""
+    """Tell whether *node* stands for an immutable object, which may safely be shared."""
     if type(node) is Call:
         return type(node.callee) is GlobalRef and node.callee.name in _CONSTANTS
     return type(node) is GlobalRef

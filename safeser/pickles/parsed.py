@@ -1,7 +1,7 @@
-"""A pickle between its bytes and its object: parsed once, judged by profiles, then built.
+"""Hold a pickle between parsing and building: parsed once, judged by profiles, then built.
 
-The one rule: each step takes what the step before it made, so what is judged is exactly what is
-built, and no pickle is parsed again to be loaded.
+The one rule: each step takes the result of the step before, so exactly what is judged is built, and
+no pickle is parsed again to be loaded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Judged", "Parsed", "parse", "parse_tree", "whole"]
 
 @dataclass(slots=True, eq=False)
 class Parsed:
-    """What one pickle says; nothing of it is judged, imported or built.
+    """One parsed pickle; nothing of it is judged, imported or built yet.
 
     :param persistent: the caller resolves persistent ids.
     """

@@ -161,7 +161,7 @@ class Profile:
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """What it lists, by name. Profiles are shared by the whole process: read it only."""
+        """The listed entries, by name. The whole process shares profiles: read this only."""
         return MappingProxyType(self._entries)
 
     def __repr__(self) -> str:
@@ -169,7 +169,7 @@ class Profile:
 
     @classmethod
     def of(cls, profile: str | Sequence[str] | Profile) -> Profile:
-        """Return *profile* itself, or what its name or names stand for."""
+        """Return *profile* itself, or the profile of its name or names."""
         if isinstance(profile, Profile):
             return profile
         return _combined((profile,) if isinstance(profile, str) else tuple(profile))
@@ -181,7 +181,7 @@ class Profile:
 
     @staticmethod
     def granted(profiles: tuple[str, ...], allow: tuple[Allowed, ...] = ()) -> Profile:
-        """Return what a grant lets pass: its profiles, and what its policy allows beside them."""
+        """Return the profile of a grant: its profiles, and the policy's additions."""
         return _granted(profiles, allow)
 
     def allowing(self, globals_: Mapping[str, Any] | Iterable[Allowed]) -> Profile:
@@ -221,7 +221,7 @@ class Profile:
         return found
 
     def witness(self, name: str, function: Callable[..., Any]) -> Witness:
-        """Return how the reviewed *function* of entry *name* was when it was first used."""
+        """Return the state of entry *name*'s reviewed *function* at its first use."""
         return witness(name, function)
 
     def returned(self, entry: Entry) -> tuple[type, ...]:
@@ -238,7 +238,7 @@ class Profile:
 
 
 def _allowed(globals_: Mapping[str, Any] | Iterable[Allowed]) -> list[Allowed]:
-    """Return what *globals_* spells; a name without a role allows nothing, and says so."""
+    """Return the entries of *globals_*, or raise ConfigError for a name without a role."""
     if isinstance(globals_, Mapping):
         return [each for name, spec in globals_.items() for each in Allowed.each(name, spec)]
     listed = list(globals_) if isinstance(globals_, Iterable) else [globals_]

@@ -1,7 +1,7 @@
-"""The shape of a value: how deep it nests, and how large it is once sharing is undone.
+"""Measure how deep a value nests and how large it is when shared parts are counted each time.
 
-The one rule: a value that is too deep to walk, or stands for more than anybody can walk, is refused
-before anything of it is built.
+The one rule: a value that is too deep, or too large without sharing, to be walked is refused before
+any of it is built.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["KIB", "Shape", "Tree", "check_shape", "leaf_weight", "weigh"]
 #: Bytes that count as one element, as a power of two.
 KIB = 10
 
-# Through a few hundred references that go round in circles there are more ways than anybody can
-# walk; what honest objects have of them, links back to a parent or a neighbour, adds none.
+# A few hundred references in cycles have more paths through them than can be walked; the cycles of
+# real objects, links back to a parent or a neighbour, add none.
 _WAYS = 100_000
 
 
 class Tree(NamedTuple):
-    """A value that shares nothing that counts.
+    """A value without shared parts that affect its size.
 
     :param elements: how many it holds, on all of its *levels*.
     """
@@ -46,7 +46,7 @@ class Tree(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What is known of the size of a value whose shape was checked: either of the two.
+    """The known size of a value whose shape was checked: either of the two.
 
     :param weights: of each node, how many elements it stands for once sharing is undone.
     """
@@ -158,7 +158,7 @@ class _Walk:
         self.weight = [0] * len(program.nodes)
 
     def all(self) -> None:
-        """Walk from the root, then from what is made and thrown away, for that is built too."""
+        """Walk from the root, then from nodes that are made and dropped, which are built too."""
         for root in [self.program.root, *self.program.nodes]:
             if isinstance(root, Node) and self.weight[root.index] == 0:
                 self.down(root)
@@ -178,7 +178,7 @@ class _Walk:
         return 1
 
     def down(self, root: Node) -> None:
-        """Walk what *root* holds."""
+        """Walk the content of *root*."""
         depth, weight, cyclic = self.depth, self.weight, self.cyclic
         weight[root.index] = -1
         open_nodes: list[tuple[Node, Any]] = [(root, iter(children(root)))]
@@ -218,7 +218,7 @@ class _Walk:
         if total > self.most:
             raise over(
                 "sharing",
-                "the pickle stands for more elements than allowed once sharing is undone",
+                "the pickle has more elements than allowed when shared parts count each time",
                 where=self.place(node),
                 limit="max-sharing",
             )
@@ -237,7 +237,7 @@ class _Walk:
             ways, total = ways + 1 + len(further), total + size
             if ways > _WAYS or total > self.most or len(path) - 1 + deep > self.deepest:
                 raise PayloadError(
-                    "the pickle goes round in circles in more ways than anybody can walk",
+                    "the pickle has more paths through its reference cycles than can be walked",
                     rule="pickle.cycles",
                     where=self.place(entered),
                     fix="Send what refers to each other as a table with indexes.",

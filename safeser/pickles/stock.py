@@ -1,7 +1,7 @@
-"""The only file that imports pickle and cloudpickle: writing, and what a real unpickler may read.
+"""The only module that imports pickle and cloudpickle: write pickles, and load granted code.
 
-The one rule: a peer's bytes meet a real unpickler in :func:`load_code` alone, and only from a
-sender who is granted code.
+The one rule: :func:`load_code` alone passes a peer's bytes to a stock unpickler, and only from a
+sender that is granted code.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def dumps(
 
 
 class _TakingApart(pickle.Pickler):
-    """Writes one pickle, and numbers in the place of what travels apart."""
+    """Writes one pickle, with numbers in place of the values that are sent separately."""
 
     def __init__(self, file: io.BytesIO, keep: Callable[[Any], bool], is_apart: Any) -> None:
         super().__init__(file, protocol=_PROTOCOL, buffer_callback=keep)
@@ -97,7 +97,7 @@ def take_apart(
     reducers: Mapping[type, Callable[[Any], Any]],
     is_apart: Callable[[Any], bool] | None,
 ) -> tuple[bytes, list[Any]]:
-    """Return *obj* as a plain pickle of protocol 5, and what stands apart from it.
+    """Return *obj* as a plain pickle of protocol 5, and the values that are separate from it.
 
     :param keep: called with each buffer, in order; tells whether it is to stand in the pickle.
     :param reducers: by exact class, what returns what ``__reduce_ex__`` would.
@@ -126,7 +126,7 @@ def take_apart(
 def _writers(
     persistent_id: Callable[[Any], Any] | None,
 ) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
-    """Return what writes plain pickles, and what writes code by value too."""
+    """Return the writers of plain pickles and of pickles with code by value."""
     if persistent_id is None:
         return pickle.dumps, cloudpickle.dumps
     named = persistent_id

@@ -1,7 +1,7 @@
-"""Pickles that stand inside something larger: several in a row, and joblib's, with arrays between.
+"""Read pickles that are part of a larger file: several in a row, or joblib's with arrays between.
 
-The one rule: where an array's bytes begin and end follows from what the judged pickle itself says
-of it, checked against what is there; nothing is searched for, and no byte is left over unread.
+The one rule: the judged pickle itself states where an array's bytes begin and end, and this is
+checked against the file; nothing is searched for, and no byte is left unread.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def read_passage(
 
 
 def _frame(machine: Machine) -> None:
-    """Say of a frame that is longer than the file what it is: the sign of a file that was cut."""
+    """Refuse a frame that is longer than the file as a sign of truncation."""
     size = int.from_bytes(machine.data[machine.pos : machine.pos + 8], "little")
     if size > len(machine.data) - machine.pos - 8:
         machine.refuse("truncated", "a frame is cut off")
@@ -104,7 +104,7 @@ _ALONE = tuple(_frame if each is Machine.do_frame else each for each in HANDLERS
 
 
 class _Alone(Machine):
-    """Reads one pickle and stops behind it."""
+    """Reads one pickle and stops after it."""
 
     handlers: tuple[Handler | None, ...] = _ALONE
 
@@ -112,7 +112,7 @@ class _Alone(Machine):
         super().__init__(*args, **kwargs)
         self.arrays: list[RawArray] = []
         self.inner: list[Passage] = []
-        #: Gives something for each field of a dtype that may still be looked at.
+        #: Yields a value for each field of a dtype that the limit still covers.
         self.fields = iter(range(_MAX_FIELDS + len(self.data)))
 
     def run(self) -> Program:
@@ -125,7 +125,7 @@ class _WithArrays(_Alone):
 
     def skip_built(self) -> None:
         target = self.top()
-        # Whatever else would lead joblib to its class is a global that no list has.
+        # Any other way to joblib's class is a global that no profile lists.
         if isinstance(target.callee, GlobalRef) and target.callee.name == WRAPPER:
             self.skip_array(target)
 
@@ -185,7 +185,7 @@ class _WithArrays(_Alone):
         """Read the pickle that stands in the place of elements; joblib hands it to an unpickler."""
         left = Budget(self.limits)
         left.refs, left.calls = self.refs, self.calls
-        # Not joblib's own: in there a wrapper is a class like any other.
+        # Not joblib's unpickler: in such a pickle a wrapper is a class like any other.
         left.opcodes = length_hint(self.turns)
         try:
             passage = read_passage(self.data, self.pos, left)
@@ -236,7 +236,7 @@ def _element(dtype: Any, room: Iterator[int]) -> tuple[int, bool, str] | None:
 
 
 def _simple(dtype: Any) -> tuple[int, bool, str] | None:
-    """Return what *dtype* says by its code, if its state says the same."""
+    """Return the dtype by the code of *dtype*, if its state agrees."""
     if not (type(dtype) is Call and not dtype.new and type(dtype.callee) is GlobalRef):
         return None
     args, state = dtype.args.items, dtype.state

@@ -1,7 +1,7 @@
-"""Writing pickles, and saying before they leave whether the other side's profile takes them.
+"""Write pickles, and check before sending whether the receiver's profile admits them.
 
-The one rule: the answer comes from the reader and the builder that the other side runs, over the
-very bytes that would be sent. A second opinion on objects would differ somewhere.
+The one rule: the reader and the builder that the receiver runs give the answer, for exactly the
+bytes that would be sent. A second implementation that judged objects would differ somewhere.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def dumps(
 def _rehearse(
     data: bytes, buffers: Sequence[Any], profile: Profile, limits: Limits, *, persistent: bool
 ) -> None:
-    """Refuse what the receiver would refuse, and say which part of the object that is."""
+    """Refuse what the receiver would refuse, with the path of the refused part."""
     program = read(data, buffers=len(buffers), limits=limits, persistent=persistent)
     if persistent:
-        # What its ids stand for is known on the other side alone.
+        # Only the receiver can resolve its persistent ids.
         _check(program, profile, limits)
     else:
         _build(program, buffers, profile, limits)
@@ -125,7 +125,7 @@ def _build(
 
 
 class Reduction(NamedTuple):
-    """What :func:`reduce` makes of an object.
+    """The result of :func:`reduce`.
 
     :param tree: the reduced tree.
     :param buffers: its buffers, in order, uncopied.

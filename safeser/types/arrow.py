@@ -1,7 +1,7 @@
-"""Arrow's types and empty arrays: how many parts a type has, how wide and how deep it is.
+"""Bound the number of parts, the width and the depth of Arrow types.
 
 The one rule: Arrow trusts types. It recurses over them in C++, and one null of a wide type takes
-all of its width, so a type is measured before anything is made of it.
+all of its width, so a type is measured before any array of it is built.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 pa: Any = importlib.import_module("pyarrow")
 _is: Any = pa.types
 
-#: Types inside types. No honest type comes near.
+#: Types inside types; more than any real type has.
 MAX_NESTING = 16
 #: Elements of one value of fixed size. A null takes them all, and no byte stands for it.
 MAX_WIDTH = 1 << 24
@@ -154,7 +154,7 @@ def check_dictionary(values: Any, *, used: bool) -> None:
 def dictionary_of(indexes: Any, values: Any, *, ordered: bool) -> Any:
     """Return the array whose *indexes* stand for *values*, or refuse it."""
     check_dictionary(values.type, used=indexes.null_count < len(indexes))
-    # It refuses indexes out of range, before anybody follows one.
+    # It refuses indexes out of range, before one is followed.
     return pa.DictionaryArray.from_arrays(indexes, values, ordered=ordered)
 
 
@@ -189,7 +189,7 @@ def _empty(kind: Any) -> Any:
     return pa.Array.from_buffers(kind, 0, buffers, -1, 0, [_empty(part) for part in parts_of(kind)])
 
 
-#: What follows the bitmap of an array without elements, which has one offset all the same.
+#: Buffers after the bitmap of an array without elements, which still has one offset.
 _BUFFERS = {
     pa.lib.Type_LIST: (bytes(4),),
     pa.lib.Type_MAP: (bytes(4),),

@@ -1,8 +1,9 @@
-"""NumPy's dtypes, shapes and elements: what an array or scalar may be made of.
+"""Check NumPy dtypes, shapes and elements against bounds.
 
-The one rule: NumPy believes a dtype. A field that ends outside its record reads and writes foreign
-memory, a flag that is neither 0 nor 1 makes NumPy count beyond its buffers, and a code point past
-Unicode stops the interpreter; so nothing of it reaches NumPy before it was compared here.
+The one rule: NumPy does not verify a dtype. A field that ends outside its record reads and writes
+foreign memory, a flag that is neither 0 nor 1 makes NumPy count beyond its buffers, and a code
+point past Unicode aborts the interpreter; so no part of a dtype reaches NumPy before it is checked
+here.
 """
 
 from __future__ import annotations
@@ -127,14 +128,14 @@ def subarray(base: Dtype, shape: tuple[int, ...]) -> Dtype:
 def _check_subarray(base: Dtype, shape: tuple[int, ...]) -> None:
     size = math.prod(shape) * base.itemsize
     if not shape or not size:
-        # It costs nothing to say, and whoever prints an element walks over all of it.
+        # Its description is small, but printing an element walks over the whole shape.
         raise _bad("a sub-array of it has no bytes")
     if size > _MAX_ITEMSIZE or base.subdtype is not None:
         raise _bad("a sub-array of it is out of range, or holds a sub-array")
 
 
 def with_metadata(dtype: Dtype, attached: Mapping[str, Any]) -> Dtype:
-    """Return *dtype* with what its user attached to it, which is plain values by name."""
+    """Return *dtype* with its user's metadata, which are plain values by name."""
     if not attached:
         return dtype
     _check_metadata(attached)
@@ -219,7 +220,7 @@ def _check_places(spans: Iterable[tuple[int, int]], size: int) -> None:
 
 
 def _check_metadata(attached: Mapping[Any, Any]) -> None:
-    """Refuse what is attached to a dtype unless it is few plain values by name."""
+    """Refuse metadata of a dtype unless they are few plain values by name."""
     if any(type(key) is not str for key in attached):
         raise _bad("its metadata are not plain values by name")
     pending, seen = list(attached.values()), 0
@@ -249,7 +250,7 @@ def check_shape(shape: Any) -> tuple[int, ...]:
         raise refused("shape", f"a shape is not a list of at most {_MAX_DIMENSIONS} lengths")
     for length in shape:
         if type(length) is not int or not 0 <= length < _MAX_LENGTH:
-            raise refused("shape", "a shape holds something else than lengths")
+            raise refused("shape", "a shape holds a value that is no length")
     return tuple(shape)
 
 
@@ -302,7 +303,7 @@ def is_strict(dtype: Dtype) -> bool:
 
 
 class _Structure(NamedTuple):
-    """What all elements of a record have in common.
+    """The layout that all elements of a record share.
 
     :param strict: whether a field of it, at any depth, is of :data:`_STRICT`.
     :param dimensions: the most that a field, at any depth, adds to those of an array of it.

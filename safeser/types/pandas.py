@@ -1,7 +1,7 @@
-"""pandas' offsets, periods, intervals, dtypes, ranges and columns: counts, spans and kinds.
+"""Check pandas offsets, periods, intervals, dtypes, ranges and columns against bounds.
 
-The one rule: every number that says how often something is repeated is bounded, and nothing is kept
-under a type that pandas does not keep.
+The one rule: every repeat count is bounded, and a value is stored only under a type that pandas
+itself stores it under.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ _MAX_HOLIDAYS = 10_000
 _MAX_PARTS = 16
 _MAX_TEXT = 64
 _MAX_NTH = 1000
-#: Bytes of a number of a range, once somebody asks for its values.
+#: Bytes of each number of a range when its values are computed.
 _NUMBER = 8
 _MAX_LEVELS = 1000
 #: Beyond, the sum of a bound and a step may not fit 64 bits.
 _INT62 = 1 << 62
-#: A month after the other is Python for each of them.
+#: pandas adds months one by one, in Python.
 _WALKED = 4
 #: A column takes pandas some 20 us whenever columns are walked, and one without rows no byte.
 _MAX_EMPTY_COLUMNS = 1 << 17
-#: An end of an interval is compared and hashed; honest ones fit 64 bits, or a few more.
+#: An end of an interval is compared and hashed; real ones fit 64 bits, or a few more.
 _MAX_END_BITS = 1024
 
 _PERIOD = re.compile(r"(?:[1-9][0-9]{0,2})?[A-Za-z]{1,3}(?:-[A-Z]{3})?\Z")
@@ -103,7 +103,7 @@ def check_kept(dtype: np.dtype[Any]) -> None:
 
 
 def check_wrapped(values: np.ndarray[Any, Any]) -> None:
-    """Refuse what pandas would wrap as an array of its own, or as a column, and not keep."""
+    """Refuse values that pandas would convert in an array of its own, or in a column."""
     check_kept(values.dtype)
     if values.ndim != 1:
         raise refused("column", "an array of pandas' has more than one dimension")
@@ -211,13 +211,13 @@ def check_walk(length: int, limits: Limits) -> None:
     if length << _WALKED > limits.max_refs:
         raise refused(
             "freq",
-            "whether a freq fits takes too long to find out for so many values",
+            "an index has too many values to check a freq without a fixed length",
             fix="Drop it: index.freq = None.",
         )
 
 
 def check_period_freq(freq: Any) -> None:
-    """Refuse *freq* as that of periods, of which there are not endlessly many."""
+    """Refuse *freq* unless it belongs to the bounded set of frequencies of periods."""
     if not isinstance(freq, _offsets.BaseOffset) or type(freq) is pd.DateOffset:
         raise refused("period", "a period's frequency is none of pandas' own")
     _, (count, normalize, *parts) = freq.__reduce__()[:2]
@@ -358,7 +358,7 @@ def interval_dtype(subtype: Any, closed: Any) -> Any:
     if not (subtype is None or numbers or times or isinstance(subtype, pd.DatetimeTZDtype)):
         raise refused("dtype", "intervals are of numbers or of times")
     if closed is not None and closed not in CLOSED:
-        raise refused("dtype", "an interval is closed in another way")
+        raise refused("dtype", "an interval is closed on an unknown side")
     return pd.IntervalDtype(subtype, closed)
 
 

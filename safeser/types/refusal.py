@@ -1,6 +1,6 @@
-"""The one error of a value that is out of bounds.
+"""Build the error for a value that is out of bounds.
 
-The one rule: the rule's name is that of the bound, whichever spelling the value came in.
+The one rule: the rule id names the bound, whichever encoding the value arrived in.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ __all__ = ["refused"]
 
 
 def refused(bound: str, message: str, *, fix: str = "") -> PayloadError:
-    """Return the refusal of a value by ``value.<bound>``; who reads the value adds where it was."""
+    """Return the error with rule ``value.<bound>``; the reader of the value adds its path."""
     return PayloadError(message, rule=f"value.{bound}", fix=fix)

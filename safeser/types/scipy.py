@@ -1,6 +1,6 @@
-"""SciPy's sparse matrices: what their elements are, how far their indexes reach, what they print.
+"""Check the elements, indexes and print limits of SciPy's sparse matrices.
 
-The one rule: SciPy's compiled code trusts these, and reads and writes memory by them.
+The one rule: SciPy's compiled code reads and writes memory at these indexes without a check.
 """
 
 from __future__ import annotations

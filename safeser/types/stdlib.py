@@ -1,7 +1,7 @@
-"""Values of the standard library: how long, how many, in which range.
+"""Check values of the standard library against bounds, and call their constructors.
 
-The one rule: whatever is done with a value that passed here (printing, comparing, copying,
-arithmetic, converting) ends, in time and memory that the size of its spelling bounds.
+The one rule: every operation on a checked value (printing, comparing, copying, arithmetic,
+conversion) ends within time and memory that are bounded by the size of its encoding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DECIMAL = re.compile(
 )
 #: gcd takes the square: milliseconds for two integers of 8 KiB, hours for 8 MiB.
 _MAX_FRACTION_BITS = 8 * 8192
-#: Whoever makes a range divides by its step. Honest ones fit 64 bits, or a few more.
+#: The constructor of a range divides by its step. Real ones fit 64 bits, or a few more.
 _MAX_RANGE_BITS = 1024
 _INT63 = 1 << 63
 
@@ -113,7 +113,7 @@ def path_of(kind: type[pathlib.PurePath], parts: Sequence[str]) -> pathlib.PureP
     if sum(map(len, parts)) + len(parts) - 1 > _MAX_PATH:
         raise refused("path", f"a path is longer than {_MAX_PATH} characters")
     if any("\0" in part for part in parts):
-        raise refused("path", "a path holds a NUL, at which others would end it")
+        raise refused("path", "a path holds a NUL, which ends a path in C")
     made = kind(*parts)
     if len(made.parts) > _MAX_PATH_PARTS:
         raise refused("path", f"a path has more than {_MAX_PATH_PARTS} parts")
@@ -123,7 +123,7 @@ def path_of(kind: type[pathlib.PurePath], parts: Sequence[str]) -> pathlib.PureP
 def address_of(kind: Any, value: str | int) -> Any:
     """Return the address, network or interface of class *kind* that *value* spells."""
     if type(value) is str and len(value) > _MAX_ADDRESS:
-        raise refused("address", "an address is longer than any, or its scope has a long name")
+        raise refused("address", "an address, or the name of its scope, is too long")
     return kind(value)
 
 
@@ -180,7 +180,7 @@ def deque_of(members: Sequence[Any], longest: int | None) -> deque[Any]:
 def chain_of(maps: list[Any]) -> ChainMap[Any, Any]:
     """Return the ChainMap over *maps* itself, which may be empty."""
     if any(type(part) not in _MAPPINGS for part in maps):
-        raise refused("chain-map", "a ChainMap holds something else than dicts of the library's")
+        raise refused("chain-map", "a ChainMap holds a mapping of an unlisted class")
     made: ChainMap[Any, Any] = ChainMap()
     made.maps = maps
     return made

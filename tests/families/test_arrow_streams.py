@@ -129,7 +129,7 @@ def test_other_versions_and_messages_are_refused():
     pa.ipc.write_tensor(pa.Tensor.from_numpy(np.zeros(3)), sink)
     tensor = sink.getvalue().to_pybytes()
     assert "begin" in refused(tensor)
-    assert "something else" in refused(column([1])[:-8] + tensor)
+    assert "no table" in refused(column([1])[:-8] + tensor)
     for data in (b"", b"\0" * 64):
         with pytest.raises((PayloadError, struct.error)):
             check(data)
@@ -184,7 +184,7 @@ def test_extensions_call_no_class_that_is_not_listed():
     finally:
         pa.unregister_extension_type("test.called")
     check(extension("pandas.period", '{"freq": "D"}', numbers))
-    assert "too much" in refused(extension("pandas.period", "[" * 9999, numbers))
+    assert "too great" in refused(extension("pandas.period", "[" * 9999, numbers))
 
 
 def test_pandas_notes_are_looked_at():
@@ -193,7 +193,7 @@ def test_pandas_notes_are_looked_at():
     assert "zone" in refused(stream(empty.replace_schema_metadata({"pandas": noted})))
     twice = pa.KeyValueMetadata([("pandas", "{}"), ("pandas", noted)])
     schema = pa.schema([pa.field("v", pa.int64())], metadata=twice)
-    assert "several" in refused(stream(pa.table({"v": [1]}, schema=schema)))
+    assert "more than once" in refused(stream(pa.table({"v": [1]}, schema=schema)))
 
 
 def noted(columns, **types):
@@ -329,7 +329,7 @@ def test_types_do_not_nest_or_double_without_end():
         target = vector + 4 + field._number("<I", vector + 4)
         struct.pack_into("<I", data, begin + vector + 8, target - vector - 8)
         field = streams._Table(field._data, target)
-    assert "again and again" in refused(bytes(data))
+    assert "too often" in refused(bytes(data))
 
 
 # -- what it holds ---------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ EMPTY = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(FAR), pa.py_bu
 def test_empty_arrays_do_not_lie_elsewhere(array):
     batch = pa.RecordBatch.from_arrays([array], ["v"])
     data = stream(batch)
-    assert "elsewhere" in refused(data)
+    assert "outside its buffers" in refused(data)
 
 
 def test_dictionaries_of_nothing_are_refused():
@@ -417,7 +417,7 @@ def test_each_index_leads_into_its_dictionary(index):
         for number in (1, index)
     )
     batches = [pa.RecordBatch.from_arrays([each], ["v"]) for each in (first, other)]
-    assert "leads out" in refused(stream(*batches))
+    assert "outside its dictionary" in refused(stream(*batches))
 
 
 def test_tables_are_as_long_as_their_columns():

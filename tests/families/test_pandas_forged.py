@@ -454,7 +454,7 @@ def test_a_freq_that_takes_long_to_check():
     header, frames = sent(index)
     few = Limits(max_refs=1500)
     assert refused(header, frames, limits=few) == "value.freq"
-    with pytest.raises(PayloadError, match="takes too long"):
+    with pytest.raises(PayloadError, match="too many values"):
         families.serialize(index, FAMILIES, limits=few)
     days = pd.date_range("2020", periods=100, freq="D")
     assert families.deserialize(*sent(days), GRANT, limits=few).freq == days.freq

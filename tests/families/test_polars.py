@@ -76,7 +76,7 @@ REFUSED = {
     "empty arrays": (pl.Series([[]], dtype=pl.Array(pl.Int64, 0)), "is not kept"),
     "own categories": (
         pl.Series(["a"], dtype=pl.Categorical(pl.Categories("own"))),
-        "categories of a name of their own",
+        "named categories",
     ),
     "far dates": (FAR, "dates outside of the years 1 to 9999"),
     "long durations": (LONG, "of more than a billion days"),

@@ -294,7 +294,7 @@ def test_flags_that_are_not_true():
     make, args, state = state_of(x)
     state["_has_sorted_indices"] = True
     header, frames = sent_as("scipy.sparse:csr_array", made_of(x, make, args, state))
-    with pytest.raises(PayloadError, match="in order"):
+    with pytest.raises(PayloadError, match="declared sorted"):
         families.deserialize(header, frames, GRANT)
 
 

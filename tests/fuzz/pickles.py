@@ -18,11 +18,11 @@ import atheris
 
 with atheris.instrument_imports(include=["safeser.pickles"]):
     from safeser import pickles
-    from safeser.pickles.shims import rooms
+    from safeser.pickles.shims import registry
 
-    for _room in rooms._ROOMS.values():
+    for _module in registry._MODULES.values():
         try:
-            importlib.import_module(_room)
+            importlib.import_module(_module)
         except ImportError:
             continue  # its library is not installed here
 
@@ -44,7 +44,7 @@ def warm_up() -> None:
     for entry in PROFILE.entries.values():
         for name in filter(None, (entry.make, entry.state)):
             try:
-                rooms.shim(name)
+                registry.shim(name)
             except SafeserError:
                 continue  # its library is not installed here
     for seed in seeds.seeds():

@@ -18,9 +18,9 @@ def test_the_dask_extra_installs_no_version_that_is_refused(package):
     assert f"{package}>={oldest}" in PROJECT["project"]["optional-dependencies"]["dask"]
 
 
-def test_every_room_is_held_to_what_it_may_import():
+def test_every_package_is_held_to_what_it_may_import():
     contracts = {each["id"]: each for each in PROJECT["tool"]["importlinter"]["contracts"]}
-    rooms = {
+    packages = {
         f"safeser.{path.stem}"
         for path in (Path(__file__).parents[2] / "safeser").iterdir()
         if (path.is_dir() and (path / "__init__.py").exists()) or path.suffix == ".py"
@@ -29,4 +29,4 @@ def test_every_room_is_held_to_what_it_may_import():
         ("works-without-dask", {"safeser.dask"}),
         ("cloudpickle-in-pickles", {"safeser.pickles"}),
     ):
-        assert set(contracts[contract]["source_modules"]) == rooms - may, contract
+        assert set(contracts[contract]["source_modules"]) == packages - may, contract

@@ -80,11 +80,11 @@ def faults(module: str, source: str) -> list[str]:
     for line, name in imported(source):
         if (line, name) in allowed:
             continue
-        for reserved, rooms in RESERVED.items():
-            if within(name, reserved) and not any(within(module, room) for room in rooms):
+        for reserved, packages in RESERVED.items():
+            if within(name, reserved) and not any(within(module, each) for each in packages):
                 found.append(f"{module}:{line} imports {name}")
-        for room, refused in NEVER.items():
-            if within(module, room) and any(within(name, each) for each in refused):
+        for package, refused in NEVER.items():
+            if within(module, package) and any(within(name, each) for each in refused):
                 found.append(f"{module}:{line} imports {name}")
     return found
 

@@ -1,7 +1,7 @@
 """One vector for each published way past a pickle scanner or a restricted unpickler.
 
 Each says the class of mistake that let it through elsewhere; the rule is what stops it here. Rows
-that are about containers, channels or keys have their tests in the rooms concerned, and
+that are about containers, channels or keys have their tests in the packages concerned, and
 docs/explanation/verification.md lists which.
 """
 

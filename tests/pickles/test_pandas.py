@@ -234,24 +234,24 @@ def test_forged_frames_are_refused(asm, recipe):
 
 
 def test_without_the_library_the_refusal_says_which(monkeypatch):
-    from safeser.pickles.shims import rooms
+    from safeser.pickles.shims import registry
 
-    monkeypatch.setitem(rooms._ROOMS, "gone", "safeser.pickles.shims.gone")
+    monkeypatch.setitem(registry._MODULES, "gone", "safeser.pickles.shims.gone")
     with pytest.raises(PayloadError, match="needs gone"):
-        rooms.shim("gone.thing")
+        registry.shim("gone.thing")
 
 
-def test_the_refusal_names_the_library_and_not_the_room(monkeypatch):
+def test_the_refusal_names_the_library_and_not_the_module(monkeypatch):
     import importlib
 
-    from safeser.pickles.shims import rooms
+    from safeser.pickles.shims import registry
 
     def missing(name):
         raise ModuleNotFoundError(name="pyarrow.lib")
 
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(PayloadError, match="needs pyarrow, which is not installed"):
-        rooms.shim("arrow.nothing")
+        registry.shim("arrow.nothing")
 
 
 def test_columns_without_rows_are_counted_before_they_are_taken_apart(asm):

@@ -504,5 +504,5 @@ def test_what_is_built_already_is_not_built_again(build):
 
 def test_a_search_tree_has_thirteen_parts():
     draft = sklearn_trees.Draft("sklearn.neighbors._kd_tree:KDTree", 1, 2, 3)
-    with pytest.raises(PayloadError, match="another state than scikit-learn's"):
+    with pytest.raises(PayloadError, match="differs from scikit-learn's"):
         sklearn_trees.search_tree(None, draft, (1, 2))

@@ -51,7 +51,7 @@ def test_hooks_are_told_of_functions_not_of_another_refusal():
 
 @pytest.mark.parametrize("x", [io.BytesIO(), (i for i in ()), io], ids=["file", "generator", "mod"])
 def test_what_stands_for_something_here_is_not_sent_to_pickle(x):
-    assert refusal([x]) == "It stands for something in this process alone: send what is in it."
+    assert refusal([x]) == "It is valid in this process only: send its content instead."
 
 
 def test_pickle_and_code_need_a_policy():

@@ -129,7 +129,7 @@ def test_sealing():
         assert word in str(caught.value)
     assert serialize({"f": Foreign}, EVERY, context=TYPED, policy=POLICY)[0]["failed"]
     # What the caller did not ask for, another grant does not bring.
-    with pytest.raises(SerializationError, match="pickle, if whoever asked names it among the"):
+    with pytest.raises(SerializationError, match="pickle, if the receiver names it among the"):
         serialize(Foreign("x"), ["dask", "msgpack"], "raise", PICKLES, policy=POLICY)
     for context, asked, rule in (
         (TYPED, ["pickle"], "caller.serializers"),

@@ -1,4 +1,4 @@
-"""Arrow and polars: tables, arrays, scalars and types as typed values.
+"""Encode and decode Arrow and polars tables, arrays, scalars and types as typed values.
 
-The one rule: buffers under a description of our own; no IPC stream of a peer is read.
+The one rule: buffers are sent with safeser's own description; a peer's IPC stream is never read.
 """

@@ -1,8 +1,8 @@
-"""How many bytes dictionary-encoded arrays take once each of their rows is written out.
+"""Compute the size of dictionary-encoded Arrow arrays once every row is expanded.
 
-The one rule: nothing is written out to find the size. One text of a megabyte that 100,000 rows name
-arrives as 1.1 MB, and takes 100 GB as plain text: pandas and Arrow write it out where a column is
-to be of another type, and Arrow does so wherever the column is inside a list or a structure.
+The one rule: the size is computed without expanding anything. A text of one megabyte that 100,000
+rows refer to arrives as 1.1 MB and takes 100 GB as plain text: pandas and Arrow expand it to
+convert a column to another type, and Arrow expands any such column inside a list or a structure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _compute: Any = importlib.import_module("pyarrow.compute")
 
 
 def decoded_size(array: Any) -> int:
-    """Return how many bytes the dictionary-encoded parts of *array*, at any depth, stand for.
+    """Return the expanded size in bytes of the dictionary-encoded parts of *array*, at any depth.
 
     :param array: an array that was validated.
     """

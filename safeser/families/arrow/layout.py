@@ -1,13 +1,13 @@
-"""How Arrow's objects travel: one flat list of words, and the buffers that the words call up.
+"""Encode and decode Arrow objects as a flat list of words and a sequence of buffers.
 
-The one rule: buffers are taken in turn, each exactly once and to the last byte, so that no two
-arrays share memory and no word can point anywhere.
+The one rule: the reader consumes the buffers in order, each exactly once and completely, so no two
+arrays share memory and no word is a pointer.
 
-Words are text, numbers, flags and None, in the order in which the reader wants them. A buffer
-stands among them as its size. Small buffers lie behind each other, eight by eight, in the frame of
-the words; each large one is a frame of its own, the object's own memory on both sides. Those whose
-size is a multiple of eight come first, then of four, of two and the odd ones, so that a transport
-that writes frames one behind the other leaves numbers where processors want them.
+Words are text, numbers, flags and None, in the order in which the reader needs them. A word that
+stands for a buffer is its size. The frame of the words also holds the small buffers, aligned to
+eight bytes; each large buffer is a frame of its own, without a copy on either side. Large buffers
+whose size is a multiple of eight come first, then multiples of four, of two, and odd sizes, so
+numbers stay aligned when a transport concatenates frames.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Writer:
                 self._pool.append(bytes(-size % _ALIGNMENT))
 
     def again(self, place: object) -> bool:
-        """Write the number of what was written before from the same *place*, and tell if it was.
+        """Write a reference if *place* was written before, and tell whether it was.
 
         :param place: where it lies in memory; None if that says nothing.
         """
@@ -90,7 +90,7 @@ class Writer:
             self._ranked[rank] += frames
 
     def frames(self, limits: Limits) -> list[Any]:
-        """Return what travels, or raise Unencodable for what the receiver would not take."""
+        """Return the frames to send, or raise Unencodable if the receiver would refuse them."""
         large = [frame for frames in self._ranked.values() for frame in frames]
         if len(large) >= limits.max_frames:
             raise Unencodable(None, f"it has more than {limits.max_frames} large buffers")
@@ -101,7 +101,7 @@ class Writer:
 
 
 class Reader:
-    """What frames say, taken word by word; refuses what is not as a writer left it.
+    """Read frames word by word, and refuse any form that a Writer does not produce.
 
     :param refuse: raises the error that says whose frames they are, from a message and a rule.
     """
@@ -116,7 +116,7 @@ class Reader:
     ) -> None:
         self._refuse = refuse
         if not frames:
-            self.refuse("it comes without frames")
+            self.refuse("it has no frames")
         self.site = Site(limits, given=sum(frame.nbytes for frame in frames))
         self.limits = limits
         *large, last = frames
@@ -163,14 +163,14 @@ class Reader:
         return number
 
     def each(self) -> range:
-        """Return as many turns as the next word says, and no more than there are words left."""
+        """Return a range of the count in the next word, which the remaining words bound."""
         number = self.count()
         if number > len(self._words) - self._at:
-            self.refuse("it promises more parts than it has")
+            self.refuse("it declares more parts than it has")
         return range(number)
 
     def buffer(self) -> Any:
-        """Return the next buffer, or None where there is none; nobody can write to it."""
+        """Return the next buffer as read-only memory, or None where there is none."""
         size: int = self.word(int)
         if size == -1:
             return None
@@ -184,13 +184,13 @@ class Reader:
             return self._pool.slice(start, size)
         waiting = self._frames[_rank(size)]
         if not waiting or waiting[-1].nbytes != size:
-            self.refuse("a buffer is not as large as its frame")
+            self.refuse("a buffer and its frame differ in size")
         return self._aligned(waiting.pop().toreadonly(), _rank(size))
 
     def _aligned(self, frame: memoryview, rank: int) -> Any:
         made = pa.py_buffer(frame)
         if made.address % rank:
-            # A frame starts where the bytes before it ended; Arrow's loops expect better.
+            # A frame starts where the bytes before it ended; Arrow's loops need alignment.
             self.site.charge_bytes(made.size)
             made = pa.py_buffer(bytes(frame))
         return made
@@ -203,7 +203,7 @@ class Reader:
         return bytes(memoryview(found))
 
     def end(self) -> None:
-        """Refuse what is left over."""
+        """Refuse the frames if words or buffers remain."""
         if self._at != len(self._words) or any(self._frames.values()):
             self.refuse("it has more parts than it describes")
         if self._taken != self._pool.size:
@@ -215,15 +215,15 @@ class Reader:
 
 @contextmanager
 def checking(node: Node) -> Iterator[None]:
-    """Turn into the node's refusals those of Arrow, and of what restricted pickle has for it."""
+    """Convert errors of Arrow and of restricted pickle's functions to refusals of the node."""
     try:
         yield
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        # Arrow's factories about a peer's words; its text may hold them and stays out.
+        # Arrow's error may quote a peer's words, so its text is left out.
         node.refuse(f"Arrow finds it invalid ({type(error).__name__})", "families.arrow")
     except PayloadError as error:
-        room, _, rule = error.rule.partition(".")
-        if room != "pickle":
+        area, _, rule = error.rule.partition(".")
+        if area != "pickle":
             raise
         raise PayloadError(
             f"the header of {node.type} is refused: {error.message}",

@@ -1,7 +1,7 @@
-"""Arrow's and polars' types of family ``dask``: the names, listed without importing either.
+"""List the names of the Arrow and polars types of family ``dask`` without importing either library.
 
-The one rule: a library is imported when an object of a type that is listed here is sent or loaded,
-and for nothing else: a header that names one imports nothing before it is admitted.
+The one rule: a library is imported only when an object of a listed type is sent or loaded. A header
+that names a type imports nothing before the policy admits it.
 """
 
 from __future__ import annotations

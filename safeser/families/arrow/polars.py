@@ -1,8 +1,8 @@
-"""polars' frames and series of family ``dask``, as Arrow tables of exactly the types polars has.
+"""Encode and decode polars frames and series as Arrow tables, in family ``dask``.
 
-The one rule: polars sees no Arrow type, no metadata and no date that it would not have written
-itself. Where it meets others it panics, which no ``except Exception`` stops: for types when it
-reads them, for dates beyond the calendar when somebody prints them.
+The one rule: polars receives only Arrow types, metadata and dates that it writes itself. On any
+other it panics, which ``except Exception`` does not catch: on types when it reads them, on dates
+beyond the calendar when they are printed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _describe(kind: Any) -> Described:
     """Return *kind* as a plain value, or raise Unencodable if safeser does not list it."""
     name = type(kind).__name__
     if name == "Categorical" and kind != pl.Categorical():
-        raise Unencodable(kind, "categories of a name of their own are not kept")
+        raise Unencodable(kind, "named categories are not supported")
     if name in _PLAIN:
         return name
     parts = _PARTS.get(name)
@@ -166,7 +166,7 @@ _ARROW: dict[str, Callable[..., Any]] = {
 
 
 def _polars(described: Any) -> Any:
-    """Return polars' type of what was checked by :func:`_arrow`."""
+    """Return the polars type of a description that :func:`_arrow` checked."""
     if type(described) is str:
         return getattr(pl, described)()
     name, *parts = described
@@ -192,7 +192,7 @@ def _has_enum(described: Any) -> bool:
 
 
 def _check_dates(table: Any, refuse: Callable[[str], NoReturn]) -> None:
-    """Refuse dates and times outside of the years 1 to 9999, and what no timedelta can be."""
+    """Refuse dates outside the years 1 to 9999, and durations beyond timedelta's range."""
     for column in table.columns:
         if _is_dated(column.type):
             for chunk in column.chunks:
@@ -274,7 +274,7 @@ def _in_column(value: Any, reason: str, name: str) -> Unencodable:
 
 
 def _exported(frame: Any, schema: Any) -> Any:
-    """Return *frame* as a table of *schema*, without what polars notes in metadata."""
+    """Return *frame* as a table of *schema*, without the metadata that polars adds."""
     try:
         table = frame.to_arrow(compat_level=pl.CompatLevel.newest())
     except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -297,13 +297,13 @@ def _check(node: Node, limits: Limits) -> None:
     with checking(node):
         expected = pa.schema([pa.field(_text(name), _arrow(inner)) for name, inner in described])
         if not child.value.schema.equals(expected, check_metadata=True):
-            node.refuse("its table is of other types than it says", "families.child-type")
+            node.refuse("the types of its table differ from its description", "families.child-type")
     chunks = zip(expected.types, child.value.columns, strict=True)
     if sum(_size(kind) * len(states) for kind, states in chunks) > limits.max_refs:
         # polars takes each of them apart, and a word may stand for one of ten thousand parts.
         node.refuse("its chunks have more parts than max_refs", "families.refs")
     if len(set(expected.names)) != len(expected):
-        node.refuse("two of its columns have one name", "families.header")
+        node.refuse("two of its columns have the same name", "families.header")
     node.value = described
 
 

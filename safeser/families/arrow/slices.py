@@ -1,11 +1,11 @@
-"""Arrow's arrays as the words and buffers of what they show, and no more of what lies around it.
+"""Encode Arrow arrays, slices included, without the elements outside the slice.
 
-The one rule: a slice sends its own elements; buffers go as they are wherever they begin where the
-elements do, and what would leave the receiver with offsets into nowhere is written anew.
+The one rule: a slice sends its own elements only. A buffer that begins where the elements begin is
+sent as it is; offsets that would point outside the sent buffers are rewritten.
 
-An array is taken apart as Arrow's own ``__reduce__`` gives it: type, length, nulls, offset,
-buffers, children, dictionary. *first* below counts from where its buffers begin, which is before
-the array by its offset. Bits of flags are not moved: up to seven elements go with a slice.
+The parts of an array are those of Arrow's ``__reduce__``: type, length, nulls, offset, buffers,
+children, dictionary. *first* below counts from the beginning of the buffers, which precedes the
+array by its offset. Bitmaps are not shifted, so a slice may include up to seven more elements.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _points(state: State, first: int, length: int) -> bool:
 
 
 def _place(state: State) -> object:
-    """Return where the values of a dictionary lie, if that tells them from all others."""
+    """Return the address of a dictionary's values, if it identifies them."""
     kind, length, _, offset, buffers, children, dictionary = state
     if children or dictionary is not None:
         return None
@@ -157,7 +157,7 @@ def _days(writer: Writer, kind: Any, state: State, first: int, length: int) -> N
 
 
 def _offsets(writer: Writer, code: str, state: State, start: int, total: int) -> tuple[int, int]:
-    """Write offsets that begin at zero; return what they began and ended with."""
+    """Write offsets shifted to begin at zero; return the first and last original offset."""
     offsets = _numbers(state[4][1], code, start, total + 1)
     base, end = int(offsets[0]), int(offsets[-1])
     if not 0 <= base <= end:
@@ -215,7 +215,7 @@ def _list_view(code: str) -> Callable[..., None]:
         _, *parts = state[4]
         offsets, sizes = (_numbers(part, code, start, total).copy() for part in parts)
         if state[2] and state[4][0] is not None:
-            # Nobody may follow the views of nulls, and receivers refuse those that lead nowhere.
+            # Arrow ignores the views of nulls, and receivers refuse views that are out of range.
             sizes[~_valid(state[4][0], start, total)] = 0
         used = sizes > 0
         base = int(offsets[used].min()) if used.any() else 0

@@ -1,11 +1,11 @@
-"""Arrow's stream format, as Dask's shuffles send tables: looked through before others read it.
+"""Check Arrow IPC streams, which Dask's shuffles send, before Arrow's reader opens them.
 
-The one rule: Arrow's reader gets a stream only after what it says of itself was found to make the
-reader do no more than to point into the bytes that arrived: nothing is compressed, and no extension
-is named whose class would be called. What it then holds is checked as other arrays are.
+The one rule: Arrow's reader receives a stream only if its metadata lets the reader do no more than
+point into the received bytes: it declares no compression, and no extension type whose class Arrow
+would call. The arrays that the reader returns are checked as other arrays are.
 
-A message's description is a FlatBuffer. Arrow has checked its offsets by the time that it is read
-here, but not what many offsets that lead to one place add up to.
+The metadata of a message is a FlatBuffer. Arrow has verified its offsets before it is read here,
+but not the total size of many offsets that point to one place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _compute: Any = importlib.import_module("pyarrow.compute")
 #: are compressed.
 _V5 = 4
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
-#: A type. One text may be in all rows of such a column, and whoever sorts these copies it for each.
+#: A type. All rows of such a column may share one text, and a sort copies it for each row.
 _UNION = 14
 
 #: pandas' own, and Arrow's that need nothing but their storage. Of others, Arrow calls what a class
@@ -101,7 +101,7 @@ def check_stream(data: Any, limits: Limits, *, decoded: int) -> int:
                     _check_array(site, column)
                 decoded -= decoded_size(column)
                 if decoded < 0:
-                    _refuse("names texts that written out are larger than limits.max_array")
+                    _refuse("refers to texts that take more than limits.max_array once expanded")
     return decoded
 
 
@@ -125,7 +125,7 @@ class _Table:
 
     def _number(self, code: str, at: int) -> int:
         if at < 0:
-            _refuse("points before its beginning")
+            _refuse("has an offset before its beginning")
         return int(struct.unpack_from(code, self._data, at)[0])
 
     def _place(self, field: int) -> int:
@@ -166,7 +166,7 @@ class _Table:
 
 
 def _described(said: bytes) -> tuple[int, _Table]:
-    """Return of which kind a message is that *said* describes, and more about it."""
+    """Return the kind of the message that *said* describes, and its fields."""
     root = _Table(said, struct.unpack_from("<I", said)[0])
     if root.number(0, "<h") != _V5:
         _refuse("is of another version of the format")
@@ -180,7 +180,7 @@ def _check_schema(said: bytes) -> None:
     parts = iter(range(len(said) // _LEAST_PART))
     noted = [pair for pair in _each(schema, 2, parts) if pair.text(0, _MAX_KEY) == b"pandas"]
     if len(noted) > 1:
-        _refuse("has several notes of pandas")
+        _refuse("has pandas metadata more than once")
     for pair in noted:
         check_noted(pair.text(1))
     level = [schema]
@@ -191,7 +191,7 @@ def _check_schema(said: bytes) -> None:
             return
         for field in level:
             if field.number(2, "<B") == _UNION:
-                _refuse("holds a union, of which nobody makes a frame")
+                _refuse("holds a union, which no frame holds")
             for pair in _each(field, 6, parts):
                 _check_extension(pair)
         inner = 5
@@ -202,7 +202,7 @@ def _each(holder: _Table, field: int, parts: Iterator[int]) -> Iterator[_Table]:
     """Yield the tables of a *field*, each of which takes one of all *parts* that there can be."""
     for table in holder.tables(field):
         if next(parts, None) is None:
-            _refuse("names its parts again and again")
+            _refuse("refers to its parts too often")
         yield table
 
 
@@ -216,7 +216,7 @@ def _check_extension(pair: _Table) -> None:
     if key == b"ARROW:extension:name" and pair.text(1, _MAX_KEY) not in _EXTENSIONS:
         _refuse("names an extension that safeser does not list")
     if key == b"ARROW:extension:metadata" and len(pair.text(1, _MAX_EXTENSION)) > _MAX_EXTENSION:
-        _refuse("says too much of an extension")
+        _refuse("describes an extension at too great length")
 
 
 def _check_body(said: bytes) -> None:
@@ -224,7 +224,7 @@ def _check_body(said: bytes) -> None:
     if kind == _DICTIONARY:
         batch = batch.table(1)
     elif kind != _BATCH:
-        _refuse("holds something else than tables")
+        _refuse("holds a message that is no table")
     if batch.has(3):
         _refuse("is compressed")
 
@@ -236,7 +236,7 @@ def _check_type(kind: Any) -> None:
     measured(kind)
     if holds_list_view(kind):
         # Without a batch, Arrow ends the process as it makes a column of them.
-        _refuse("holds list views, of which nobody makes a frame")
+        _refuse("holds list views, which no frame holds")
 
 
 def _is_simple(kind: Any) -> bool:
@@ -260,14 +260,14 @@ def _has_known_dictionary(site: Site, array: Any, known: set[Any]) -> bool:
     span = _compute.min_max(array.indices)
     low, high = span["min"].as_py(), span["max"].as_py()
     if low is not None and not 0 <= low <= high < len(values):
-        _refuse("has an index that leads out of its dictionary")
+        _refuse("has an index outside its dictionary")
     return True
 
 
 def _check_array(site: Site, array: Any) -> None:
     if _is_simple(array.type) and len(array):
         for buffer in array.buffers():
-            # Several columns may share their bytes, and whoever sorts them copies each.
+            # Several columns may share their bytes, and a sort copies each column.
             site.charge_bytes(0 if buffer is None else buffer.size)
         array.validate(full=True)
         return
@@ -289,6 +289,6 @@ def _check_empty(state: Any) -> None:
         held = [child[1] for child in children]
         held += [0 if buffer is None else buffer.size for buffer in buffers[2:]]
         if not 0 <= first <= min(held):
-            _refuse("has an empty array whose elements lie elsewhere")
+            _refuse("has an empty array with offsets outside its buffers")
     for child in (*children, *(() if dictionary is None else (dictionary,))):
         _check_empty(child)

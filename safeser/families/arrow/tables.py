@@ -1,8 +1,8 @@
-"""Arrow's tables, arrays, scalars and schemas of family ``dask``, over the buffers that arrived.
+"""Encode Arrow tables, arrays, scalars and schemas, and decode them over the received buffers.
 
-The one rule: nothing of Arrow's reader of streams sees a peer's bytes. Types come from reviewed
-factories, arrays from buffers through the reviewed functions of restricted pickle, which check what
-Arrow asserts and end with Arrow's own full validation.
+The one rule: Arrow's IPC reader receives no bytes of a peer. Reviewed factories make the types.
+Arrays are built from buffers by the reviewed functions of restricted pickle, which check what Arrow
+asserts and end with Arrow's own full validation.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Form:
 
 
 class _Arrays:
-    """Arrays that were read as far as sizes go, and what it takes to build them."""
+    """Arrays whose sizes were read, and the parts to build them from."""
 
     __slots__ = ("_built", "_dictionaries", "_empty", "_fitting", "reader")
 
@@ -78,7 +78,7 @@ class _Arrays:
         self._empty: dict[int, Any] = {}
 
     def read(self, form: _Form) -> Any:
-        """Return what the next words say about an array of *form*."""
+        """Read the description of an array of *form* from the next words."""
         if not form.shared:
             return self._state(form, top=True)
         # Arrow compares the whole type when it joins indexes and dictionary, and then chunks.
@@ -87,10 +87,10 @@ class _Arrays:
         number = self.reader.word(int, type(None))
         if number is None:
             number = len(self._dictionaries)
-            assert form.dictionary is not None  # or nothing would be shared
+            assert form.dictionary is not None  # without this, no dictionary would be shared
             self._dictionaries.append(self._state(form.dictionary, top=True))
         elif not 0 <= number < len(self._dictionaries):
-            self.reader.refuse("it names a dictionary that it did not bring")
+            self.reader.refuse("it refers to a dictionary that it does not hold")
         return form, indexes, number
 
     def _state(self, form: _Form, *, top: bool = False) -> Any:
@@ -113,11 +113,11 @@ class _Arrays:
     def _buffers(self) -> tuple[int, list[Any]]:
         offset = self.reader.count()
         if offset >= _BITS:
-            self.reader.refuse("it begins with more elements than it shows")
+            self.reader.refuse("its offset exceeds its length")
         return offset, [self.reader.buffer() for _ in self.reader.each()]
 
     def build(self, state: Any) -> Any:
-        """Return the array; what Arrow finds wrong with it is an error of Arrow's."""
+        """Build the array; Arrow raises its own error if its validation fails."""
         if len(state) == 1:
             return self._nothing(state[0])
         if len(state) > 3:
@@ -129,7 +129,7 @@ class _Arrays:
         # Once for all chunks: types of many parts are slow to compare.
         if (number, id(form)) not in self._fitting:
             if not values.type.equals(form.kind.value_type):
-                self.reader.refuse("it names a dictionary of another type")
+                self.reader.refuse("it refers to a dictionary of another type")
             self._fitting.add((number, id(form)))
         return dictionary_of(self.build(indexes), values, ordered=form.kind.ordered)
 
@@ -141,14 +141,14 @@ class _Arrays:
 
 
 def _nothing_of(form: _Form) -> Any:
-    """Return what is said about an array of *form* without elements."""
+    """Return the description of an array of *form* without elements."""
     values = None if form.dictionary is None else _nothing_of(form.dictionary)
     return form.kind, 0, -1, 0, [], [], values
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What checking leaves for building."""
+    """The checked parts of one object, ready to be built."""
 
     arrays: _Arrays
     schema: Any
@@ -157,7 +157,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How one of Arrow's classes is written, read and built."""
+    """The functions that write, read and build one of Arrow's classes."""
 
     write: Callable[[Writer, Any], None]
     read: Callable[[Reader], Any]

@@ -1,7 +1,7 @@
-"""Arrow's types, fields and schemas as words, and from words through the reviewed factories.
+"""Encode Arrow types, fields and schemas as words, and decode them by the reviewed factories.
 
-The one rule: a type is sent only if reading its own description gives the same type again, metadata
-included; what Arrow's Python does not show is refused rather than lost.
+The one rule: a type is sent only if decoding its description gives an equal type, metadata
+included; a property that Arrow's Python API does not expose is refused rather than lost.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def write_schema(writer: Writer, schema: Any) -> None:
 
 
 def write_metadata(writer: Writer, pairs: Any) -> None:
-    """Describe what is bytes to bytes: a list of pairs, or None."""
+    """Describe metadata, which maps bytes to bytes: a list of pairs, or None."""
     if pairs is None:
         writer.put(None)
         return
@@ -137,7 +137,7 @@ def _words_of(kind: Any) -> tuple[Any, ...] | None:
 
 
 def _gives(alone: Writer, read: Callable[[Reader], Any], sent: Any) -> bool:
-    """Whether *read* makes of what *alone* was given exactly what is *sent*."""
+    """Whether *read* decodes the words in *alone* to exactly *sent*."""
 
     def refuse(message: str, rule: str) -> NoReturn:
         raise PayloadError(message, rule=rule)
@@ -270,7 +270,7 @@ def read_schema(reader: Reader) -> Any:
 
 
 def read_metadata(reader: Reader) -> Any:
-    """Return what the next words and buffers say about a field or schema, or None."""
+    """Return the metadata of a field or schema from the next words and buffers, or None."""
     if reader.absent():
         return None
     pairs = [(reader.content(), reader.content()) for _ in reader.each()]

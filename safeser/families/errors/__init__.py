@@ -1,4 +1,5 @@
-"""Failures as data: what crosses instead of an exception, and what is raised for it.
+"""Send exceptions as data, and build exceptions from received data.
 
-The one rule: of a failure only text and plain values cross; nothing is imported or run for one.
+The one rule: only text and plain values of a failure are sent; a received failure imports nothing
+and runs no code.
 """

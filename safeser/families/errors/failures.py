@@ -1,7 +1,7 @@
-"""What crosses instead of an exception, and what stands here for a class that is not rebuilt.
+"""Represent a peer's exception as data, and as RemoteError where its class is not rebuilt.
 
-The one rule: text of a peer's failure will be printed by somebody, so none of it can steer a
-terminal: what is no plain text, line break or tab is escaped when the data is made.
+The one rule: programs print the text of a peer's failure, so it must not control a terminal. The
+constructor escapes every character that is not plain text, a line break or a tab.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RemoteError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ExceptionData:
-    """What crosses instead of an exception.
+    """An exception as data, which is sent in its place.
 
     :param type: ``module:qualname`` of its class.
     :param message: what ``str()`` said, cut.
@@ -92,7 +92,7 @@ class ExceptionData:
     state: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # Whoever made it; the arguments are kept, and escaped where their class would print them.
+        # Regardless of origin. Arguments are kept; from_data escapes those that would be printed.
         for name in ("type", "message", "traceback"):
             object.__setattr__(self, name, shown(getattr(self, name)))
         for name in ("notes", "state"):

@@ -1,8 +1,8 @@
-"""Which files a failure names: folders of a server are its operator's business alone.
+"""Remove the folders of a server from the file names in failures.
 
-The one rule: a traceback names files of libraries from the library's own folder on, and what a
-server says of its own failures names no folder at all. What looks like an absolute path is cut
-rather than recognized, since no list of folders would be complete.
+The one rule: a traceback names a library's file relative to the library's own folder, and a
+server's report of its own failure names no folder. Whatever looks like an absolute path is cut,
+because no list of folders is complete.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def withheld(data: ExceptionData) -> ExceptionData:
 
 
 class _Withholding:
-    """One run over one failure: each of its causes is told once, however many refer to it."""
+    """One run over one failure: each cause is converted once, however many refer to it."""
 
     def __init__(self) -> None:
         self._told: dict[int, ExceptionData] = {}
@@ -94,7 +94,7 @@ class _Withholding:
 
 
 def _message(data: ExceptionData, args: tuple[Any, ...] | None, fields: dict[str, Any]) -> str:
-    """Return what the class says of *args*, so that the receiver can still make it of them."""
+    """Return the message that the class gives for *args*, as the receiver would compute it."""
     before = None if data.args is None else _said(data.type, data.args, data.fields)
     after = None if args is None else _said(data.type, args, fields)
     if before == data.message and after is not None:

@@ -1,8 +1,8 @@
-"""Failures as data to exceptions that can be raised: listed classes as themselves.
+"""Build exceptions from failure data: listed classes as themselves, others as RemoteError.
 
-The one rule: a class is listed by safeser or registered by its author and is called with plain
-arguments; every other class is only a name inside :class:`RemoteError`. Nothing is imported,
-executed or looked up by a name that a peer wrote.
+The one rule: safeser lists a class, or its author registers it, and the class receives plain
+arguments only; every other class is a name inside :class:`RemoteError`. No name that a peer wrote
+is imported, executed or looked up outside these lists.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ _ROOM = 1 << 20
 
 _REMOTE = "The traceback on the process where it was raised:"
 
-#: What keeps a peer from advising whoever reads its error to grant it more, in our own words.
+#: Added to a peer's error, so that its text cannot pass for safeser's advice to grant more.
 _NOT_OURS = "Another process says so, about its own policy: nothing was refused here."
 
 
@@ -165,7 +165,7 @@ def _foreign_names() -> frozenset[str]:
 
 
 def _imported(name: str) -> Any:
-    """Return what *name* means in a module that is here already; nothing is imported for it.
+    """Return the object *name* of an already imported module; import nothing.
 
     Who would catch an exception by its class has imported it.
     """
@@ -180,7 +180,7 @@ def from_data(data: ExceptionData) -> BaseException:
     """Return the exception that *data* describes, to be raised or kept by the caller.
 
     Listed classes come as themselves, all others as :class:`RemoteError`. The remote traceback is
-    a note, so that whoever prints the exception sees it.
+    a note, so that a printed exception shows it.
     """
     # By identity: a peer may let one failure be the cause and the context of each of a long chain.
     built: dict[int, BaseException] = {}
@@ -216,7 +216,7 @@ def _rebuild(data: ExceptionData, built: dict[int, BaseException]) -> BaseExcept
 
 
 def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseException | None:
-    """Call the listed class with plain arguments; None for whatever does not say the same then."""
+    """Call the listed class with plain arguments; None if its message differs from the sent one."""
     if data.type in _SAFESER and len(data.state) == 3:
         rule, where, fix = data.state
         return _SAFESER[data.type](_first_text(data), rule=rule, where=where, fix=fix)
@@ -232,9 +232,9 @@ def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseExcepti
 
 
 def _told(data: ExceptionData, args: tuple[Any, ...]) -> BaseException | None:
-    """Return the exception if it says what was sent, with escapes where it would print others.
+    """Return the exception if its message is the sent one, with control characters escaped.
 
-    A SyntaxError comes without the folder of its file, which whoever shows it might open.
+    A SyntaxError loses the folder of its file, because programs that display it may open the file.
     """
     exc = called(data.type, args, data.fields)
     text = "" if exc is None else str(exc)
@@ -260,7 +260,7 @@ def _first_text(data: ExceptionData) -> str:
 
 
 def called(name: str, args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException | None:
-    """Return what the class that is listed as *name* makes of *args*; None if none is.
+    """Call the class that is listed as *name* with *args*; return None if none is listed.
 
     :param fields: attributes that were set on it, none of which may hide a part of the class.
     """

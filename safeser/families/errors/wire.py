@@ -39,7 +39,7 @@ _MAX_LINKS = 64
 _MAX_CAUSES = 20
 _MAX_MEMBERS = 32
 _STATE = ("rule", "where", "fix")
-#: Deeper or longer arguments are no message to anybody.
+#: Deeper or longer arguments are not readable as a message.
 _SMALL = Limits(max_depth=10, max_refs=1000)
 
 
@@ -100,7 +100,7 @@ class _Reading:
         return data
 
     def member(self, exc: BaseException, depth: int) -> ExceptionData | None:
-        """Read what a group holds, once: whoever prints groups prints each as often as it occurs.
+        """Read each member of a group once: a traceback repeats a group at every occurrence.
 
         Five groups of eight, each the same one, are 283 bytes and a traceback of three megabytes.
         """
@@ -117,7 +117,7 @@ def _alone(
     members: tuple[ExceptionData, ...],
     missing: int,
 ) -> ExceptionData:
-    if isinstance(exc, RemoteError):  # keep the first process's words when it is passed on
+    if isinstance(exc, RemoteError):  # keep the first process's text when the failure is forwarded
         name, message = exc.remote_type, str(exc.args[0]) if exc.args else ""
     else:
         name, message = name_of(type(exc)), _said(exc)
@@ -151,14 +151,14 @@ def _notes(exc: BaseException) -> tuple[str, ...]:
 
 
 def _state(exc: BaseException) -> tuple[str, ...]:
-    """Return what a safeser error says beside its message."""
+    """Return rule, place and fix of a safeser error."""
     if isinstance(exc, SafeserError) and type(exc).__module__ == SafeserError.__module__:
         return tuple(shown(getattr(exc, name))[:MAX_MESSAGE] for name in _STATE)
     return ()
 
 
 def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
-    """Return what the class of *exc* is called with, and what is set on it then, where plain."""
+    """Return the constructor's arguments and the fields of *exc*, where they are plain."""
     args: Any = exc.args
     fields: Any = {}
     if isinstance(exc, BaseExceptionGroup):
@@ -169,7 +169,7 @@ def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
             reduced: Any = exc.__reduce_ex__(4)
             if type(reduced) is tuple and reduced[0] is type(exc):
                 args, fields = reduced[1], reduced[2] if len(reduced) > 2 else {}
-        except Exception:  # the class's own code; what everybody has will have to do
+        except Exception:  # the class's own code; the message alone is sent then
             args = exc.args
     if type(args) is not tuple or not _is_small(args):
         args = None
@@ -201,7 +201,7 @@ def _is_small(value: object) -> bool:
 def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
     """Return *data* as one frame of strict msgpack: a list of failures that name each other.
 
-    Whoever made *data*, what goes out is within the bounds that every receiver holds it to.
+    The frame is within the bounds that receivers enforce, regardless of the origin of *data*.
     """
     links = _ordered(data)
     places = {id(link): place for place, link in enumerate(links)}
@@ -210,7 +210,7 @@ def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
 
 
 def _ordered(data: ExceptionData) -> list[ExceptionData]:
-    """Return *data* and what it refers to, as many as may cross, each before what it refers to."""
+    """Return *data* and the failures it refers to, up to the limit, referrers first."""
     kept: dict[int, ExceptionData] = {}
     todo = [data]
     for link in todo:  # breadth first, so that the nearest are kept
@@ -282,7 +282,7 @@ def decode_counted(
         referred.update(map(id, read[place].linked()))
         members = list(map(id, read[place].members))
         if len(set(members)) != len(members) or not held.isdisjoint(members):
-            _malformed()  # what is shared by groups takes exponential time to print
+            _malformed()  # a failure shared by groups takes exponential time to print
         held.update(members)
     if not all(id(read[place]) in referred for place in range(1, len(links))):
         _malformed()  # a failure that belongs to none would be dropped silently
@@ -336,4 +336,4 @@ def _check_text(text: object, most: int) -> None:
 
 
 def _malformed() -> NoReturn:
-    raise PayloadError("a failure is not described as safeser does", rule="families.error")
+    raise PayloadError("the description of a failure is invalid", rule="families.error")

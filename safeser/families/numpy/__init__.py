@@ -1,4 +1,4 @@
-"""NumPy: arrays, scalars, dtypes and sources of random numbers as typed values.
+"""Encode and decode NumPy arrays, scalars, dtypes and random generators as typed values.
 
-The one rule: bytes become an array only under a dtype and a shape that were checked against them.
+The one rule: bytes become an array only after its dtype and shape are checked against them.
 """

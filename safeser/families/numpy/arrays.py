@@ -1,7 +1,7 @@
-"""NumPy arrays of family ``dask``, over the buffers that arrived.
+"""Encode NumPy arrays, and decode them over the received buffers, in family ``dask``.
 
-The one rule: an array is built only as a contiguous view of a buffer that it fills exactly, with a
-dtype that holds no pointers; strides never travel, and objects travel one by one.
+The one rule: a decoded array is a contiguous view that fills its buffer exactly, of a dtype that
+holds no pointers; strides are never sent, and Python objects are sent one by one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _encode_array(x: Array, limits: Limits) -> Parts:
 
 
 def covered(x: Array) -> Array:
-    """Return *x* with zeros where its fields leave gaps: who chose fields kept the others back."""
+    """Return *x* with zeros between its fields, where unselected fields may still be in memory."""
     made = np.zeros(x.shape, x.dtype)
     made[...] = x
     for part in bounds.strict_fields(made):
@@ -62,7 +62,7 @@ def covered(x: Array) -> Array:
 
 
 def _clear_padding(numbers: Array) -> None:
-    """Set to zero what long doubles leave of their bytes: whoever made them left what was there."""
+    """Set the padding bytes of long doubles to zero: they hold leftover memory of the process."""
     size, first = numbers.dtype.itemsize, 0 if numbers.dtype.byteorder == ">" else 10
     places = range(first, size, 16)
     names = [str(at) for at in places]
@@ -76,7 +76,7 @@ def _clear_padding(numbers: Array) -> None:
 
 
 def _turned(x: Array, writeable: bool, meta: dict[str, Any]) -> Array:
-    """Return what of *x* has to travel, contiguous, and say in *meta* how it lies in there."""
+    """Return the elements of *x* to send, contiguous, and record their layout in *meta*."""
     if 0 in x.strides and not writeable:
         # Dask's blocks of ones and zeros are one number seen many times: send it once.
         x = x[tuple(slice(1) if step == 0 else slice(None) for step in x.strides)]
@@ -188,7 +188,7 @@ def aligned(value: Any) -> Any:
 def align(node: Node) -> None:
     """Let the checked array of *node* be built where compiled code expects it; see above.
 
-    While one that is seen many times is still as small as its frame, whoever sees it.
+    Decoding broadcasts later, so the copy is as large as the frame at most.
     """
     array = node.value
     if node.type == "numpy:ndarray" and array is not None and not array.flags.aligned:

@@ -1,7 +1,7 @@
-"""NumPy dtypes as descriptions of our own, and dtypes from descriptions that were checked.
+"""Describe NumPy dtypes in plain values, and build dtypes from checked descriptions.
 
-The one rule: what a dtype may be is stated in :mod:`safeser.types.numpy`, and no text of a peer
-reaches ``numpy.dtype`` unless it is a letter and a number from tables here.
+The one rule: :mod:`safeser.types.numpy` states which dtypes are valid, and ``numpy.dtype`` receives
+no text of a peer except a letter and a number from the tables here.
 """
 
 from __future__ import annotations
@@ -167,13 +167,13 @@ def _is_flat(dtype: np.dtype[Any]) -> bool:
 
 #: Dtypes of records that came before, by their descriptions: an array's blocks have one.
 _records: dict[bytes, np.dtype[Any]] = {}
-#: Nobody has more at a time; whoever sends others makes it no larger.
+#: Programs use fewer at a time; further dtypes of a peer do not grow the cache.
 _MAX_RECORDS = 128
 _MAX_KEY = 2048
 
 
 class _Reading:
-    """Reads one description; counts its fields before any is looked at."""
+    """Reads one description; counts its fields before reading any."""
 
     __slots__ = ("left",)
 
@@ -203,7 +203,7 @@ class _Reading:
         _refuse("it is not described as safeser does")
 
     def noted(self, description: Mapping[str, Any], room: int) -> np.dtype[Any]:
-        """Return a dtype with what its user attached to it."""
+        """Return a dtype with the metadata that its user attached."""
         attached, inner = description["metadata"], description["of"]
         if type(attached) is not bytes or (type(inner) is dict and "metadata" in inner):
             _refuse("its metadata are not described")

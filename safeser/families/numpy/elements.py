@@ -1,7 +1,7 @@
-"""Arrays of Python objects.
+"""Encode and decode arrays of Python objects element by element.
 
-The one rule: elements travel one by one, as values of their own; what lies in such an array's
-memory is pointers, which never leave the process and are never read from a buffer.
+The one rule: each element is a typed value of its own. The memory of such an array holds pointers,
+which are never sent and never read from a buffer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""NumPy's own subclasses of arrays of family ``dask``: masked ones, matrices, records.
+"""Encode and decode NumPy's array subclasses: masked arrays, matrices and records.
 
-The one rule: each is an array that passed the checks of arrays, seen as the class that its type
-names; a class of somebody else's is refused, and so is one that stands for a file.
+The one rule: each is an array that passed the checks of arrays, viewed as the class that its type
+names. Subclasses from other packages are refused, and so is ``memmap``, which maps a file.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _decode_masked(node: Node, values: list[Any]) -> Any:
     meta = node.meta
     mask = rest[0] if meta["mask"] else np.ma.nomask
     masked: Any = np.ma.MaskedArray(data, mask=mask, hard_mask=meta["hardmask"], copy=False)
-    # Private, but what NumPy's own copies hand on: the setter would cut a text to its elements.
+    # Private, but copied by NumPy itself: the setter would truncate a text to the element size.
     masked._fill_value = rest[-1] if meta["fill"] else None
     masked._sharedmask = meta["sharedmask"]
     return masked

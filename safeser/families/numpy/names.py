@@ -1,7 +1,7 @@
-"""NumPy's sources of random numbers and polynomials: the names, listed without importing either.
+"""List the names of NumPy's random generators and polynomials without importing either package.
 
-The one rule: numpy.random and numpy.polynomial are imported when an object of a type that is listed
-here is sent or loaded, and for nothing else; NumPy itself waits for that too.
+The one rule: numpy.random and numpy.polynomial, and NumPy itself, are imported only when an object
+of a listed type is sent or loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NumPy's scalars and dtypes of family ``dask``.
+"""Encode and decode NumPy scalars and dtypes in family ``dask``.
 
 The one rule: a scalar is one element of an array that passed the checks of arrays, and a dtype is
 built from its description alone.

@@ -1,7 +1,7 @@
-"""pandas arrays of family ``dask``: what stands in a block of columns or behind an index.
+"""Encode and decode pandas arrays, which hold the blocks of a frame or the values of an index.
 
-The one rule: an array is built from checked numbers, flags and texts, and what was built must have
-the dtype that was described.
+The one rule: an array is built from checked numbers, flags and texts, and the result must have the
+described dtype.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def _read_wrapped(reader: Reader, described: Any, columns: int | None) -> Part:
     _, inner = reader.split(described, 2)
     part = reader.within(read_array, inner)
     if part.kind not in ("numbers", "objects") or columns is not None:
-        reader.refuse("it wraps something else than an array", "families.child-type")
+        reader.refuse("it wraps a value that is no array", "families.child-type")
     return Part(
         "wrapped",
         part.length,
@@ -380,7 +380,7 @@ def _check(node: Node, limits: Limits) -> None:
 
 
 def _followed(build: Built, described: Any, made: Built, limits: Limits) -> Built:
-    """Return what builds an array of pandas', with the freq that is described if one is."""
+    """Return a function that builds a pandas array, with its freq if one is described."""
 
     def built(values: Loaded) -> Any:
         array, freq = _moments(build(values)), made(values)

@@ -1,7 +1,7 @@
-"""pandas dtypes of family ``dask``: what ``frame.dtypes`` holds beside NumPy's own.
+"""Encode and decode pandas extension dtypes, which ``frame.dtypes`` holds beside NumPy's.
 
-The one rule: a dtype travels as its class and the parts that its constructor takes, and
-:mod:`safeser.types.pandas` makes it of them.
+The one rule: a dtype is sent as its class and its constructor's arguments, and
+:mod:`safeser.types.pandas` builds it from them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WRAPPED: Any = type(bounds.numpy_dtype(pd.Series([1]).dtype))
 
 
 class _Form(NamedTuple):
-    """How a class of dtypes travels.
+    """The functions that encode and decode one class of dtypes.
 
     :param parts: what its constructor takes, in order.
     :param build: the parts, and where they were loaded (None where they are sent), to the dtype.

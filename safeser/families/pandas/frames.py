@@ -1,7 +1,7 @@
-"""pandas frames and series of family ``dask``, block by block.
+"""Encode and decode pandas frames and series block by block.
 
-The one rule: exact or refused, never altered: a block is handed over as it is in memory, and given
-to pandas only when its shape fits the axes and its places cover each column once.
+The one rule: a frame is sent exactly or refused, never altered. A block is sent as it is in memory,
+and pandas receives it only when its shape fits the axes and the blocks cover each column once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _write_about(writer: Writer, x: Any) -> dict[str, Any]:
 
 
 def _read_about(reader: Reader) -> tuple[Part, Callable[[Loaded, Any], Any]]:
-    """Return the checked index, and what gives the built object its attributes and flags."""
+    """Return the checked index, and a function that sets the attributes and flags."""
     attrs, unique = reader.node.meta["attrs"], reader.node.meta["unique"]
     if type(attrs) is not bool or type(unique) is not bool:
         reader.refuse("its flags are not flags")
@@ -120,7 +120,7 @@ def _check_frame(node: Node, limits: Limits) -> None:
     def built(values: Loaded) -> Any:
         rows, labels = index.build(values), columns.build(values)
         made = [(part.build(values), places) for part, places in blocks]
-        # What only building told: Arrow's arrays know their own lengths.
+        # Only known after building: Arrow's arrays carry their own lengths.
         required(all(array.shape[-1] == len(rows) for array, _ in made))
         required(sum(len(places) for _, places in blocks) == len(labels))
         bounds.check_columns(len(labels), rows=len(rows), limits=limits)
@@ -139,7 +139,7 @@ def _read_blocks(reader: Reader, rows: int | None, count: int | None) -> list[tu
         inner, start, columns, step = reader.split(block, 4)
         if type(columns) is not int or columns <= 0:
             reader.refuse("a block has no columns", "families.shape")
-        # Where there are no rows they cost nothing to say, and pandas keeps two numbers for each.
+        # Columns without rows take no bytes in a message, and pandas keeps two numbers for each.
         total += columns
         bounds.check_columns(total, rows=rows, limits=reader.limits)
         part = read_block(reader, inner, columns)
@@ -217,7 +217,7 @@ def _check_series(node: Node, limits: Limits) -> None:
     part = read_array(reader, node.meta["values"])
     reader.finish()
     if part.kind == "wrapped":
-        node.refuse("its values are an array that pandas wraps", "families.child-type")
+        node.refuse("pandas would wrap its values", "families.child-type")
     if None not in (index.length, part.length) and index.length != part.length:
         node.refuse("it has another number of values than its index", "families.shape")
 
@@ -237,12 +237,12 @@ _WAITING = ("GroupBy", "Groupby", "Grouper", "Rolling", "Expanding", "Window", "
 
 def _refuse_waiting(x: object, limits: Limits) -> NoReturn:
     raise Unencodable(
-        x, "it is no data but a computation that waits; send the frame, and group it there"
+        x, "it is a deferred computation; send the frame, and group it on the receiver"
     )
 
 
 def _check_waiting(node: Node, limits: Limits) -> NoReturn:
-    node.refuse("computations that wait are not sent", "families.type")
+    node.refuse("deferred computations are not sent", "families.type")
 
 
 def register() -> None:

@@ -1,7 +1,7 @@
-"""pandas indexes of family ``dask``, categories among them.
+"""Encode and decode pandas indexes, categories included.
 
-The one rule: codes lie within what they stand for, labels that must be there once are, a freq fits
-every value, and a range is charged as if it were written out.
+The one rule: codes lie within their levels, labels that must be unique are unique, a freq fits
+every value, and a range is charged as if it were expanded.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _read_codes(reader: Reader, described: Any, length: int | None) -> Any:
     if codes.dtype not in _SIGNED:
         reader.refuse("its codes are not native signed integers", "families.child-type")
     if length is not None and not _inside(codes, length):
-        reader.refuse("its codes are beyond what they stand for", "families.codes")
+        reader.refuse("its codes are outside their levels or categories", "families.codes")
     return codes
 
 
@@ -254,10 +254,10 @@ def _read_categories(reader: Reader, described: Any, columns: int | None) -> Par
 
 
 def apart(index: Any, values: Loaded, limits: Limits) -> Any:
-    """Return *index*, of which no label is there twice, and let pandas know.
+    """Return *index* marked as unique after checking that no label occurs twice.
 
-    pandas would put the labels into a table whose hash anybody can make collide. Texts are put into
-    Python's own, whose hash has a secret; for others there is the check of restricted pickle.
+    pandas would put the labels into a hash table in which a sender can make them collide. Texts are
+    put into Python's own, whose hash has a secret; the check of restricted pickle covers others.
     """
     if len(index) > limits.max_refs:
         required(isinstance(index.dtype, np.dtype))

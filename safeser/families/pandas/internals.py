@@ -1,7 +1,7 @@
-"""The parts of pandas that it keeps to itself: blocks of a frame, arrays behind an index.
+"""Call the undocumented parts of pandas: blocks of a frame, arrays behind an index.
 
-The one rule: what is handed over here was checked before; nothing below looks at it again, and no
-other module of this family touches a name that pandas does not document.
+The one rule: callers have checked all arguments, and nothing is checked again below. No other
+module of this family uses a name that pandas does not document.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
     "values_of",
 ]
 
-#: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
+#: Untyped on purpose: pandas is an extra, and its stubs do not cover all that is used here.
 pd: Any = importlib.import_module("pandas")
 _managers: Any = importlib.import_module("pandas.core.internals.managers")
 _blocks: Any = importlib.import_module("pandas.core.internals.blocks")
@@ -88,7 +88,7 @@ def texts_of(index: Any) -> list[Any]:
 def frame_of(blocks: Sequence[tuple[Any, Places]], index: Any, columns: Any) -> Any:
     """Return the frame of *blocks*, whose shapes fit and whose places cover each column once."""
     made = tuple(_blocks.new_block_2d(values, _placed(places)) for values, places in blocks)
-    # Their shapes were compared with the axes before: here it would be done a second time.
+    # Their shapes were compared with the axes before: a check here would repeat that.
     manager = _managers.BlockManager(made, [columns, index], verify_integrity=False)
     return pd.DataFrame._from_mgr(manager, manager.axes)
 
@@ -109,23 +109,23 @@ def series_of(array: Any, index: Any, name: Any) -> Any:
 
 
 def index_of(kind: Any, array: Any, name: Any) -> Any:
-    """Return the index of class *kind* over *array*, which is of the type that such a one has."""
+    """Return the index of class *kind* over *array*, whose type is that of the class."""
     return kind._simple_new(array, name)
 
 
 def range_of(numbers: range, name: Any) -> Any:
-    """Return the index that these numbers are."""
+    """Return the RangeIndex of these numbers."""
     return pd.RangeIndex._simple_new(numbers, name)
 
 
 def pin_freq(index: Any, freq: Any) -> Any:
-    """Return *index* with the *freq* that its values were seen to have."""
+    """Return *index* with *freq*, which its values were checked against."""
     (index if _FREQ_OF_INDEX else index._data)._freq = freq
     return index
 
 
 def mark_unique(index: Any) -> Any:
-    """Return *index*, of which no label is there twice, and let pandas know."""
+    """Mark *index*, whose labels are unique, as unique in pandas' cache."""
     index._cache["is_unique"] = True
     return index
 

@@ -1,7 +1,7 @@
-"""pandas types of family ``dask``: the names, listed without importing pandas.
+"""List the names of the pandas types of family ``dask`` without importing pandas.
 
-The one rule: pandas is imported when an object of a type that is listed here is sent or loaded, and
-for nothing else: a header that names one imports nothing before it is admitted.
+The one rule: pandas is imported only when an object of a listed type is sent or loaded. A header
+that names a type imports nothing before the policy admits it.
 """
 
 from __future__ import annotations

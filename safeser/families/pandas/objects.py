@@ -1,7 +1,7 @@
-"""Columns of Python objects in family ``dask``: a list each, or few texts and where each stands.
+"""Encode columns of Python objects: as a list, or as distinct texts and their positions.
 
-The one rule: what stands in two places of a column is one object only where nobody could tell: text
-that came once is text that cannot be changed.
+The one rule: two elements share one decoded object only if the object is immutable text, so
+sharing has no observable effect.
 """
 
 from __future__ import annotations
@@ -124,11 +124,11 @@ def read_coded(reader: Reader, described: Any, columns: int | None) -> Part:
     flags, codes = reader.flags(flags, WRITEABLE), reader.numbers(key)
     count, build = reader.objects(content)
     if content is None and not are_texts(reader.node.children[reader.child_at - 1].value):
-        reader.refuse("it holds something else than text", "families.child-type")
+        reader.refuse("it holds a value that is not text", "families.child-type")
     if columns not in (None, 1) or codes.dtype.kind != "u" or not codes.dtype.isnative:
         reader.refuse("its codes are not those of one column", "families.child-type")
     if len(codes) and codes.max() >= count:
-        reader.refuse("its codes are beyond what they stand for", "families.codes")
+        reader.refuse("its codes are outside its list of texts", "families.codes")
     if len(codes) * 8 > reader.limits.max_array:
         reader.refuse("it is larger than max_array", "families.too-large")
 

@@ -1,7 +1,7 @@
-"""Date offsets and time zones of pandas in family ``dask``.
+"""Encode and decode pandas date offsets and time zones.
 
-The one rule: an offset is one of pandas' own classes with bounded numbers, and a freq is believed
-of an index only after its values were seen to follow it.
+The one rule: an offset is one of pandas' own classes with bounded numbers, and an index gets a freq
+only after all its values were checked against it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _NAT = -(1 << 63)
 
 
 def required(right: object) -> None:
-    """Raise what receiving turns into a refusal if pandas read something else than was said."""
+    """Raise ValueError, which receiving turns into a refusal, unless pandas read what was sent."""
     if not right:
         raise ValueError
 
@@ -95,7 +95,7 @@ def write_offset(writer: Writer, x: Any, *, where: str = ".freq") -> list[Any]:
 
 
 def _written(span: Any) -> Any:
-    """Return a span as it may stand in a header: a weekday as its day, and which of a month."""
+    """Return a span as plain values: a weekday as its day and its number in a month."""
     return [span.weekday, span.n] if type(span) is _WEEKDAY else span
 
 
@@ -107,7 +107,7 @@ def _rebuilds(x: Any, described: list[Any]) -> bool:
 
 
 def read_offset(reader: Reader, described: Any) -> Built:
-    """Return what builds the described offset; bounds what it says."""
+    """Return a function that builds the described offset, after checking its bounds."""
     name, count, normalize, parts = reader.split(described, 4)
     if type(name) is not str or name not in OFFSETS:
         reader.refuse("its freq is none of pandas' offsets", "families.freq")
@@ -125,7 +125,7 @@ def read_offset(reader: Reader, described: Any) -> Built:
 
 
 def read_period_freq(reader: Reader, described: Any) -> Built:
-    """Return what builds the freq of periods, of which there are not endlessly many."""
+    """Return a function that builds the freq of periods, from a bounded set."""
     build = read_offset(reader, described)
 
     def built(values: Loaded) -> Any:
@@ -205,7 +205,7 @@ def _is_even(freq: Any, *, zoned: bool) -> bool:
 
 
 def read_freq(reader: Reader, described: Any) -> Built:
-    """Return what builds the freq that :func:`write_freq` described."""
+    """Return a function that builds the freq that :func:`write_freq` described."""
     if described is None:
         return lambda values: None
     return read_offset(reader, described)
@@ -230,7 +230,7 @@ def with_freq(index: Any, freq: Any, limits: Limits) -> Any:
 
 
 def _step(index: Any, freq: Any) -> int | None:
-    """Return what lies between neighbours of *index* in its own unit, if always the same."""
+    """Return the constant step between neighbours of *index* in its own unit, or None."""
     if not _is_even(freq, zoned=getattr(index, "tz", None) is not None):
         return None
     nanos = freq.n * _DAY if isinstance(freq, _room.Day) else freq.nanos

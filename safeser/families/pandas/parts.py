@@ -1,10 +1,10 @@
-"""What one pandas object consists of, on its way into one header: buffers, objects, names.
+"""Collect the parts of one pandas object under one header: buffers, objects and names.
 
-The one rule: each buffer and each object that belongs to a header is used by exactly one part of
-it, and whatever its size says is compared with the bytes that arrived before anything is built.
+The one rule: each buffer and each object under a header belongs to exactly one part, and every
+declared size is compared with the received bytes before anything is built.
 
-A part is described by a list that opens with its kind. Numbers stand in frames of their own, whole
-blocks at once; objects travel as typed values beside the header.
+A part is described by a list that opens with its kind. Numbers are sent in frames of their own,
+whole blocks at once; objects are sent as typed values beside the header.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Loaded(list[Any]):
         return loaded
 
     def site(self, limits: Limits) -> Site:
-        """Return what a reviewed constructor may take for one of the parts."""
+        """Return the budget of a reviewed constructor for one of the parts."""
         if self._given is None:
             # There may be thousands of both: to count all frames for each part would be quadratic.
             self._given = given_to(self.node)
@@ -120,7 +120,7 @@ def numbers_key(dtype: np.dtype[Any]) -> str | None:
 
 
 def label_of(name: object) -> bool:
-    """Whether *name* may stand in a header as it is."""
+    """Whether *name* may be part of a header as it is."""
     kind = type(name)
     if kind is int:
         return -(1 << 63) <= name < 1 << 64  # type: ignore[operator]  # an int, as just seen
@@ -198,7 +198,7 @@ class Writer:
 
     @contextmanager
     def bounded(self, value: object, where: str) -> Iterator[None]:
-        """Say that it is *value* at *where* that is out of bounds, if it is."""
+        """Raise Unencodable for *value* at *where* if it is out of bounds."""
         try:
             yield
         except PayloadError as error:
@@ -273,7 +273,7 @@ class Reader:
         return described
 
     def within(self, read: Callable[[Reader, Any], Part], described: Any) -> Part:
-        """Return what *read* makes of a part that stands in another one, not too deep."""
+        """Read a nested part by *read*, up to the maximum depth."""
         self.nesting += 1
         if self.nesting > _MAX_NESTING:
             self.refuse("its parts are nested too deep", "families.depth")
@@ -282,7 +282,7 @@ class Reader:
         return part
 
     def name(self, described: Any) -> Built:
-        """Return what builds a name; whoever is given it must be able to hash it."""
+        """Return a function that builds a name, which must be hashable."""
         if is_listed(described):
             self.split(described, 0)
             at = self.child()
@@ -300,7 +300,7 @@ class Reader:
         """Return the next buffer as numbers of the dtype called *key*, in one dimension."""
         dtype = _DTYPES.get(key) or _DTYPES.get(key[1:]) if type(key) is str else None
         if dtype is None:
-            self.refuse("its dtype is none that a block may have", "families.dtype")
+            self.refuse("no block can have its dtype", "families.dtype")
         frame = self.frame()
         count, odd = divmod(frame.nbytes, dtype.itemsize)
         if odd:
@@ -318,7 +318,7 @@ class Reader:
         return rows
 
     def objects(self, described: Any) -> tuple[int, Built]:
-        """Return the number of the described objects, and what builds the list of them."""
+        """Return the number of the described objects, and a function that builds their list."""
         if described is not None:
             if not is_listed(described) or not set(map(type, described)) <= {str, type(None)}:
                 self.refuse("its objects are not a list of texts")
@@ -336,7 +336,7 @@ def _hashed(name: Any) -> Any:
 
 
 def settled(array: Array, flags: int) -> Array:
-    """Return *array* writeable or not as *flags* say, where compiled code may read it.
+    """Return *array* aligned for compiled code, and writeable or not according to *flags*.
 
     A buffer starts where the bytes before it ended. NumPy copes; pandas' loops need not.
     """

@@ -1,6 +1,6 @@
-"""pandas scalars of family ``dask``: timestamps, durations, periods, intervals, NA and NaT.
+"""Encode and decode pandas scalars: timestamps, durations, periods, intervals, NA and NaT.
 
-The one rule: counts, units and zones are checked here before pandas sees them.
+The one rule: counts, units and zones are checked here before pandas receives them.
 """
 
 from __future__ import annotations

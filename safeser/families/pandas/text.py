@@ -1,7 +1,8 @@
-"""Text of pandas in family ``dask``: Python's strings, or Arrow's buffers as they are.
+"""Encode and decode pandas text columns, as Python strings or as Arrow's buffers.
 
-The one rule: Arrow follows offsets without looking, so none is handed to it for keeps before each
-lies between its neighbours and all that it can reach is UTF-8, what is missing included.
+The one rule: Arrow follows offsets without a check. No column keeps a buffer of offsets before each
+offset is checked against its neighbours, and all bytes that it reaches, those of missing values
+included, are valid UTF-8.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def write(writer: Writer, x: Any, where: str) -> list[Any]:
             # What pandas.arrays.StringArray() makes with pandas 3; the dtype tells which class.
             writer.refuse(
                 x,
-                "its texts are Python's and its dtype says Arrow's; convert it with astype",
+                "it holds Python strings under an Arrow dtype; convert it with astype",
                 where,
             )
         missing = x.isna()
@@ -163,7 +164,7 @@ def _read_chunk(reader: Reader, pa: Any, kind: Any, described: Any) -> Any:
     if not offsets.flags.aligned:
         offsets = offsets.copy()
     if offsets[0] != 0 or offsets[-1] != data.nbytes:
-        reader.refuse("its offsets do not lie within its bytes", "families.offsets")
+        reader.refuse("its offsets are outside its bytes", "families.offsets")
     buffers = [pa.py_buffer(offsets), pa.py_buffer(data)]
     # Without the bitmap: Arrow's own functions follow the offsets of what is missing, too.
     bare = pa.Array.from_buffers(kind, count, [None, *buffers])

@@ -1,4 +1,4 @@
-"""What programs register: classes, functions that take them apart, families.
+"""Register classes, functions that serialize them, and families of the host program.
 
-The one rule: a name is registered once, by the program; no peer's byte registers or imports.
+The one rule: the program registers a name once; no byte of a peer registers or imports anything.
 """

@@ -1,7 +1,7 @@
-"""Classes of users: enums, dataclasses, named tuples, exceptions, and plain classes.
+"""Register classes of the host program: enums, dataclasses, named tuples, exceptions and others.
 
-The one rule: a class is registered by whoever has it, never found by a name that a peer wrote, and
-its instances come back through its own constructor or are refused: see :mod:`.constructed`.
+The one rule: the host program registers a class; a name that a peer wrote never imports one.
+Instances are built by the class's own constructor or are refused: see :mod:`.constructed`.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _composes(cls: Any) -> bool:
 
 
 def _word(member: Any) -> bytes:
-    """Return what stands for *member*: its value too, lest another version's be taken for it."""
+    """Return the key of *member*: name and value, so that versions with other values differ."""
     value = member._value_
     parts = value if type(value) is tuple else (value,)
     compared = all(type(part) in _SCALARS for part in parts)

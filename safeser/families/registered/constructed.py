@@ -1,8 +1,8 @@
-"""Instances that are made by their class: dataclasses and named tuples.
+"""Build instances of dataclasses and named tuples by calling their class.
 
-The one rule: the class is called with what was sent, as its author would call it, and what it made
-must then hold exactly what was sent; nothing is set behind the constructor's back, but for fields
-of which the author said so.
+The one rule: the class is called with the sent values, as its author would call it, and the
+instance must then hold exactly these values. Nothing is set without the constructor, except fields
+that the author declared so.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def record(
 
 
 class Altered(Exception):
-    """The constructor made something else of a field than what was sent."""
+    """A field of the constructed instance differs from the sent value."""
 
 
 def is_same(made: Any, sent: Any) -> bool:

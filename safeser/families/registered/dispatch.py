@@ -1,7 +1,7 @@
-"""Dask's way to register a class: one function that takes it apart, one that puts it together.
+"""Register a class with a function that serializes it and one that deserializes it, as in Dask.
 
-The one rule: a class travels as the name under which both sides registered it; the class itself is
-never sent, and a peer's name finds what the host registered under it or nothing.
+The one rule: a class is sent as the name under which both sides registered it, never as itself. A
+peer's name finds what the host registered under it, or nothing.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ class Foreign(Protocol):
     """Functions that were registered elsewhere, with distributed's own decorators."""
 
     def dumps(self, cls: type, /) -> Function | None:
-        """Return what was registered for exactly *cls*."""
+        """Return the function registered for exactly *cls*."""
 
     def loads(self, name: str, /) -> Function | None:
-        """Return what was registered for the class of that name; imports nothing."""
+        """Return the function registered for the class of that name; import nothing."""
 
 
 class Functions:
@@ -137,7 +137,7 @@ class Functions:
         name = cls if isinstance(cls, str) else name_of(cls)
         with self._lock:
             if not isinstance(cls, str):
-                # safeser's own types of that package come first, whether or not they are needed.
+                # Load safeser's own types of that package first, so that they take precedence.
                 self.types.for_class(cls)
             if _is_made_anew(name):
                 cls = name
@@ -155,7 +155,7 @@ class Functions:
             pair.set(half, function)
 
     def add_lazy(self, package: str, function: Function) -> None:
-        """Note what registers the types of *package* once one of its objects is met."""
+        """Keep a function that registers the types of *package* when its first object is met."""
         check_function(function)
         if not isinstance(package, str) or not package.isidentifier():
             raise ConfigError("register_lazy takes a top-level package", rule="families.register")
@@ -165,14 +165,14 @@ class Functions:
                 waiting.append(function)
 
     def honour(self, foreign: Foreign) -> None:
-        """Use what *foreign* knows: for writing, and for reading what a policy names."""
+        """Use the registrations in *foreign* for writing, and for reading types in a policy."""
         with self._lock:
             if self._foreign is not None and self._foreign is not foreign:
                 raise ConfigError("functions of another are honoured", rule="families.register")
             self._foreign = foreign
 
     def for_object(self, x: object, types: Collection[str] | None) -> Typed | None:
-        """Return what takes *x* apart, beyond the listed types themselves.
+        """Return the serializer for *x* among the registered functions.
 
         :param types: of what was registered elsewhere, the names that may be used; None for all.
         """
@@ -194,7 +194,7 @@ class Functions:
         return pair.typed()
 
     def named(self, name: str, types: Iterable[str]) -> Typed | None:
-        """Return what reads type *name* beyond the listed ones, or None; imports nothing.
+        """Return the deserializer registered for type *name*, or None; import nothing.
 
         :param types: names of types that a policy lets be read by functions registered elsewhere.
         """
@@ -224,15 +224,15 @@ class Functions:
         return not getattr(spec, "_initializing", False)
 
     def writes_elsewhere(self, cls: type) -> bool:
-        """Tell whether what was registered elsewhere could write *cls*, if it were granted."""
+        """Tell whether a foreign registration could write *cls*, if it were granted."""
         return self._foreign is not None and self._foreign.dumps(cls) is not None
 
     def reads_elsewhere(self, name: str) -> bool:
-        """Tell whether what was registered elsewhere could read *name*, if it were granted."""
+        """Tell whether a foreign registration could read *name*, if it were granted."""
         return self._foreign is not None and self._foreign.loads(name) is not None
 
     def _wake(self, name: str) -> bool:
-        """Run what was registered lazily for the package of *name*; False if there is nothing."""
+        """Run the lazy registrations for the package of *name*; return False if there are none."""
         package = name.partition(":")[0].partition(".")[0]
         if package not in self._lazy:
             return False
@@ -241,7 +241,7 @@ class Functions:
             try:
                 for function in waiting:
                     function()
-            # The host's own function may raise anything; the next who needs it hears of it again.
+            # The host's own function may raise anything; it runs again when it is next needed.
             except Exception as error:
                 self._lazy[package] = waiting
                 raise ConfigError(

@@ -1,8 +1,8 @@
-"""Objects that are their attributes: ``register_generic``, as Dask documents it, without its holes.
+"""Send objects as their attributes: Dask's ``register_generic`` as documented, but without code.
 
-The one rule: an instance is an empty object of a class that was registered here, whose attributes
-are put where the interpreter keeps them; no method, property or hook of the class runs, neither to
-read them nor to set them, and what would need one is refused when the class is registered.
+The one rule: an instance is an empty object of a registered class, and its attributes are stored
+where the interpreter keeps them. No method, property or hook of the class runs to read or to set
+them; registration refuses a class that needs one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OWN = (
 )
 
 #: What says that an object is more, or less, than its attributes; of these a class may have none.
-#: Since Python 3.11 object itself has a __getstate__, which nobody has to call.
+#: Since Python 3.11 object itself has a __getstate__, which adds nothing to the attributes.
 _STATE = ("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 _BY_FUNCTIONS = "Register it with register_serialization, whose functions say what it consists of."
@@ -61,7 +61,7 @@ def register_generic(
     need more than ``object.__new__(cls)``. A subclass is another class, registered on its own.
 
     A peer can make an instance with any attributes, so where that would be harmful (a path that
-    ``close()`` removes, a flag that says who somebody is) let the constructor check them, and use
+    ``close()`` removes, a flag that identifies a user) let the constructor check them, and use
     :func:`~safeser.families.registered.classes.register_class`.
 
     :param serializer_name: only ``"dask"``; there to be called as Dask's own function is.
@@ -92,7 +92,7 @@ def plan_generic(cls: type, name: str | None, allowed: frozenset[str] | None = N
 
 
 def _review(cls: type) -> None:
-    """Refuse a class whose instances are not simply what stands in their attributes."""
+    """Refuse a class whose instances consist of more than their attributes."""
     if other_bases(cls):
         refuse_class(
             cls,

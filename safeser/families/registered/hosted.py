@@ -1,7 +1,7 @@
-"""Functions that the host program registered: what they are given, and what they may give back.
+"""Call the serialization functions of the host program, and check their arguments and results.
 
-The one rule: what such a function returns is checked before it travels, and what a peer wrote for
-it is plain and bounded before it is called; what it does then is the host's own code.
+The one rule: the result of such a function is checked before it is sent, and its arguments from a
+peer are plain and bounded before it is called. What it does then is the host's own code.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def dump(
         made = function(x, context=context) if contextual else function(x)
     except NotImplementedError:
         raise Unencodable(x) from None
-    # The host's own function may raise anything; it is chained for whoever has to repair it.
+    # The host's own function may raise anything; the cause is chained for debugging.
     except Exception as error:
         raise Failed(x, f"{by} failed with {type(error).__name__}") from error
     try:

@@ -1,7 +1,7 @@
-"""pydantic models that their authors registered: validated on the other side, as here.
+"""Send registered pydantic models, and validate them again on the receiver.
 
-The one rule: a model is made by its own validation of what was sent, and must then hold exactly
-that; a validator that changes a value, or a default that differs, makes it a refusal.
+The one rule: the model's own validation builds it from the sent values, and it must then hold
+exactly these. A validator that changes a value, or a default that differs, makes it a refusal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The names under which classes of one's own travel, and the refusal of those that cannot have one.
+"""Derive the names under which classes of the host program are sent, and refuse ambiguous ones.
 
-The one rule: a name means one class on every side, so scripts, functions and the names of others
-give none.
+The one rule: a name means one class on every side, so classes of scripts, classes inside functions
+and classes under another's name get none.
 """
 
 from __future__ import annotations

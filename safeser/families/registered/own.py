@@ -1,7 +1,7 @@
-"""Serialization families beyond the built-in ones: registered by the host, or by an entry point.
+"""Register serialization families beyond the built-in ones, by the host or by an entry point.
 
-The one rule: a family is registered once and never replaced, takes no name of a built-in one, and
-nothing is looked for, read or imported because a peer named it.
+The one rule: a family is registered once, never replaced, and cannot take a built-in name. A name
+from a peer never makes safeser search, read or import anything.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class OwnFamilies:
         self._lock = threading.RLock()
 
     def register(self, family: OwnFamily) -> None:
-        """Make *family* known; whoever registers the same name again is told so."""
+        """Add *family* to the table, or raise ConfigError if its name is registered already."""
         with self._lock:
             if family.name in self._families or family.name in self._entry_points():
                 raise ConfigError(
@@ -86,15 +86,15 @@ class OwnFamilies:
             self._families[family.name] = family
 
     def known(self, name: str) -> bool:
-        """Tell whether *name* is a family that was registered or looked for; reads no file.
+        """Tell whether the family *name* was registered or looked for; read no file.
 
-        Any name that a peer writes is asked for here. What nobody of this process asked for is not
-        granted either, so it makes no difference that it might be installed.
+        Names from a peer are looked up here. A family that this process did not look for is not
+        granted either, so whether it is installed makes no difference.
         """
         return name in self._families or name in (self._declared or ())
 
     def look_for(self, names: Iterable[str]) -> None:
-        """Read what installed distributions declare, if *names* need it.
+        """Read the entry points of installed distributions, if *names* need it.
 
         :param names: those that a policy, a grant or a caller holds.
         """
@@ -126,7 +126,7 @@ class OwnFamilies:
             return family
 
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
-        """Return what is declared, by name; names that no family can have do not count."""
+        """Return the declared entry points by name, without invalid names."""
         if self._declared is None:
             with self._lock:
                 declared: dict[str, list[EntryPoint]] = {}

@@ -1,4 +1,5 @@
-"""SciPy, scikit-learn, xarray and PyTorch as typed values, each behind its own import.
+"""Encode and decode SciPy, scikit-learn, xarray and PyTorch objects as typed values.
 
-The one rule: what compiled code would trust is checked before an object has it.
+The one rule: whatever compiled code trusts is checked before an object holds it. Each library has
+an import of its own.
 """

@@ -1,7 +1,7 @@
-"""scikit-learn's Bunch of family ``dask``: a dict, whose values travel as values of their own.
+"""Encode and decode scikit-learn's Bunch: a dict whose values are typed values of their own.
 
-The one rule: a Bunch holds what family ``dask`` carries. Functions, which stand in the fields of
-estimators where they are listed, stand nowhere in it.
+The one rule: a Bunch holds only what family ``dask`` carries. The functions that are listed as
+fields of estimators are refused in it.
 """
 
 from __future__ import annotations

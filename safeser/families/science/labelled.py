@@ -1,8 +1,8 @@
-"""xarray's variables, indexes, arrays and datasets of family ``dask``.
+"""Encode and decode xarray variables, indexes, arrays and datasets.
 
-The one rule: what is in memory travels as the arrays and pandas indexes that it consists of, and is
-put together by xarray's own constructors, which compare sizes; what would have to be computed or
-read first is refused.
+The one rule: data in memory is sent as its arrays and pandas indexes, and xarray's own
+constructors, which compare sizes, build the object again. Data that would first be computed or read
+from a file is refused.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _encode_variable(x: Any, limits: Limits) -> Parts:
 
 
 def _held(data: Any) -> tuple[str, list[tuple[str, object]]]:
-    """Return what kind of data a variable holds, and what that consists of."""
+    """Return the kind of data that a variable holds, and its parts."""
     if type(data) is np.ndarray:
         return "array", [("", data)]
     if type(data) is _indexing.PandasIndexingAdapter:
@@ -127,7 +127,7 @@ def _decode_variable(node: Node, values: list[Any]) -> Any:
 
 
 def _check_values(index: Any, dtype: Any, limits: Limits) -> None:
-    # Whoever asks for the values of an index gets an array of that dtype, however wide it is.
+    # ``index.values`` makes an array of that dtype, however wide it is.
     _right(getattr(dtype, "itemsize", 0) * len(index) <= limits.max_array)
 
 

@@ -1,7 +1,7 @@
-"""Types of SciPy, scikit-learn, xarray and PyTorch: the names, listed without importing any.
+"""List the names of SciPy, scikit-learn, xarray and PyTorch types without importing any of these.
 
-The one rule: a package is imported when an object of a type that is listed here is sent or loaded,
-and for nothing else: a header that names one imports nothing before it is admitted.
+The one rule: a package is imported only when an object of a listed type is sent or loaded. A header
+that names a type imports nothing before the policy admits it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How SciPy's matrices are taken apart; those of Python objects as a few arrays.
+"""Reduce SciPy's sparse matrices to their parts; those of Python objects to a few arrays.
 
-The one rule: what is written is read by the constructors that were reviewed for pickles, which
-check each index against the shape, in either form.
+The one rule: the constructors that were reviewed for pickles read either form and check each index
+against the shape.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["reducers"]
 
 #: What an index in a dok's keys may be.
 _INDEXES: tuple[type, ...] = (int, np.int32, np.int64)
-#: What SciPy keeps in its objects, and what they remember once somebody asked for it.
+#: Attributes of SciPy's objects, including results that their properties cache.
 _FIELDS = frozenset(
     (
         *("_shape", "maxprint", "data", "indices", "indptr", "offsets", "coords", "rows", "dtype"),
@@ -84,7 +84,7 @@ def _reduced_dok(x: Any) -> Any:
 
 
 def reducers() -> Mapping[type, Callable[[Any], Any]]:
-    """Return what takes SciPy's matrices apart, by class."""
+    """Return the functions that reduce SciPy's matrices, by class."""
     sparse: Any = importlib.import_module("scipy.sparse")
     return {
         getattr(sparse, f"{name}_{kind}"): _BY_FORMAT.get(name, _reduced)

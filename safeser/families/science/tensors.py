@@ -1,7 +1,7 @@
-"""PyTorch's tensors and parameters of family ``dask``, over the buffers that arrived.
+"""Encode PyTorch tensors and parameters, and decode them over the received buffers.
 
-The one rule: a tensor is a view of one buffer that it fills exactly, of a dtype from a list;
-strides never travel, and neither do graphs, hooks, devices or code.
+The one rule: a tensor is a view that fills one buffer exactly, of a listed dtype. Strides, graphs,
+hooks, devices and code are never sent.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _encode_tensor(x: Any, limits: Limits) -> Parts:
 
 
 def _check_kept(x: Any) -> None:
-    """Raise for what does not travel, with the call that makes something that does."""
+    """Raise for a tensor that cannot be sent, with the call that converts it."""
     for wrong, advice in (
         (x.is_quantized, "it is quantized; call .dequantize() first"),
         (x.is_nested, "it is nested; send the tensors of .unbind()"),

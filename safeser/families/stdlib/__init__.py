@@ -1,4 +1,4 @@
-"""The standard library as typed values.
+"""Encode and decode types of the standard library as typed values.
 
-The one rule: each is described by plain values and made by its own constructor, within bounds.
+The one rule: plain values describe each, and its own constructor builds it, within bounds.
 """

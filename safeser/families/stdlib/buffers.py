@@ -1,7 +1,7 @@
-"""Buffers of the standard library: their bytes travel as a frame of their own, uncopied.
+"""Encode and decode buffers of the standard library; their bytes are a frame of their own.
 
-The one rule: a shape, type code or flag is believed only after it was found to fit the bytes that
-arrived, and no type may be asked for whose bytes could be anything else than numbers.
+The one rule: a shape, type code or flag is accepted only if it fits the received bytes, and only
+types whose bytes are numbers are supported.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _check_memoryview(node: Node, limits: Limits) -> None:
     if not isinstance(shape, (list, tuple)) or len(shape) > 32:
         node.refuse("its shape is not a list of at most 32 lengths", "families.shape")
     if not all(type(length) is int and length >= 0 for length in shape):
-        node.refuse("its shape holds something else than lengths", "families.shape")
+        node.refuse("its shape holds a value that is no length", "families.shape")
     if len(shape) != 1 and 0 in shape:
         node.refuse("it is empty in more than one dimension", "families.shape")
     itemsize = struct.calcsize(form)

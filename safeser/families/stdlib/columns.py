@@ -1,7 +1,7 @@
-"""Many scalars of one type as one value: what they are made of in one frame, one after another.
+"""Encode many scalars of one type as one value in one frame.
 
-The one rule: each is checked and built by the very functions that serve it alone; a column only
-spares it a header of its own. What does not fit goes element by element.
+The one rule: the functions for single scalars also check and build each element of a column, which
+only saves the header of each. What does not fit a column is sent element by element.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEAST = 4
 
 
 class Column(NamedTuple):
-    """How scalars of one type stand in a row.
+    """The functions that encode and decode a column of scalars of one type.
 
     :param name: the type's name on the wire.
     :param width: plain values that describe one; 0 where a single one does, without a tuple.
@@ -119,7 +119,7 @@ def _check(node: Node, limits: Limits) -> None:
     if type(flat) is not list or (column.width and len(flat) % column.width):
         node.refuse("its frame holds no whole number of elements", "families.count")
     try:
-        for zone in shared:  # there may be no row that it belongs to
+        for zone in shared:  # the column may be empty
             zones.check(zone)
         node.value = [column.build(row, zones.check) for row in _split(flat, column.width, shared)]
     except (ValueError, TypeError, ArithmeticError, LookupError):

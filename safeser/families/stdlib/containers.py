@@ -1,7 +1,7 @@
-"""Containers of the standard library: a deque stays a deque, a namespace a namespace.
+"""Encode and decode containers of the standard library, such as deque and SimpleNamespace.
 
-The one rule: what they hold are values of the tree, checked and decided like all others; what they
-are called with, factories and lengths, comes from a list or is a bounded number.
+The one rule: their elements are values of the tree, checked and decided like all others; the
+arguments of their constructors, factories and lengths, are listed or are bounded numbers.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _check_ordered(node: Node, limits: Limits) -> None:
     if type(names) not in (list, tuple) or not all(type(name) is str for name in names):
         node.refuse("its attributes have no names", "families.header")
     if len(node.children) != 1 + len(names):
-        node.refuse("it holds something else than its content", "families.child-count")
+        node.refuse("it holds more than its content", "families.child-count")
     _holds(node, "dict")
 
 

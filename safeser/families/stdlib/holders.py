@@ -1,7 +1,7 @@
-"""Patterns, random generators, broken-down times and the user classes of ``collections``.
+"""Encode and decode patterns, random generators, struct_time and the classes of ``collections``.
 
-The one rule: what restricted pickle makes through a reviewed function is made by the same one here,
-from a reduced tree; a pattern is compiled only when its payload is loaded.
+The one rule: the reviewed function that restricted pickle uses also builds the object here, from a
+reduced tree. A pattern is compiled only when its payload is loaded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _reduced_random(x: random.Random) -> Any:
     return x.__reduce__()
 
 
-#: By package, as whoever looks for a class finds it.
+#: By package, the first key of the type lookup.
 _ROWS = {
     "re": {"re:Pattern": Row(("data",), ("re:Pattern",))},
     "time": {"time:struct_time": Row(("data",), ("time:struct_time",))},

@@ -1,7 +1,7 @@
-"""Scalars of the standard library in family ``dask``: each as one plain description.
+"""Encode and decode scalars of the standard library, each as one plain description.
 
-The one rule: a constructor is called only with values of the types that it takes, by the functions
-of :mod:`safeser.types.stdlib`, which say how large they may be.
+The one rule: the functions of :mod:`safeser.types.stdlib`, which bound the size, call each
+constructor, and only with values of the types that it accepts.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _describe_address(x: Any) -> str:
 
 
 def _elsewhere(name: str) -> Typed:
-    """Return what refuses paths that this system cannot have, whoever sends them."""
+    """Return a typed entry that refuses the paths of another operating system."""
 
     def check(node: Node, limits: Limits) -> None:
         node.refuse(

@@ -1,7 +1,7 @@
-"""Time zones as plain descriptions: fixed offsets, and keys of the installed zone database.
+"""Encode and decode time zones: fixed offsets, and keys of the installed zone database.
 
-The one rule: a key is looked up in the list of installed zones before anything opens a file for it,
-and only when its payload is loaded: the database may be a package, whose parts are then imported.
+The one rule: a key is compared with the list of installed zones before any file is opened for it,
+and only when its payload is loaded: the database may be a package, whose modules are then imported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def describe(zone: dt.tzinfo | None) -> tuple[object, ...] | None:
 
 
 def _is_from_file(zone: ZoneInfo) -> bool:
-    """Whether *zone* was read from a file of its maker's, who may call it by any key."""
+    """Whether *zone* came from ``ZoneInfo.from_file``, whose caller chooses any key."""
     try:
         zone.__reduce__()
     except PickleError:  # nothing else tells
@@ -53,7 +53,7 @@ def build(value: Any) -> dt.tzinfo | None:
 
 
 def check(value: Any) -> dt.tzinfo | None:
-    """Return what can stand in for the zone that *value* describes; looks nothing up.
+    """Return a stand-in for the zone that *value* describes; look nothing up.
 
     :raises ValueError: or TypeError, if it describes none, whatever is installed.
     """

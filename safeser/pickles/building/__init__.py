@@ -1,1 +1,1 @@
-"""From a judged program to objects."""
+"""Build objects from judged programs."""

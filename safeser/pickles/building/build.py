@@ -1,8 +1,8 @@
-"""Building the object that a judged program describes, step by step, in the stream's order.
+"""Build the object that a judged program describes, step by step, in the order of the stream.
 
-The one rule: nothing of the peer's is called. Globals are either handed over as listed references
-or stand for a reviewed function that makes the object from arguments that it checks first. There
-is no recursion, and what steps may take is charged to a budget that the size of the input bounds.
+The one rule: no code of the peer's choice is called. A global is either a listed reference or
+stands for a reviewed function, which checks its arguments and builds the object. There is no
+recursion, and each step is charged to a budget that the size of the input bounds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _UNKNOWN = Shape(None, None)
 _CALL = 8
 
 
-#: Makes the object of one call from its arguments; also says whether nobody else can have it.
+#: Makes the object of one call from its arguments.
 _Maker = Callable[[Call, list[Any], Mapping[str, Any]], Any]
 
 
@@ -104,7 +104,7 @@ class Builder(Site):
                 self.weights = known or weigh(program, sizes, beside)
         self.makers: dict[str, _Maker] = {}
         self.references: dict[str, Any] = {}
-        #: The node whose step failed, for whoever wants to show where that is.
+        #: The node whose step failed, so that an error can show its path.
         self.failed: Node | None = None
 
     def build(self) -> Any:
@@ -148,7 +148,7 @@ class Builder(Site):
             self.profile.live(self.profile.entries[node.name])
 
     def locate(self, error: SafeserError, node: Node | None) -> None:
-        """Say in *error* which step it was."""
+        """Add the offset of the failed step to *error*."""
         self.failed = node
         error.fix = error.fix or "No profile and no limit allows this value."
         if error.where or node is None:
@@ -164,7 +164,7 @@ class Builder(Site):
             return self.reference(child)
         made = self.values[child.index]
         if made is _UNMADE or type(made) is Draft:
-            # It would be a half-made object, or a placeholder that leaks.
+            # It would be an incomplete object, or a placeholder.
             raise bad("unfinished", "an object is used before it is finished")
         return made
 
@@ -238,7 +238,7 @@ class Builder(Site):
 
     def make_persistent(self, node: Persistent) -> Any:
         if self.persistent_load is None:
-            raise bad("persistent-id", "nobody stands ready to say what a persistent id means")
+            raise bad("persistent-id", "a persistent id needs a persistent_load function")
         pid = self.value(node.pid)
         try:
             return self.persistent_load(pid)
@@ -283,7 +283,7 @@ class Builder(Site):
         return made
 
     def charge_made(self, made: Any, given: Sequence[Any]) -> None:
-        """Charge for what a call has made that it was not *given*; a draft is made for a moment."""
+        """Charge for the memory of a call's result that was not *given* to it as an argument."""
         if type(made) is Draft:
             made = [part for part in made.parts if not any(part is each for each in given)]
             given = ()
@@ -313,7 +313,7 @@ class Builder(Site):
         self.budget.work(_CALL + elements)
 
     def maker(self, entry: Entry) -> _Maker:
-        """Return what makes *entry*'s objects, after a look at whether it is still itself."""
+        """Return the maker of *entry*'s objects, after checking that it was not replaced."""
         if entry.make:
             function = shim(entry.make)
             self.profile.witness(entry.name, function).check()
@@ -338,7 +338,7 @@ class Builder(Site):
             if not alone:
                 raise bad(
                     "build-target",
-                    f"{own.entry.name} made an object that somebody else holds too",
+                    f"{own.entry.name} returned an object that is also referenced elsewhere",
                 )
             self.unfinished[id(made)] = own
         return made
@@ -367,7 +367,7 @@ class Builder(Site):
             self.hashable.add(type(finished))
 
     def charge_built(self, finished: Any, state: Any) -> None:
-        """Charge for what an object holds with its state; it may have been counted without."""
+        """Charge for an object's memory again after its state was set."""
         self.memory.forget(finished)
         self.budget.charge_memory(*self.memory.added(finished, (state,)))
 

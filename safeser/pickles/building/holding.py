@@ -1,7 +1,7 @@
-"""The name of what a pickle holds, for the error that refuses it.
+"""Name the class of a pickle's value in the error that refuses the pickle.
 
-The one rule: it is told and never believed. Nothing is imported, and little is read: whoever sends
-a large pickle where none may pass gets no work out of it.
+The one rule: the name is reported and never trusted. Nothing is imported, and only small pickles
+are read, so a large refused pickle costs the receiver no work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Enums that a profile lists: their members by value, and what flags are composed of.
+"""Look up members of the enums that a profile lists, and compose flags of them.
 
-The one rule: no method of the enum runs. Flags are put together by the standard library's own
-code, and only from members, so each composite is the one that every boundary gives.
+The one rule: no method of the enum runs. The standard library's own code composes flags, from
+members only, so each composite is the same under every boundary.
 """
 
 from __future__ import annotations

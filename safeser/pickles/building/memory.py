@@ -1,8 +1,8 @@
-"""How many bytes the objects of one load hold, each piece of memory counted once.
+"""Measure the bytes that the objects of one load hold, counting each piece of memory once.
 
-The one rule: what counts is what an object is found to hold, never what its constructor is said to
-do. Objects are followed as the garbage collector follows them, which runs no code of any class;
-arrays and Arrow's buffers, which it does not see, are told apart by the memory that they own.
+The one rule: the measure is of the objects themselves, not of what their constructors promise.
+Objects are traversed as the garbage collector traverses them, which runs no code of any class;
+arrays and Arrow's buffers, which it does not see, are identified by the memory that they own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONG_LEAF = 160
 #: Of more elements than this, only those leaves are counted that are large.
 _FEW = 64
 
-#: Belong to the process, whatever refers to them, or are too small to count.
+#: Objects that belong to the process, or are too small to count.
 _SHARED = frozenset(
     (
         *(type, type(None), bool, float, complex, type(...), type(NotImplemented)),
@@ -49,7 +49,7 @@ _Counter = Callable[["Memory", Any], tuple[int, int]]
 
 
 class _Kind(NamedTuple):
-    """How instances of one class are counted.
+    """The rule by which instances of one class are counted.
 
     :param counted: what counts one; None where all have the same *size*.
     :param followed: they refer to others, which the garbage collector sees.
@@ -61,7 +61,7 @@ class _Kind(NamedTuple):
 
 
 class Memory:
-    """What was counted so far in one load, which is kept alive so that no address is used again."""
+    """The objects counted so far in one load, kept alive so that no address is reused."""
 
     __slots__ = ("_buffers", "_counted", "_given")
 
@@ -72,7 +72,7 @@ class Memory:
         self._buffers: dict[int, Any] = {}
 
     def added(self, value: Any, given: Sequence[Any] = ()) -> tuple[int, int]:
-        """Return what *value* holds that was not counted before: bytes of data, and of objects.
+        """Return the bytes of *value* that were not counted before: of data, and of objects.
 
         Data are the contents of arrays, buffers and text; objects, what Python keeps around them.
 
@@ -119,7 +119,7 @@ class Memory:
         return 0 if self._came(owner) else size
 
     def _came(self, owner: Any) -> bool:
-        """Tell whether *owner* is the memory of what the call was given."""
+        """Tell whether *owner* is the memory of an argument of the call."""
         for part in self._given:
             held: Any = (part,)
             if type(part) in _HOLDERS and len(part) <= _FEW:

@@ -1,8 +1,9 @@
-"""Classes that operators and authors of libraries allow: how instances are made and given fields.
+"""Build instances of classes that a policy or a library's author allows, and set their fields.
 
-The one rule: what runs is the class's own ``__new__`` (and ``__init__`` where the pickle calls the
-class), for which whoever allowed it vouches; fields go into the instance's ``__dict__`` and
-declared slots directly, past any property, ``__setattr__`` or ``__setstate__`` of the class.
+The one rule: only the class's own ``__new__`` runs, and ``__init__`` where the pickle calls the
+class; the author of the policy entry vouches for both. Fields are stored in the instance's
+``__dict__`` and declared slots directly, without any property, ``__setattr__`` or ``__setstate__``
+of the class.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ def _references(make: Callable[..., Any], arguments: Sequence[Any], kwargs: Any)
 _BASES: dict[str, type] = {
     f"builtins:{kind.__name__}": kind for kind in (float, int, list, object, str, tuple)
 }
-#: Of an object that nobody else holds.
+#: The reference count of an object that has no other references.
 _ALONE = _references(object, (), {})[1]
 
 
 class OwnClass:
-    """One allowed class, looked at once.
+    """One allowed class, inspected once.
 
     :raises PayloadError: for what a ``class`` role can never mean.
     """
@@ -72,7 +73,7 @@ class OwnClass:
         old: bool,
         base: str,
     ) -> tuple[Any, bool]:
-        """Return an instance, and whether it was created here and nobody else has it.
+        """Return an instance, and whether it was created here and has no other references.
 
         A class may hand out an object that it keeps; giving that one fields would change it for
         the whole process.
@@ -157,7 +158,7 @@ class OwnClass:
         else:
             raise bad(
                 "state",
-                f"{self.entry.name} has a __setstate__ of its own, which nobody listed",
+                f"{self.entry.name} has a __setstate__ of its own, which is not listed",
                 fix=f'If it is safe for any plain state, allow it: \'{{"{self.entry.name}":'
                 " {role: class, trust: [__setstate__]}}'. The risk: it runs on what its sender"
                 " wrote.",
@@ -200,7 +201,7 @@ class OwnClass:
 
 
 def unfit(entry: Entry, problem: str) -> PayloadError:
-    """Return the refusal of an entry whose role is not what its global can have."""
+    """Return the error for an entry whose role does not fit its global."""
     return bad(
         "class",
         f"{entry.name} {problem}",

@@ -1,1 +1,1 @@
-"""From the bytes of a pickle to inert nodes."""
+"""Parse the bytes of a pickle into inert nodes."""

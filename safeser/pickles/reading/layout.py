@@ -1,7 +1,7 @@
-"""Where instances of a class keep what they hold, found without running any of its code.
+"""Find where instances of a class store their attributes, without running any code of the class.
 
-The one rule: a property or ``__getattr__`` of a class's own is not believed; only the interpreter's
-own descriptors are used.
+The one rule: only the interpreter's own descriptors are used; a property or ``__getattr__`` of the
+class is not trusted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ layout: Callable[[type], Layout] = functools.lru_cache(maxsize=512)(_layout)
 
 
 def held_by(value: Any) -> list[Any]:
-    """Return what *value* holds directly: fields, slots, and contents where it is a container."""
+    """Return the direct content of *value*: fields, slots, and elements of a container."""
     kind = type(value)
     held: list[Any] = []
     for base in (tuple, list, set, frozenset):

@@ -1,9 +1,10 @@
-"""The loop over a pickle's opcodes; those that most of an honest pickle consists of are done here.
+"""Run the loop over a pickle's opcodes, and handle the most frequent ones inline.
 
-The one rule: each opcode is handled in one place, here or in the machine's table, never in both.
-A call for each opcode takes longer than what the opcode does, so these share one function and its
-variables. What they take is charged before it is taken, as everywhere. MEMOIZE alone has a short
-cut, behind what was just made, where it costs no turn of the loop; it is charged as ever.
+The one rule: each opcode is handled in one place, here or in the machine's table, never in both. A
+function call takes longer than most opcodes, so the frequent ones share one function and its
+variables. Each is charged before it takes memory, as everywhere. MEMOIZE alone has a shortcut,
+directly after the opcode that made the value, where it saves a turn of the loop; it is charged
+as ever.
 """
 
 from __future__ import annotations

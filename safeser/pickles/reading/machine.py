@@ -1,8 +1,8 @@
-"""The one reader of pickle bytes: protocols 0 to 5, strictly, into inert nodes.
+"""Parse pickles of protocols 0 to 5, strictly, into inert nodes.
 
-The one rule: what a stock unpickler would do is either described by the returned program exactly,
-or the bytes are refused. Nothing is imported, called or looked up here, and every count is charged
-to a budget before memory is taken for it. Stricter than CPython on purpose: FRAMEs hold whole
+The one rule: the returned program describes exactly what a stock unpickler would do, or the bytes
+are refused. Nothing is imported, called or looked up here, and every count is charged to a budget
+before memory is taken for it. Stricter than CPython on purpose: FRAMEs hold whole
 opcodes, the memo is dense and written once, PROTO stands first, one value is left at STOP and
 nothing follows it. CPython's own readers disagree with each other on each of these.
 """
@@ -64,11 +64,11 @@ def read(
     budget: Budget | None = None,
     persistent: bool = False,
 ) -> Program:
-    """Return what the pickle *data* says, or raise :class:`PayloadError`.
+    """Parse the pickle *data* into a program, or raise :class:`PayloadError`.
 
     :param buffers: number of out-of-band buffers at hand; None where that is not known.
     :param budget: what is left for the message that the pickle came in; it is charged.
-    :param persistent: whether somebody stands ready to say what persistent ids mean.
+    :param persistent: whether the caller has a ``persistent_load`` function.
     """
     if len(data) > limits.max_bytes:
         raise over("max-bytes", "the pickle is larger than allowed")
@@ -103,7 +103,7 @@ class Machine(Stack):
         self.granted = budget.refs
         self.calls = budget.calls
         self.max_calls = budget.calls
-        #: Arguments that calls took, each as often as it was handed over.
+        #: Arguments that calls took, each counted once per call.
         self.arguments = 0
         self.turns = repeat(None, budget.opcodes)
         self.persistent = persistent
@@ -139,7 +139,7 @@ class Machine(Stack):
         )
 
     def forget_parts(self) -> None:
-        """Leave out what only spelt instantiations; nobody else may have it."""
+        """Remove the nodes that only spell instantiations; no other node may refer to them."""
         if held_elsewhere(self.parts, self.nodes, self.stack[0]):
             self.refuse("callee", "what spells an instantiation is used as a value too")
         self.steps = without(self.parts, self.nodes, self.steps)
@@ -182,7 +182,7 @@ class Machine(Stack):
         kwargs: Any = None,
     ) -> None:
         if type(callee) is not GlobalRef and type(callee) is not Call:
-            self.refuse("callee", "something is called that is not a global")
+            self.refuse("callee", "the called object is not a global")
         if type(args) is not TupleOf:
             self.refuse("arguments", "arguments are not a tuple")
         self.calls -= 1
@@ -259,7 +259,7 @@ class Machine(Stack):
         self.stack.append(target)
         if type(target) is not Call:
             # BUILD on a global rewrites it for the whole process; on a container it means nothing.
-            self.refuse("build-target", "BUILD applies to something that no call made")
+            self.refuse("build-target", "BUILD applies to an object that no call made")
         if target.state is not ABSENT:
             self.refuse("build-twice", "an object is built twice")
         self.charge(1)
@@ -267,7 +267,7 @@ class Machine(Stack):
         self.steps.append((BUILD, target, 0, 0))
 
     def refuse_extension(self) -> NoReturn:
-        self.refuse("extension", "extension codes name objects that nobody can check")
+        self.refuse("extension", "extension codes name objects that no profile can check")
 
     def push_old_instance(self, callee: Any, items: list[Any]) -> None:
         # Only the call sees this tuple, so it is on no stack and in no memo.
@@ -291,7 +291,7 @@ class Machine(Stack):
 
     def push_persistent(self, pid: Any) -> None:
         if not self.persistent:
-            self.refuse("persistent-id", "persistent ids need a convention that is not agreed here")
+            self.refuse("persistent-id", "persistent ids need a persistent_load function")
         self.push(Persistent(pid))
 
     def do_persid(self) -> None:
@@ -313,7 +313,7 @@ class Machine(Stack):
     # -- frames --------------------------------------------------------------------------------
 
     def do_proto(self) -> None:
-        # The loop knows what an argument is that is not there.
+        # The loop turns the IndexError of a missing argument into a refusal.
         self.protocol = self.data[self.pos]
         self.pos += 1
         if self.at != self.start or self.protocol > 5:
@@ -338,7 +338,7 @@ class Machine(Stack):
     def do_readonly_buffer(self) -> None:
         target = self.pop()
         if type(target) is not Buffer:
-            self.refuse("buffers", "READONLY_BUFFER applies to something else than a buffer")
+            self.refuse("buffers", "READONLY_BUFFER applies to an object that is no buffer")
         self.push(Buffer(target.number, readonly=True))
 
 

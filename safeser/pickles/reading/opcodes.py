@@ -1,7 +1,7 @@
-"""What pickle's opcodes are called, so that a refusal can name the one that it met.
+"""Name pickle's opcodes in error messages.
 
-The one rule: this is for people. What an opcode does is the business of
-:mod:`safeser.pickles.reading.machine` alone.
+The one rule: the names are for people. :mod:`safeser.pickles.reading.machine` alone defines what an
+opcode does.
 """
 
 from __future__ import annotations

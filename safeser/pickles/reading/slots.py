@@ -1,8 +1,8 @@
-"""How far keys make CPython's dicts and sets walk: the hashes of numbers are everybody's to choose.
+"""Count how many slots CPython's dicts and sets probe for keys whose hashes a sender chooses.
 
-The one rule: what is inserted costs about the same for each. Keys of different hashes that meet in
-a table, chosen so that each walks past all that came before, took five seconds in 340 KB and twenty
-times that in four times as many bytes.
+The one rule: every insertion costs about the same. Keys of different hashes that are chosen to meet
+in a table, so that each probes past all before it, took five seconds in 340 KB and twenty times
+that in four times as many bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MANY_MEMBERS = 16
 
 
 class Slots:
-    """The table of one dict or set, of which only is known what is taken.
+    """The hash table of one dict or set, reduced to which slots are taken.
 
     :param members: it is a set's.
     :param walk: how many others one may be compared with, on average. Random hashes take two or
@@ -50,11 +50,11 @@ class Slots:
         self.extend(list(hashes))
 
     def add(self, value: int) -> bool:
-        """Insert a hash that no key had before; tell whether all together walk too far."""
+        """Insert a new hash; tell whether all insertions together probe too many slots."""
         return self.extend((value,))
 
     def extend(self, values: Sequence[int]) -> bool:
-        """Insert *values* in their order; tell whether all together walk too far."""
+        """Insert *values* in order; tell whether all insertions together probe too many slots."""
         done = 0
         while done < len(values) and not self.too_far:
             if not self._room and not self._members:
@@ -73,7 +73,7 @@ class Slots:
         return self._walked > self._walk * (len(self._hashes) + WALK_FREE)
 
     def _grow(self) -> None:
-        """Make the table as large as CPython does, and insert what is there in its order."""
+        """Grow the table as CPython does, and insert its hashes again in order."""
         used, size = len(self._hashes), 8
         factor = 3 if not self._members else 2 if used > 50_000 else 4
         while size < used * factor + self._members:
@@ -83,7 +83,7 @@ class Slots:
         self._insert(self._hashes)
 
     def _insert(self, values: Sequence[int]) -> None:
-        """Find a place for each of *values*, for which there is room, until they walk too far."""
+        """Find a slot for each of *values*, which fit the table, until they probe too many."""
         taken, mask, members = self._taken, len(self._taken) - 1, self._members
         walked, most = self._walked, self._walk * (len(self._hashes) + WALK_FREE)
         for value in values:
@@ -106,7 +106,7 @@ class Slots:
 
 
 def spread_out(keys: Sequence[int]) -> bool:
-    """Tell whether a dict and a set of such integers take about the same time for each."""
+    """Tell whether a dict and a set of such integers take about the same time per integer."""
     if len(keys) <= WALK_FREE:
         return True
     # Those that follow each other have a place each, however large the table is.

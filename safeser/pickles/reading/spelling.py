@@ -1,7 +1,7 @@
-"""What older protocols spell by calls: nested names, and instances that they have no opcode for.
+"""Recognize what older protocols spell by calls: nested names, and instances without an opcode.
 
-The one rule: a spelling is what pickle itself writes, to the letter, and means what the opcode
-means that later protocols have for it. What it is made of stands for nothing else.
+The one rule: a spelling is exactly what pickle itself writes, and means what the opcode of later
+protocols means. Its parts have no other use.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Keywords:
 
 
 def keywords(call: Call) -> Keywords | None:
-    """Return what calling *call*'s result without arguments means, if pickle spelt it.
+    """Return the instantiation that calling *call*'s result without arguments spells, if any.
 
     That is ``partial(cls.__new__)``, given the state ``(cls.__new__, (cls, *args), kwargs, None)``.
     """
@@ -75,7 +75,7 @@ def keywords(call: Call) -> Keywords | None:
 
 
 def held_elsewhere(parts: dict[int, Node], nodes: Iterable[Node], root: Any) -> bool:
-    """Whether one of *parts*, which only spelt something, is part of the value all the same."""
+    """Whether one of *parts*, which only spell an instantiation, is also part of the value."""
     if isinstance(root, Node) and root.index in parts:
         return True
     return any(

@@ -1,7 +1,7 @@
-"""What a machine works on: its stack, marks and memo, and the containers that grow on it.
+"""Hold the state of the pickle machine: its stack, marks and memo, and the containers it fills.
 
-The one rule: what is added is charged before it is taken, and only containers that were made in
-this load grow. The memo is dense and written once.
+The one rule: every addition is charged before it takes memory, and only containers that were made
+in this load grow. The memo is dense and written once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Stack"]
 
 
 class Stack(Tape):
-    """A tape, and what was made of it so far.
+    """A tape, and the state that was built from it so far.
 
     :param refs: elements that are left to take.
     """
@@ -141,7 +141,7 @@ class Stack(Tape):
             return
         if pairs and len(items) % 2:
             self.refuse("stack", "a key has no value")
-        # Nothing for something else: C reads it as nothing, Python looks for a method to call.
+        # No elements for another type: the C reader does nothing, the Python one calls a method.
         if type(target) is Call and items:
             if target.state is not ABSENT:
                 self.refuse("build-order", "an object changes after it was built")
@@ -153,7 +153,7 @@ class Stack(Tape):
         self.note(UPDATE if pairs else EXTEND, target, held, items)
 
     def filled(self, call: Call, *, pairs: bool) -> list[Any]:
-        """Return the list of what *call*'s result is filled with."""
+        """Return the list of the elements that are added to *call*'s result."""
         held = call.pairs if pairs else call.items
         if not held:
             held = []

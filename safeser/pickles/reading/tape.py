@@ -1,7 +1,7 @@
-"""The bytes of a pickle under a reading head: what an opcode's argument may be, and how long.
+"""Read the arguments of opcodes from the bytes of a pickle, and check their form and length.
 
-The one rule: nothing is taken that is cut off, too long, or text that CPython's own readers do not
-read alike.
+The one rule: an argument is refused if it is truncated, too long, or text that CPython's own
+unpicklers read differently from each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DECIMAL = re.compile(rb"(?:0|-?[1-9][0-9]*)\Z")
 _LONG = re.compile(rb"(-?(?:0|[1-9][0-9]*))L?\Z")
 _INDEX = re.compile(rb"(?:0|[1-9][0-9]{0,9})\Z")
 _FLOAT = re.compile(rb"-?(?:[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,4})?|inf|nan)\Z")
-# The escapes that Python 2's repr of an ASCII string makes; anything else has no business here.
+# The escapes that Python 2's repr of an ASCII string makes; no other escape is valid here.
 # Possessive: going back would keep a hundred bytes for each character.
 _STRING = re.compile(
     rb"""'(?:[ -&(-\[\]-~]++|\\(?:[\\'"nrt]|x[0-7][0-9a-f]))*+'\Z"""
@@ -46,7 +46,7 @@ _FIXES = {
 
 
 class Tape:
-    """What a machine reads from: *pos* is the next byte, *at* the opcode that is being read."""
+    """The input of a machine: *pos* is the next byte, *at* the opcode that is being read."""
 
     def __init__(self, data: bytes, limits: Limits, *, start: int) -> None:
         self.data = data

@@ -1,7 +1,7 @@
 """Reviewed functions for Arrow's arrays, chunked arrays, tables and scalars.
 
-The one rule: what Arrow trusts is checked before Arrow sees it (types of children, numbers of
-buffers, lengths that no byte stands for), and nobody reads an element before Arrow's own full
+The one rule: whatever Arrow trusts is checked before Arrow receives it (types of children, numbers
+of buffers, lengths without bytes behind them), and no element is read before Arrow's own full
 validation of offsets, indexes, views and characters has passed.
 """
 
@@ -67,7 +67,7 @@ def _restored(site: Site, parts: Any) -> Any:
         whole = whole.slice(offset, length)
     # Arrow writes -1 where it has not counted them.
     if plain(nulls, int) not in (-1, whole.null_count):
-        raise refused("arrow", "an Arrow array has not as many nulls as it says")
+        raise refused("arrow", "the null count of an Arrow array is wrong")
     return whole
 
 
@@ -159,7 +159,7 @@ def _check_children(kind: Any, length: int, below: list[Any], children: list[Any
 
 
 def _check_backed(site: Site, kind: Any, length: int, buffers: list[Any]) -> None:
-    """Refuse elements that no byte stands for: a null pointer, or 2**60 rows in sixty bytes."""
+    """Refuse elements without bytes: a null pointer, or 2**60 rows in sixty bytes."""
     without = (
         _is.is_null(kind)
         or _is.is_run_end_encoded(kind)
@@ -176,7 +176,7 @@ def _check_backed(site: Site, kind: Any, length: int, buffers: list[Any]) -> Non
 
 
 def _check_views(site: Site, made: Any) -> None:
-    """Charge for elements that views name again: ten bytes may stand for the same megabyte."""
+    """Charge for elements that several views share: ten bytes may refer to one megabyte."""
     pending = [made]
     while pending:
         part = pending.pop()
@@ -210,7 +210,7 @@ def _check_views(site: Site, made: Any) -> None:
 
 
 def _check_runs(site: Site, part: Any) -> None:
-    """Refuse runs that stand for too much: whoever converts them gets each element by itself.
+    """Refuse runs of too many elements: a conversion writes out each element by itself.
 
     Of numbers there are no more than is charged for as elements without bytes of their own.
     """
@@ -247,7 +247,7 @@ def _columns(site: Site, columns: Any, schema: Any, kind: Any) -> list[Any]:
         raise refused("arrow", "an Arrow table has another number of columns than its schema")
     for column, field in zip(columns, schema, strict=True):
         if not isinstance(column, kind):
-            raise refused("arrow", "a column of an Arrow table is something else")
+            raise refused("arrow", "a column of an Arrow table is no chunked array")
         # Arrow would cast what is of another type.
         _check_type(column, field.type)
         if len(column) != len(columns[0]):
@@ -298,7 +298,7 @@ def _dictionary_scalar(site: Site, _: str, kind: Any, valid: Any, index: Any, va
     _check_type(values, kind.value_type)
     _check_type(index, kind.index_type)
     if index.is_valid is not plain(valid, bool):
-        raise refused("arrow", "a dictionary scalar contradicts itself")
+        raise refused("arrow", "the value of a dictionary scalar is not the one at its index")
     indexes = pa.array([index.as_py()], kind.index_type)
     return dictionary_of(indexes, values, ordered=kind.ordered)[0]
 

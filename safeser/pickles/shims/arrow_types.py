@@ -64,7 +64,7 @@ _ALIASES = frozenset(
 )
 # Digits that each width of decimal holds. Arrow looks powers of ten up by the scale, unchecked.
 _DIGITS = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
-# Whoever resolves the name opens a file of that name below the time zone database.
+# Resolving the name opens a file of that name below the time zone database.
 _ZONE = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,31}){0,3}|[+-][0-9]{2}:[0-9]{2})\Z"
 )
@@ -253,7 +253,7 @@ _NOTED_TYPES = ("columns", "column_indexes")
 _NOTED_NAMES = ("name", "field_name")
 #: pandas opens the file whose path follows, wherever a time zone is called so.
 _FILE_ZONE = "dateutil/"
-#: What of columns is the name of a type, and those names of texts that are no type of NumPy's.
+#: Fields of a column that name its type, and names of text types that NumPy does not have.
 _TEXTS = {
     "pandas_type": frozenset({"bytes", "string", "unicode"}),
     "numpy_type": frozenset({"str", "string"}),
@@ -268,7 +268,7 @@ _MAX_RANGES = 16
 
 
 def check_noted(noted: bytes) -> None:
-    """Refuse what pandas *noted* with a table if it names a file: ``to_pandas`` would open it.
+    """Refuse pandas metadata that names a file, which ``to_pandas`` would open.
 
     Arrow has pandas make a type of each noted text, and a type of times has a zone in it. Names of
     columns are made to be of the noted type: with ``S1000000000``, each took a gigabyte. And each
@@ -296,7 +296,7 @@ def check_noted(noted: bytes) -> None:
 
 
 def _check_noted_once(found: dict[str, Any]) -> None:
-    """Refuse notes of which Arrow makes a column, or a level of rows, again and again."""
+    """Refuse metadata of which Arrow makes one column, or one level of rows, repeatedly."""
     columns, levels = found.get("columns"), found.get("index_columns")
     if levels is not None and type(levels) is not list:
         raise refused("arrow-type", "what pandas noted with an Arrow table is malformed")
@@ -321,12 +321,12 @@ def _check_noted_type(said: Any, texts: frozenset[str]) -> None:
 def _is_wide(said: str) -> bool:
     try:
         return np.dtype(said).kind in _WIDE
-    except (TypeError, ValueError, SyntaxError):  # of pandas' own, or nobody's
+    except (TypeError, ValueError, SyntaxError):  # a pandas dtype, or an invalid one
         return False
 
 
 def _buffer(site: Site, _: str, content: Any) -> Any:
-    """Return bytes that nobody can change any more and that lie where Arrow may read numbers."""
+    """Return an immutable buffer at an address where Arrow may read numbers."""
     view = memoryview(plain(content, bytes, bytearray, memoryview))
     if type(content) is bytes:
         return pa.py_buffer(content)

@@ -1,7 +1,7 @@
-"""How many bytes each element of one of Arrow's arrays takes once it is written out.
+"""Compute the bytes that each element of an Arrow array takes once it is expanded.
 
-The one rule: what is named several times counts each time, in whatever depth, and nothing is
-written out to find that out. The array was validated in full before.
+The one rule: an element that is referred to several times counts each time, at every depth, and the
+size is computed without expanding anything. The array has passed full validation before.
 """
 
 from __future__ import annotations

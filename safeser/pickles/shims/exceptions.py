@@ -45,11 +45,11 @@ def check_arguments(kind: type[BaseException], args: tuple[Any, ...]) -> None:
 
 
 def without_file(kind: type[BaseException], args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return *args* of which nobody opens a file by its name, wherever the error is shown.
+    """Return *args* in which no text names a file that a display of the error would open.
 
-    IPython shows the line of a SyntaxError from the file that it names, on the machine of whoever
-    looks: a pipe there holds the notebook for ever, a device takes all memory. Names in angle
-    brackets are no files to whatever reads lines by :mod:`linecache`.
+    IPython shows the line of a SyntaxError from the file that it names, on the machine of the
+    viewer: a pipe there blocks the notebook for ever, a device takes all memory. :mod:`linecache`
+    opens no file for names in angle brackets.
     """
     if not issubclass(kind, SyntaxError) or len(args) <= 1 or type(args[1]) is not tuple:
         return args
@@ -106,7 +106,7 @@ def _state(site: Site, made: Any, state: Any) -> Any:
 _NUMBER = (int, type(None))
 _TEXT = (str, type(None))
 _ANY = (object,)
-# What __str__ and __repr__ of these read. Whoever logs an error must not fail by another one.
+# What __str__ and __repr__ of these read. Logging an error must not raise another one.
 _PRINTED: dict[str, dict[str, tuple[type, ...]]] = {
     "configparser:Error": {"message": (str,)},
     "http.client:IncompleteRead": {"partial": (bytes, bytearray, str), "expected": _NUMBER},
@@ -121,7 +121,7 @@ _MAX_AXES = 64
 
 
 def _check_printed(made: BaseException) -> None:
-    """Refuse an exception of which str() would raise something else."""
+    """Refuse an exception whose ``str()`` would raise another exception."""
     for kind in type(made).__mro__:
         for field, types in _PRINTED.get(f"{kind.__module__}:{kind.__qualname__}", {}).items():
             value: Any = getattr(made, field, _NOTHING)
@@ -158,8 +158,8 @@ def _set_fields(site: Site, made: Any, fields: dict[Any, Any]) -> None:
         if plain(field, str) == "__notes__":
             _set_notes(site, made, plain(value, list))
         elif field == "name_from" and isinstance(made, ImportError):
-            # It is left out: since Python 3.12, whoever prints such an error imports the module
-            # that it names, to suggest another name from it.
+            # It is left out: since Python 3.12, printing such an error imports the module that
+            # it names, to suggest another name from it.
             plain(value, str, type(None))
         elif isinstance(made, _NAMED.get(field, ())) and hasattr(type(made), field):
             setattr(made, field, plain(value, str, type(None)))

@@ -1,7 +1,7 @@
-"""Reviewed functions for callable objects of the standard library, which nothing here ever calls.
+"""Reviewed functions for callable objects of the standard library, which safeser never calls.
 
-The one rule: they are made of listed references and plain values; whoever is handed one and calls
-it does what its sender chose, so no part of one may begin with an underscore.
+The one rule: they consist of listed references and plain values. A program that calls one does
+what its sender chose, so no part of one may begin with an underscore.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _public(value: Any) -> str:
     parts = plain(value, str).split(".")
     if len(value) > _MAX_NAME or not all(p.isidentifier() and p[0] != "_" for p in parts):
         raise bad("arguments", "an attribute's name is none, or is not public")
-    # Frames, code and tracebacks hang on these.
+    # These attributes lead to frames, code and tracebacks.
     if any(part.startswith(("f_", "gi_", "cr_", "ag_", "tb_", "co_", "func_")) for part in parts):
         raise bad("arguments", "an attribute's name leads into the interpreter")
     return value  # type: ignore[no-any-return]  # plain() proved it a str

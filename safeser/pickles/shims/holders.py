@@ -40,7 +40,7 @@ def _only_field(draft: Any, state: Any, field: str) -> Any:
 
 def _chain_map(site: Site, draft: Any, state: Any) -> ChainMap[Any, Any]:
     maps = plain(_only_field(draft, state, "maps"), list)
-    # The list itself, as its own class keeps it; it must not get what was not looked at.
+    # The list itself, as its class keeps it; it must not get unchecked elements later.
     site.copied(maps)
     return bounds.chain_of(maps)
 
@@ -130,7 +130,7 @@ _RECORD: dict[str, tuple[type, ...]] = {
 }
 _RECORD_NEEDS = {"args", "exc_info", "exc_text", "levelname", "levelno", "msg", "name"}
 # What "%" may be given: "%999999999d" of any of them takes that much memory all the same, so
-# whoever formats a record of a peer's does what the peer's text says.
+# formatting a peer's record takes whatever the peer's text demands.
 _ARGUMENTS = (str, bytes, int, float, bool, _NONE)
 
 
@@ -196,7 +196,7 @@ def _mail(site: Site, draft: Any, state: Any) -> email.message.Message:
         _check_header(pair)
     made = _MESSAGES[draft.kind.endswith("EmailMessage")](policy=state["policy"])
     for part in (state["_headers"], state["_payload"], state["defects"]):
-        # Whatever the stream adds to them later was checked by nobody.
+        # What the stream adds to them later would be unchecked.
         if type(part) is list:
             site.copied(part)
     vars(made).update(state)

@@ -1,9 +1,9 @@
-"""Attributes that a peer chose are no attributes to NumPy.
+"""Hide attributes of a peer's choice from NumPy's array protocols.
 
-The one rule: a class whose instances answer for attributes out of what they hold (the attributes of
-an xarray, the keys of scikit-learn's ``Bunch``) never answers for the names by which NumPy asks
-where an object's memory is. ``np.asarray`` asks the instance, not its class, and takes the address
-as it is, out of plain values alone. Labels of pandas' indexes are refused instead
+The one rule: a class whose ``__getattr__`` looks up its instances' content (the attributes of an
+xarray, the keys of scikit-learn's ``Bunch``) returns nothing for the names by which NumPy asks for
+an object's memory. ``np.asarray`` asks the instance, not its class, and trusts the address in the
+plain values that it gets. Labels of pandas' indexes are refused instead
 (:func:`safeser.types.pandas.check_labels`).
 """
 
@@ -16,7 +16,7 @@ from safeser.types.numpy import MEMORY
 
 __all__ = ["hide_memory", "hide_memory_of"]
 
-#: All classes that this process does so for, once it needs them.
+#: Classes that :func:`hide_memory_of` changes, when they are first used.
 _ANSWERING = frozenset(
     (
         "sklearn.utils._bunch:Bunch",
@@ -26,14 +26,14 @@ _ANSWERING = frozenset(
 
 
 def hide_memory_of(found: type) -> None:
-    """Do so for *found* now, if it ever will be: whoever looks at it again sees it as it was."""
+    """Call :func:`hide_memory` for the listed bases of *found*, before live.py records them."""
     for base in found.__mro__:
         if f"{base.__module__}:{base.__qualname__}" in _ANSWERING:
             hide_memory(base)
 
 
 def hide_memory(kind: Any) -> None:
-    """Have instances of *kind* answer for :data:`MEMORY` as their class does: they are no such."""
+    """Make instances of *kind* raise AttributeError for the names in :data:`MEMORY`."""
     stock = kind.__getattr__
     if hasattr(stock, "hides_memory"):
         return

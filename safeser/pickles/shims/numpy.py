@@ -66,7 +66,7 @@ def _dtype_state(site: Site, draft: Any, state: Any) -> np.dtype[Any]:
 def _metadata(
     site: Site, code: str, state: tuple[Any, ...]
 ) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Return a copy of what its user attached to a dtype, and the state as it is without it."""
+    """Return a copy of a dtype's metadata, and its state without them."""
     if len(state) < 9:
         return {}, state
     times = code in ("M8", "m8")
@@ -203,7 +203,7 @@ def _reconstruct(_: Site, __: str, kind: Any, shape: Any, code: Any) -> Draft:
 
 
 def _begins(shape: Any, code: Any) -> bool:
-    """Tell whether an empty array of bytes is what state is given to, as NumPy writes it."""
+    """Tell whether state is set on an empty array of bytes, as NumPy writes it."""
     # False is equal to 0, and NumPy does not take it.
     sound = type(shape) is tuple and shape == (0,) and type(shape[0]) is int
     return sound and code in (b"b", "b")

@@ -1,6 +1,6 @@
-"""Reviewed functions for what NumPy has beside arrays: polynomials and ``masked``.
+"""Reviewed functions for NumPy's polynomials and the constant ``masked``.
 
-The one rule: everything goes through the public constructor, from arrays that were checked.
+The one rule: the public constructor makes every object, from arrays that were checked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _numbers(value: Any) -> Any:
 
 
 def _check_kept(sent: Any, kept: Any) -> None:
-    """Refuse numbers that the constructor converts or cuts: NumPy's own state has been there."""
+    """Refuse coefficients that the constructor would convert or trim: NumPy's state has none."""
     if (sent.dtype, sent.shape) != (kept.dtype, kept.shape) or sent.tobytes() != kept.tobytes():
         raise refused(
             "polynomial", "a polynomial's numbers are not of the type that NumPy gives them"

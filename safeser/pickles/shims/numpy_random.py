@@ -1,7 +1,7 @@
-"""Reviewed functions for NumPy's sources of random numbers.
+"""Reviewed functions for NumPy's random generators.
 
-The one rule: a state is set only when each of its numbers is in range. C draws from it without a
-look: a position behind the end of a Mersenne Twister's key reads foreign memory.
+The one rule: a state is set only when each of its numbers is in range. The C code does not check
+it: a position beyond the end of a Mersenne Twister's key reads foreign memory.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _twister(state: Any) -> dict[str, Any]:
     key, position = _fields(state, "key", "pos")
     words = _words(key, np.uint32, 624)
     if not words[0] >> 31 and not words[1:].any():
-        # Nothing leads there; all that it draws is 0, and C waits for another number for ever.
+        # No seed leads to this state; it draws only 0, and the C code loops for ever.
         raise refused("random-state", "a random generator's state stands still")
     return {"key": words, "pos": _within(position, 625)}
 
@@ -204,7 +204,7 @@ def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
     places = _within(size, _MAX_POOL + 1)
     words = len(key) + _entropy_words(entropy)
     if words > _MAX_WORDS:
-        raise refused("random-state", "a SeedSequence has more entropy than any honest one")
+        raise refused("random-state", "a SeedSequence has too much entropy")
     site.charge((words + places) * places)
     made = np.random.SeedSequence(
         entropy, spawn_key=key, pool_size=places, n_children_spawned=_within(spawned, _UINT63)

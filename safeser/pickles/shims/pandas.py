@@ -186,7 +186,7 @@ def _wide(values: Any) -> Any:
 
 
 def _by_columns(parts: _Blocks) -> Any:
-    """Make a frame where pandas has no way yet to be handed blocks."""
+    """Make a frame column by column where pandas has no API for blocks yet."""
     columns: dict[int, Any] = {}
     for block in parts.blocks:
         values = list(block.values) if block.values.ndim == 2 else [block.values]

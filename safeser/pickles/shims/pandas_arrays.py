@@ -1,7 +1,7 @@
 """Reviewed functions for pandas' extension types and extension arrays.
 
-The one rule: codes, masks, positions and bounds are checked over memory that nobody else can
-write to, and the array that the public constructor makes must have the very dtype that was sent.
+The one rule: codes, masks, positions and bounds are checked in memory that no other object can
+write to, and the array that the public constructor makes must have exactly the sent dtype.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def owned(site: Site, values: Any, kinds: str) -> np.ndarray[Any, Any]:
 
 
 def unique(site: Site, index: Any) -> Any:
-    """Return *index* if no label is in it twice, and let pandas know.
+    """Return *index* marked as unique after checking that no label occurs twice.
 
-    pandas would put the labels into a table whose hash anybody can make collide, which takes
+    pandas would put the labels into a table whose hashes a sender can make collide, which takes
     seconds for a megabyte of integers.
     """
     dtype = index.dtype
@@ -115,7 +115,7 @@ def _apart(numbers: np.ndarray[Any, Any]) -> bool:
 
 def _same(made: Any, dtype: Any) -> Any:
     if type(made.dtype) is not type(dtype) or made.dtype != dtype:
-        raise bad("dtype", "an array of pandas' is of another type than it says")
+        raise bad("dtype", "a pandas array differs from its declared dtype")
     return made
 
 
@@ -133,12 +133,12 @@ def _kept(made: Any, fields: dict[str, Any]) -> Any:
 
 
 def _remembered(made: Any, fields: dict[str, Any]) -> Any:
-    """Return *made*, of which its state says nothing that is not so."""
+    """Return *made* after comparing the cached properties in its state with its own."""
     for name, value in plain(fields.get("_cache", {}), dict).items():
         if plain(name, str) in _REMEMBERED:
             known = getattr(made, name)
             if type(value) is not type(known) or value != known:
-                raise bad("state", "an object of pandas' remembers what is not so")
+                raise bad("state", "a cached property of a pandas object is wrong")
     return made
 
 
@@ -246,14 +246,14 @@ def _backed_state(site: Site, draft: Any, state: Any) -> Any:
     made = _BACKED[kind](site, dtype, plain(values, np.ndarray))
     if more.get("_freq") is not None and kind in _INDEXES:
         made = _INDEXES[kind](made, freq=walked(site, more["_freq"], len(made))).array
-        # Since pandas 3 an index keeps it; whoever makes one of this array looks here.
+        # Since pandas 3 an index keeps it; an index of this array takes it from here.
         made._freq = more["_freq"]
     return _kept(made, more)
 
 
 def _categorical(site: Site, dtype: Any, codes: Any) -> Any:
     if plain(dtype, pd.CategoricalDtype).ordered is None:
-        # Which order None stands for is settled whenever pandas makes one; it would be here.
+        # pandas replaces an order of None whenever it makes a dtype; that would alter it here.
         raise bad("dtype", "a Categorical does not say whether it is ordered")
     return pd.Categorical.from_codes(owned(site, codes, "i"), dtype=dtype)
 
@@ -307,9 +307,9 @@ def _masked(site: Site, draft: Any, state: Any) -> Any:
     fields = fields_of(state, "_data", "_mask", optional=("_dtype",))
     values, mask = owned(site, fields["_data"], _MASKED[kind]), owned(site, fields["_mask"], "b")
     made = getattr(pd.arrays, kind)(values, mask)
-    # pandas looks its type up by NumPy's only when somebody asks.
+    # pandas derives its dtype from NumPy's only on access.
     if made.dtype.numpy_dtype != values.dtype:
-        raise bad("dtype", "an array of pandas' is of another type than it says")
+        raise bad("dtype", "a pandas array differs from its declared dtype")
     return _kept(made, fields)
 
 
@@ -359,7 +359,7 @@ def _sparse(site: Site, draft: Any, state: Any) -> Any:
     if len(values) != places.npoints:
         raise bad("shape", "a sparse array has not as many values as positions")
     if values.dtype != plain(dtype, pd.SparseDtype).subtype:
-        raise bad("dtype", "an array of pandas' is of another type than it says")
+        raise bad("dtype", "a pandas array differs from its declared dtype")
     return _kept(_same(_spread(values, places, dtype.fill_value), dtype), fields)
 
 
@@ -386,7 +386,7 @@ def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
     told = plain(dtype, pd.ArrowDtype).pyarrow_dtype
     # To Arrow, lists whose elements have different names are of one type.
     if not told.equals(content.type, check_metadata=True) or str(told) != str(content.type):
-        raise bad("dtype", "an array of pandas' is of another type than it says")
+        raise bad("dtype", "a pandas array differs from its declared dtype")
     return _kept(_same(pd.arrays.ArrowExtensionArray(content), dtype), fields)
 
 

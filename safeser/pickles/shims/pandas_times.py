@@ -1,7 +1,7 @@
-"""Reviewed functions for pandas' moments, periods, intervals and date offsets.
+"""Reviewed functions for pandas' timestamps, periods, intervals and date offsets.
 
-The one rule: every number that says how often something is repeated is bounded, every text is one
-of few forms, and the public constructors make the value.
+The one rule: every repeat count is bounded, every text has one of a few forms, and the public
+constructors make the value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UTC: Any = importlib.import_module("dateutil.tz").tzutc()
 # pandas numbers its resolutions like this.
 _RESOLUTIONS = {7: "s", 8: "ms", 9: "us", 10: "ns"}
 _INT64 = 1 << 63
-# Adding the same number to each is nothing; an offset of business days is Python for each.
+# Adding one number to each is cheap; an offset of business days runs Python for each.
 _ADDED, _WALKED = 3, 6
 
 

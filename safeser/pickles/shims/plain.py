@@ -1,7 +1,7 @@
 """Reviewed functions for the standard library's values: they check, then call the constructor.
 
-The one rule: no raw state. What a value may be is stated in :mod:`safeser.types.stdlib`, and what
-its own constructor would refuse is refused.
+The one rule: no raw state. :mod:`safeser.types.stdlib` states which values are valid, and a value
+that its own constructor refuses is refused.
 """
 
 from __future__ import annotations

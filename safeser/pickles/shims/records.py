@@ -1,7 +1,7 @@
-"""Reviewed functions for the standard library's tuples with named parts, and for its small states.
+"""Reviewed functions for the standard library's named tuples and small states.
 
-The one rule: every part has exactly the plain type that its name promises, within bounds; C code
-that is handed such a tuple (``time.strftime``) finds nothing there that it does not expect.
+The one rule: every part has exactly the plain type of its name, within bounds, so that C code that
+receives such a tuple (``time.strftime``) finds no unexpected value in it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _within(value: Any, bound: int, *, least: int | None = None) -> int:
 
 def _short(value: Any) -> str | None:
     if value is not None and len(plain(value, str)) > _MAX_NAME:
-        raise refused("text", "a text is longer than any honest one")
+        raise refused("text", "a text is too long")
     return value  # type: ignore[no-any-return]  # None, or plain() proved it a str
 
 
@@ -99,7 +99,7 @@ def _decimal_tuple(site: Site, _: str, sign: Any, digits: Any, exponent: Any) ->
 
 # -- decimal contexts --------------------------------------------------------------------------
 
-# Each operation in it may take that many digits; honest ones have some dozens.
+# Each operation in it may take that many digits; real ones have some dozens.
 _MAX_PRECISION = 10_000
 _SIGNALS = frozenset(decimal.Context().flags)
 
@@ -193,7 +193,7 @@ def _random_state(site: Site, draft: Any, state: Any) -> random.Random:
     _within(words[-1], _TWISTER + 1, least=0)
     plain(spare, float, type(None))
     if not words[0] >> 31 and not any(words[1:-1]):
-        # Nothing leads there; all that it draws is 0, and normalvariate() waits for another number.
+        # No seed leads to this state; it draws only 0, and normalvariate() never returns.
         raise refused("random-state", "a generator of random numbers stands still")
     made = random.Random(0)  # noqa: S311 - it is the kind that was sent
     made.setstate((version, words, spare))
@@ -204,7 +204,7 @@ def _random_state(site: Site, draft: Any, state: Any) -> random.Random:
 
 
 def _count(_: Site, __: str, start: Any, step: Any = 1) -> Any:
-    # As endless as a range of 2**63: iterating it is the receiver's doing.
+    # As long as a range of 2**63: only the receiver's program iterates it.
     return itertools.count(plain(start, int, float), plain(step, int, float))
 
 

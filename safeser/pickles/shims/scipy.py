@@ -1,8 +1,8 @@
 """Reviewed functions for SciPy's sparse matrices and search trees.
 
-The one rule: SciPy's compiled code trusts its indices, so each one is checked against the shape
-here, in arrays that nobody else holds; what cannot be checked (a search tree's nodes) is built
-anew from the data, and compared.
+The one rule: SciPy's compiled code trusts its indices, so each index is checked against the shape
+here, in arrays that have no other references. What cannot be checked (a search tree's nodes) is
+rebuilt from the data, and compared.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def indexes(site: Site, value: Any, *, below: int, low: int = 0) -> Any:
     if given.dtype.itemsize not in (4, 8):
         raise refused("scipy", "indexes must be of 32 or 64 bits")
     if given.size and not (given.min() >= low and given.max() < below):
-        raise refused("scipy", "an index is outside of what it points into")
+        raise refused("scipy", "an index is out of range")
     if not site.shared and given.flags.c_contiguous:
         return given
     return np.array(given, order="C")
@@ -74,7 +74,7 @@ def _shape(value: Any, *, dims: int = 0) -> tuple[int, ...]:
         if not 0 <= plain(size, int) < _INT63:
             raise refused("scipy", "a sparse matrix has an impossible shape")
     if not 0 < len(value) <= _MAX_DIMS or (dims and len(value) != dims):
-        raise refused("scipy", "a sparse matrix has not the dimensions of its format")
+        raise refused("scipy", "the dimensions of a sparse matrix do not fit its format")
     return value  # type: ignore[no-any-return]  # plain() proved it a tuple
 
 
@@ -126,7 +126,7 @@ def _compressed(site: Site, draft: Any, state: Any) -> Any:
     lines = name == "csr_array"
     shape = _shape(given["_shape"], dims=0 if lines else 2)
     if len(shape) > 2:
-        raise refused("scipy", "a sparse matrix has not the dimensions of its format")
+        raise refused("scipy", "the dimensions of a sparse matrix do not fit its format")
     major, minor = shape if len(shape) == 2 else (1, shape[0])
     if name.startswith("csc"):
         major, minor = minor, major
@@ -149,7 +149,7 @@ def _compressed(site: Site, draft: Any, state: Any) -> Any:
 
 
 def _order(given: Mapping[str, Any], indptr: Any, indices: Any) -> dict[str, Any]:
-    """Return the flags about order, having looked whether those that are set are true."""
+    """Return the flags about order, after checking those that are set."""
     flags = {
         flag: plain(given[flag], bool)
         for flag in ("_has_sorted_indices", "_has_canonical_format")
@@ -162,7 +162,7 @@ def _order(given: Mapping[str, Any], indptr: Any, indices: Any) -> dict[str, Any
         step = np.diff(used)
         inside = ~starts[1 : len(used)]
         if (step[inside] < (1 if flags.get("_has_canonical_format") else 0)).any():
-            raise refused("scipy", "a sparse matrix says that it is in order, and is not")
+            raise refused("scipy", "a sparse matrix is declared sorted, and is not")
     return flags
 
 
@@ -194,7 +194,7 @@ def _coordinates(site: Site, draft: Any, state: Any) -> Any:
         for part in coords:
             same &= np.diff(part[order]) == 0
         if same.any():
-            raise refused("scipy", "a sparse matrix says that it holds nothing twice, and does")
+            raise refused("scipy", "a sparse matrix is declared free of duplicates, and is not")
     checked = {"_shape": shape, "coords": coords, "data": data, "has_canonical_format": canonical}
     return _finished(draft, given, checked)
 
@@ -271,7 +271,7 @@ def _lists(site: Site, draft: Any, state: Any) -> Any:
         last = -1
         for column in columns:
             if not last < plain(column, int) < shape[1]:
-                raise refused("scipy", "an index is outside of what it points into")
+                raise refused("scipy", "an index is out of range")
             last = column
         if len(columns) != len(plain(values, list)):
             raise refused("scipy", "the parts of a sparse matrix are not of one size")
@@ -284,7 +284,7 @@ def _lists(site: Site, draft: Any, state: Any) -> Any:
 def begin_keys(_: Site, __: str, kind: Any, base: Any, content: Any) -> Draft:
     # copyreg._reconstructor(kind, dict, content): SciPy keeps the same content in its state.
     if type(kind) is not GlobalRef or type(base) is not GlobalRef:
-        raise bad("arguments", "a sparse matrix is begun in another way than SciPy does")
+        raise bad("arguments", "a sparse matrix is not created as SciPy creates it")
     plain(content, dict)
     return Draft(kind.name)
 
@@ -319,13 +319,13 @@ def _keys(site: Site, draft: Any, state: Any) -> Any:
     given = _fields(draft, state, "_shape", "dtype", "_dict")
     shape = _shape(given["_shape"], dims=2 if draft.kind.endswith("_matrix") else 0)
     if len(shape) > 2:
-        raise refused("scipy", "a sparse matrix has not the dimensions of its format")
+        raise refused("scipy", "the dimensions of a sparse matrix do not fit its format")
     content = plain(given["_dict"], dict)
     for key, value in content.items():
         parts = (key,) if len(shape) == 1 else plain(key, tuple)
         for part, size in zip(parts, shape, strict=True):
             if not 0 <= plain(part, *_KINDS) < size:
-                raise refused("scipy", "an index is outside of what it points into")
+                raise refused("scipy", "an index is out of range")
         _number(value)
     kind = getattr(sparse, draft.kind.partition(":")[2])
     made = kind(shape, dtype=_number_type(given["dtype"]))
@@ -337,7 +337,7 @@ def _keys(site: Site, draft: Any, state: Any) -> Any:
 # -- search trees --------------------------------------------------------------------------------
 
 
-# SciPy's node, whose two addresses it finds anew from the two numbers at its end.
+# SciPy's node; SciPy computes its two addresses from the two numbers at its end.
 _NODE = np.dtype(
     [
         *((name, np.intp) for name in ("split_dim", "children")),
@@ -352,7 +352,7 @@ _FORMS = ((True, True), (True, False), (False, True), (False, False))
 
 
 def identical(sent: Any, made: Any) -> bool:
-    """Tell whether *sent* is *made* to the letter: one number, or one array with its layout."""
+    """Tell whether *sent* equals *made* exactly: one number, or one array with its layout."""
     if type(sent) is not type(made):
         return False
     if type(made) is not np.ndarray:
@@ -363,7 +363,7 @@ def identical(sent: Any, made: Any) -> bool:
 
 
 def _search_tree(site: Site, draft: Any, state: Any) -> Any:
-    """Build the tree anew from its data, and refuse nodes and ranges that are not those built.
+    """Rebuild the tree from its data, and refuse nodes and ranges that differ from it.
 
     SciPy reads them without any check. Building is deterministic; how the sender built is tried.
     """

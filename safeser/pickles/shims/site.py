@@ -1,4 +1,4 @@
-"""What every reviewed function that makes objects may rely on: budgets, keys, drafts.
+"""Provide budgets, key checks and drafts to the reviewed functions that make objects.
 
 The one rule: such a function takes arguments of exact plain types only, bounds them before it
 takes memory or time, and calls constructors, never setters of raw state.
@@ -50,7 +50,7 @@ class Draft:
 
 
 class Site:
-    """Where one load happens: what it may still take, and what it may hash.
+    """The state of one load for reviewed functions: its budget, and what it may hash.
 
     :param shared: whether two objects may be handed the same memory, as by a pickle's memo. Then
         what was checked is copied, so that nothing later in the load writes to it.
@@ -82,8 +82,8 @@ class Site:
     def copied(self, container: Any) -> None:
         """Note that an object was made of a copy of *container*, which must not grow any more.
 
-        An unpickler hands over the container itself, so that what is added later is in the object
-        too: checked by nobody. Without it, the object would not be what was written.
+        An unpickler passes the container itself, so that later additions reach the object too,
+        unchecked here. A copy without them would differ from what was written.
         """
         self.copied_from[id(container)] = container
 
@@ -93,8 +93,8 @@ class Site:
             raise bad(
                 "late-growth",
                 "a list, set or dict grows after the object that holds it was made",
-                fix="No profile and no limit allows this. Objects that hold themselves are written"
-                " so, and such that others refer to while they are filled.",
+                fix="No profile and no limit allows this. pickle writes in this order what contains"
+                " itself, and what others refer to before it is complete.",
             )
 
     def charge(self, elements: int) -> None:
@@ -104,9 +104,9 @@ class Site:
         self.budget.charge_bytes(count)
 
     def check_standing(self, count: float) -> None:
-        """Refuse what stands for *count* bytes, which whoever uses it may write out.
+        """Bound *count* bytes that a compact value takes once a program expands it.
 
-        Not charged as a copy: it is made to stand for more than it is.
+        Not charged as a copy: such a value is meant to stand for more bytes than it takes.
         """
         self._standing += count
         if count > self.limits.max_array:
@@ -155,13 +155,13 @@ class Site:
             # It is compared with each of those that differ from each other.
             self.charge(cost * min(seen[value], self.limits.max_collisions))
         elif len(seen) >= WALK_FREE and self._walks_far(container, value):
-            raise over("collisions", "keys are chosen to meet many others", limit="max-walk")
+            raise over("collisions", "keys are chosen to collide in a hash table", limit="max-walk")
         seen[value] += 1
         if seen[value] > self.limits.max_collisions and key not in container:  # type: ignore[operator]  # a dict or set
             raise over("collisions", "too many keys share one hash", limit="max-collisions")
 
     def _walks_far(self, container: object, value: int) -> bool:
-        """Tell whether keys walk too far, with a new hash, in *container* or among the hashes."""
+        """Tell whether a new hash makes keys probe too many slots, in *container* or the hashes."""
         tables = self._slots.get(id(container))
         if tables is None:
             kinds = (False, True) if isinstance(container, set) else (False,)
@@ -273,7 +273,7 @@ def are_plain_keys(keys: Sequence[Any], *, whole: bool) -> bool:
         return True
     if not whole or set(map(type, keys)) != {int} or max(keys) >= _SMALL or min(keys) <= -_SMALL:
         return False
-    # In this order: putting the hashes into a set is what the second is afraid of.
+    # In this order: the second check protects the set that holds the hashes.
     return spread_out(keys) and len(keys) - len(set(map(hash, keys))) < LEAST_COLLISIONS
 
 
@@ -288,16 +288,16 @@ def check_layout(kind: type, checksum: Any) -> None:
     """Refuse a checksum that Cython did not give this *kind*'s fields, as its own reader does."""
     unpickle = getattr(sys.modules[kind.__module__], f"__pyx_unpickle_{kind.__name__}")
     if not 0 <= plain(checksum, int) < _CHECKSUMS:
-        raise bad("version", "a compiled object is of a layout that this version has not")
+        raise bad("version", "the layout of a compiled object is unknown in this version")
     try:
-        # Without state it makes an empty object, which nobody sees.
+        # Without state it makes an empty object, which is dropped.
         unpickle(kind, checksum, None)
     except PickleError:
-        raise bad("version", "a compiled object is of a layout that this version has not") from None
+        raise bad("version", "the layout of a compiled object is unknown in this version") from None
 
 
 def settled(site: Site, content: Any) -> Any:
-    """Return *content* itself if nothing can change it any more, else a copy of it.
+    """Return *content* itself if it is immutable, else a copy.
 
     A pickle may hand one buffer to two objects. What was checked for one of them (Arrow's offsets,
     flags that must be 0 or 1) must not change when the receiver writes to the other.

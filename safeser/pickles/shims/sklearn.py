@@ -1,8 +1,8 @@
 """Reviewed functions for scikit-learn's estimators and the plain objects that they hold.
 
-The one rule: no code of an estimator sees a peer's state. Fields that its entry lists, holding
-values of known types and no functions but listed ones, are put into an empty instance; what
-compiled code would trust is then checked by :mod:`safeser.pickles.shims.sklearn_checks`, and what
+The one rule: no code of an estimator receives a peer's state. The fields that its entry lists, with
+values of known types and no functions but listed ones, are stored in an empty instance;
+:mod:`safeser.pickles.shims.sklearn_checks` then checks whatever compiled code trusts, and what
 cannot be checked is refused.
 """
 
@@ -189,7 +189,7 @@ def _finish(site: Site, draft: Any, state: Any) -> Any:
         # Its function is not pickled; SciPy makes it anew from the steps, which are checked.
         made._build_f(made.X_thresholds_, made.y_thresholds_)
     if hasattr(kind, "_parameter_constraints"):
-        # scikit-learn's own table of what each parameter may be; it calls nothing of the values.
+        # scikit-learn's own table of valid parameters; checking calls no method of the values.
         made._validate_params()
     return made
 

@@ -1,7 +1,8 @@
-"""What scikit-learn's compiled code, and its arrays' sizes, trust in the fields of estimators.
+"""Check the fields of scikit-learn estimators that compiled code and array sizes depend on.
 
-The one rule: whatever is used as an index or a size without a look (nodes, labels, vocabularies,
-numbers of support vectors) fits what it points into, or the object is refused.
+The one rule: every value that is used as an index or a size without a check (nodes, labels,
+vocabularies, numbers of support vectors) fits the array that it refers to, or the object is
+refused.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _MAX_DEGREE = 1000
 
 
 def check_estimator(site: Site, made: Any) -> None:
-    """Refuse an estimator of whose fields compiled code would believe what is not so."""
+    """Refuse an estimator with a field that compiled code would wrongly trust."""
     fields = made.__dict__
     _check_widths(site, fields)
     for kind in type(made).__mro__:
@@ -53,7 +54,7 @@ def _check_widths(site: Site, fields: dict[str, Any]) -> None:
     if _present(fields, "n_features_in_"):
         widths.append(plain(fields["n_features_in_"], int))
     if any(width < 0 for width in widths):
-        refuse("the features of an estimator are no number")
+        refuse("the number of features of an estimator is no number")
     sizes = [fields.get(name) for name in _SIZES]
     sizes += fields["hidden_layer_sizes"] if _is_sequence(fields, "hidden_layer_sizes") else []
     widths += [part for part in sizes if type(part) is int]
@@ -88,7 +89,7 @@ def _is_sequence(fields: dict[str, Any], name: str) -> bool:
 
 def _features(fields: dict[str, Any]) -> int:
     if "n_features_in_" not in fields:
-        refuse("a fitted estimator does not say how many features it takes")
+        refuse("a fitted estimator has no number of features")
     return fields["n_features_in_"]  # type: ignore[no-any-return]  # check_estimator proved it an int
 
 
@@ -99,7 +100,7 @@ def _present(fields: dict[str, Any], name: str) -> bool:
 def _check_decision_tree(_: Site, fields: dict[str, Any]) -> None:
     if "tree_" in fields:
         if type(fields["tree_"]) is not _tree.Tree:
-            refuse("the tree of an estimator is none")
+            refuse("the tree of an estimator has another type")
         if fields["tree_"].n_features != _features(fields):
             refuse("a tree was grown on another number of features than its estimator takes")
 
@@ -132,7 +133,7 @@ def _check_initial(initial: Any, width: int, *, multiclass: bool | None) -> None
     kind = type(initial).__name__
     fields: dict[str, Any] = getattr(initial, "__dict__", {})
     if fields.get("n_outputs_") != 1:
-        refuse("an estimator begins with something else than a constant")
+        refuse("the initial estimator is not constant")
     if kind == "DummyRegressor":
         fits = width == 1 and np.shape(fields.get("constant_", ())) == (1, 1)
     else:
@@ -145,7 +146,7 @@ def _check_initial(initial: Any, width: int, *, multiclass: bool | None) -> None
             and multiclass is (width > 1)
         )
     if not fits:
-        refuse("an estimator begins with something else than a constant")
+        refuse("the initial estimator is not constant")
 
 
 def _check_histogram_predictor(site: Site, fields: dict[str, Any]) -> None:
@@ -177,7 +178,7 @@ def _check_histogram_boosting(_: Site, fields: dict[str, Any]) -> None:
                 refuse("a stage of an estimator is no histogram tree")
             inner = nodes["feature_idx"][nodes["is_leaf"] == 0]
             if len(inner) and inner.max() >= _features(fields):
-                refuse("a tree looks at a feature that there is not")
+                refuse("a tree uses a feature that does not exist")
 
 
 def _check_bin_mapper(_: Site, fields: dict[str, Any]) -> None:
@@ -314,16 +315,16 @@ def _check_polynomial(_: Site, fields: dict[str, Any]) -> None:
     bias = plain(fields.get("include_bias"), bool)
     if not 0 <= least <= most <= _MAX_DEGREE:
         refuse("the degrees of polynomial features are out of bounds")
-    # Counting them exactly takes for ever, where they are more than anybody could make.
+    # An exact count of too many terms takes unbounded time.
     if _terms(features, most, distinct=only, below=stated[1]) > stated[1]:
-        refuse("polynomial features have more terms than they say")
+        refuse("polynomial features have more terms than declared")
     count = _preprocessing.PolynomialFeatures._num_combinations
     common = {"n_features": features, "max_degree": most, "interaction_only": only}
     if stated != (
         count(min_degree=least, include_bias=bias, **common),
         count(min_degree=0, include_bias=bias, **common),
     ):
-        refuse("polynomial features have another number of terms than they say")
+        refuse("the number of terms of polynomial features is not the declared one")
 
 
 def _terms(features: int, degree: int, *, distinct: bool, below: int) -> int:
@@ -364,10 +365,10 @@ def _check_one_hot(_: Site, fields: dict[str, Any]) -> None:
     for names, drop in zip(categories, dropped, strict=True):
         _check_sorted(numbers_or_text(names))
         if drop is not None and not 0 <= plain(drop, int, np.int64) < len(names):
-            refuse("an encoder drops a category that there is not")
+            refuse("an encoder drops a category that does not exist")
         widths.append(len(names) - (drop is not None))
     if len(categories) != _features(fields) or fields.get("_n_features_outs") != widths:
-        refuse("the categories of an encoder are not as many as it says")
+        refuse("the number of categories of an encoder is not the declared one")
 
 
 def _check_sorted(names: Any) -> None:
@@ -384,7 +385,7 @@ def _check_sorted(names: Any) -> None:
 def _check_places(places: Any, below: int) -> None:
     for place in plain(places, dict).values():
         if not 0 <= plain(place, int, np.int32, np.int64) < below:
-            refuse("a vocabulary points outside of itself")
+            refuse("an index of a vocabulary is out of range")
 
 
 def _check_vocabulary(_: Site, fields: dict[str, Any]) -> None:
@@ -424,7 +425,7 @@ def _check_pattern(_: Site, fields: dict[str, Any]) -> None:
         return
     unbounded = sum(plain(pattern, str).count(mark) for mark in "*+{")
     if len(pattern) > _MAX_PATTERN or unbounded > _MAX_UNBOUNDED or _repeats_group(pattern):
-        refuse("the token pattern of a vectorizer can take for ever")
+        refuse("the token pattern of a vectorizer can take unbounded time")
 
 
 def _repeats_group(pattern: str) -> bool:

@@ -1,7 +1,7 @@
-"""What scikit-learn's compiled code trusts of trees: decision trees, search trees, metrics.
+"""Check scikit-learn's decision trees, search trees and metrics, which compiled code trusts.
 
 The one rule: nodes lead from parent to child and end within their arrays, and search trees are
-built anew from their points; whatever does not fit is refused.
+rebuilt from their points; anything else is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def refuse(what: str) -> NoReturn:
 
 
 def size(value: Any, what: str) -> int:
-    """Return *value* if it is the size of something that there is."""
+    """Return *value* if it is a valid size."""
     if not 0 < plain(value, int) < _INT31:
         refuse(f"{what} is no size")
     return value  # type: ignore[no-any-return]  # plain() proved it an int
@@ -43,7 +43,7 @@ def size(value: Any, what: str) -> int:
 def begin_tree(site: Site, _: str, features: Any, classes: Any, outputs: Any) -> Draft:
     counts = numbers(classes, ndim=1, kinds="i")
     if len(counts) != size(outputs, "the outputs of a tree") or counts.min() < 1:
-        refuse("a tree has not as many outputs as it says")
+        refuse("the number of outputs of a tree is wrong")
     parts = size(features, "the features of a tree"), np.array(counts, np.intp), outputs
     return Draft("tree", *parts)
 
@@ -55,7 +55,7 @@ def tree(site: Site, draft: Any, state: Any) -> Any:
     features, classes, outputs = draft.parts
     given = plain(state, dict)
     if set(given) != {"max_depth", "node_count", "nodes", "values"}:
-        raise bad("state", "a tree has a field that scikit-learn's has not, or lacks one")
+        raise bad("state", "the fields of a tree differ from scikit-learn's")
     nodes, values = plain(given["nodes"], np.ndarray), numbers(given["values"], ndim=3, kinds="f")
     if nodes.dtype != np.dtype(_tree.NODE_DTYPE) or nodes.ndim != 1:
         refuse("the nodes of a tree have another layout than this scikit-learn's")
@@ -68,7 +68,7 @@ def tree(site: Site, draft: Any, state: Any) -> Any:
     )
     if not deepest <= plain(given["max_depth"], int) <= count:
         # Paths are written into arrays of that length, made for each row.
-        refuse("a tree is deeper than it says, or says that it is deeper than it has nodes")
+        refuse("the declared depth of a tree is wrong")
     made = _tree.Tree(features, classes, outputs)
     # Only its sizes and bytes are taken, and these were checked.
     made.__setstate__(
@@ -83,7 +83,7 @@ def tree(site: Site, draft: Any, state: Any) -> Any:
 
 
 def check_nodes(left: Any, right: Any, feature: Any, *, features: int) -> int:
-    """Refuse nodes that make anything but one tree; return how deep it is.
+    """Refuse nodes that do not form exactly one tree; return its depth.
 
     Builders number a child after its parent, so that following children always ends; that each
     node but the root is a child once makes it a tree.
@@ -96,9 +96,9 @@ def check_nodes(left: Any, right: Any, feature: Any, *, features: int) -> int:
     if (children <= parents).any() or (children >= len(left)).any():
         refuse("a child in a tree is outside of it, or comes before its parent")
     if len(children) != len(left) - 1 or repeated(children):
-        refuse("a node of a tree is nobody's child, or that of two")
+        refuse("a node of a tree has no parent, or two parents")
     if len(inner) and not (feature[inner].min() >= 0 and feature[inner].max() < features):
-        refuse("a tree looks at a feature that there is not")
+        refuse("a tree uses a feature that does not exist")
     depth = np.zeros(len(left), np.int64)
     for node in inner.tolist():
         depth[left[node]] = depth[right[node]] = depth[node] + 1
@@ -132,16 +132,16 @@ def metric(_: Site, draft: Any, state: Any) -> Any:
     else:
         made = DistanceMetric.get_metric(_PLAIN_METRICS[name[:-2]], bits)
     if type(made).__name__ != name or not all(map(identical, state, made.__getstate__())):
-        refuse("a metric has another state than its name says")
+        refuse("the state of a metric does not fit its name")
     return made
 
 
-# How far searches have come: each changes them.
+# Counters of searches: each search changes them.
 _COUNTERS = slice(7, 11)
 
 
 def search_tree(site: Site, draft: Any, state: Any) -> Any:
-    """Build the tree anew from its points, and refuse nodes and ranges that are not those built.
+    """Rebuild the tree from its points, and refuse nodes and ranges that differ from it.
 
     They are read without any check.
     """
@@ -149,7 +149,7 @@ def search_tree(site: Site, draft: Any, state: Any) -> Any:
         raise bad("build-twice", "a search tree is built twice")
     parts = plain(state, tuple)
     if len(parts) != 13:
-        raise bad("state", "a search tree has another state than scikit-learn's")
+        raise bad("state", "the state of a search tree differs from scikit-learn's")
     data, leaf_size, measure, weights = parts[0], parts[4], parts[11], parts[12]
     points = numbers(data, ndim=2, kinds="f")
     if points.dtype != np.float64 or not points.size or not isinstance(measure, DistanceMetric):
@@ -169,6 +169,6 @@ def search_tree(site: Site, draft: Any, state: Any) -> Any:
     searched = (*own[: _COUNTERS.start], *counters, *own[_COUNTERS.stop :])
     if not all(map(identical, parts, searched)):
         refuse("a search tree is not the one that is built from its points")
-    # Its own parts but for the counters, of which nothing depends.
+    # All parts but the counters, on which nothing depends.
     made.__setstate__(searched)
     return made

@@ -1,7 +1,7 @@
-"""The operations of a reduced tree, as the numbers that stand for them in msgpack.
+"""Define the operations of a reduced tree as numbers in msgpack.
 
-The one rule: an operation does what one opcode of a pickle does to nodes. What reduced objects do
-not need is not among them: no old instances, no persistent ids, no extension codes, no calls of
+The one rule: an operation does to nodes what one opcode of a pickle does. Opcodes that reduced
+objects do not need have none: no old instances, no persistent ids, no extension codes, no calls of
 anything but a name.
 """
 
@@ -20,7 +20,7 @@ KEPT_ABOVE: Final = 3
 
 
 class Operation(enum.IntEnum):
-    """What comes first of each step, with its operands: *n* counts the values that follow it."""
+    """The first token of each step, and its operands: *n* counts the values that follow it."""
 
     NAME = 0  # text: module:qualname
     TUPLE = 1  # n, values

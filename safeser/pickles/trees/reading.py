@@ -1,12 +1,12 @@
-"""From a reduced tree in msgpack to nodes, strictly.
+"""Parse a reduced tree in msgpack into nodes, strictly.
 
-The one rule: nothing is taken that is not what a writer makes of it: shortest forms, whole steps,
-numbers of what was made before. Each element, call and token is charged to the message's budget, as
-the opcode machine charges opcodes; nothing is imported, called or looked up.
+The one rule: only the form that the writer produces is accepted: shortest encodings, complete
+steps, references to earlier nodes only. Each element, call and token is charged to the message's
+budget, as the opcode machine charges opcodes; nothing is imported, called or looked up.
 
-msgpack's own C code reads the tokens. It is told to open no container of more than one element, so
-that it believes no count; a token takes a byte of the tree at least, and their number is bounded by
-the opcodes that the budget has left.
+msgpack's C code reads the tokens. It may open no container of more than one element, so it trusts
+no count. A token takes at least one byte of the tree, and the opcodes that the budget has left
+bound the number of tokens.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_tree(
     limits: Limits,
     budget: Budget,
 ) -> Program:
-    """Return what the tree *data* says.
+    """Parse the tree *data* into a program.
 
     :param buffers: how many buffers come with it, each of which it must use.
     :param apart: how many values come with it, as above.
@@ -106,7 +106,7 @@ def _tokens(data: bytes, budget: Budget) -> list[Any]:
         budget.opcodes -= len(tokens)
         if read != len(data) and len(tokens) == most:
             raise over("max-refs", "a tree has more tokens than the allowed elements take")
-        # Two spellings of one number would be two trees of one value.
+        # Two encodings of one number would give two trees of one value.
         if not _TOKENS.issuperset(map(type, tokens)) or not _same(tokens, data):
             raise _bad("tree", "a tree is not made of whole msgpack scalars in their shortest form")
     except (ValueError, msgpack.UnpackException):
@@ -171,12 +171,12 @@ class _Reader:
                     break
                 step(self)
             if type(operation) is not int or operation != Operation.RETURN:
-                self.refuse("tree", "a tree has an operation that there is none of")
+                self.refuse("tree", "a tree has an unknown operation")
             root = self.value()
         except IndexError:
-            self.refuse("truncated", "a tree ends before it says what it returns")
+            self.refuse("truncated", "a tree ends without its return operation")
         if self.pos != len(tokens):
-            self.refuse("trailing", "a tree goes on behind its end")
+            self.refuse("trailing", "a tree has data after its end")
         return Program(
             root,
             self.nodes,
@@ -222,9 +222,9 @@ class _Reader:
     def count(self) -> int:
         count = self.take()
         if type(count) is not int or count < 0:
-            self.refuse("tree", "a tree counts with something else than a number")
+            self.refuse("tree", "a count in a tree is not a number")
         if count > len(self.tokens) - self.pos:
-            self.refuse("truncated", "a tree ends before what it counts")
+            self.refuse("truncated", "a tree ends before the number of values that it declares")
         return count
 
     def node(self, *kinds: type[Node]) -> Any:
@@ -252,13 +252,13 @@ class _Reader:
         return [self.referred(item) if type(item) is list else item for item in items]
 
     def referred(self, token: list[Any]) -> Any:
-        """Return what a list of one number stands for."""
+        """Return the value that a list of one number refers to."""
         number = token[0] if token else None
         if type(number) is not int:
-            self.refuse("tree", "a tree refers by something else than a number")
+            self.refuse("tree", "a reference in a tree is not a number")
         if number < 0:
             if ~number >= len(self.kept):
-                self.refuse("tree", "a tree refers to what was not kept before")
+                self.refuse("tree", "a tree refers to a value that was not kept before")
             return self.kept[~number]
         if number >= len(self.nodes):
             self.refuse("tree", "a tree refers to what was not made before")
@@ -311,7 +311,7 @@ class _Reader:
         self.grow(ADD, target, target.items)
 
     def growing(self, target: Any, name: str) -> list[Any]:
-        """Return the list of what *target* is filled with."""
+        """Return the list of the elements that are added to *target*."""
         if type(target) is not Call:
             return target.items  # type: ignore[no-any-return]  # a list
         if target.state is not ABSENT:

@@ -1,7 +1,7 @@
-"""From nodes to a reduced tree in msgpack.
+"""Write nodes as a reduced tree in msgpack.
 
-The one rule: what is written reads as the same program. What a program has that a tree has no
-operation for is refused, never left out.
+The one rule: the tree reads as the same program. A program with a step that has no operation is
+refused; no step is left out.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class _Writer:
         self.made += 1
 
     def begin(self, node: GlobalRef | Persistent | Apart) -> bool:
-        """Write what stands once in a tree, and tell whether it did not stand there before."""
+        """Write a part that occurs once in a tree, and tell whether it is new."""
         said: Any
         if isinstance(node, GlobalRef):
             operation, said = Operation.NAME, node.name

@@ -1,6 +1,6 @@
-"""Which file holds which of the reviewed functions that make objects.
+"""Look up a reviewed function by the name in a profile entry, and import its module.
 
-The one rule: a name from our own lists picks the file; nothing that a peer wrote ever comes here.
+The one rule: names come from safeser's own profile lists; no text of a peer is looked up here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from safeser.errors import PayloadError
 
 __all__ = ["not_installed", "shim"]
 
-_ROOMS = {
+#: Modules of reviewed functions, by the prefix of the names in profile entries.
+_MODULES = {
     "arrow": "safeser.pickles.shims.arrow",
     "arrow_types": "safeser.pickles.shims.arrow_types",
     "pandas": "safeser.pickles.shims.pandas",
@@ -44,21 +45,21 @@ _INSTALL = {
 
 @cache
 def shim(name: str) -> Callable[..., Any]:
-    """Return the reviewed function that an entry names, as ``room.function``."""
-    room, _, function = name.partition(".")
+    """Return the reviewed function that an entry names, as ``module.function``."""
+    module, _, function = name.partition(".")
     try:
-        registry: dict[str, Callable[..., Any]] = importlib.import_module(_ROOMS[room]).SHIMS
+        registry: dict[str, Callable[..., Any]] = importlib.import_module(_MODULES[module]).SHIMS
     except ImportError as error:
-        missing = error.name or room
-        library = room if missing.startswith("safeser") else missing.partition(".")[0]
-        if room == "sklearn" and find_spec(room) is None:
-            library = room  # whose own requirements come with it, SciPy among them
+        missing = error.name or module
+        library = module if missing.startswith("safeser") else missing.partition(".")[0]
+        if module == "sklearn" and find_spec(module) is None:
+            library = module  # installing it installs what it requires, SciPy included
         raise not_installed(library) from None
     return registry[function]
 
 
 def not_installed(library: str) -> PayloadError:
-    """Return the refusal of a pickle that needs *library*, which cannot be imported here."""
+    """Return the error for a pickle that needs *library*, which is not importable here."""
     return PayloadError(
         f"what this pickle holds needs {library}, which is not installed here",
         rule="pickle.unresolved",
