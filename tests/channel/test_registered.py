@@ -67,7 +67,7 @@ def calls(monkeypatch):
 
     known = OwnFamilies(list)
     known.register(OwnFamily("shout", dumps, loads))
-    for module in ("registered.own", "tree", "sending", "receiving"):
+    for module in ("registered.own", "tree", "sending", "receiving", "building"):
         monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
     monkeypatch.setattr(Tiles, "__module__", "tests.channel.test_registered")
     monkeypatch.setattr(dispatch.functions, "_foreign", Elsewhere())
@@ -104,7 +104,7 @@ def test_its_code_does_not_run_where_it_is_not_listed(send, calls):
 
 def test_what_nobody_registered_there_is_refused(send, calls, monkeypatch):
     _, open_ = send(Loud(), "bea")
-    for module in ("tree", "receiving"):
+    for module in ("tree", "receiving", "building"):
         monkeypatch.setattr(f"safeser.families.{module}.own_families", OwnFamilies(list))
     with pytest.raises(PayloadError) as caught:
         open_()

@@ -38,7 +38,7 @@ def loads(header, frames, context=None):
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     known = OwnFamilies(list)
-    for module in ("registered.own", "tree", "sending", "receiving"):
+    for module in ("registered.own", "tree", "sending", "receiving", "building"):
         monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
     known.register(OwnFamily("tagged", dumps, loads))
     CALLS.clear()
@@ -230,7 +230,7 @@ def points(*named):
 
 def installed(monkeypatch, *named):
     known = OwnFamilies(lambda: points(*named))
-    for module in ("registered.own", "tree", "sending", "receiving"):
+    for module in ("registered.own", "tree", "sending", "receiving", "building"):
         monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
     return known
 

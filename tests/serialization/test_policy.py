@@ -198,7 +198,7 @@ class Foreign:
 @pytest.fixture
 def shout(monkeypatch):
     known = OwnFamilies(list)
-    for module in ("registered.own", "tree", "sending", "receiving"):
+    for module in ("registered.own", "tree", "sending", "receiving", "building"):
         monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
     monkeypatch.setattr("safeser.serialization.own_families", known)
     seen = []

@@ -203,6 +203,7 @@ def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
         _within(word, _UINT63)
     places = _within(size, _MAX_POOL + 1)
     words = len(key) + _entropy_words(entropy)
+    site.copied(entropy)  # NumPy keeps the list itself
     if words > _MAX_WORDS:
         raise refused("random-state", "a SeedSequence has too much entropy")
     site.charge((words + places) * places)

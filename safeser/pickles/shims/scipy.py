@@ -29,6 +29,8 @@ _MAX_DIMS = 64
 _ROW_COST = 12
 #: Bytes of one index and one value as objects, beside the table or list that holds them.
 _PER_ELEMENT = 160
+#: Bytes of the two lists of a row of lil, without what stands in them.
+_PER_ROW = 160
 #: What an index in a dict of keys may be.
 _KINDS: tuple[Any, ...] = (int, np.int32, np.int64)
 
@@ -223,20 +225,24 @@ _SCALARS = tuple({np.dtype(code).type for code in "?bhilqpBHILQPefdgFDG"})
 
 def _listed(site: Site, values: Any, count: int) -> list[Any]:
     """Return *count* values, which may have come as an array, as the list that SciPy keeps."""
-    if type(values) is not list:
-        # Scalars of its dtype.
-        values = list(numbers(values, ndim=1))
-    if len(values) != count:
+    given = values if type(values) is list else numbers(values, ndim=1)
+    if len(given) != count:
         raise refused("scipy", "the parts of a sparse matrix are not of one size")
     site.charge(2 * count)
     site.budget.charge_memory(0, _PER_ELEMENT * count)
-    return values  # type: ignore[no-any-return]  # a list, as just seen
+    # The elements of an array are scalars of its dtype.
+    return given if type(given) is list else list(given)
 
 
 def _rows_of(site: Site, given: dict[str, Any]) -> dict[str, Any]:
     """Return the state of rows that came as one array each of lengths, columns and values."""
     lengths, columns, values = (given.pop(name) for name in ("lengths", "columns", "values"))
     counts = numbers(lengths, ndim=1, kinds="i")
+    # A row takes two lists, however few bytes its length takes: compared and charged before any.
+    if len(counts) != _shape(given.get("_shape"), dims=2)[0]:
+        raise refused("scipy", "the parts of a sparse matrix are not of one size")
+    site.charge(_ROW_COST * len(counts))
+    site.budget.charge_memory(0, _PER_ROW * len(counts))
     # Each is at least zero and at most all of them, so that the sum cannot overflow.
     most = len(numbers(columns, ndim=1, kinds="i"))
     if len(counts) and not 0 <= counts.min() <= counts.max() <= most:
@@ -244,12 +250,13 @@ def _rows_of(site: Site, given: dict[str, Any]) -> dict[str, Any]:
     total = int(counts.sum())
     if total != most:
         raise refused("scipy", "the parts of a sparse matrix are not of one size")
-    listed = columns.tolist(), _listed(site, values, total)
+    held = _listed(site, values, total)
+    listed = columns.tolist(), held
     made = np.empty(len(counts), object), np.empty(len(counts), object)
     start = 0
     for at, length in enumerate(counts.tolist()):
-        for part, held in zip(made, listed, strict=True):
-            part[at] = held[start : start + length]
+        for part, each in zip(made, listed, strict=True):
+            part[at] = each[start : start + length]
         start += length
     return {**given, "rows": made[0], "data": made[1]}
 
@@ -294,6 +301,8 @@ def _content_of(site: Site, given: dict[str, Any]) -> dict[str, Any]:
     keys, kinds, values = (given.pop(name) for name in ("keys", "kinds", "values"))
     count, width = numbers(keys, ndim=2, kinds="i").shape
     if numbers(kinds, ndim=2, kinds="u").shape != keys.shape or kinds.max(initial=0) >= len(_KINDS):
+        raise refused("scipy", "the keys of a sparse matrix are not indexes")
+    if width != len(_shape(given.get("_shape"))):
         raise refused("scipy", "the keys of a sparse matrix are not indexes")
     held = _listed(site, values, count)
     parts: list[Any] = [

@@ -12,7 +12,6 @@ bound the number of tokens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Any, NoReturn
 
 import msgpack
@@ -91,6 +90,7 @@ def _bad(rule: str, message: str, *, where: str = "") -> PayloadError:
 
 def _tokens(data: bytes, budget: Budget) -> list[Any]:
     most = max(budget.opcodes, 0)
+    turns = iter(range(most))  # what is left of it is left of the budget
     unpacker = msgpack.Unpacker(
         max_buffer_size=max(len(data), 1),
         max_str_len=len(data),
@@ -101,9 +101,9 @@ def _tokens(data: bytes, budget: Budget) -> list[Any]:
     )
     try:
         unpacker.feed(data)
-        tokens = list(islice(unpacker, most))
+        with budget.reading(turns):
+            tokens = [token for _, token in zip(turns, unpacker, strict=False)]
         read: int = unpacker.tell()
-        budget.opcodes -= len(tokens)
         if read != len(data) and len(tokens) == most:
             raise over("max-refs", "a tree has more tokens than the allowed elements take")
         # Two encodings of one number would give two trees of one value.
