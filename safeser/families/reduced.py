@@ -1,12 +1,12 @@
-"""Typed values that travel as reduced trees: what their pickles say, in msgpack.
+"""Encode and decode typed values as reduced trees: the operations of their pickles in msgpack.
 
 The one rule: a tree is judged by the profile of its type before anything in its payload is built,
-its parts are made by the constructors that were reviewed for pickles, and what comes out is of
-exactly a class that is listed under the type's name.
+its parts are made by the constructors reviewed for pickles, and the result is of exactly a class
+that is listed under the type's name.
 
 A short tree stands in the header, a longer one in the last frame; each large buffer of the object
-is a frame of its own before it, uncopied. Arrays of numbers stand beside the tree as typed values
-of their own: that is how they travel anywhere else, and it takes a tenth of the time.
+is a frame of its own before it, uncopied. Arrays of numbers travel beside the tree as typed
+values, as they do anywhere else, which takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHORT = 1024
 _ALIGNMENT = 8
 
 
-#: By exact class, what returns what ``__reduce_ex__`` would.
+#: By exact class, a function that replaces ``__reduce_ex__``.
 Reducers = Mapping[type, Callable[[Any], Any]]
 
 
@@ -45,12 +45,12 @@ class Row(NamedTuple):
     """One type that travels as a reduced tree.
 
     :param profiles: names of the pickle profiles that bound it.
-    :param classes: ``module:qualname`` of the classes whose direct instances it is, or what returns
-        them; those that the installed version does not have are left out.
-    :param reducers: returns, by exact class, what takes an object apart where its own
-        ``__reduce_ex__`` would lose something, or write each of its elements as an object.
-    :param rehearsed: whether the sender builds it once, as its receiver does; else its *reducers*
-        refuse what is not sent.
+    :param classes: ``module:qualname`` of the classes whose direct instances travel by this row, or
+        a function that returns the classes. Those that the installed version lacks are left out.
+    :param reducers: returns replacements of ``__reduce_ex__`` for classes whose own one loses data
+        or writes each element as an object.
+    :param rehearsed: whether the sender builds each value once, as its receiver will; otherwise its
+        *reducers* refuse values that cannot be sent.
     """
 
     profiles: tuple[str, ...]
@@ -62,9 +62,9 @@ class Row(NamedTuple):
 def list_rows(
     package: str, rows: Mapping[str, Row], *, advice: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """List *rows* by the names under which they travel; *package* is imported when one is needed.
+    """Register *rows* by type name; *package* is imported when a value of one is first needed.
 
-    :param advice: by ``module:qualname`` of a class, what helps who sends what is derived from it.
+    :param advice: by ``module:qualname`` of a class, the fix in errors about its subclasses.
     """
 
     def load() -> None:
@@ -94,7 +94,7 @@ def _live(names: tuple[str, ...]) -> tuple[type, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reduced:
-    """How objects of one row are sent, checked and built."""
+    """Encodes, checks and decodes the values of one row."""
 
     name: str
     classes: tuple[type, ...]
@@ -149,7 +149,7 @@ class _Reduced:
             try:
                 node.value = parsed.judged(self.profile, buffers=len(buffers))
             except PolicyDenied as denial:
-                # No policy adds to a type's profile, so it is no question of who sends it.
+                # No policy adds to a type's profile: the refusal does not depend on the sender.
                 node.refuse(denial.message, "families.global")
 
     def decode(self, node: Node, values: list[Any], budget: Budget) -> Any:
@@ -167,7 +167,7 @@ class _Reduced:
 
 
 def _unencodable(x: object, error: PayloadError | PolicyDenied) -> Unencodable:
-    """Return why *x* is not sent: what its receiver would say."""
+    """Return the error for *x*, with the reason for which its receiver would refuse it."""
     bound = error.rule.startswith("value.")
     refused = Unencodable(x, error.message, fix=error.fix if bound else "")
     place = error.where.removeprefix("obj") if error.where.startswith("obj") else ""
@@ -177,10 +177,11 @@ def _unencodable(x: object, error: PayloadError | PolicyDenied) -> Unencodable:
 
 
 def _is_apart(x: Any) -> bool:
-    """Whether *x* is an array that travels beside the tree, as arrays do that stand alone."""
+    """Tell whether *x* is an array that travels beside the tree, as a typed value of its own."""
     if type(x) is not np.ndarray or x.dtype.hasobject or x.dtype.char == "T":
         return False
-    # One number that is seen many times would be that for whoever reads it without a look.
+    # A broadcast array would be rebuilt as one: one number in memory, which library code that does
+    # not check strides reads or writes as many.
     return 0 not in x.strides or x.size <= 1
 
 
@@ -199,9 +200,9 @@ def _split(node: Node) -> tuple[bytes | memoryview, Sequence[memoryview]]:
 
 
 def _usable(buffer: memoryview, *, readonly: bool) -> memoryview:
-    """Return *buffer*, or a copy where nothing could write to it that may, or compiled code fails.
+    """Return *buffer*, or a copy where it must be writable and is not, or is not aligned.
 
-    A frame starts where the bytes before it ended; loops of libraries expect better.
+    A frame starts at any address, and loops of compiled libraries expect aligned numbers.
     """
     if _address(buffer) % _ALIGNMENT:
         return memoryview(bytes(buffer) if readonly else bytearray(buffer))

@@ -1,8 +1,8 @@
-"""The operations of a reduced tree, as the numbers that stand for them in msgpack.
+"""The operations of a reduced tree, and their numbers in msgpack.
 
-The one rule: an operation does what one opcode of a pickle does to nodes. What reduced objects do
-not need is not among them: no old instances, no persistent ids, no extension codes, no calls of
-anything but a name.
+The one rule: an operation has the effect of one opcode of a pickle on nodes. Opcodes that reduced
+objects do not need have none: no old instances, persistent ids or extension codes, and only names
+are called.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["INT_MAX", "INT_MIN", "KEPT_ABOVE", "Operation"]
 #: Integers that msgpack itself has; others are bytes behind :attr:`Operation.INTEGER`.
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 64) - 1
-#: Text and bytes that are longer, and stand more than once, are kept and then referred to.
+#: Text and bytes that are longer than this and occur more than once are kept and referred to.
 KEPT_ABOVE: Final = 3
 
 
 class Operation(enum.IntEnum):
-    """What comes first of each step, with its operands: *n* counts the values that follow it."""
+    """The first token of each step. Comments list its operands: *n* counts the values after it."""
 
     NAME = 0  # text: module:qualname
     TUPLE = 1  # n, values

@@ -1,12 +1,12 @@
-"""From a reduced tree in msgpack to nodes, strictly.
+"""Read a reduced tree in msgpack into nodes, strictly.
 
-The one rule: nothing is taken that is not what a writer makes of it: shortest forms, whole steps,
-numbers of what was made before. Each element, call and token is charged to the message's budget, as
+The one rule: only the form that the writer would write is accepted: shortest forms, whole steps,
+references to earlier nodes. Each element, call and token is charged to the message's budget, as
 the opcode machine charges opcodes; nothing is imported, called or looked up.
 
 msgpack's own C code reads the tokens. It is told to open no container of more than one element, so
-that it believes no count; a token takes a byte of the tree at least, and their number is bounded by
-the opcodes that the budget has left.
+that no count in the tree makes it allocate; a token takes at least one byte of the tree, and their
+number is bounded by the opcodes that the budget has left.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["read_tree"]
 
 _TOKENS = LEAVES | {list}
 _TEXTS = frozenset((str, bytes))
-#: As the opcode machine has it, for each token: calls may share a tuple of arguments.
+#: Arguments of calls for each token, as in the opcode machine: calls may share a tuple of them.
 _ARGUMENTS_PER_TOKEN = 8
 #: Shorter leaves count as one element each; see :attr:`Program.longest`.
 _SHORT = 255
@@ -64,11 +64,11 @@ def read_tree(
     limits: Limits,
     budget: Budget,
 ) -> Program:
-    """Return what the tree *data* says.
+    """Return the program of the tree *data*.
 
-    :param buffers: how many buffers come with it, each of which it must use.
-    :param apart: how many values come with it, as above.
-    :param budget: what is left for the message that the tree came in; it is charged.
+    :param buffers: how many buffers come with it; it must use each.
+    :param apart: how many typed values come with it; it must use each.
+    :param budget: the rest of the message's budget, which is charged.
     :raises PayloadError: the tree is malformed or over budget.
     """
     if len(data) > limits.max_bytes:
@@ -106,7 +106,7 @@ def _tokens(data: bytes, budget: Budget) -> list[Any]:
         budget.opcodes -= len(tokens)
         if read != len(data) and len(tokens) == most:
             raise over("max-refs", "a tree has more tokens than the allowed elements take")
-        # Two spellings of one number would be two trees of one value.
+        # Another spelling of a number would be another tree of the same value.
         if not _TOKENS.issuperset(map(type, tokens)) or not _same(tokens, data):
             raise _bad("tree", "a tree is not made of whole msgpack scalars in their shortest form")
     except (ValueError, msgpack.UnpackException):
@@ -121,7 +121,7 @@ def _same(tokens: list[Any], data: bytes) -> bool:
 
 
 def _longest(tokens: list[Any], size: int, limits: Limits) -> int:
-    """Return the bytes of the longest leaf, if it is not a short one."""
+    """Return an upper bound of the bytes of the longest leaf; 0 for a short tree."""
     if size <= _SHORT:
         return 0
     longest = 0
@@ -171,10 +171,10 @@ class _Reader:
                     break
                 step(self)
             if type(operation) is not int or operation != Operation.RETURN:
-                self.refuse("tree", "a tree has an operation that there is none of")
+                self.refuse("tree", "a tree has an unknown operation")
             root = self.value()
         except IndexError:
-            self.refuse("truncated", "a tree ends before it says what it returns")
+            self.refuse("truncated", "a tree ends before its return")
         if self.pos != len(tokens):
             self.refuse("trailing", "a tree goes on behind its end")
         return Program(
@@ -252,7 +252,7 @@ class _Reader:
         return [self.referred(item) if type(item) is list else item for item in items]
 
     def referred(self, token: list[Any]) -> Any:
-        """Return what a list of one number stands for."""
+        """Return the node or kept value that a list of one number refers to."""
         number = token[0] if token else None
         if type(number) is not int:
             self.refuse("tree", "a tree refers by something else than a number")
@@ -265,7 +265,7 @@ class _Reader:
         return self.hold(self.nodes[number])
 
     def hold(self, node: Node) -> Node:
-        """Note that *node* is held, and whether something else holds it that may write to it."""
+        """Note that *node* is held; the tree is shared if a node that may change is held twice."""
         if node.index not in self.held:
             self.held.add(node.index)
         elif not is_constant(node):
@@ -278,7 +278,7 @@ class _Reader:
         name = self.take()
         module, colon, qualname = name.partition(":") if type(name) is str else ("", "", "")
         if not colon or name in self.names:
-            self.refuse("name", "a name of a tree is none, or stands there twice")
+            self.refuse("name", "a tree has a malformed name, or one twice")
         check_name(module, qualname, dotted=True, where=f"token {self.at}")
         self.names.add(name)
         self.push(GlobalRef(name))
@@ -311,7 +311,7 @@ class _Reader:
         self.grow(ADD, target, target.items)
 
     def growing(self, target: Any, name: str) -> list[Any]:
-        """Return the list of what *target* is filled with."""
+        """Return the list of the items that *target* is filled with."""
         if type(target) is not Call:
             return target.items  # type: ignore[no-any-return]  # a list
         if target.state is not ABSENT:
@@ -367,10 +367,10 @@ class _Reader:
         self.push(Apart(self.once(self.apart, self.most_apart)))
 
     def once(self, taken: set[int], most: int) -> int:
-        """Return the number that comes next, of what came beside the tree and is *taken* once."""
+        """Return the next number, which refers to a buffer or value that is not *taken* yet."""
         number: int = self.take()
         if type(number) is not int or not 0 <= number < most or number in taken:
-            self.refuse("buffers", "a tree takes twice, or did not bring, what stands beside it")
+            self.refuse("buffers", "a tree refers to a buffer or value twice, or to a missing one")
         taken.add(number)
         return number
 
@@ -387,7 +387,7 @@ class _Reader:
     def do_keep(self) -> None:
         text = self.take()
         if type(text) not in _TEXTS or len(text) <= KEPT_ABOVE:
-            self.refuse("tree", "a tree keeps what is no long text")
+            self.refuse("tree", "a tree keeps something other than a long text")
         self.keep(text)
 
     def do_integer(self) -> None:
