@@ -1,12 +1,11 @@
-"""``python -m benchmarks.scale``: many workers with nannies on safeser://, beside tcp://.
+"""``python -m benchmarks.scale``: compare many workers with nannies on safeser:// and tcp://.
 
-The one rule: the two clusters take turns, each started, measured and stopped before the other, so
-that thirty idle workers of one do not slow those of the other. Which begins changes from round to
-round.
+The one rule: the two clusters take turns; each is stopped before the other starts, so that idle
+workers of one do not slow the other. The order alternates from round to round.
 
-The workers and their nannies are started by one ``dask worker --nworkers``. Measured are the time
-from that command until all workers have joined, tiny tasks, what the scheduler uses while nothing
-happens, and what each worker process has used and holds once it has joined.
+One ``dask worker --nworkers`` starts the workers and their nannies. It measures the time from that
+command until all workers have joined, tiny tasks, the scheduler's processor time while idle, and
+processor time and memory of a worker once it has joined.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ HEADINGS = ("", "safeser://", "tcp://", "ratio", "quartiles of the ratio")
 
 
 def measured(cluster: Cluster, *, tasks: int, idle: float) -> dict[str, float]:
-    """Return what one *cluster* takes, by the names of :func:`quantities`."""
+    """Run and measure one *cluster*; return its numbers by the names of :func:`quantities`."""
     cluster.prepare()
     cluster.start_scheduler()
     start = time.perf_counter()
     cluster.start_workers()
-    cluster.start_client()  # answers once all workers have joined
+    cluster.start_client()  # returns once all workers have joined
     found = {"join": time.perf_counter() - start}
     workers = cluster.worker_processes()
     found["start"] = statistics.median(sum(each.cpu_times()[:2]) for each in workers)
@@ -59,7 +58,7 @@ def measured(cluster: Cluster, *, tasks: int, idle: float) -> dict[str, float]:
 
 
 def quantities(*, workers: int, tasks: int, idle: float) -> dict[str, Quantity]:
-    """Return how each measured number is called and shown."""
+    """Return the name, unit and scale of each measured number."""
     return {
         "join": Quantity(f"{workers} workers with nannies join", "s", 1, False, 1),
         "start": Quantity("processor time of a worker until then", "s", 1, False, 1),
@@ -101,11 +100,11 @@ def main(
         tempfile.TemporaryDirectory(prefix="safeser-scale-") as folder,
         progress.status("Starting") as status,
     ):
-        for number in range(rounds):
-            turn = _COMPARED if number % 2 == 0 else _COMPARED[::-1]
+        for index in range(rounds):
+            turn = _COMPARED if index % 2 == 0 else _COMPARED[::-1]
             for transport in turn:
-                status.update(f"Round {number + 1} of {rounds}: {transport}://")
-                place = Path(folder) / f"{transport}-{number}"
+                status.update(f"Round {index + 1} of {rounds}: {transport}://")
+                place = Path(folder) / f"{transport}-{index}"
                 cluster = Cluster(TRANSPORTS[transport], place, workers, nannies=True)
                 try:
                     for name, value in measured(cluster, tasks=tasks, idle=idle).items():

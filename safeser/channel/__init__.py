@@ -1,7 +1,7 @@
-"""The one door: what a process seals, verifies, decides, records and loads all goes through here.
+"""Seal, verify, decide, record and load messages: the only way into a process.
 
-The one rule: there is no other way in. Dask's comm, the gateway and the command line bring frames
-and get objects; everything between is in this package.
+The one rule: nothing bypasses this package. Dask's comm, the gateway and the command line hand in
+frames and get objects; every step between is here.
 """
 
 from safeser.channel.admitted import Admitted, Arrived, Permitted, Received, Unverified

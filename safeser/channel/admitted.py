@@ -1,7 +1,7 @@
-"""What came in and may be decided, and what may be loaded: each made only by the step before it.
+"""The values between the steps of receiving: received, permitted and admitted messages.
 
-The one rule: a value of one of these classes went through the step that makes it, since nothing
-else can make one. What was read or checked once is handed to the next step, which takes it once.
+The one rule: each value is made only by its step, so that its existence proves the step. The result
+of reading or checking is passed on with it, and the next step takes that result once.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = [
     "Unverified",
 ]
 
-#: For safeser.channel.receiving alone, which shows that it made a value by handing in its proof.
+#: Proofs that safeser.channel.receiving, and nothing else, passes to the constructors here.
 MADE_BY_PAYLOAD = object()
 MADE_BY_ADMIT = object()
 
-#: Kinds of messages that need authority, whatever they carry.
+#: Kinds of messages that need authority even without payloads.
 _AUTHORITY = (Kind.TASK, Kind.CONTROL)
 
 _T = TypeVar("_T")
 
 
 class Once(Generic[_T]):
-    """A value for the first that takes it, in whichever thread.
+    """A value that can be taken once, by any thread.
 
-    Checking and building leave in a payload's nodes what is for one object alone.
+    Nodes hold intermediate results for one object; building two from them would share memory.
     """
 
     __slots__ = ("_held",)
@@ -58,7 +58,7 @@ class Once(Generic[_T]):
 
 
 class Unverified:
-    """A message that does not authenticate its sender, of a connection without an envelope.
+    """A message of a connection without an envelope, whose sender is not authenticated.
 
     Only :meth:`safeser.channel.OpenLink.hear` makes one, and only that link decides it.
     """
@@ -74,24 +74,25 @@ class Unverified:
         return f"Unverified({len(self.frames)} frames)"
 
 
-#: What a link decides: a link with a session takes only what that session verified.
+#: A message that a link decides; a link with a session takes only those that session verified.
 Arrived = Verified | Unverified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received(Payload):
-    """One payload of a verified message, of which only the shape was read; not yet decided.
+    """One payload of a verified message: its shape is read, and it is not decided yet.
 
     Only a :class:`Link` makes one.
 
     :param verified: the message that it came in.
-    :param policy: by which its family was found, and *grant* the most that may pass of its author.
-    :param reading: what was read of it; None where it is no value of a family, see *bare*.
-    :param wraps: its handler unpickles the bytes that it may hold.
-    :param bare: its handler unpickles it, by no family.
-    :param relayed: this process passes it on and never opens it.
-    :param denial: which names of a pickle make it code, where that was read.
-    :param sealed: the graph or task that it is, whose author's signature was verified.
+    :param policy: the policy by which its family was derived.
+    :param grant: the most that its author may send in *context*.
+    :param reading: its shape; None for bare and sealed payloads.
+    :param wraps: whether its handler unpickles bytes that it may hold.
+    :param bare: whether it is bytes that its handler unpickles, not a value of a family.
+    :param relayed: whether this process relays it and never opens it.
+    :param denial: the names in a pickle that make it code, where the pickle was read.
+    :param sealed: the signed graph or task in it; its author's signature is verified.
     """
 
     verified: Arrived = field(repr=False, compare=False)
@@ -115,10 +116,10 @@ class Received(Payload):
 class Admission:
     """How the payloads of one message were admitted.
 
-    :param policy: that decided, which may not be in force any more when the payloads are loaded.
-    :param budget: what all of them together may take when they are loaded.
-    :param records: those that are written with the records of other messages; nothing is loaded
-        before. None where the log has them.
+    :param policy: the policy that decided; another may be in force when the payloads are loaded.
+    :param budget: the limits that loading all of the payloads shares.
+    :param records: the batch of records that must be written before anything is loaded; None where
+        the records are written already.
     """
 
     context: Context
@@ -128,7 +129,7 @@ class Admission:
 
     @property
     def grant(self) -> Grant:
-        """The most that may pass in its context."""
+        """The most that the policy lets pass in the context."""
         return self.policy.grant(self.context)
 
 
@@ -138,8 +139,8 @@ class Permitted:
 
     Only :meth:`Link.admit` makes one.
 
-    :param checked: what the check left for the build; None where nothing is built here.
-    :param inside: the pickle that the payload is as bytes, if its handler unpickles those.
+    :param checked: the checked nodes to build from; None where this process does not build it.
+    :param inside: the pickle in a payload of bytes that its handler unpickles.
     """
 
     payload: Received
@@ -155,12 +156,11 @@ class Permitted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admitted:
-    """A message that policy permits, with what became of its payloads.
+    """A message that policy permits, with the decision on each of its payloads.
 
     Only :meth:`Link.admit` makes one.
 
-    :param outcomes: for each payload, in order: what may be loaded, or why that payload alone was
-        refused.
+    :param outcomes: for each payload, in order, a :class:`Permitted` or the error that refuses it.
     """
 
     admission: Admission
@@ -177,15 +177,15 @@ class Admitted:
 
     @property
     def permitted(self) -> tuple[Permitted, ...]:
-        """What may be loaded, in order."""
+        """The payloads that may be loaded, in order."""
         return tuple([each for each in self.outcomes if isinstance(each, Permitted)])
 
     @property
     def payloads(self) -> tuple[Received, ...]:
-        """The payloads that were admitted, in order."""
+        """The same payloads as they were received, in order."""
         return tuple([each.payload for each in self.permitted])
 
     @property
     def is_plain(self) -> bool:
-        """Whether it holds no payload and asks for no authority: it is counted, not recorded."""
+        """Whether it has no payload and needs no authority, and so is counted, not recorded."""
         return not self.outcomes and self.context.kind not in _AUTHORITY

@@ -1,7 +1,7 @@
-"""What reading, checking and loading may each take for all that one message holds.
+"""Budgets for reading, checking and loading all payloads of one message.
 
-The one rule: a budget belongs to its message for as long as anybody holds that, so that elements of
-two messages in turn, or one message looked at twice, have no more than each message has.
+The one rule: a budget lives as long as its message, so that neither interleaving the elements of
+two messages nor reading one message twice gives more than one budget for each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from safeser.values import Limits
 
 __all__ = ["UNUSED", "Budgets", "MessageBudgets"]
 
-#: For reading pickles to derive their families, for checking what a message holds, for loading it.
+#: For reading pickles to derive their families, for checking payloads, and for loading them.
 Budgets = tuple[Budget, Budget, Budget]
 
 #: Of a message without payloads.
@@ -25,11 +25,11 @@ class MessageBudgets:
     """The budgets of each message of one connection."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits = limits  # of messages that come from now on
+        self.limits = limits  # of messages that arrive from now on
         self._of: WeakKeyDictionary[Arrived, Budgets] = WeakKeyDictionary()
 
     def of(self, verified: Arrived) -> Budgets:
-        """Return the budgets of *verified*; one message of Dask's has many elements."""
+        """Return the budgets of *verified*, which all of its elements share."""
         found = self._of.get(verified)
         if found is None:
             limits = self.limits

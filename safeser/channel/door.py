@@ -34,12 +34,12 @@ logger = logging.getLogger("safeser.channel")
 class Channel:
     """One process's side of every connection: its identity, its policy and its log.
 
-    Identity, policy and roster are one value, which :meth:`adopt` replaces: what a link decides
-    next, it decides by the new one, and sessions that the new one does not allow end.
+    Identity, policy and roster are one value, which :meth:`adopt` replaces: links decide their next
+    messages by the new one, and sessions that it does not allow end.
 
     :param identity: this process's private key.
     :param policy: the policy that both decides and lists principals.
-    :param audit: the log; required, since a decision that is not recorded lets nothing through.
+    :param audit: the log; required, since nothing is loaded whose decision is not recorded.
     :param roster: public keys beyond those that the policy lists itself.
     :param today: the day that dates of the roster are compared with.
     """
@@ -60,8 +60,8 @@ class Channel:
         self._live: WeakSet[Link] = WeakSet()
         self._lock = threading.Lock()
         self._adopting = threading.RLock()
-        self._coming: Identity | None = None  # the key that sessions are being renewed by
-        self._waited = 0  # looks since then
+        self._coming: Identity | None = None  # the new key, to which sessions are being renewed
+        self._waited = 0  # calls of tend() since the new key came
         own_families.look_for(policy.families)
         _require_listed(self._standing, on=today())
         self._is_settled: Callable[[], bool] = lambda: True
@@ -88,15 +88,15 @@ class Channel:
         return self._standing.roster
 
     def is_silenced(self, principal: str) -> bool:
-        """Tell whether *principal* had keys and has none any more that may speak for it."""
+        """Tell whether *principal* had keys, each of which is retired, expired or removed."""
         return principal in self._silenced
 
     def author_of(self, key: VerifyingKey) -> str | None:
-        """Return whose signatures *key* verifies now, or None."""
+        """Return the principal whose signatures *key* verifies today, or None."""
         return self.roster.author_of(key, on=self._today())
 
     def owner_of(self, key: PublicKey) -> str | None:
-        """Return the principal for which the roster lists *key*, in any state, or None."""
+        """Return the principal that the roster lists with *key*, in any state, or None."""
         entry = self.roster.entry_of(key)
         return None if entry is None else entry.principal
 
@@ -109,12 +109,12 @@ class Channel:
         policy: Policy | None = None,
         roster: Roster | None = None,
     ) -> bool:
-        """Replace what is given, all at once; return whether that changed anything.
+        """Replace the given parts of the standing at once; return whether anything changed.
 
-        Sessions that the new state does not allow are ended, by this thread; what a link decides
-        next, it decides by the new policy. A new identity follows when sessions are renewed by it.
+        This thread ends sessions that the new state does not allow; links decide their next
+        messages by the new policy. A new identity takes effect once lasting sessions are renewed.
 
-        :raises ConfigError: if the new state may not follow this one; then nothing changes.
+        :raises ConfigError: if the new state may not follow the present one; nothing changes then.
         """
         with self._adopting:
             old = new = self._standing
@@ -136,10 +136,10 @@ class Channel:
             return changed
 
     def tend(self) -> None:
-        """Have sessions renewed that are old, or rest on another key or policy than this process's.
+        """Renew sessions that are old, or that were begun with an earlier key or policy.
 
-        A new key opens sessions of its own once those that last have gone over to it: a peer that
-        knows a connection by its key is told there which key follows.
+        New sessions use a new key only after the lasting ones are renewed with it, so that peers
+        learn the new key on a connection that they know.
         """
         with self._adopting:
             standing, coming = self._standing, self._coming
@@ -159,7 +159,7 @@ class Channel:
         self._coming, self._waited = None, 0
         try:
             new = standing.with_identity(coming)
-        except ConfigError as error:  # it was retired meanwhile
+        except ConfigError as error:  # the key was retired meanwhile
             self.note_refused("identity", "", error)
             return
         self._standing = new
@@ -167,7 +167,7 @@ class Channel:
         self.review()
 
     def review(self) -> None:
-        """End the sessions that roster, dates and policy do not allow any more."""
+        """End the sessions that roster, dates or policy no longer allow."""
         with self._adopting:
             state = (self._standing, self._today())
             if state == self._reviewed:
@@ -181,26 +181,26 @@ class Channel:
                 ending = self._end_of(link, standing, day)
                 if ending is not None:
                     link.finish(ending)
-            self._reviewed = state  # last: what an error interrupts is done at the next look
+            self._reviewed = state  # last, so that the next call resumes after an error
 
     def settled_by(self, is_settled: Callable[[], bool]) -> None:
-        """Have *is_settled* tell, by any thread, whether no change of files is on its way here."""
+        """Set the function, called by any thread, that tells whether no file change is pending."""
         self._is_settled = is_settled
 
     @property
     def is_settled(self) -> bool:
-        """Whether identity, policy and roster are those of the files, as far as files tell.
+        """Whether identity, policy and roster are those of the files, judged by file status.
 
-        A change is taken after a second or two: a caller that meets a peer before asks again then.
+        A change takes effect after a second or two; a caller that needs it asks again then.
         """
         return self._is_settled()
 
     def when_silenced(self, tell: Callable[[frozenset[str]], None]) -> None:
-        """Have *tell* called, by any thread, with all silenced principals whenever more are."""
+        """Register *tell*, called by any thread with all silenced principals when one is added."""
         self._told.append(tell)
 
     def inspect(self, link: Recording) -> None:
-        """End the session of *link*, which has begun or was renewed, if it must not be any more."""
+        """End the session of *link*, just begun or renewed, if it is no longer allowed."""
         ending = self._end_of(link, self._standing, self._today())
         if ending is not None:
             link.finish(ending)
@@ -232,11 +232,11 @@ class Channel:
                     logger.info("%s: the new %s is in force: %s", own.principal, what, now)
                     self._note_file(what, "", f"{what}.adopted", permitted=True)
         except AuditError as failure:
-            # What a withdrawn key or grant rests on ends all the same.
+            # Sessions that rest on a withdrawn key or grant must end all the same.
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
     def note_refused(self, what: str, where: str, error: SafeserError) -> None:
-        """Log and record that the file of the identity, policy or roster is not taken."""
+        """Log and record that a changed identity, policy or roster file is refused."""
         own = self.identity.principal
         logger.error("%s: the %s file is not taken, nothing changes: %s", own, what, error)
         try:
@@ -250,7 +250,7 @@ class Channel:
         self.audit.record(event("reload", context, None, rule, permitted, where=where or what))
 
     def statement(self) -> dict[str, str | int]:
-        """Return which policy and roster decide here; see :meth:`Standing.statement`."""
+        """Return names and hashes of policy and roster; see :meth:`Standing.statement`."""
         return self._standing.statement()
 
     # --- connections -----------------------------------------------------------------------------
@@ -265,11 +265,11 @@ class Channel:
     ) -> Handshake:
         """Return a fresh handshake that admits only principals with which the policy has contexts.
 
-        An initiator proposes the suite that the policy requires with *expected_peer* or, where it
-        expects none, the strictest that it requires with any principal that it may meet this way.
+        An initiator proposes the suite that the policy requires with *expected_peer* or, without
+        one, the strictest that it requires with any principal reachable by this transport.
 
-        :param transport: how messages of the session will travel, and *same_host* whether its other
-            end is on this machine, as in :meth:`link`.
+        :param transport: how messages of the session will travel, as in :meth:`link`.
+        :param same_host: whether its other end is on this machine, as in :meth:`link`.
         :raises AuthenticationError: if the roster does not let this process's own key speak.
         """
         standing = self._standing
@@ -329,7 +329,7 @@ class Channel:
         )
 
     def require_speaking(self) -> None:
-        """Raise what :meth:`handshake` would where this process's own key may not speak."""
+        """Raise AuthenticationError if this process's own key may not open sessions."""
         standing = self._standing
         self._require_speaking(standing, standing.identity)
 
@@ -347,14 +347,14 @@ class Channel:
         principal = standing.roster.principal_of(public, on=self._today())
         if principal is None or principal not in standing.policy.principals:
             return None
-        # A principal without a context, in either direction, gets no session: an insider who took
-        # over an address would otherwise be talked to, if only to be refused.
+        # A principal without a context, in either direction, gets no session: otherwise this
+        # process would exchange messages with an insider that took over an address.
         if principal not in standing.policy.counterparts(standing.identity.principal):
             return None
         return principal
 
     def refuse_submission(self, context: Context) -> NoReturn:
-        """Record and raise that this principal may submit no graph to anybody."""
+        """Record and raise that this principal may submit no graph to any scheduler."""
         rule = "submission.none"
         self.audit.record(event("refuse", context, None, rule, False))
         raise PolicyDenied(
@@ -374,13 +374,13 @@ class Channel:
     ) -> Link:
         """Return the link of a completed handshake.
 
-        :raises AuthenticationError: if it is not complete, if its session is not of the suite that
-            the policy requires between these principals, on this transport, or if what has changed
-            since it began refuses its peer.
-        :param shared: whether this channel's own calls find it by its peer. A connection that
-            other code reads and writes must not be used by them: its messages are numbered.
-        :param transport: how its messages travel, for contexts that ask for it.
+        :param shared: whether :meth:`seal`, :meth:`open` and the like use it for its peer. They
+            must not use a connection that other code reads and writes, since messages are numbered.
+        :param transport: how its messages travel, for contexts that name a transport.
         :param same_host: whether its other end is on this machine, as this process measured it.
+        :raises AuthenticationError: if the handshake is not complete, if its suite is weaker than
+            the policy requires between these principals on this transport, or if its peer has lost
+            its right to a session since the handshake began.
         """
         if not handshake.complete:
             raise AuthenticationError("the handshake is not complete")
@@ -396,8 +396,8 @@ class Channel:
         )
         if session.suite < link.required_suite:
             raise SuiteRefused(link.peer, suite=session.suite, required=link.required_suite)
-        # First among the live ones, then looked at: a roster that changes meanwhile finds it there,
-        # or is what it is looked at by.
+        # Add it to the live links before inspecting it: a concurrent change of the roster either
+        # finds it there or is seen by this inspection.
         with self._lock:
             self._live.add(link)
         self.inspect(link)
@@ -455,7 +455,7 @@ def _require_listed(standing: Standing, *, on: datetime.date) -> None:
             f"{identity.public_text}, to the roster, or use the identity that is listed.",
         )
     if entry.state is not KeyState.ACTIVE:
-        # To list it anew could be to let a thief in again.
+        # Advice to list it again could readmit a thief.
         raise ConfigError(
             f"the key of {identity.principal!r} is {entry.state.value} in the roster",
             rule="config.identity",

@@ -1,8 +1,7 @@
 """The header of a library message: a family header, a kind, an operation, and part counts.
 
-The one rule: it is read as ``docs/reference/envelope-v1.md`` writes it down, byte for byte, or
-refused; what kind and operation a message claims decides nothing, it must be what its recipient
-expects.
+The one rule: a header has the exact form of ``docs/reference/envelope-v1.md``, or is refused. The
+kind and operation that it claims decide nothing: they must be those that the recipient expects.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _KINDS = frozenset(kind.value for kind in Kind)
 
 
 class LibraryMessage(NamedTuple):
-    """What a verified library message says, not decided: *frames* are whole, not cut in parts."""
+    """A parsed library message, not yet decided; *frames* are joined from their parts."""
 
     header: dict[str, Any]
     kind: str
@@ -39,9 +38,9 @@ def pack(
 
 
 def parse(verified: Verified) -> LibraryMessage:
-    """Return what *verified* says.
+    """Parse the header of *verified* and join its frames.
 
-    :raises PayloadError: for any other header than :func:`pack` makes; of its family header only
+    :raises PayloadError: if :func:`pack` could not have made the header. Of the family header only
         the encoding is checked here.
     """
     try:

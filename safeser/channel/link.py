@@ -1,4 +1,4 @@
-"""One connection: what its peer sent is decided, recorded and loaded, what this side sends decided.
+"""One connection: decide, record and load what its peer sends; decide and seal what it sends.
 
 The one rule: sealed -> verified -> received -> admitted -> loaded, each made only by the step
 before it (DESIGN, invariants 2, 5 and 9).
@@ -78,8 +78,8 @@ class Link(Receiving):
     ) -> Admitted:
         """Decide a verified library message under *context*.
 
-        The sender's words about kind and operation must be the recipient's: the recipient knows
-        what it expects, the message does not choose it.
+        The kind and operation that the sender sealed must be those of *context*: the recipient
+        chooses them, not the message.
         """
         context = self.placed(context)
         try:

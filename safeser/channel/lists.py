@@ -1,6 +1,6 @@
-"""What a list of families means: in which order they are tried, and what it covers.
+"""Lists of families: the order in which they are tried, and the families that a list covers.
 
-The one rule: a caller's list takes away from what policy grants, and never adds to it.
+The one rule: a caller's list narrows what policy grants, and never adds to it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ FLOOR = ("msgpack", "error")
 def ordered(families: tuple[str, ...]) -> tuple[str, ...]:
     """Return in which order to try *families*.
 
-    The order is the policy's, but those that carry no code come first: what they can carry needs no
-    pickle, whatever the policy would also allow. Of those, dask leaves large buffers uncopied and
-    packs plain values as msgpack does.
+    The order is the policy's, but families without code come first: a value that they can carry
+    needs no pickle. Of these dask is first, since it leaves large buffers uncopied and packs plain
+    values as msgpack does.
     """
     ordered = [*(family for family in families if family == "dask"), *FLOOR]
-    # Writing for family cloudpickle tries plain pickle first by itself, and knows better: a class
-    # of __main__ must not go by name alone to a process that has another __main__.
+    # The writer of family cloudpickle tries plain pickle itself, except for classes of __main__,
+    # which must not go by name alone to a process that has another __main__.
     skipped = {"pickle"} if "cloudpickle" in families else set()
     return (*ordered, *(f for f in families if f not in ordered and f not in skipped))
 

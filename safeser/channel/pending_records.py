@@ -1,6 +1,6 @@
 """Records of the permissions of several messages, which are written at once.
 
-The one rule: what they permit is not loaded before they are written.
+The one rule: nothing that they permit is loaded before they are written.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ __all__ = ["PendingRecords"]
 
 
 class PendingRecords:
-    """Permissions that wait to be written at the end of a block, together.
+    """Records of permissions that are written together at the end of a block.
 
-    A batch of Dask's has a record for each element: to write them one by one costs more than to
-    decide them. Made by :meth:`Link.recorded_together`.
+    A batch of Dask's stream has a record for each element, and writing them singly costs more than
+    deciding them. Made by :meth:`Link.recorded_together`.
 
-    :param write: writes them.
-    :ivar events: to be recorded.
+    :param write: writes them to the log.
+    :ivar events: the events to record.
     :ivar counts: how many messages without authority were permitted, by their contexts.
     :ivar written: whether the log has them all.
     """
@@ -43,5 +43,5 @@ class PendingRecords:
     def __exit__(self, *_: object) -> None:
         self._write(self)
         self.written = True
-        # What was admitted may be kept for as long as its connection, and need not keep these.
+        # An Admission refers to this object and may live as long as its connection.
         self.events, self.counts = [], {}

@@ -1,8 +1,8 @@
-"""What the peer of one connection sent: decided, checked, recorded, and only then loaded.
+"""Decide, check and record the messages of one connection's peer, and only then load them.
 
 The one rule: verified -> received -> admitted -> loaded, each made only by the step before it. A
 payload is decided and recorded before a byte of it is deserialized, and every payload of a message
-is decided before any of them is read (DESIGN, invariants 5 and 9).
+is decided before any of them is decoded (DESIGN, invariants 5 and 9).
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from safeser.values import SEALED, Context, Grant, Kind, Payload
 
 __all__ = ["Receiving"]
 
-#: A payload that may pass, and the pickle that it is as bytes, if its handler unpickles those.
+#: A permitted payload, and the pickle in its bytes if its handler unpickles them.
 _Decided = tuple[Received, Received | None]
 
 _B = TypeVar("_B")
 _T = TypeVar("_T")
 
-#: The header of bytes that are one pickle, where nothing says so.
+#: The header of a pickle that arrives as bare bytes.
 _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 
-#: What may pass where no context matches.
+#: The grant where no context matches.
 _NOTHING = Grant(context="", families=())
 
 _WRAPS = attrgetter("wraps")
 
 
 class Receiving(Sending):
-    """One authenticated connection, by which this process receives; the base of :class:`Link`."""
+    """The receiving half of one authenticated connection; the base of :class:`Link`."""
 
     def payload(
         self,
@@ -68,14 +68,14 @@ class Receiving(Sending):
         """Return a payload of *verified*, whose family is derived from its content.
 
         Only its shape is read, and the names inside a pickle: nothing is decoded or imported, since
-        nothing is decided yet. Where reading a pickle could not change the answer, it is not read:
-        it counts as ``cloudpickle``, the most that it can be, if *context* grants that, and as
-        ``pickle``, the least, if *context* grants neither and so denies both.
+        nothing is decided yet. A pickle is not read where reading it could not change the decision:
+        it counts as ``cloudpickle``, the strongest it can be, if *context* grants that, and as
+        ``pickle``, the weakest, if *context* grants neither and so denies both.
 
-        :param wraps: bytes that it may hold are unpickled by its handler.
-        :param relayed: this process passes it on and never opens it.
-        :param policy: by which its message is decided; without it the one in force.
-        :raises PayloadError: if its shape is not one that a payload has.
+        :param wraps: whether its handler unpickles bytes that it may hold.
+        :param relayed: whether this process relays it and never opens it.
+        :param policy: the policy that decides its message; without it the one in force.
+        :raises PayloadError: if it does not have the shape of a payload.
         """
         own, policy = dict(header), policy or self.policy
         author = author or self.peer
@@ -120,10 +120,10 @@ class Receiving(Sending):
         author: str,
         sealed: Any,
     ) -> Received:
-        """Return a payload of *verified* that its author signed, whichever peer hands it over.
+        """Return a payload of *verified* that its author signed, whichever peer relays it.
 
-        :param author: whose signature was verified.
-        :param sealed: what it was parsed to.
+        :param author: the principal whose signature was verified.
+        :param sealed: the parsed graph or task.
         """
         return Received(
             where,
@@ -137,10 +137,10 @@ class Receiving(Sending):
         )
 
     def code(self, verified: Arrived, where: str, data: bytes) -> Received:
-        """Return bytes of *verified* that their handler unpickles as they are.
+        """Return bytes of *verified* that their handler unpickles itself.
 
-        They count as code, whatever is in them: that unpickler knows no restrictions. What the
-        caller is willing to deserialize is another matter: Dask says msgpack there and unpickles.
+        They count as code, whatever is in them, since that unpickler has no restrictions. The
+        caller's list of deserializers does not apply: Dask passes msgpack there and unpickles.
         """
         return Received(
             where,
@@ -165,19 +165,19 @@ class Receiving(Sending):
     ) -> Admitted:
         """Decide one message and all of its payloads, record it, and return what may be loaded.
 
-        :param willing: families that the caller asked for; takes away from what policy permits.
-        :param records: gets what is to be recorded, and is written by the caller.
-        :param each: let a payload that is refused take no other with it; without it the first
-            refusal is that of the message.
+        :param willing: families that the caller asked for; narrows what policy permits.
+        :param records: collects the records, which the caller writes.
+        :param each: whether a refused payload is refused alone; otherwise the first refusal
+            refuses the message.
         :raises PolicyDenied: if the operation or any payload is refused. The refusal is recorded.
-        :raises PayloadError: if a payload is not what its family allows. It is recorded too.
+        :raises PayloadError: if a payload is malformed for its family. It is recorded too.
         :raises AuditError: if the decision cannot be recorded; then nothing may be loaded.
         """
-        # 1. The message: it came from this link's peer, and so did all that is said to be in it.
+        # 1. The message: it and its payloads came from this link's peer.
         self.require_open(context)
         self._check_origin(verified, context, payloads)
-        # 2. The operation: authority is not a matter of families. All of the message is decided by
-        # one policy, though another may take its place meanwhile.
+        # 2. The operation, which needs authority whatever the families. One policy decides all
+        # of the message, even if another is adopted meanwhile.
         policy = self.policy
         decision = policy.decide(context, "msgpack")
         if not decision.permitted:
@@ -186,14 +186,14 @@ class Receiving(Sending):
             self._record_plain(context, records)
             admission = Admission(context, policy, UNUSED[2], records)
             return Admitted(admission, (), MADE_BY_ADMIT)
-        # 3. Every payload by its family; nothing of any of them is decoded before all passed.
+        # 3. Every payload by its family; none is decoded before all have passed.
         decide = partial(self._decided, policy, context, willing)
         decided = _outcomes(payloads, decide, each=each)
-        # 4. Pickles that are the bytes of a payload, before those are handed to their handler.
+        # 4. Pickles in payloads of bytes, since their handler would unpickle them.
         if any(map(_WRAPS, payloads)):
             unwrap = partial(self._unwrapped, policy, context, willing)
             decided = _outcomes(decided, unwrap, each=each)
-        # 5. What they hold, without building or importing anything.
+        # 5. The contents, without building or importing anything.
         _, budget, loading = self.budgets.of(verified)
         admission = Admission(context, policy, loading, records)
         outcomes = _outcomes(decided, partial(self._permit, admission, budget), each=each)
@@ -209,11 +209,10 @@ class Receiving(Sending):
         policy: Policy,
         records: PendingRecords | None = None,
     ) -> bool:
-        """Admit one more message without payloads, in the same context as *admitted*.
+        """Admit another message without payloads by the decision on *admitted*, and count it.
 
-        What was decided under *policy* is not decided again, only counted.
-
-        :returns: whether that could be; otherwise it is to be decided like the first.
+        :param policy: the policy under which *admitted* was decided.
+        :returns: whether it was admitted; if not, decide it with :meth:`admit`.
         """
         if self.policy is not policy or self.over is not None:
             return False
@@ -264,14 +263,14 @@ class Receiving(Sending):
         willing: Sequence[str] | None,
         payload: Received,
     ) -> _Decided | SafeserError:
-        """Return *payload*, if it may pass, or why not."""
+        """Return *payload* if it may pass, or its refusal."""
         try:
             if payload.reading is not None and (
                 payload.policy is not policy or payload.context != context
             ):
                 payload = self._read_again(policy, context, payload)
             return self._refusal(policy, context, payload, willing) or (payload, None)
-        except SafeserError as error:  # what it is cannot be read, or its refusal not recorded
+        except SafeserError as error:  # it cannot be read, or its refusal cannot be recorded
             return error
 
     def _read_again(self, policy: Policy, context: Context, payload: Received) -> Received:
@@ -294,8 +293,8 @@ class Receiving(Sending):
     def _refusal(
         self, policy: Policy, context: Context, payload: Received, willing: Sequence[str] | None
     ) -> PolicyDenied | None:
-        """Return why *payload* may not pass, recorded; None if it may."""
-        # A caller's list is about values; a task runs, and is no value that arrives.
+        """Record and return why *payload* may not pass, or return None if it may."""
+        # A caller's list restricts values, not bare pickles or sealed tasks.
         if not payload.bare and payload.family != SEALED:
             refusal = self.caller_refusal(context, payload, willing)
             if refusal is not None:
@@ -310,7 +309,7 @@ class Receiving(Sending):
                 fix="Submit it again as a principal with an active key.",
             )
         if payload.family == SEALED and is_own_reply(context, payload, self.local):
-            return None  # what this principal signed and asked for
+            return None  # this principal signed and requested it
         decision = policy.decide(context, payload.family, author=author)
         if decision.permitted:
             return None
@@ -323,10 +322,10 @@ class Receiving(Sending):
     def _unwrapped(
         self, policy: Policy, context: Context, willing: Sequence[str] | None, decided: _Decided
     ) -> _Decided | SafeserError:
-        """Return a payload with the pickle that it is as nothing but bytes, decided as well.
+        """Return a decided payload with the pickle in its bytes, if it is plainly bytes.
 
-        Bytes that are inside anything else come to light when that is loaded; what loads it must
-        refuse them then.
+        The pickle is decided as well. Bytes deeper inside a value appear only when it is loaded;
+        the caller that loads it must refuse them then.
         """
         payload, _ = decided
         if not payload.wraps:
@@ -355,7 +354,7 @@ class Receiving(Sending):
         budget: serialization.Budget,
         decided: _Decided,
     ) -> Permitted | SafeserError:
-        """Return what may be loaded of a payload, or why it cannot be; nothing of it is built."""
+        """Check a decided payload without building it; return a :class:`Permitted` or the error."""
         payload, within = decided
         try:
             checked = self._checked(admission, budget, payload)
@@ -372,7 +371,7 @@ class Receiving(Sending):
     ) -> Once[serialization.Checked] | None:
         """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
         if payload.reading is None or payload.grant is None:
-            return None  # it was verified and parsed where it was made, or its handler opens it
+            return None  # sealed: verified and parsed already; bare: its handler opens it
         limits = admission.policy.limits
         try:
             # A message that is admitted twice is read twice.
@@ -394,22 +393,22 @@ class Receiving(Sending):
     def permits_part(
         self, context: Context, payload: Received, willing: Sequence[str] | None
     ) -> bool:
-        """Tell whether *payload* may pass, where its message loses nothing without it.
+        """Tell whether *payload*, without which its message is complete, may pass.
 
-        A refusal is recorded. What may pass is decided again with the whole message.
+        A refusal is recorded. A payload that may pass is decided again with its message.
         """
         return self._refusal(self.policy, context, payload, willing) is None
 
     def permit_payload(
         self, context: Context, payload: Received, willing: Sequence[str] | None
     ) -> None:
-        """Refuse *payload* if it may not pass at all, wherever it stands."""
+        """Refuse *payload* if it may not pass in *context*, in any field."""
         refusal = self._refusal(self.policy, context, payload, willing)
         if refusal is not None:
             raise refusal
 
     def permit_named(self, context: Context, *, where: str) -> None:
-        """Refuse an operation that the sender may not ask for, whatever comes with it.
+        """Refuse an operation that the sender may not ask for, without looking at payloads.
 
         :param where: the field that names it; a relay carries one operation inside another.
         """
@@ -422,7 +421,7 @@ class Receiving(Sending):
     ) -> PolicyDenied | None:
         """Return why *payload* is refused, if its family is not one that the caller asked for.
 
-        A caller's list takes away from what policy permits; it never adds to it.
+        A caller's list narrows what policy permits; it never adds to it.
         """
         if deserializers is None or is_asked_for(payload.family, deserializers):
             return None
@@ -437,20 +436,20 @@ class Receiving(Sending):
     def load(self, admitted: Admitted) -> list[Any]:
         """Rebuild the admitted payloads, in order.
 
-        :raises PayloadError: if one of them is not what its family allows.
+        :raises PayloadError: if one of them cannot be built.
         """
         return [self.load_one(permitted) for permitted in admitted.permitted]
 
     def load_one(self, permitted: Permitted) -> Any:
-        """Rebuild one of the admitted payloads; a relay opens some and passes on the others.
+        """Rebuild one of the admitted payloads; a relay opens some and relays the others.
 
-        What the check found is built once. Each further time it is read and checked anew, so that
-        two objects never share what one of them changes.
+        The first call builds from the checked nodes. Any further call reads and checks anew, so
+        that two objects never share memory that one of them changes.
         """
         payload = self._recorded(permitted)
         admission, grant = permitted.admission, payload.grant
         if payload.relayed or grant is None:
-            raise TypeError("that payload was admitted for its handler or to be passed on")
+            raise TypeError("that payload was admitted for its handler or to be relayed")
         checked = None if permitted.checked is None else permitted.checked.take()
         try:
             if checked is not None:
@@ -478,20 +477,20 @@ class Receiving(Sending):
 
     @staticmethod
     def _recorded(permitted: Permitted) -> Received:
-        """Return the payload that was admitted, if the log has its record."""
+        """Return the admitted payload; raise if its record is not written yet."""
         if type(permitted) is not Permitted:
             raise TypeError("that payload was not admitted")
         records = permitted.admission.records
         if records is not None and not records.written:
-            raise TypeError("what admitted that payload is not recorded yet")
+            raise TypeError("that payload is not recorded yet")
         return permitted.payload
 
 
 def _unread(bound: Grant) -> str | None:
-    """Return what every pickle counts as, unread, where *bound* is the most that may pass.
+    """Return the family of an unread pickle where *bound* may pass; None if it must be read.
 
-    A machine that walks opcodes takes seconds for a few megabytes of them: a sender that may send
-    no pickle at all must not have it at work.
+    Reading the opcodes of a few megabytes takes seconds, which a sender that may send no pickle
+    at all must not cause.
     """
     if "cloudpickle" in bound.families:
         return "cloudpickle"
@@ -499,7 +498,7 @@ def _unread(bound: Grant) -> str | None:
 
 
 def _bound(policy: Policy, context: Context) -> Grant:
-    """Return the most that may pass in *context*, which may be nothing; refuses nothing yet."""
+    """Return the grant of *context*, or an empty one where the policy has none."""
     try:
         return policy.grant(context)
     except PolicyDenied:
@@ -509,9 +508,9 @@ def _bound(policy: Policy, context: Context) -> Grant:
 def _outcomes(
     before: Iterable[_B | SafeserError], step: Callable[[_B], _T | SafeserError], *, each: bool
 ) -> tuple[_T | SafeserError, ...]:
-    """Return what *step* makes of each, and why the others are refused.
+    """Apply *step* to each entry of *before* that is not refused; return results and errors.
 
-    :param each: whether a refusal concerns one alone; otherwise the first is raised.
+    :param each: whether an entry is refused alone; otherwise the first error is raised.
     """
     outcomes: list[_T | SafeserError] = []
     for one in before:

@@ -1,4 +1,4 @@
-"""One side of a connection as the log sees it: in which context, and what was refused.
+"""Contexts of one connection, and the audit records of its permissions and refusals.
 
 The one rule: a refusal is recorded where it is raised, once, and a log that cannot be written never
 turns a refusal into a permission.
@@ -24,16 +24,16 @@ __all__ = ["PATIENCE", "AuditSink", "Recording", "event", "note_refusal"]
 
 logger = logging.getLogger("safeser.channel")
 
-#: Looks at the files, of a second each, that a new key or suite waits for sessions to be renewed by
-#: it: a peer that has not heard of it yet must not hold it up.
+#: Seconds, counted in calls of tend(), that a new key or stricter suite waits for sessions to be
+#: renewed with it: a peer that does not respond must not delay it for longer.
 PATIENCE = 10
 
-#: Contexts that one link keeps: more than there are operations, whatever a caller asks for.
+#: Contexts that one link caches: more than there are operations.
 _CONTEXTS_MAX = 512
 
 
 class AuditSink(Protocol):
-    """Where decisions are written; :class:`safeser.audit.AuditLog` is the one that ships."""
+    """Destination of audit records; :class:`safeser.audit.AuditLog` is the built-in one."""
 
     def record(self, event: Mapping[str, Any], /) -> None: ...
 
@@ -56,11 +56,11 @@ class Recording:
 
     The base of :class:`safeser.channel.sending.Sending`.
 
-    :param own_key: the key by which this side proved who it is; None where it did not.
-    :param told: the hash of the policy under which this side began the session.
-    :param voices: what it decides by, which may change while it lives.
-    :param transport: how its messages travel, and *same_host* whether its other end is on this
-        machine: what this process measured, never what the peer says.
+    :param own_key: the key with which this side authenticated; None where it did not.
+    :param told: the hash of the policy that this side stated when it began the session.
+    :param voices: the source of policy, identity and roster, which may change meanwhile.
+    :param transport: how its messages travel, as this process measured it.
+    :param same_host: whether its other end is on this machine, as this process measured it.
     """
 
     def __init__(
@@ -84,15 +84,15 @@ class Recording:
         self.budgets = MessageBudgets(voices.policy.limits)
         self.local = session.local
         self.peer = session.peer
-        #: Whether its connection stays open for as long as the two processes work together, and so
-        #: is renewed; others are closed when they are idle.
+        #: Whether its connection stays open while the two processes work together, and so is
+        #: renewed; other connections are closed when idle.
         self.lasts = False
-        #: Whether the peer registered as a client on it.
+        #: Whether the peer registered as a client on this connection.
         self.is_client = False
-        #: Whether the peer wants it renewed.
+        #: Whether the peer asked for a renewal.
         self.stale = False
         self._when_stale: Callable[[], None] | None = None
-        self._weak = 0  # looks since the policy required a stricter suite
+        self._weak = 0  # calls of tend() since the policy required a stricter suite
         #: Why this link is over, once it is: nothing is decided for its peer any more.
         self.over: Ending | None = None
         self._when_over: Callable[[Ending], None] | None = None
@@ -100,18 +100,18 @@ class Recording:
 
     @property
     def policy(self) -> Policy:
-        """The policy that decides now: each message is decided by one that was in force with it."""
+        """The policy in force now."""
         return self.voices.policy
 
     def inbound(self, kind: Kind, operation: str | None = None) -> Context:
-        """Return the context of a message that the peer sent; the sender is who proved it."""
+        """Return the context of a message from the peer, whose sender is the authenticated one."""
         return self._context(True, kind, operation)
 
     def outbound(self, kind: Kind, operation: str | None = None) -> Context:
         return self._context(False, kind, operation)
 
     def _context(self, inbound: bool, kind: Kind, operation: str | None) -> Context:
-        """Return a context of this link; they are values, and each message asks for one."""
+        """Return a cached context of this link, since each message needs one."""
         key = (inbound, kind, operation)
         context = self._contexts.get(key)
         if context is None:
@@ -125,13 +125,13 @@ class Recording:
         return context
 
     def is_own(self, context: Context) -> bool:
-        """Tell whether *context* is one that :meth:`inbound` made: the very object."""
+        """Tell whether *context* is the same object that :meth:`inbound` returned."""
         return self._contexts.get((True, context.kind, context.operation)) is context
 
     def placed(self, context: Context) -> Context:
-        """Return *context* with how this link travels, which its caller need not know.
+        """Return *context* with the transport of this link, which its caller may leave out.
 
-        :raises PolicyDenied: if the caller says otherwise than this process measured.
+        :raises PolicyDenied: if *context* has another transport than this process measured.
         """
         measured = (self.transport, self.same_host)
         said = (context.transport, context.same_host)
@@ -142,7 +142,7 @@ class Recording:
         return replace(context, transport=self.transport, same_host=self.same_host)
 
     def limit(self, limits: Limits) -> None:
-        """Bound messages that come from now on by *limits*."""
+        """Apply *limits* to messages that arrive from now on."""
         if limits != self.budgets.limits:
             self.budgets.limits = limits
             self.session.limit(limits)
@@ -150,23 +150,23 @@ class Recording:
     # --- its end ---------------------------------------------------------------------------------
 
     def when_over(self, close: Callable[[Ending], None]) -> None:
-        """Have *close* called once, by any thread, when this link is ended; it ends the session.
+        """Register *close*, called once by any thread when this link ends; it ends the session.
 
-        It must not keep this link alive. Without it the session is ended at once.
+        It must not keep this link alive. Without it, the session ends at once.
         """
         self._when_over = close
 
     def when_stale(self, renew: Callable[[], None]) -> None:
-        """Have *renew* called, by any thread and again and again, while the session should be
-        renewed. It must not keep this link alive.
+        """Register *renew*, called by any thread at each :meth:`tend` until the session is renewed.
+
+        It must not keep this link alive.
         """
         self._when_stale = renew
 
     def tend(self, own_key: PublicKey, policy: Policy) -> None:
-        """Have the session renewed if it is old, or was not begun by *own_key* and, where it lasts,
-        *policy*, whose revision the peer should know.
+        """Renew the session if it is old, or was begun with another key or, if it lasts, policy.
 
-        End it if the policy requires a stricter suite, and it was not renewed by one in time.
+        End it if the policy requires a stricter suite and no renewal to one came in time.
         """
         weak = self.session.suite < self.required_suite
         self._weak = self._weak + 1 if weak else 0
@@ -191,7 +191,7 @@ class Recording:
         return self.voices.renewing(self, initiator=initiator)
 
     def renewed(self, handshake: Handshake) -> None:
-        """Take the session of *handshake* in the place of the one before, for what comes in."""
+        """Receive messages by the session of *handshake* from now on, in place of the old one."""
         self.session.receive_as(handshake.session())
         self.own_key, self.told = handshake.local_key, handshake.told
         self.stale = False
@@ -200,7 +200,7 @@ class Recording:
         self.note_drift()
 
     def finish(self, ending: Ending) -> None:
-        """Take nothing more from the peer, by any thread; record why, and have the session end."""
+        """Refuse all further messages of the peer, record why, and end the session; thread-safe."""
         if self.over is not None or self.session.ended:
             return
         self.over = ending
@@ -218,7 +218,7 @@ class Recording:
     def require_open(self, context: Context) -> None:
         """Refuse *context* if this link is over.
 
-        :raises PolicyDenied: naming why.
+        :raises PolicyDenied: with the rule that ended it.
         """
         if self.over is not None:
             self.refuse(context, self.over.rule, f"the session is over: {self.over}")
@@ -226,11 +226,11 @@ class Recording:
     # --- permissions -----------------------------------------------------------------------------
 
     def recorded_together(self) -> PendingRecords:
-        """Return records for a block of messages, which are written at its end.
+        """Return a context manager that writes the records of a block of messages at its end.
 
-        What they permit is loaded after that, never inside.
+        Nothing that they permit is loaded inside the block.
 
-        :raises AuditError: at the end, if they cannot be written: nothing of it may be loaded.
+        :raises AuditError: at the end, if they cannot be written; nothing may be loaded then.
         """
         return PendingRecords(self._write)
 
@@ -286,15 +286,15 @@ class Recording:
         return error
 
     def note_refusal(self, context: Context, error: SafeserError, *, where: str = "") -> None:
-        """Record a refusal that something else raised, such as a malformed message."""
+        """Record a refusal raised elsewhere, such as a malformed message."""
         note_refusal(self.audit, context, error, where=where)
 
     def note_unauthenticated(self, error: EnvelopeError) -> None:
-        """Record bytes that do not authenticate: they came on this link, but not from its peer."""
+        """Record bytes that do not authenticate, under an unknown sender."""
         self.note_refusal(Context(UNKNOWN, self.local, Kind.ADMIN), error)
 
     def note_suite(self) -> None:
-        """Count the session with its suite: auditors ask which principals spoke unencrypted."""
+        """Count the session with its suite, so that auditors find unencrypted sessions."""
         suite = self.session.suite.word
         try:
             self.audit.count(
@@ -308,9 +308,9 @@ class Recording:
             logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
 
     def note_drift(self) -> None:
-        """Record that the peer says to decide by another policy than this process does.
+        """Record that the peer states another policy than the one in force here.
 
-        It is the peer's own word, for operators who roll a policy out: it decides nothing.
+        The peer's statement is for operators who roll a policy out; it decides nothing.
         """
         claims, policy = self.session.peer_claims, self.policy
         theirs = (claims.policy, claims.revision, claims.sha256)
@@ -324,7 +324,7 @@ class Recording:
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
     def count_refusal(self, context: Context, error: SafeserError) -> None:
-        """Count a refusal where one message has so many that records of each would be an attack."""
+        """Count a refusal of a message with too many of them for a record of each."""
         try:
             self._count(context, error.rule, False)
         except AuditError as failure:
@@ -352,12 +352,12 @@ class Recording:
 def note_refusal(
     audit: AuditSink, context: Context, error: SafeserError, *, where: str = ""
 ) -> None:
-    """Record a refusal in *audit*; *where* is said in place of the error's own word for it."""
+    """Record a refusal in *audit*; *where* replaces the place that the error names."""
     try:
         audit.record(event("refuse", context, None, error.rule, False, where=where or error.where))
     except AuditError as failure:
-        # The message is refused already; that its refusal cannot be recorded changes nothing
-        # about it, and must not end the event loop that reads messages.
+        # The message stays refused; a failure to record that must not end the event loop that
+        # reads messages.
         logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
 

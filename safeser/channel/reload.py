@@ -1,7 +1,7 @@
-"""The files of one channel: read again when they change, and taken when they are whole and allowed.
+"""Reload the files of one channel when they change, once they are complete and allowed.
 
 The one rule: a file that cannot be read, does not load or may not follow the one in force changes
-nothing. It is reported once in the log and the audit log, and the next good file is taken.
+nothing. It is reported once in the log and the audit log, and the next valid file is adopted.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ __all__ = ["LiveFiles"]
 
 logger = logging.getLogger("safeser.channel")
 
-#: A file whose status is as before is read all the same at every so many looks: two changes within
-#: one tick of the file system's clock have one status.
+#: A file with unchanged status is still read at every third look: two changes within one tick of
+#: the file system's clock have one status.
 _READ_ANYWAY = 3
 
-#: A file that is another one at each of so many looks is taken without waiting for it to rest.
+#: A file that differs at each of this many looks is adopted without waiting for two equal looks.
 _RESTLESS = 4
 
-#: What a file holds now, as a text to compare, and how to get the value of it.
+#: The content of a file as text to compare, and a function that makes its value.
 _Found = tuple[str, Callable[[], Any]]
 
 
 class _File:
-    """One file that is looked at again and again.
+    """One watched file.
 
-    :param done: what it held when the channel was made from it; empty where that is not known.
+    :param done: its content when the channel was made from it; empty where that is not known.
     """
 
     def __init__(self, path: Path, read: Callable[[Path], _Found], *, done: str = "") -> None:
-        self.path = path.absolute()  # programs change their folder
+        self.path = path.absolute()  # programs change their working directory
         self._read = read
-        self._done = self._seen = done  # what was handed out last, and found last
+        self._done = self._seen = done  # the content handed out last, and the content found last
         status = self._status_now()
         self._status = status if done and self._found()[0] == done else ()
         self._looks = 0  # since it was read
-        self._changes = 0  # one after the other, without a rest
+        self._changes = 0  # consecutive looks that each found another content
 
     def change(self, *, at_once: bool) -> Callable[[], Any] | None:
-        """Return how to get the new value if the file has changed and two looks found the same.
+        """Return a function that makes the new value if two looks found the same new content.
 
-        A file that is being written is another one at the next look.
+        A file that is still being written differs at the next look.
 
-        :param at_once: do not wait for the second look; the operator says that it is complete.
+        :param at_once: do not wait for the second look; the operator states that it is complete.
         """
         status = self._status_now()
         resting = self._seen == self._done
@@ -75,7 +75,7 @@ class _File:
         return make
 
     def is_settled(self) -> bool:
-        """Tell whether what was handed out last is what the file holds, as far as status tells."""
+        """Tell whether the content handed out last is current, judged by the file's status."""
         return self._seen == self._done and self._status_now() == self._status
 
     def _found(self) -> _Found:
@@ -86,7 +86,7 @@ class _File:
 
     def _status_now(self) -> tuple[int, ...]:
         try:
-            found = os.stat(self.path)  # of what links lead to: Kubernetes swaps a link to a folder
+            found = os.stat(self.path)  # follows links: Kubernetes swaps a link to a folder
         except (OSError, ValueError):
             return ()
         return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -114,7 +114,7 @@ def _roster(path: Path) -> _Found:
 
 
 def _held(path: Path, listed: Roster) -> str:
-    """Return what the roster file at *path* holds if that is *listed*, else nothing."""
+    """Return the content of the roster file at *path* if it is that of *listed*, else ""."""
     try:
         found, make = _roster(path)
         return found if make() == listed else ""
@@ -128,7 +128,7 @@ def _policy(path: Path) -> _Found:
 
 
 class LiveFiles:
-    """The identity, policy and roster files of *channel*, which takes what they change to.
+    """The identity, policy and roster files of *channel*, which adopts their changes.
 
     A ready policy is part of the program and is not watched.
 
@@ -141,7 +141,7 @@ class LiveFiles:
         self, channel: Channel, *, identity: Path, policy: str, roster: Path | None
     ) -> None:
         self.channel = channel
-        # In this order each may rest on the one before it: a new key is listed, then taken.
+        # In this order each may depend on the one before it: a new key is listed, then adopted.
         self._files: dict[str, _File] = {}
         if roster is not None:
             listed = channel.standing.listed
@@ -150,13 +150,13 @@ class LiveFiles:
             self._files["policy"] = _File(locate(policy), _policy, done=channel.policy.sha256)
         self._files["identity"] = _File(identity, _identity, done=_named(channel.identity))
         self._refused: dict[str, tuple[Callable[[], Any], str]] = {}
-        self._lock = threading.Lock()  # what was read first is taken first
+        self._lock = threading.Lock()  # changes are adopted in the order in which they were read
         channel.settled_by(self.are_settled)
 
     def look(self, *, at_once: bool = False) -> None:
-        """Look at the files; take those that changed, and end sessions whose dates are over.
+        """Check the files; adopt those that changed, and end sessions whose keys have expired.
 
-        :param at_once: do not wait a look for files that might still be written.
+        :param at_once: do not wait a second look for files that might still be written.
         """
         with self._lock:
             taken = False
@@ -171,12 +171,12 @@ class LiveFiles:
         self.channel.tend()
 
     def are_settled(self) -> bool:
-        """Tell whether no file has changed since it was taken or refused; by any thread."""
-        # In this order: a change counts as found before it is taken, perhaps by another thread now.
+        """Tell whether no file has changed since it was adopted or refused; thread-safe."""
+        # In this order: another thread may have found a change that it is still adopting.
         return all(file.is_settled() for file in self._files.values()) and not self._lock.locked()
 
     def _take(self, name: str, make: Callable[[], Any]) -> bool:
-        """Hand the file called *name* to the channel; return whether that changed anything."""
+        """Have the channel adopt the file *name*; return whether that changed anything."""
         try:
             changed = self.channel.adopt(**{name: make()})
         except SafeserError as error:

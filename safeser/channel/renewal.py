@@ -1,10 +1,10 @@
-"""Another handshake inside a session that lives: new keys for a connection that stays open.
+"""Renew the keys of an open connection by another handshake inside its session.
 
-The one rule: each direction goes over to the new keys behind a message that the old ones seal, and
-only after both sides have accepted each other anew. A side that refuses goes on as before.
+The one rule: each direction switches to the new keys after a message sealed by the old ones, and
+only when both sides have accepted each other again. A side that refuses goes on with the old keys.
 
-The initiator of the connection is the initiator of each renewal. Its messages go as follows; the
-responder may ask for one. Each is one sealed message with the header ``renew`` and two frames, a
+The initiator of the connection initiates each renewal; the responder may ask for one. The messages
+follow. Each is one sealed message with the header ``renew`` and two frames, a
 step and bytes::
 
     initiator                         responder
@@ -29,7 +29,7 @@ __all__ = ["Renewal", "Step"]
 
 
 class Step(NamedTuple):
-    """One message to send; after it what this side sends is sealed by the new keys if *over*."""
+    """One message to send; if *over*, this side seals with the new keys after it."""
 
     name: bytes
     data: bytes = b""
@@ -37,10 +37,10 @@ class Step(NamedTuple):
 
 
 class Renewal:
-    """One side of the renewals of one connection. Bytes in, steps out.
+    """One side of the renewals of one connection, without I/O: bytes in, steps out.
 
-    :param begin: returns a fresh handshake of this side.
-    :param receive_anew: is called with a complete handshake once what the peer sends next is sealed
+    :param begin: returns a new handshake of this side.
+    :param receive_anew: called with the complete handshake when the peer's next message is sealed
         by its keys.
     """
 
@@ -62,13 +62,13 @@ class Renewal:
 
     @property
     def under_way(self) -> Handshake | None:
-        """The handshake that is not over yet."""
+        """The handshake of the renewal in progress, or None."""
         return self._handshake
 
     def start(self) -> Step | None:
-        """Return the first step of a renewal; None while one is under way, however long it takes.
+        """Return the first step of a renewal, or None while one is in progress.
 
-        A second one would take the answers to the first for its own.
+        A second renewal would mistake answers to the first for its own.
         """
         if not self._initiator:
             return Step(b"ask")
@@ -79,9 +79,9 @@ class Renewal:
         return Step(b"hello", handshake.outgoing)
 
     def take(self, name: bytes, data: bytes) -> Step | None:
-        """Take one step of the peer's and return what to send in answer, if anything.
+        """Process one step of the peer and return the step to send, if any.
 
-        :raises EnvelopeError: if it is none that may come now; the session cannot go on.
+        :raises EnvelopeError: if the step is out of order; the session cannot go on.
         """
         if name == b"refuse":
             self._drop()
@@ -106,9 +106,9 @@ class Renewal:
         return Step(b"accept", over=True)
 
     def decline(self) -> Step:
-        """Return the answer to a ``hello`` that is not taken, and give up what is under way.
+        """Return the refusal of a ``hello``, and drop the renewal in progress.
 
-        :raises EnvelopeError: if none may come now; the session cannot go on.
+        :raises EnvelopeError: if the ``hello`` is out of order; the session cannot go on.
         """
         self._require_none_over()
         self._drop()
@@ -140,7 +140,7 @@ class Renewal:
         return None
 
     def sent(self, step: Step) -> Handshake | None:
-        """Return whose keys seal what this side sends after *step*, which was sent."""
+        """Note that *step* was sent; return the handshake whose keys now seal, if they changed."""
         handshake = self._handshake if step.over else None
         if step.over and self._initiator:
             self._drop()
@@ -151,7 +151,7 @@ class Renewal:
 
 
 def _fed(handshake: Handshake, data: bytes) -> bytes:
-    """Feed *data*, which is all that one side sends at once, and return the answer."""
+    """Feed *data*, one complete message of the peer, and return the answer."""
     answer = b""
     while size := handshake.wanted:
         if len(data) < size:

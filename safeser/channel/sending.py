@@ -1,7 +1,7 @@
-"""What this side of a connection sends: by which families values may leave, and which operations.
+"""Decide what this side of a connection may send: operations, and families for values.
 
-The one rule: a value leaves by a family that policy grants, and a pickle only if the other side
-would take it: refused there, it would be asked for again.
+The one rule: a value leaves by a family that policy grants, and a pickle only if the receiver would
+accept it, since a refused value would be requested again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Sending", "is_own_reply"]
 
 
 class Sending(Recording):
-    """One authenticated connection, by which this process sends; the base of :class:`Link`."""
+    """The sending half of one authenticated connection; a base of :class:`Link`."""
 
     def permit_operation(self, context: Context) -> None:
         """Raise :class:`PolicyDenied` unless this side may ask for *context*'s operation."""
@@ -29,7 +29,7 @@ class Sending(Recording):
             self._refuse_operation(context, decision)
 
     def allowed(self, context: Context, serializers: Sequence[str] | None = None) -> Grant:
-        """Return what this side may send in *context*, cut to *serializers*."""
+        """Return the grant for sending in *context*, narrowed to *serializers*."""
         self.permit_operation(context)
         grant = self.policy.grant(context, sealing=True)
         if serializers is None:
@@ -47,8 +47,8 @@ class Sending(Recording):
     ) -> tuple[dict[str, Any], list[Any]]:
         """Turn *obj* into a header and frames by the first granted family that can.
 
-        :param context: handed to registered functions that take it.
-        :param unregistered: whether classes that only the reader may have registered are written.
+        :param context: passed to registered functions that take it.
+        :param unregistered: whether to write classes that only the reader may have registered.
         """
         return serialization.serialize(
             obj,
@@ -64,7 +64,7 @@ class Sending(Recording):
         """Raise :class:`PolicyDenied` unless *payload* may leave in *context*."""
         self.require_open(context)
         if is_own_reply(context, payload, self.peer):
-            return  # it goes back to who signed it
+            return  # it returns to the principal that signed it
         author = None if payload.author == self.local else payload.author
         decision = self.policy.decide(context, payload.family, sealing=True, author=author)
         if not decision.permitted:
@@ -73,7 +73,7 @@ class Sending(Recording):
             self._judge_own(context, payload)
 
     def _judge_own(self, context: Context, payload: Payload) -> None:
-        """Refuse here a pickle that the other side would refuse: it would ask for it again."""
+        """Refuse a pickle that the receiver would refuse and then request again."""
         grant = self.policy.grant(context, sealing=True)
         frames = list(payload.frames)
         try:
@@ -89,7 +89,7 @@ class Sending(Recording):
             )
 
     def _refuse_operation(self, context: Context, decision: Decision, *, where: str = "") -> None:
-        """Refuse with words by which an operator finds the place in the policy."""
+        """Refuse an operation, naming the policy so that its operator finds the place."""
         reason = f"{decision.reason} of policy {self.policy.name!r}"
         self.refuse(context, decision.rule, reason, where=where, fix=decision.fix)
 
@@ -97,7 +97,7 @@ class Sending(Recording):
 def is_own_reply(context: Context, payload: Payload, principal: str) -> bool:
     """Tell whether *payload* is a task that *principal* signed, and the reply to its request.
 
-    What stands beside others in a reply, as plugins do when a worker registers, is none.
+    A payload among others in a reply, such as a plugin for a worker that registers, is not one.
     """
     signed = payload.family == SEALED and payload.author == principal
     return signed and context.operation is None and payload.where == ""

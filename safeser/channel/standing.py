@@ -1,7 +1,7 @@
-"""Who this process is and what it decides by: identity, policy and roster, replaced as one value.
+"""The identity, policy and roster of a process, held as one immutable value.
 
-The one rule: a standing is never changed. A file that changes makes another one, and code that
-reads two fields reads them of one standing.
+The one rule: a standing never changes. A changed file makes a new one, and code that reads two
+fields reads both from one standing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safeser.values import check_principal
 
 __all__ = ["SENTENCES", "Ending", "Standing", "Voices", "require_own_signing_key"]
 
-#: Why a session ends, by the rule that ends it, with what happened to whose key.
+#: The sentence that explains why a session ends, by rule.
 SENTENCES = {
     "key.retired": "the key of {whose} is retired in the roster",
     "key.pending": "the key of {whose} is pending in the roster",
@@ -37,7 +37,7 @@ _STATES = {
 
 
 class Ending(NamedTuple):
-    """Why a session ends: a rule of :data:`SENTENCES`, and the principal that it is about."""
+    """Why a session ends: a rule of :data:`SENTENCES`, and the principal concerned."""
 
     rule: str
     whose: str
@@ -55,7 +55,7 @@ class Ending(NamedTuple):
 
 
 class Voices(Protocol):
-    """What a link decides by; a :class:`Channel` is one, whose policy and roster may change."""
+    """The policy, identity and roster by which a link decides; :class:`Channel` implements it."""
 
     @property
     def policy(self) -> Policy: ...
@@ -64,22 +64,22 @@ class Voices(Protocol):
     def identity(self) -> Identity: ...
 
     def is_silenced(self, principal: str) -> bool:
-        """Tell whether *principal* had keys and has none any more that may speak for it."""
+        """Tell whether *principal* had keys, each of which is retired, expired or removed."""
 
     def author_of(self, key: VerifyingKey) -> str | None:
-        """Return whose signatures *key* verifies now, or None."""
+        """Return the principal whose signatures *key* verifies today, or None."""
 
     def owner_of(self, key: PublicKey) -> str | None:
-        """Return the principal for which the roster lists *key*, in any state, or None."""
+        """Return the principal that the roster lists with *key*, in any state, or None."""
 
     def statement(self) -> dict[str, str | int]:
-        """Return which policy and roster decide here, for operators who roll them out."""
+        """Return names and hashes of policy and roster, for operators who roll them out."""
 
     def renewing(self, link: Any, *, initiator: bool) -> Handshake:
         """Return a handshake that renews the session of *link*."""
 
     def inspect(self, link: Any) -> None:
-        """End the session of *link* if it must not be any more."""
+        """End the session of *link* if it is no longer allowed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,9 +88,9 @@ class Standing:
 
     :param roster: the keys of the policy and of the roster file together.
     :param listed: the roster file alone.
-    :param known: principals that a roster of this process has listed at any time.
-    :param retired: keys that were retired at any time, which no later file brings back, neither in
-        a line of their own nor as one of two.
+    :param known: principals that any roster of this process has listed so far.
+    :param retired: keys that were retired at any time; no later file may list one again in another
+        state, alone or beside another key.
     :raises ConfigError: if policy and roster contradict each other, or list a retired key again.
     """
 
@@ -115,11 +115,11 @@ class Standing:
         object.__setattr__(self, "retired", self.retired | gone)
 
     def silenced(self, on: datetime.date) -> frozenset[str]:
-        """Return the principals that had keys and have none any more that may speak for them.
+        """Return the principals that had keys, each of which is retired, expired or removed.
 
-        What they wrote and another process relays is refused. A principal that no roster of this
-        process has ever listed is not among them: rosters need not list authors. One whose keys are
-        verify-only is not either: its queued work goes on until they are retired or over.
+        Payloads that they wrote are refused even if another process relays them. A principal that
+        no roster of this process has listed is not among them: rosters need not list authors. Nor
+        is one with verify-only keys: its queued work goes on until those are retired or expired.
         """
         heard = {
             entry.principal
@@ -131,7 +131,7 @@ class Standing:
     def end_of_key(self, key: PublicKey, principal: str, on: datetime.date) -> Ending | None:
         """Return why sessions of *key*, of *principal*, end on the day *on*, if they do.
 
-        ``not_before`` is not asked: a clock that goes back ends no session.
+        ``not_before`` is not checked: a clock that is set back ends no session.
         """
         entry = self.roster.entry_of(key)
         if entry is None or entry.principal != principal:
@@ -153,7 +153,7 @@ class Standing:
         return ending
 
     def statement(self) -> dict[str, str | int]:
-        """Return which policy and roster these are: names, numbers and hashes."""
+        """Return name, revision and hash of the policy, and the hash of the roster file."""
         policy = self.policy
         return {
             "policy": policy.name,
@@ -162,7 +162,7 @@ class Standing:
             "roster": self.listed.sha256,
         }
 
-    # --- what may follow it ----------------------------------------------------------------------
+    # --- allowed successors ----------------------------------------------------------------------
 
     def with_policy(self, policy: Policy) -> Standing:
         """Return this standing with *policy*, whose revision must be higher.
@@ -188,8 +188,8 @@ class Standing:
     def with_roster(self, listed: Roster) -> Standing:
         """Return this standing with the roster file *listed*.
 
-        Any roster is taken that lists a key, and lists none again that is retired here: a roster
-        has no revision, so that an operator can strike out a stolen key without raising a number.
+        Any roster is accepted that lists a key and does not list a retired one again. A roster has
+        no revision, so that an operator can remove a stolen key without raising a number.
 
         :raises ConfigError: if it brings back a retired key, or lists none.
         """
@@ -231,8 +231,9 @@ class Standing:
 def require_own_signing_key(identity: Identity, roster: Roster) -> None:
     """Raise :class:`ConfigError` if *roster* lists another's signing key behind *identity*'s key.
 
-    Its owner could sign as this principal: public text that was changed on its way to the operator.
-    A line without a signing key is valid; signatures by *identity* do not verify then.
+    The owner of that signing key could sign as this principal: an attacker may have changed the
+    public text on its way to the operator. A line without a signing key is valid; signatures by
+    *identity* do not verify then.
     """
     entry = roster.entry_of(identity.public)
     listed = None if entry is None else entry.verifying

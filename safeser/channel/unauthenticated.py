@@ -1,7 +1,7 @@
-"""A connection whose peer has proved nothing: the same deciding and loading, without an envelope.
+"""Decide and load messages of an unauthenticated connection, which has no envelope.
 
-The one rule: the peer is ``unknown``, whatever it says, and no policy can let more than dask and
-msgpack in from it. Each record in the log says that its sender did not authenticate.
+The one rule: the peer is ``unknown``, whatever it claims, and no policy can let other families than
+dask and msgpack in from it. Each record in the log says that its sender did not authenticate.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Unreadable(dict[str, Any]):
         self.error = error
 
 
-class _Nobody:
-    """What a link has in place of a session: no peer, and an id that no message can claim."""
+class _NoSession:
+    """Stands for the session of a link: an unknown peer, and an id that no peer can know."""
 
     def __init__(self, local: str) -> None:
         self.id = os.urandom(32)
@@ -41,8 +41,8 @@ class _Nobody:
         self.peer = UNKNOWN
 
 
-class _Fixed:
-    """A policy that does not change, of principals without keys."""
+class _FixedPolicy:
+    """The :class:`Voices` of a policy that never changes and whose principals have no keys."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -71,8 +71,8 @@ class _Fixed:
         pass
 
 
-class _Unvouched:
-    """A log in which each record says that its sender proved nothing, and where it was."""
+class _UnauthenticatedLog:
+    """An audit sink that adds the sender's address and ``authenticated: False`` to each event."""
 
     def __init__(self, audit: AuditSink, *, transport: str, address: str) -> None:
         self._audit = audit
@@ -98,7 +98,7 @@ class _Unvouched:
 
 
 class OpenLink(Link):
-    """One connection to a peer who proved nothing, under one policy.
+    """One connection to an unauthenticated peer, under one policy.
 
     :param local: the principal that this process is, as *policy* names it.
     :param transport: ``"tcp"`` or ``"tls"``.
@@ -116,11 +116,11 @@ class OpenLink(Link):
         address: str,
         same_host: bool | None = None,
     ) -> None:
-        session: Any = _Nobody(local)
+        session: Any = _NoSession(local)
         super().__init__(
             session=session,
-            voices=_Fixed(policy),
-            audit=_Unvouched(audit, transport=transport, address=address),
+            voices=_FixedPolicy(policy),
+            audit=_UnauthenticatedLog(audit, transport=transport, address=address),
             transport=transport,
             same_host=same_host,
         )
@@ -163,7 +163,7 @@ class OpenLink(Link):
         self, context: Context, payload: Payload, deserializers: Sequence[str] | None
     ) -> PolicyDenied | None:
         if payload.family in _PICKLES:
-            # Before a caller's list is asked: this is refused whatever anybody asks for.
+            # Before the caller's list, since no list can permit this.
             return self._pickle_refused(context, payload)
         return super().caller_refusal(context, payload, deserializers)
 

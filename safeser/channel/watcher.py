@@ -1,6 +1,6 @@
 """One thread of a process that looks at the files of all its channels, each second and on SIGHUP.
 
-The one rule: nothing ends it. What one look raises is logged, and the next look follows.
+The one rule: nothing ends the thread. An exception in one look is logged, and the next follows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INTERVAL = 1.0
 
 
 class _Watcher:
-    """The thread, the files that it looks at, and who wakes it."""
+    """The thread, the files that it looks at, and the queue that wakes it."""
 
     def __init__(self) -> None:
         self._files: set[LiveFiles] = set()
@@ -87,12 +87,12 @@ def unwatch(files: LiveFiles) -> None:
 
 
 def look_now() -> None:
-    """Look at all files of this process in its thread, now, and take what changed at once."""
+    """Have the thread look at all files now, and adopt changes at once."""
     _watcher.wake()
 
 
 def _forked() -> None:
-    # Neither the thread nor who held its lock is there; channels are made anew in a child.
+    # The child has neither the thread nor the holder of its lock, and makes its own channels.
     global _watcher  # noqa: PLW0603
     _watcher = _Watcher()
 
@@ -113,7 +113,7 @@ def _take_hangups() -> None:
 
     def hang_up(number: int, frame: FrameType | None) -> None:
         if terminal and not _has_terminal():
-            # It was closed, which ends a program that is run in it.
+            # The terminal was closed, which ends a program by default.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         else:

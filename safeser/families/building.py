@@ -34,13 +34,13 @@ def built(
     budget: Budget,
     context: Context | Mapping[str, Any] | None,
 ) -> Any:
-    """Return the object of *nodes*, each parent before its children, all of them checked.
+    """Return the object of *nodes*, which are checked and list each parent before its children.
 
-    :param typed: what checked the nodes of family dask, by their types' names.
+    :param typed: the types of the nodes of family dask, by name.
     :param budget: shared by all payloads of one message.
-    :param context: handed to registered functions that take it.
-    :raises PolicyDenied: for what *grant* does not let a pickle in it name.
-    :raises PayloadError: for what cannot be built.
+    :param context: passed to registered functions that take it.
+    :raises PolicyDenied: for a global in a pickle that *grant* does not permit.
+    :raises PayloadError: for a value that cannot be built.
     """
     if len(nodes) == 1 and nodes[0].serializer == "dask":  # as most payloads
         (node,) = nodes
@@ -58,8 +58,8 @@ def built(
 class _Builder:
     """Builds checked nodes, children before their parents.
 
-    :param typed: what checked the nodes of family dask, by their type's name.
-    :param context: for registered functions that take it.
+    :param typed: the types of the nodes of family dask, by name.
+    :param context: passed to registered functions that take it.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class _Builder:
             child.value = None
         if node.serializer == "dask":
             return _decoded(node, self.typed[node.type], values, self.context, self.budget)
-        # What the host registered is for the host to repair, and keeps its cause.
+        # Errors of functions that the host registered keep their cause, for the host to mend.
         hosts = node.serializer != "collection"
         try:
             return self.own(node) if hosts else _collect(node, values)
@@ -142,9 +142,9 @@ def _decoded(
     except SafeserError as error:
         error.where = error.where or node.where
         raise
-    # Whatever a listed constructor, or the comparison of two keys, raises about a peer's values
-    # means that they are no such object; its text may hold the values and stays out of the error.
-    # What the host registered is for the host to repair, and keeps its cause.
+    # Any exception of a listed constructor, or of a comparison of keys, means that a peer's values
+    # make no such object; its text may hold the values and stays out of the error. Errors of
+    # functions that the host registered keep their cause, since the host can mend them.
     except Exception as error:
         chained = typed.contextual
         raise _unbuildable(node, error, chained=chained) from (error if chained else None)

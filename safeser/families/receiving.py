@@ -40,8 +40,8 @@ __all__ = [
 
 _PICKLES = ("pickle", "cloudpickle")
 
-#: Typed values hold plain ones, and failures are weaker than either: a grant of family dask, or of
-#: one that the host registered, covers these inside it.
+#: Typed values contain plain ones, and failures are weaker than either: a grant of family dask, or
+#: of a family that the host registered, covers these families.
 _COVERED_BY_DASK = ("msgpack", "error")
 
 
@@ -52,7 +52,7 @@ def covers(granted: Sequence[str], family: str) -> bool:
     return family in _COVERED_BY_DASK and any(name not in _NO_TYPED for name in granted)
 
 
-#: Of the other families, dask and those that the host registered bring plain values with them.
+#: Families that contain no plain values of other families; all others do.
 _NO_TYPED = ("msgpack", "error", "pickle", "cloudpickle")
 
 
@@ -61,17 +61,17 @@ def claimed(
 ) -> str:
     """Return the strongest family that *header* claims, at any depth, without reading frames.
 
-    :param declared: families that policy names, which this process may only ever pass on.
+    :param declared: families that policy names but this process may only relay.
     """
     nodes = parse(header, None, limits=limits, declared=declared)
     return strongest([node.serializer for node in nodes if node.serializer != "collection"])
 
 
 class Reading(NamedTuple):
-    """One payload of which the shape was read, and pickles as symbols; nothing of it is decoded.
+    """The shape of one payload, with its pickles read as symbols; nothing of it is decoded.
 
-    :param family: the strongest one that its content needs; a pickle's claim is not believed.
-    :param denial: what makes a pickle in it code, where that was read.
+    :param family: the strongest family that its content needs, whatever a pickle claims.
+    :param denial: why a pickle in it counts as code, where it was read.
     """
 
     nodes: Sequence[Node]
@@ -80,10 +80,10 @@ class Reading(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """One payload that describes exactly one object, to be built once, by its grant.
+    """One checked payload, which describes exactly one object and is built once.
 
-    :param typed: what checked the values of family dask, by their types' names; None where that of
-        one of them is imported, and then checks it, only when the payload is built.
+    :param typed: the types of its values of family dask, by name; None where the package of one is
+        imported only when the payload is built, which then checks it.
     """
 
     nodes: Sequence[Node]
@@ -106,10 +106,10 @@ def read(
 
     Nothing is decoded, checked or imported: only pickles are read, as symbols.
 
-    :param unread: the family that each pickle counts as, without reading it.
+    :param unread: the family that each pickle counts as without being read; None to read pickles.
     :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
-    :param declared: families that policy names, which this process may only ever pass on.
+    :param declared: families that policy names but this process may only relay.
     """
     nodes = parse(header, frames, limits=limits, declared=declared)
     budget = budget or Budget(limits)
@@ -124,16 +124,16 @@ def read(
 
 
 def derive(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS) -> str:
-    """Return the strongest family that the content needs; a pickle's claim is not believed."""
+    """Return the strongest family that the content needs, whatever a pickle claims."""
     return read(header, frames, limits=limits).family
 
 
 def bytes_in(
     header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS
 ) -> bytes | None:
-    """Return the bytes that the payload is, if it is plainly that and nothing else; else None.
+    """Return the content of a payload that is a single bytes object; None for any other.
 
-    It reads one length at most, so that those bytes can be decided before their handler interprets
+    At most one length is decoded, so that the bytes can be decided before their handler interprets
     them.
     """
     (node, *inside) = parse(header, frames, limits=limits)
@@ -148,7 +148,7 @@ def bytes_in(
     return None
 
 
-#: How bytes begin in msgpack.
+#: The first byte of msgpack's three forms of bytes.
 _BIN = (b"\xc4", b"\xc5", b"\xc6")
 
 
@@ -161,10 +161,10 @@ def check(
 ) -> None:
     """Refuse a payload that is not exactly one object of listed types; build nothing.
 
-    Pickles are left to :func:`judge`. Nothing is imported either: a type whose package waits to be
-    imported is only looked up here, and checked as all others when it is loaded.
+    Pickles are left to :func:`judge`. Nothing is imported: a type whose package is not imported yet
+    is only looked up here, and checked when it is loaded.
 
-    :param grant: what the payload will be loaded by; types that it alone lets be read pass here.
+    :param grant: the grant by which the payload will be loaded, which may list further types.
     """
     nodes = parse(header, frames, limits=limits)
     _check(nodes, limits, Budget(limits), _Listed(grant))
@@ -173,14 +173,14 @@ def check(
 def check_reading(
     reading: Reading, grant: Grant, *, limits: Limits, budget: Budget, relayed: bool = False
 ) -> Checked:
-    """Check what was read: see :func:`check`, and :func:`judge` for pickles.
+    """Check a reading as :func:`check` does, and its pickles as :func:`judge` does.
 
-    A reading is checked once: checking leaves in its nodes what building takes.
+    A reading is checked once: its nodes then hold results that building uses up.
 
-    :param grant: what the payload will be built by.
+    :param grant: the grant by which the payload will be built.
     :param budget: shared by all payloads of one message.
-    :param relayed: it is passed on unopened, so that types unknown to this process are for the
-        process that opens it to look up: their frames stay as they are, bounded like all others.
+    :param relayed: whether it is relayed unopened. Types unknown to this process then pass, since
+        the process that opens it looks them up; their frames are bounded like all others.
     """
     nodes, look = reading.nodes, _Listed(grant, relayed=relayed)
     typed: Mapping[str, Typed] = {}
@@ -195,8 +195,11 @@ def check_reading(
 
 
 def _forget_copies(nodes: Sequence[Node]) -> None:
-    """Drop what checking decoded of long frames: all payloads of a message are checked before the
-    first is built, and copies of all would be in memory meanwhile."""
+    """Drop the decoded values of long frames, which are decoded again when built.
+
+    All payloads of a message are checked before the first is built, so that copies of all of them
+    would be in memory at once.
+    """
     for node in nodes:
         if node.serializer in _DECODED and len(node.frames[0]) > _KEPT:
             node.value = None
@@ -209,7 +212,7 @@ _DECODED, _KEPT = ("msgpack", "error"), 1 << 12
 class _Listed:
     """Finds the listed serializer of a node's type without importing anything.
 
-    :ivar waits: whether one of those that were asked for waits for its package to be imported.
+    :ivar waits: whether the package of a type that was looked up is not imported yet.
     """
 
     __slots__ = ("_grant", "_relayed", "waits")
@@ -241,12 +244,12 @@ def deserialize(
     budget: Budget | None = None,
     context: Context | Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return the object, if *grant* lets each family in it pass and all of it checks.
+    """Check a payload and build its object, if *grant* covers each family in it.
 
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :param context: handed to registered functions that take it.
     :raises PolicyDenied: for a family, anywhere inside, that *grant* does not list.
-    :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
+    :raises PayloadError: for anything malformed or unknown, or that cannot be built exactly.
     """
     own_families.look_for(grant.families)
     nodes = parse(header, frames, limits=limits)
@@ -266,12 +269,12 @@ def build(
     budget: Budget,
     context: Context | Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return the object that was checked, by the grant that it was checked by. To be called once.
+    """Build the object of a checked payload under the grant of its check. Call it once.
 
     :param budget: shared by all payloads of one message.
-    :param context: handed to registered functions that take it.
-    :raises PolicyDenied: for a family, anywhere inside, that the grant does not list.
-    :raises PayloadError: for what cannot be built.
+    :param context: passed to registered functions that take it.
+    :raises PolicyDenied: for a family, at any depth, that the grant does not cover.
+    :raises PayloadError: for a value that cannot be built.
     """
     assert checked.typed is not None, "a type in it was not checked"
     grant = checked.grant
@@ -286,7 +289,7 @@ def build(
 
 
 def _require_granted(nodes: Sequence[Node], grant: Grant, limits: Limits) -> None:
-    """Refuse a family, anywhere inside, that *grant* does not list."""
+    """Refuse a family, at any depth, that *grant* does not cover."""
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
     denials: list[PolicyDenied] = []
     budget = Budget(limits)  # of its own: each pickle is read again to load it
@@ -377,9 +380,9 @@ def _family(
 ) -> str:
     """Return the family of *node* alone.
 
-    :param unread: what a pickle counts as where reading it could not change the answer: who may
-        send code gains nothing from a pickle that needs none, and reading it to find out would take
-        longer than loading it.
+    :param unread: the family of a pickle where reading it could not change the decision: a sender
+        that may send code gains nothing from a pickle without code, and reading it takes longer
+        than loading it.
     """
     if node.serializer in _PICKLES:
         if unread is None:
@@ -394,8 +397,8 @@ def _check(
 ) -> dict[str, Typed]:
     """Check *nodes*, children first, so that a parent may rely on what they yield.
 
-    :param look: finds what is listed as a node's type, or None for what cannot be checked yet.
-    :return: what it found, by name.
+    :param look: returns the listed type of a node, or None if that cannot be checked yet.
+    :return: the types that it returned, by name.
     """
     budget.spend(refs=len(nodes), calls=0)
     room = budget.refs

@@ -37,7 +37,7 @@ SHORT = 1024
 _ALIGNMENT = 8
 
 
-#: By exact class, what returns what ``__reduce_ex__`` would.
+#: By exact class, a function that replaces ``__reduce_ex__``.
 Reducers = Mapping[type, Callable[[Any], Any]]
 
 
@@ -45,12 +45,12 @@ class Row(NamedTuple):
     """One type that travels as a reduced tree.
 
     :param profiles: names of the pickle profiles that bound it.
-    :param classes: ``module:qualname`` of the classes whose direct instances it is, or what returns
-        them; those that the installed version does not have are left out.
-    :param reducers: returns, by exact class, what takes an object apart where its own
-        ``__reduce_ex__`` would lose something, or write each of its elements as an object.
-    :param rehearsed: whether the sender builds it once, as its receiver does; else its *reducers*
-        refuse what is not sent.
+    :param classes: ``module:qualname`` of the classes whose direct instances travel by this row, or
+        a function that returns the classes. Those that the installed version lacks are left out.
+    :param reducers: returns replacements of ``__reduce_ex__`` for classes whose own one loses data
+        or writes each element as an object.
+    :param rehearsed: whether the sender builds each value once, as its receiver will; otherwise its
+        *reducers* refuse values that cannot be sent.
     """
 
     profiles: tuple[str, ...]
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 def list_rows(
     package: str, rows: Mapping[str, Row], *, advice: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """List *rows* by the names under which they travel; *package* is imported when one is needed.
+    """Register *rows* by type name; *package* is imported when a value of one is first needed.
 
     :param advice: for senders of instances of derived classes, by ``module:qualname`` of the base.
     """

@@ -26,7 +26,7 @@ _MAX_STEPS = 12
 
 
 def _keys(required: str, optional: str = "") -> tuple[frozenset[str], frozenset[str]]:
-    """Return the keys that a header must have, and all that it may have, its serializer's too."""
+    """Return the keys that a header must have and those that it may have, with ``serializer``."""
     least = frozenset({"serializer", *required.split()})
     return least, least | set(optional.split())
 
@@ -40,7 +40,7 @@ _KEYS = {
     "collection": _keys("type sub-headers frame-lengths"),
 }
 
-#: Those of families that the host registered; their own header is plain and theirs to read.
+#: The keys of families that the host registered, which read their plain sub-header themselves.
 _OWN_KEYS = _keys("sub-header")
 
 #: Keys of a typed value that holds no other.
@@ -52,7 +52,7 @@ _HOLDS_OTHERS = frozenset({"sub-headers", "frame-lengths"})
 #: Keys by which Dask's own headers carry a pickled class, or the name of one to unpickle.
 _PICKLED_TYPES = ("type-serialized", "is-collection")
 
-#: What a transport's side of serialization adds to the outermost header, and takes out again.
+#: Keys that a transport adds to the outermost header and takes out again.
 TRANSPORT = ("lengths", "compression")
 
 _PICKLES = ("pickle", "cloudpickle")
@@ -66,12 +66,12 @@ Path: TypeAlias = "tuple[Path, int] | None"
 class Node:
     """One value of the tree: its serializer, what its header says, its own frames, its children.
 
-    :param path: its parent's path and its position there; None at the top. It leads to no node: a
-        cycle would keep the frames in memory until the garbage collector comes by.
-    :param yields: name of the type that it builds, as far as a parent may rely on it; else "".
-    :param value: what was decoded while checking, for families whose check is their decoding.
-    :param refs: how many values that are; they count towards those of the whole message.
-    :param parsed: of a pickle, what was parsed to find its family.
+    :param path: its parent's path and its position there; None at the top. It refers to no node: a
+        cycle would keep the frames in memory until the next garbage collection.
+    :param yields: name of the type that it builds, if a parent may rely on it; else "".
+    :param value: the value decoded by the check, for families whose check is their decoding.
+    :param refs: how many values it holds, which count towards those of the message.
+    :param parsed: the program of a pickle, parsed to derive its family.
     """
 
     serializer: str
@@ -94,7 +94,7 @@ class Node:
             path, position = path
             steps.append(f"sub-headers[{position}]")
         if len(steps) > _MAX_STEPS:
-            # A peer that nests two hundred deep would otherwise write kilobytes into logs.
+            # A peer that nests headers two hundred deep would otherwise write kilobytes into logs.
             steps[_MAX_STEPS // 2 : -(_MAX_STEPS // 2)] = ["..."]
         return ".".join(reversed(steps))
 
@@ -119,10 +119,10 @@ class Node:
 
 
 def strongest(families: Sequence[str]) -> str:
-    """Return the most powerful of *families*; of none at all, ``"msgpack"``.
+    """Return the strongest of *families*; ``"msgpack"`` if there are none.
 
-    Families that the host registered stand between dask and the pickles: code that decides by the
-    strongest alone must still look at each when it is built.
+    Families that the host registered rank between dask and the pickles: code that decides by the
+    strongest alone must still check each one when it is built.
     """
     if len(families) == 1:  # most payloads are one value
         return families[0]
@@ -146,7 +146,7 @@ def parse(
     """Return the nodes of *header* over *frames*, each parent before its children.
 
     :param frames: the payload's buffers, or None to read the header alone.
-    :param declared: families that policy names, which this process may only ever pass on.
+    :param declared: families that policy names but this process may only relay.
     """
     views = None if frames is None else _views(frames, limits)
     if isinstance(header, dict) and header.keys() == _LEAF:
@@ -275,7 +275,7 @@ def _refuse_transport(node: Node, keys: Collection[str]) -> None:
 
 
 def _is_leaf(node: Node, claimed: dict[str, Any]) -> bool:
-    """Fill *node* if what has the keys of a typed value without children is one."""
+    """Fill *node* and return True if *claimed*, which has the keys of a leaf, is of family dask."""
     if claimed["serializer"] != "dask":
         return False
     node.serializer = "dask"
@@ -288,7 +288,7 @@ def _is_leaf(node: Node, claimed: dict[str, Any]) -> bool:
 
 
 def _failed(node: Node, claimed: dict[str, Any]) -> bool:
-    """Whether a failure stands for a value that could not be sent; it is raised, not returned."""
+    """Return whether a failure replaces a value that could not be sent, and so is raised."""
     failed = claimed.get("failed", False)
     if type(failed) is not bool:
         node.refuse("'failed' must be a flag", "families.header")
@@ -330,7 +330,7 @@ def _own_frames(node: Node, count: int | None, lengths: Sequence[int]) -> int:
     """Return how many frames are the node's own; all of *count* must be accounted for."""
     if node.serializer == "dask" and not lengths:
         return count or 0
-    if count is None:  # the frames are not at hand: only what they would have to be is known
+    if count is None:  # a header without frames: compute how many it needs
         count = sum(lengths) + (node.serializer in ("msgpack", "error", *_PICKLES))
         count += len(_writeable(node))
     own = count - sum(lengths)

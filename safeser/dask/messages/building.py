@@ -1,7 +1,7 @@
-"""Building what was decided: the objects of a message, or what passes them on unopened.
+"""Build the objects of a decided message, or relay its payloads unopened.
 
-The one rule: only a :class:`Judged` comes here, which was decided and recorded with all that is in
-it, and nothing else is opened.
+The one rule: only a :class:`Judged` is built. It was decided and recorded with every payload in it,
+and no other payload is opened.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from safeser.values import ANY_AUTHOR, SEALED
 
 __all__ = ["build", "load_part", "with_objects"]
 
-#: As much of a peer's explanation as an error of ours repeats.
+#: Characters of a peer's explanation that an error of this process repeats.
 _EXPLANATION = 500
 
 
 def build(judged: Judged) -> Any:
-    """Return the message with its payloads loaded, or passed on where this side is a relay.
+    """Return the message with its payloads loaded, or relayed where this side is a relay.
 
-    :raises PayloadError: if one of them cannot be built, or the sender could not send it.
+    :raises PayloadError: if a payload cannot be built.
+    :raises SerializationError: if its sender could not serialize it.
     """
     message = judged.body
     if judged.parts or judged.left_out:
@@ -62,20 +63,20 @@ def build(judged: Judged) -> Any:
 
 
 def _arrived(judged: Judged) -> int:
-    """Return how many bytes the payloads of a message are."""
+    """Return the total size in bytes of a message's payloads."""
     return sum(memoryview(frame).nbytes for part in judged.parts for frame in part.row.frames)
 
 
 def with_objects(body: Any, objects: Mapping[int, Any]) -> Any:
     """Return *body* with each reference replaced by ``objects[index]``.
 
-    :raises PayloadError: if what would be a key then cannot be one.
+    :raises PayloadError: if an object that stands as a key cannot be one.
     """
     try:
         return substitute(body, objects)
     except SafeserError:
         raise
-    # Two keys with one hash are compared, which is their types' own code.
+    # Keys with equal hashes are compared by their types' own code, which may raise anything.
     except Exception:
         raise PayloadError(
             "the payloads among its keys cannot be keys", rule="payload.key"
@@ -83,19 +84,19 @@ def with_objects(body: Any, objects: Mapping[int, Any]) -> Any:
 
 
 def _check_written_out(message: dict[str, Any], submission: str) -> None:
-    """Refuse what steers the scheduler beside a graph, but for plain values."""
+    """Refuse fields beside a graph that are not plain values, since they steer the scheduler."""
     check_beside({name: part for name, part in message.items() if name != "expr_ser"})
     if not opened_graph.is_opened(message.get("expr_ser")):
         raise PayloadError("there is no graph to submit", rule="submission.graph", where="expr_ser")
     if message.get("actors") and submission == APPROVED:
-        # Any method of an actor can be called by its name, tofile of an array as well.
+        # Any method of an actor can be called by name, even tofile of an array.
         raise PolicyDenied(
             "an approved submission makes no actors", rule="submission.actors", where="actors"
         )
 
 
 def load_part(judged: Judged, part: Part) -> Any:
-    """Return what one payload is, or what passes it on where this side is a relay."""
+    """Return the object of one payload, or its relayed form where this side is a relay."""
     return _load(judged, part) if part.opened else _pass_on(judged, part)
 
 
@@ -104,7 +105,7 @@ def _load(judged: Judged, part: Part) -> Any:
     if permitted.payload.family == SEALED:
         call = link.sealed_in(permitted)
         return runnable(link, judged.context, call, _current(judged, call.signed))
-    # Shards of a shuffle are opened here, in place of a handler that would unpickle them.
+    # Shards of a shuffle are opened here, because Dask's handler would unpickle them.
     value = link.load_one(permitted.inside or permitted)
     if part.row.failed:
         raise _unsent(permitted.payload, value)
@@ -121,12 +122,12 @@ def _unsent(payload: Received, reason: Any) -> SerializationError:
 
 
 def _said(value: Any) -> str:
-    """Return what *value* says, if it is an error or text: others might not even have a text."""
+    """Return the text of *value* if it is an error or a str; other types may have no safe text."""
     if not isinstance(value, str | BaseException):
-        return "it does not say why"
+        return "it gives no reason"
     try:
         return str(value)
-    except ValueError:  # an argument is an integer of more digits than Python prints
+    except ValueError:  # str() refuses integers above its limit of digits
         return type(value).__name__
 
 
@@ -140,8 +141,8 @@ def _pass_on(judged: Judged, part: Part) -> Serialized:
             return opened_graph.opened(nodes(graph), graph.annotations)
         if failed and payload.family == "error":
             raise _unsent(payload, link.load_one(permitted))
-        # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit
-        # code, handed on byte for byte.
+        # Dask's scheduler opens this payload itself: a graph whose sender may submit code, which is
+        # relayed byte for byte.
         if payload.family != "cloudpickle" or failed:
             raise PolicyDenied(
                 "a graph can be opened only where code may be submitted", rule="submission.none"
@@ -153,21 +154,21 @@ def _pass_on(judged: Judged, part: Part) -> Serialized:
 
 
 def _current(judged: Judged, signed: SignedStatement) -> Current:
-    """Return the place of the statement of a graph, in which it is renewed.
+    """Return the holder of a graph's statement, in which renewals replace it.
 
-    :raises PolicyDenied: if another graph has its id.
+    :raises PolicyDenied: if another graph has the same id.
     """
     statements = judged.side.statements
-    if statements is None:  # in a reply, in which nothing waits
+    if statements is None:  # a reply, which holds no queued tasks
         return Current(signed)
     return statements.of(signed)
 
 
 def _author(judged: Judged, payload: Received) -> str:
-    """Return the author for which this side vouches, of what it passes on.
+    """Return the author that this side names when it relays *payload*.
 
-    A peer may name any author; only of those that its context lists does its word count. Passing
-    on others would make a worker's claim the scheduler's.
+    A peer may name any author; it is believed only for authors that its context lists. Relaying
+    any other name would turn a worker's claim into the scheduler's.
     """
     grant = judged.admitted.admission.grant
     vouched = grant.vouches_for(payload.author, sender=judged.side.link.peer)
@@ -175,10 +176,11 @@ def _author(judged: Judged, payload: Received) -> str:
 
 
 def _refuse_bytes(value: Any, where: str) -> None:
-    """Refuse bytes where a handler would unpickle them, without restrictions.
+    """Refuse bytes where a handler would unpickle them without restrictions.
 
-    Honest shards are bytes themselves, which were decided, or no bytes at all. What is bytes only
-    after it was loaded, as a pickle of a pickle is, was decided as something else.
+    An honest shard either arrives as bytes, which were decided as a pickle, or loads to something
+    else. A value that becomes bytes only when loaded, such as a pickle of a pickle, was decided as
+    another family.
     """
     if isinstance(value, bytes):
         raise PayloadError("a shard is a pickle of a pickle", rule="raw.wrapped", where=where)

@@ -1,4 +1,4 @@
-"""What may be said next on one connection, and what becomes of what was said.
+"""The protocol of one connection: classify each message by state, handle it, and encode replies.
 
 The one rule: each message is classified by the connection's own state (``states.py``) and the
 table of operations, decided as a whole, and only then built. A refusal answers a request, fails a
@@ -68,19 +68,19 @@ logger = logging.getLogger("safeser.dask")
 #: Returned by :meth:`Conversation.receive` where nothing is left for Dask to handle.
 SKIP: Any = type("Skip", (), {"__repr__": lambda self: "SKIP"})()
 
-#: After these requests the asker says one word more, which is no request.
+#: Requests whose asker confirms the reply with one more message, which is not a request.
 _CONFIRMED = frozenset({"get_data", "register_nanny"})
 
-#: What a process of a cluster asks once, before it is any use.
+#: Requests by which a worker or nanny joins its cluster.
 _REGISTRATIONS = frozenset({"register-worker", "register_nanny"})
 
-#: Frames of a message from which on it is worth not to look for garbage meanwhile.
+#: Messages with at least this many frames are read with the garbage collector paused.
 _MANY = 1000
 
-#: States in which a batch may lose elements and be handled all the same.
+#: States in which malformed elements are dropped and the rest of their batch is handled.
 _BATCHES = (State.STREAMING, State.UNOPENED)
 
-#: What happens when a request for a stream is written.
+#: The event of writing each request for a stream.
 _STREAM_WRITTEN = {
     "client-stream": Event.CLIENT_STREAM_WRITTEN,
     "worker-stream": Event.WORKER_STREAM_WRITTEN,
@@ -88,17 +88,17 @@ _STREAM_WRITTEN = {
 
 
 class Conversation:
-    """The state of one connection above the envelope.
+    """The messages of one connection above the envelope, and its state.
 
-    :param server: which of Dask's servers answers here; None where this side connected.
-    :param opens: whether payloads are opened here (Dask's ``deserialize``) or passed on.
-    :param deserializers: families that this side is willing to open at all.
-    :param client_ids: whose the ids of clients are, for all connections of one scheduler.
-    :param taken: signed requests that all connections of one worker or nanny have taken.
-    :param registration_refused: is told why the peer takes no worker or nanny of this side's.
-    :param statements: of the sealed graphs of one scheduler, for all of its connections; otherwise
-        those that came over this one.
-    :param renewed: is told, by any thread, of each statement that the peer renewed.
+    :param server: the role of the Dask server on this side; None where this side connected.
+    :param opens: whether payloads are opened here (Dask's ``deserialize``) or relayed.
+    :param deserializers: families that this side is willing to open; None for no restriction.
+    :param client_ids: owners of client ids, shared by all connections of one scheduler.
+    :param taken: signed requests accepted so far, on all connections of one worker or nanny.
+    :param registration_refused: called with the error if the peer refuses to register this process.
+    :param statements: of sealed graphs, shared by all connections of one scheduler; without it,
+        those of this connection alone.
+    :param renewed: called, from any thread, with each statement that the peer renewed.
     """
 
     def __init__(
@@ -130,11 +130,11 @@ class Conversation:
         self._asked = NO_REQUEST  # the last request that this side wrote
         self._elements: Elements | None = None  # of the stream that the connection became
         self._writes: Server | None = None  # table of outgoing stream elements
-        # The bounds of elements, under the policy for which it was found.
+        # The bounds of elements, and the policy from which they were computed.
         self._bounds: tuple[Policy | None, MessageBounds] = (None, greeting_bounds())
         self._answers: list[list[Any]] = []
         self.sent = Sent()  # definitions of sealed tasks that the peer keeps
-        self._ready: Any = None  # what is read in place of a reply, where nothing was asked
+        self._ready: Any = None  # read in place of a reply where the request was refused here
         #: What stands in a reply to get_data for values that the peer may not read.
         self.withheld: Mapping[Any, Any] = {}
 
@@ -148,25 +148,25 @@ class Conversation:
 
     @property
     def forgotten(self) -> bool:
-        """Whether Dask keeps nothing of this connection once a read of it fails."""
+        """Whether Dask keeps no state of this connection after a failed read."""
         return self.state in GREETINGS or self.state is State.UNOPENED
 
     def inbound_context(self) -> Context:
         return self.link.inbound(Kind.ADMIN)
 
     def take_answers(self) -> list[list[Any]]:
-        """Return, once, the frames that refusals put in line for the peer."""
+        """Return and clear the messages that refusals queued for the peer."""
         answers, self._answers = self._answers, []
         return answers
 
     def take_reply(self) -> Any:
-        """Return, once, what stands in place of a reply to what was not even sent; else None."""
+        """Return and clear the reply to a request that was refused here and never sent, or None."""
         ready, self._ready = self._ready, None
         return ready
 
     @property
     def answers_requests(self) -> bool:
-        """Whether the peer asks here and waits for replies, as long as it opened no stream."""
+        """Whether the peer sends requests here; False once it has opened a stream."""
         return self.state in SERVES
 
     @property
@@ -177,7 +177,7 @@ class Conversation:
     def is_overfull(self, message: Any, frames: Sequence[Any]) -> bool:
         """Tell whether *frames* of a batch might hold more than the peer's limits for one message.
 
-        Then its halves have to be sent one after the other.
+        The caller then sends its halves one after the other.
         """
         if self._writes is None or not isinstance(message, list | tuple) or len(message) < 2:
             return False
@@ -186,9 +186,9 @@ class Conversation:
     # --- receiving -----------------------------------------------------------------------------
 
     def receive(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
-        """Turn verified frames into what Dask reads, or :data:`SKIP`.
+        """Turn verified frames into the message that Dask reads, or :data:`SKIP`.
 
-        :raises SafeserError: only where this side asked and the answer is refused.
+        :raises SafeserError: if Dask's handshake or the reply to a request of this side is refused.
         """
         if len(verified.frames) < _MANY:
             return self._received(verified, deserializers)
@@ -196,7 +196,7 @@ class Conversation:
             return self._received(verified, deserializers)
 
     def message_bounds(self) -> MessageBounds:
-        """Return how large the peer's next message may be, before any of it was read."""
+        """Return how large the peer's next message may be, before any of it is read."""
         if self._elements is not None:
             return self._stream_bounds(self._elements.reads)
         if not self.greeted:
@@ -206,8 +206,7 @@ class Conversation:
         return reply_bounds(self.link, self._asked.rows)
 
     def _stream_bounds(self, reads: Server) -> MessageBounds:
-        """Return the bounds of a batch of elements; it is asked for with each, and changes with the
-        policy alone."""
+        """Return the bounds of a batch of elements, which are computed once for each policy."""
         policy, bounds = self._bounds
         if policy is not self.link.policy:
             policy, bounds = self.link.policy, incoming_bounds(self.link, reads, Channel.STREAM)
@@ -240,7 +239,7 @@ class Conversation:
         return read(verified, policy)
 
     def _parse_apart(self, verified: Arrived, refusals: Refusals) -> Message:
-        """Parse a batch element by element, and note why some of them are left out."""
+        """Parse a batch element by element; note a refusal for each malformed one."""
         assert isinstance(verified, Verified)
         assert self._elements is not None
         ceiling_of = ceilings_of(self.link, self._elements.reads, Channel.STREAM)
@@ -254,31 +253,31 @@ class Conversation:
     ) -> Any:
         meaning = meaning_of_malformed(self.state)
         if meaning is Meaning.ELEMENTS:
-            return self._what_is_left(side, error, verified, refusals)
+            return self._sound_elements(side, error, verified, refusals)
         refusals.note(error)
         if meaning is Meaning.REQUEST:
             self._answer(error)
             return SKIP
-        if meaning is Meaning.START:  # which is waited for: without it nothing would ever come
+        if meaning is Meaning.START:  # Dask waits for it and would hang without it
             self._happens(Event.STREAM_REFUSED)
         raise error
 
-    def _what_is_left(
+    def _sound_elements(
         self, side: Side, error: SafeserError, verified: Arrived, refusals: Refusals
     ) -> Any:
-        """The elements of a malformed batch that are not at fault."""
+        """Return the well-formed elements of a malformed batch."""
         before = refusals.count
         try:
             parsed = self._parse_apart(verified, refusals)
         except SafeserError:
             refusals.note(error)
             return SKIP
-        if refusals.count == before:  # what is wrong is in none of them
+        if refusals.count == before:  # no element is at fault
             refusals.note(error)
         return self._batch(side, parsed, refusals)
 
     def _greeting(self, side: Side, message: Message, refusals: Refusals) -> Any:
-        """Dask's own handshake: versions, as plain data."""
+        """Read Dask's own handshake: versions, as plain data."""
         del side
         try:
             return self._greeted_by(message)
@@ -310,7 +309,7 @@ class Conversation:
             row = lookup(self.server, Channel.RPC, name, body)
             if row is None:
                 raise unknown_operation(name)
-            # A stream's opener waits for the stream, not for a reply, but must hear of a refusal.
+            # A peer that opens a stream expects no reply, but must hear of a refusal.
             reply = reply or row.becomes is not None
             check_registration(row, body)
             judged = judge_operation(side, row, body, message)
@@ -331,16 +330,16 @@ class Conversation:
         return built
 
     def _last_word(self, side: Side, message: Message, refusals: Refusals) -> Any:
-        """The asker's word on the last reply, which is plain."""
+        """Read the asker's confirmation of the last reply, which is plain data."""
         if message.rows:
-            return self._request(side, message, refusals)  # which it is not, and so refused
+            return self._request(side, message, refusals)  # refused there: it names no operation
         self._current = None
         self._happens(Event.REQUEST_ENDED)
         self.link.admit(message.verified, self.inbound_context())
         return message.body
 
     def refuse(self, request: Mapping[str, Any], error: SafeserError) -> None:
-        """Answer *request*, which was admitted, with *error* before anything has served it."""
+        """Answer *request*, which was admitted but not yet served, with *error*."""
         self._current = None
         self._happens(Event.REQUEST_ENDED)
         Refusals(self.link).note(error, request)
@@ -348,13 +347,13 @@ class Conversation:
             self._answer(error)
 
     def _answer(self, error: SafeserError) -> None:
-        """Put an error reply in line for the peer."""
+        """Queue an error reply for the peer."""
         self._answers.append(self._plain([replies.error_reply(error)]))
 
     # --- receiving: streams ----------------------------------------------------------------------
 
     def _begin_stream(self, stream: str, body: dict[str, Any], *, reading: int) -> None:
-        """Note that the connection becomes a stream; *reading* is 0 for the server."""
+        """Turn the connection into a stream; *reading* is 0 for the server, 1 for the asker."""
         reads, self._writes = STREAMS[stream][reading], STREAMS[stream][1 - reading]
         self._elements = self._made_elements(stream, reads)
         self._bounds = None, greeting_bounds()
@@ -373,7 +372,7 @@ class Conversation:
         )
 
     def _batch(self, side: Side, message: Message, refusals: Refusals) -> Any:
-        """A batch of stream elements: each is decided by itself, all before any is built."""
+        """Read a batch of stream elements: each is decided alone, all before any is built."""
         assert self._elements is not None
         if self.state is State.OPENING:
             self._happens(Event.STREAM_BEGUN)
@@ -383,8 +382,9 @@ class Conversation:
         return heard.elements or SKIP
 
     def _start(self, side: Side, message: Message, refusals: Refusals) -> Any:
-        """What a client is told first, or raise why not: Dask's client waits for nothing else, and
-        for that until its time is out.
+        """Read the start of a client's stream, or raise why there is none.
+
+        Dask's client waits for this message alone, until it times out.
         """
         body = message.body
         try:
@@ -395,7 +395,7 @@ class Conversation:
                 said = self._batch(side, message, refusals)
             if said is SKIP or [element["op"] for element in said] != ["stream-start"]:
                 raise refusals.latest or PayloadError(
-                    "a scheduler began with something else than the start of a stream",
+                    "the scheduler's first message is not the start of a stream",
                     rule="reply.opening",
                 )
         except SafeserError:
@@ -407,14 +407,17 @@ class Conversation:
     # --- receiving: replies ----------------------------------------------------------------------
 
     def _reply(self, side: Side, message: Message, refusals: Refusals) -> Any:
-        """What a peer answers to what this side asked."""
+        """Read the reply to the pending request, or raise or return what replaces a refused one."""
         if self.state is State.OPENING:
             self._happens(Event.STREAM_BEGUN)
         asked = self._asked
         try:
             if asked is NO_REQUEST:
-                raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
-            # Nothing waits in a reply for its statement to be renewed.
+                raise PayloadError(
+                    "unexpected reply: no request is pending on this connection",
+                    rule="reply.unasked",
+                )
+            # A reply holds no queued tasks, so no statement in it is renewed.
             reply = self._built_reply(side._replace(statements=None), message, refusals)
             replies.require_form(asked.message, reply)
             reply, refused = translate.incoming_reply(asked.fields.encodings, reply)
@@ -430,7 +433,7 @@ class Conversation:
         return self._failed(reply) if replies.is_uncaught(reply) else reply
 
     def _failed(self, reply: dict[str, Any]) -> Any:
-        """Return a *reply* that says that its server failed, as Dask's code bears it, or raise."""
+        """Return a *reply* that reports a failure in a form that Dask handles, or raise it."""
         asked, refusal = self._asked, reply.get("exception")
         tell = self._registration_refused if asked.name in _REGISTRATIONS else None
         if tell is not None and isinstance(refusal, SafeserError):
@@ -441,29 +444,29 @@ class Conversation:
                 self._happens(Event.FAILURE_READ)
                 return replies.failed_values(asked.message, failed)
         if self._elements is not None:
-            # Dask looks for a refusal here in no way that its user would understand.
+            # Dask's own handling of an error here would not tell its user about the refusal.
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
         return reply
 
     def _called(self, reply: Any, refusals: Refusals) -> Any:
-        """Return what an actor answered in a form that Dask's actor reads; see ``failed_call``."""
+        """Return an actor's answer in a form that Dask's actor reads; see ``failed_call``."""
         if replies.is_uncaught(reply):
             refusal = reply.get("exception")
             if isinstance(refusal, OSError):
-                # A worker that is gone is Dask's to name, or to look for elsewhere.
+                # Dask itself handles a lost worker.
                 return reply
             reply = replies.failed_call(refusal)
         if replies.answers_call(reply):
             return reply
         error = PayloadError(
-            "an actor's answer says neither what came of the call nor why it failed",
+            "an actor's answer holds neither a result nor an error",
             rule="reply.call",
         )
         refusals.note(error)
         return replies.failed_call(error)
 
     def _built_reply(self, side: Side, message: Message, refusals: Refusals) -> Any:
-        """Decide, record and build a reply; of several values one that is refused fails alone."""
+        """Decide, record and build a reply; a refused value of ``get_data`` fails alone."""
         values = self._asked.name == "get_data"
         if not values or (self._opens and not takes_parts()):
             judged = judge_reply(side, self._asked, message)
@@ -482,7 +485,7 @@ class Conversation:
         return reply
 
     def _instead_of_values(self, failed: Mapping[Any, SafeserError]) -> dict[Any, Any]:
-        """Return what stands for each value that failed; many may share one error."""
+        """Return the replacement of each failed value; many may share one error."""
         instead: dict[SafeserError, Any] = {
             error: Unfetched(error) if self._opens else replies.refused(error, self.link.local)
             for error in set(failed.values())
@@ -490,7 +493,7 @@ class Conversation:
         return {key: instead[error] for key, error in failed.items()}
 
     def _without_values(self, error: SafeserError) -> Any:
-        """Return what stands in place of a refused reply, or raise *error*."""
+        """Return the replacement of a refused reply, or raise *error*."""
         name = self._asked.name
         if self._opens and self._asked.is_actor_call:
             return replies.failed_call(error)
@@ -498,18 +501,18 @@ class Conversation:
             instead = replies.refused(error, self.link.local)
             return replies.failed_values(self._asked.message, instead)
         if name in _CONFIRMED:
-            # The peer's handler waits for a word that Dask says only when it understood the reply;
-            # it would take the next request on this connection for it.
+            # The peer's handler waits for a confirmation, which Dask sends only for a valid reply;
+            # the handler would take the next request on this connection for it.
             self._answers.append(self._plain(["OK"]))
         raise error
 
     # --- sending -------------------------------------------------------------------------------
 
     def send(self, message: Any, serializers: Sequence[str] | None = None) -> list[Any]:
-        """Turn what Dask writes into frames to seal; none where nothing is to be said.
+        """Turn a message that Dask writes into frames to seal; an empty list sends nothing.
 
-        :raises PolicyDenied: if a request may not leave. In replies and on streams a value that
-            may not leave is replaced by the reason.
+        :raises PolicyDenied: if a request may not leave. In replies and on streams, the reason
+            replaces a value that may not leave.
         """
         if not self._greeting_sent:
             self._greeting_sent = True
@@ -537,12 +540,12 @@ class Conversation:
             )
         except SafeserError as error:
             if self._current is not None and self._current.name in _CONFIRMED:
-                raise  # its handler writes by itself: Dask answers with what it raises
+                raise  # its handler writes the reply itself, and Dask answers with what that raises
             logger.warning("Not answered to %s: %s", self.link.peer, error)
             return self._plain([replies.error_reply(error)])
 
     def _send_request(self, message: Any, serializers: Sequence[str] | None) -> list[Any]:
-        if not names_operation(message):  # the last word of an exchange, such as "OK"
+        if not names_operation(message):  # the confirmation of a reply, such as "OK"
             if self.state is State.SILENCED:
                 self._happens(Event.LAST_WORD_LEFT)
                 return []
@@ -566,7 +569,7 @@ class Conversation:
         return frames
 
     def _request_written(self, row: Operation, asked: Pending) -> None:
-        """Note what was asked: it says how the reply is read."""
+        """Keep the request, which decides how its reply is read."""
         self._asked = asked
         if row.becomes in STREAMS:
             self._begin_stream(row.becomes, dict(asked.message), reading=1)
@@ -578,7 +581,7 @@ class Conversation:
         return sending.encode_plain(elements, self.link.policy.limits, listed=listed)
 
     def _row_for(self, message: Mapping[str, Any]) -> Operation | None:
-        """Return the row of a request; the peer's word about its role only picks the table."""
+        """Return the row of a request; the role that the peer claims only chooses the table."""
         rows = rows_of(message)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
@@ -586,7 +589,7 @@ class Conversation:
 
 _Reader = Callable[[Conversation, Side, Message, Refusals], Any]
 
-#: What reads a message, by what it is.
+#: The method that reads each kind of message.
 _READERS: Mapping[Meaning, _Reader] = {
     Meaning.GREETING: Conversation._greeting,
     Meaning.REQUEST: Conversation._request,

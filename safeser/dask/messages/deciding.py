@@ -1,9 +1,9 @@
-"""Deciding what a message holds: everything about it that needs no state of a connection.
+"""Decide one message and its payloads, independent of the state of its connection.
 
-The one rule: a verified message becomes a :class:`Message`, this a :class:`Judged` when every
-payload in it, the wrapped ones included, is decided and recorded, and only this an object, see
-:mod:`safeser.dask.messages.building`. Each is made by the step before it, in one pass: payloads are
-found once (``wire/slots.py``), and each of them is read, decided and checked once.
+The one rule: a verified message becomes a :class:`Message`; that becomes a :class:`Judged` when
+every payload in it, wrapped ones included, is decided and recorded; and only a :class:`Judged`
+becomes an object (:mod:`safeser.dask.messages.building`). All of it is one pass: payloads are found
+once (``wire/slots.py``), and each is read, decided and checked once.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ __all__ = [
 ]
 
 
-#: What a worker does for its scheduler alone: which values it has, by which keys, and whose shards.
-#: Relayed, it would arrive as the scheduler's: a client that may scatter could put a value of its
-#: own under the key of another's task, which the worker then takes for its result, or read any.
+#: Requests that a worker serves for its scheduler alone: they set, read and free its values and
+#: shards. Relayed, they would arrive as the scheduler's: a client that may scatter could read any
+#: value, or store one under the key of another's task, which the worker would take for its result.
 _NEVER_RELAYED = frozenset(
     {
         *("update_data", "gather", "get_data", "free_keys"),
@@ -78,8 +78,8 @@ _NEVER_RELAYED = frozenset(
 class Part(NamedTuple):
     """One payload of a message that may be loaded.
 
-    :param number: of *row* in the payload table, by which the body refers to it.
-    :param opened: whether this side opens it; otherwise it is passed on.
+    :param number: index of *row* in the payload table, by which the body refers to it.
+    :param opened: whether this side opens the payload; otherwise it relays it.
     """
 
     permitted: Permitted
@@ -89,13 +89,13 @@ class Part(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What one side of a connection decides by, and what it does with what it decided.
+    """How one side of a connection decides messages, and what it does with their payloads.
 
     :param willing: families that this side asked for; narrows what policy permits.
-    :param opens: whether payloads are opened here, or passed on unless they are eager.
-    :param taken: signed requests that this server has taken; None where functions are passed on.
-    :param statements: of the sealed graphs that there are, for elements of a stream.
-    :param records: gets the records of all elements of a batch; None where each is written at once.
+    :param opens: whether payloads are opened here; otherwise all but eager ones are relayed.
+    :param taken: signed requests that this server has accepted; None where functions are relayed.
+    :param statements: of the known sealed graphs, for elements of a stream.
+    :param records: collects the records of a batch; None where each record is written at once.
     """
 
     link: Link
@@ -109,7 +109,7 @@ class Side(NamedTuple):
 class Message(NamedTuple):
     """A verified message, parsed and not yet decided: *body* holds references, not objects.
 
-    :param policy: that was in force when it was parsed, by whose limits it was.
+    :param policy: the policy in force when it was parsed, whose limits applied.
     """
 
     verified: Arrived
@@ -118,9 +118,9 @@ class Message(NamedTuple):
     policy: Policy
 
     def with_calls(self, kept: Kept, limits: Limits) -> Message:
-        """Return this message of a stream with its sealed tasks read, or why each cannot be.
+        """Return this stream message with each sealed task read, or with the error that refuses it.
 
-        To be called once for each message, in the order in which they came.
+        Call it once for each message, in the order in which they arrived.
         """
         if not any(row.is_sealed for row in self.rows):
             return self
@@ -139,9 +139,10 @@ def _call(row: PayloadRow, kept: Kept, limits: Limits) -> Call | SafeserError:
 
 
 def read(verified: Verified, policy: Policy, ceiling_of: CeilingOf | None = None) -> Message:
-    """Parse *verified* as one message; raise PayloadError if it is none.
+    """Parse *verified* as one message.
 
-    :param ceiling_of: of the operations one of which this asks for, if it is a request.
+    :param ceiling_of: the size limits by operation, if it may be a request.
+    :raises PayloadError: if it is malformed.
     """
     body, rows = parse(verified.frames, policy.limits, ceiling_of)
     return Message(verified, body, rows, policy)
@@ -150,7 +151,7 @@ def read(verified: Verified, policy: Policy, ceiling_of: CeilingOf | None = None
 def read_apart(
     verified: Verified, policy: Policy, ceiling_of: CeilingOf
 ) -> tuple[Message, list[SafeserError]]:
-    """Parse *verified* as a batch of which some elements are refused; return why they are."""
+    """Parse *verified* as a batch; return it without refused elements, and their errors."""
     (body, rows), errors = parse_apart(verified.frames, policy.limits, ceiling_of)
     return Message(verified, body, rows, policy), errors
 
@@ -160,9 +161,9 @@ class Judged(NamedTuple):
 
     :param parts: its payloads that may be loaded.
     :param wrapped: paths of the fields whose handler unpickles bytes.
-    :param left_out: rows that are not loaded, and that the message loses nothing without.
-    :param later: fields whose shapes are known when they are built.
-    :param refused: payloads that were refused alone, by their rows, and why.
+    :param left_out: rows that are not loaded because the message is complete without them.
+    :param later: fields whose shapes can be checked only after they are built.
+    :param refused: payloads that were refused alone: index of the row, and the error.
     """
 
     side: Side
@@ -177,7 +178,7 @@ class Judged(NamedTuple):
 
 
 def judge_operation(side: Side, row: Operation, body: dict[str, Any], message: Message) -> Judged:
-    """Decide a request or stream element under the row of the table that its name stands for.
+    """Decide a request or stream element under its row of the table of operations.
 
     :param body: the request, or one element of those in *message*.
     :raises PolicyDenied: for the operation, an operation inside it, a field, or a payload.
@@ -187,7 +188,7 @@ def judge_operation(side: Side, row: Operation, body: dict[str, Any], message: M
     try:
         later = check_fields(row, body, payloads=payloads)
     except SafeserError:
-        # A sender that may not ask for it at all hears that, and no more.
+        # A sender that may not ask for the operation at all is told only that.
         link.permit_named(context, where="op")
         raise
     require_sealed(link, context, body, message.rows)
@@ -204,7 +205,7 @@ def judge_operation(side: Side, row: Operation, body: dict[str, Any], message: M
 def _judge_opened(
     side: Side, row: Operation, body: dict[str, Any], message: Message, later: list[Later]
 ) -> Judged:
-    """Decide what has fields that a handler unpickles, or that are requests of their own."""
+    """Decide a message with fields that a handler unpickles or that are requests themselves."""
     link = side.link
     wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
     if wrapped:
@@ -215,7 +216,7 @@ def _judge_opened(
     inside: list[tuple[str, Operation]] = []
     for path, inner, known in nested(row, body):
         for one in known:
-            # A relay must not carry what its sender may not ask for directly.
+            # A relay must not carry a request that its sender may not make directly.
             link.permit_named(link.inbound(one.kind, one.name), where=f"{path}.op")
             raw += [each for each in _raw_fields(one, inner) if each not in raw]
             inside.append((path, one))
@@ -236,9 +237,9 @@ def _judge_opened(
     )
 
 
-@lru_cache(maxsize=1024)  # of rows of the table, of which there are fewer
+@lru_cache(maxsize=1024)  # the table has fewer rows
 def _plan(row: Operation, inside: tuple[tuple[str, Operation], ...]) -> Plan:
-    """Return what finds the payloads of a message of *row*, and of what it relays *inside*."""
+    """Return the plan that finds the payloads of a message of *row* and of requests *inside* it."""
     paths = [(path, role) for path, encoding in row.fields.items() for role in _ROLES[encoding]]
     paths += [
         (path, WHOLE)
@@ -254,7 +255,7 @@ def _plan(row: Operation, inside: tuple[tuple[str, Operation], ...]) -> Plan:
     return plan(paths)
 
 
-#: What the table says of payloads in a field of a message, by how they stand there.
+#: The roles of payloads in a field, by the encoding of the field.
 _ROLES = {
     Encoding.MARKED: (DECLARED,),
     Encoding.WRAPPED: (DECLARED, WRAPPED),
@@ -265,11 +266,11 @@ _ROLES = {
 
 
 def judge_reply(side: Side, asked: Pending, message: Message) -> Judged:
-    """Decide a reply. It names no operation; it is read as one to the request *asked*."""
+    """Decide a reply, which names no operation, as the reply to the request *asked*."""
     body, fields = message.body, asked.fields
     if asked.known is not None and isinstance(body, dict) and not body.keys() <= asked.known:
         raise PayloadError(
-            "the reply has a field that Dask's replies to this do not have", rule="reply.field"
+            "the reply has a field that no reply to this request has", rule="reply.field"
         )
     raw: list[Raw] = []
     if fields.raw:
@@ -280,7 +281,7 @@ def judge_reply(side: Side, asked: Pending, message: Message) -> Judged:
 
 
 def _replied(body: Any, path: str) -> Iterator[Raw]:
-    """Yield the bare pickles at *path* of a reply, with what plugins must be signed for."""
+    """Yield the bare pickles at *path* of a reply, with the purpose that plugins are signed for."""
     bare = [each for at, value in select(body, path) for each in _bare(value, at)]
     plugins = list(requests.plugins_in(body, path))
     if not plugins:
@@ -290,14 +291,14 @@ def _replied(body: Any, path: str) -> Iterator[Raw]:
             yield Raw(at, each, purpose if each is data else "")
 
 
-#: What finds the values of a reply to ``get_data``.
+#: The plan that finds the values in a reply to ``get_data``.
 _VALUES = plan([("data", DECLARED)])
 
 
 def judge_values(side: Side, values: Mapping[Any, Any], message: Message) -> Judged:
-    """Decide the values of a reply to ``get_data``, whose other fields are decided without them.
+    """Decide the values of a reply to ``get_data``; its other fields are decided apart from them.
 
-    A payload that is refused takes no other with it.
+    A refused payload does not affect the others.
     """
     context, body = side.link.inbound(Kind.DATA), {"data": values}
     return _judge(side, context, body, message, plan=_VALUES, each=True)
@@ -318,9 +319,9 @@ def _judge(
 ) -> Judged:
     """Find the payloads in *body*, and decide, check and record them.
 
-    :param each: whether a payload that is refused takes no other with it.
+    :param each: whether a refused payload is refused alone; otherwise it refuses the message.
     """
-    # Every reference stands for a row: without rows there is nothing to look for.
+    # Every reference stands for a row: without rows there is no payload to find.
     slots = find(body, plan) if message.rows else []
     if slots and context.kind is Kind.ADMIN:
         context = side.link.inbound(Kind.DATA, context.operation)
@@ -358,11 +359,11 @@ def _judge(
 
 
 class _Found(NamedTuple):
-    """The payloads that stand in the slots of a message, not yet decided.
+    """The payloads in the slots of a message, not yet decided.
 
-    :param slots: those of *payloads*, with what this side does with each.
-    :param left_out: rows that are not loaded, and that the message loses nothing without.
-    :param refused: rows that hold no payload, and why.
+    :param slots: the slots of *payloads*, with what this side does with each.
+    :param left_out: rows that are not loaded because the message is complete without them.
+    :param refused: rows that hold no valid payload: index of the row, and the error.
     """
 
     payloads: Sequence[Received] = ()
@@ -374,9 +375,9 @@ class _Found(NamedTuple):
 def _payloads(
     side: Side, context: Context, body: Any, message: Message, slots: Sequence[Slot], *, each: bool
 ) -> _Found:
-    """Read the payload in each slot; refuse what no field of the message has.
+    """Read the payload in each slot; refuse pickles in fields that have none.
 
-    :param each: whether what cannot be read is refused alone.
+    :param each: whether a payload that cannot be read is refused alone.
     """
     payloads: list[Received] = []
     used: list[tuple[Slot, _Use]] = []
@@ -394,7 +395,7 @@ def _payloads(
         if slot.role.whole and wholes is None:
             wholes = _wholes(slots)
         if wholes is not None and number in wholes:
-            # The failure itself stands beside it as data, so that nothing is lost with it.
+            # The same failure is in the message as data, so dropping its pickle loses nothing.
             failed = message.rows[number].failed
             if failed or not side.link.permits_part(context, payload, side.willing):
                 left_out.append(number)
@@ -410,8 +411,8 @@ class _Use(enum.Enum):
     """What this side does with a payload."""
 
     OPENED = "opened here"
-    SUBMITTED = "handed to Dask's scheduler as the graph that it is"
-    RELAYED = "passed on"
+    SUBMITTED = "handed to Dask's scheduler as a graph"
+    RELAYED = "relayed unopened"
 
 
 def _use(side: Side, context: Context, slot: Slot) -> _Use:
@@ -419,15 +420,15 @@ def _use(side: Side, context: Context, slot: Slot) -> _Use:
         return _Use.SUBMITTED
     if side.opens or slot.reference.eager:
         return _Use.OPENED
-    # What a relay kept there unopened would go to each that asks it for anything else: one worker's
-    # metrics, say, that nothing can open, with each answer about the cluster.
+    # A relay that kept any other payload unopened would send it with unrelated answers: metrics of
+    # one worker that no client can open, say, with each answer about the cluster.
     kept = slot.role.declared or slot.role.failure or context.operation is None
     return _Use.RELAYED if kept else _Use.OPENED
 
 
 def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoReturn:
-    """Refuse a pickle in a field that has none; Dask's own decoder opens one in any field."""
-    if context.operation is None:  # that it may not pass at all says more to its recipient
+    """Refuse a pickle in a field that declares none; Dask's own decoder would open it there."""
+    if context.operation is None:  # a denied family is the more useful reason
         side.link.permit_payload(context, payload, side.willing)
     side.link.refuse(
         context,
@@ -440,7 +441,7 @@ def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoRet
 def _payload(
     side: Side, context: Context, body: Any, message: Message, slot: Slot, *, relayed: bool
 ) -> Received | SafeserError:
-    """Return the payload in *slot*, or why what stands there is none."""
+    """Return the payload in *slot*, or the error if there is no valid one."""
     row, where = message.rows[slot.reference.index], slot.where
     try:
         if row.is_sealed:
@@ -463,7 +464,7 @@ def _payload(
 def _with_bare_pickles(
     wrapped: Sequence[str], body: dict[str, Any], message: Message
 ) -> tuple[dict[str, Any], Message]:
-    """Make bytes that stand bare where a handler unpickles them payloads like all others."""
+    """Turn bare bytes that a handler unpickles into payloads, so that they are decided."""
     rows = list(message.rows)
 
     def listed(value: Any) -> Any:
@@ -478,7 +479,7 @@ def _with_bare_pickles(
 
 
 def is_graph(context: Context, where: str) -> bool:
-    """Tell whether the payload at *where* is a graph that is submitted."""
+    """Tell whether the payload at *where* is a submitted graph."""
     return context.operation == "update-graph" and where == "expr_ser"
 
 
@@ -498,7 +499,7 @@ def _raw_fields(row: Operation, body: dict[str, Any]) -> list[Raw]:
 def _wholes(slots: Sequence[Slot]) -> frozenset[int]:
     """Return the rows that hold failures as their process pickled them, see translate.outgoing.
 
-    No row counts that stands elsewhere too: there it is a payload like all others.
+    A row that is also used in another slot is not among them: there it is an ordinary payload.
     """
     used = Counter(slot.reference.index for slot in slots)
     found = [slot.reference.index for slot in slots if slot.role.whole]
@@ -506,7 +507,7 @@ def _wholes(slots: Sequence[Slot]) -> frozenset[int]:
 
 
 def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the bare pickles of a field whose handler unpickles whatever bytes it finds there."""
+    """Yield the bare pickles of a field whose handler unpickles any bytes in it."""
     if any(True for _ in references(value)):
         # Plain bytes in a payload of family msgpack would be judged as data and run as code.
         raise PayloadError(
@@ -518,7 +519,7 @@ def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
 def nested(
     row: Operation, body: dict[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any], list[Operation]]]:
-    """Yield what a relay carries, at which field, and as each server it may reach knows it."""
+    """Yield each request that a relay carries: its field, its body, and its rows by server."""
     for path, encoding in row.fields.items():
         if encoding is not Encoding.NESTED:
             continue
@@ -535,10 +536,10 @@ def nested(
             raise unknown_operation(name)
         if name in _NEVER_RELAYED:
             raise PolicyDenied(
-                f"no relay carries {name}: workers would take it for their scheduler's own word",
+                f"no relay carries {name}: workers would take it for their scheduler's own request",
                 rule="operation.relayed",
                 where=f"{path}.op",
-                fix="Scatter data, and gather it, by the scheduler's own operations.",
+                fix="Use the scheduler's own operations to scatter and gather data.",
             )
         yield path, inner, known
 

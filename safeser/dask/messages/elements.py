@@ -1,7 +1,7 @@
-"""The stream elements of a peer: each is decided by itself, all of a batch before any is built.
+"""Receive the stream elements of a peer: decide each alone, and all of a batch before building any.
 
-The one rule: a refused element is replaced by what its handler can bear, or left out; it never ends
-a stream that others share.
+The one rule: a refused element is replaced by one that its handler accepts, or left out; it never
+ends a stream that others share.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ __all__ = ["STREAMS", "Elements", "Heard"]
 
 logger = logging.getLogger("safeser.dask")
 
-#: Which table the elements of a stream belong to: (what the server reads, what it writes).
+#: The tables of a stream's elements: (those that the server reads, those that it writes).
 STREAMS = {
     "client-stream": (Server.SCHEDULER, Server.CLIENT),
     "worker-stream": (Server.SCHEDULER, Server.WORKER),
 }
 
-#: Rules by which a sender may not say this at all, so that no other form of it passes either.
-_NOT_ITS_WORD = frozenset({"context.none", "operation.not-granted"})
+#: Rules that refuse the operation itself, so that no replacement of the element may pass either.
+_NOT_PERMITTED = frozenset({"context.none", "operation.not-granted"})
 
-#: Rules that refuse what is no element of any stream.
+#: Rules that refuse something that is not an element of any stream.
 _STRANGE = frozenset({"operation.missing", "operation.unknown"})
 
 
 class Heard(NamedTuple):
-    """What came of one batch.
+    """The result of one batch.
 
     :param elements: for Dask to handle, in order.
-    :param told: elements that tell the peer of graphs that were refused.
+    :param told: elements to send, which report refused graphs to the peer.
     """
 
     elements: tuple[Any, ...]
@@ -64,7 +64,7 @@ class Heard(NamedTuple):
 class _Decided(NamedTuple):
     """One element, decided.
 
-    :param instead: what is handled in its place if it was refused, or None to leave it out.
+    :param instead: the element that replaces a refused one, or None to leave it out.
     """
 
     element: Any
@@ -76,9 +76,9 @@ class Elements:
     """The incoming half of one stream.
 
     :param stream: the state of the connection, as the table of operations names it.
-    :param reads: whose table the elements are of.
-    :param answers_clients: whether the peer is a client, which is told of its refused graphs.
-    :param renewed: is told, by any thread, of each statement that the peer renewed.
+    :param reads: the role of the server or client whose table describes the elements.
+    :param answers_clients: whether the peer is a client, to which refused graphs are reported.
+    :param renewed: called, from any thread, with each statement that the peer renewed.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class Elements:
         self._answers_clients = answers_clients
         self._renewed = renewed
         self._kept = Kept()  # definitions of sealed tasks that this side keeps
-        # How elements without payloads were admitted, by their rows, under which policy.
+        # The last admission of elements without payloads, by operation, and its policy.
         self._repeated: dict[str, Admitted] = {}
         self._repeated_under: Policy | None = None
 
     def receive(self, side: Side, message: Message, refusals: Refusals) -> Heard:
-        """Decide each element, record all of them, and build what may come."""
+        """Decide each element, record all of them, and build those that are permitted."""
         if self.reads is Server.WORKER:
             message = message.with_calls(self._kept, self.link.policy.limits)
         elements = message.body if isinstance(message.body, tuple) else (message.body,)
@@ -114,7 +114,7 @@ class Elements:
                 side = side._replace(records=records)
                 decided += self._judged(side, elements, message, refusals, graphs)
         except AuditError as error:
-            # What is not recorded is not loaded; what was refused anyway stays refused.
+            # Elements that are not recorded are not loaded; refused ones stay refused.
             decided = [
                 each
                 if each.judged is None
@@ -132,7 +132,7 @@ class Elements:
         refusals: Refusals,
         graphs: GraphFailures,
     ) -> Iterator[_Decided]:
-        """Decide each of *elements*; the rest is left out where many are no elements at all."""
+        """Decide each of *elements*; drop the rest after too many that are not elements at all."""
         strange = 0
         for each in elements:
             if strange == MOST_STRANGE:
@@ -141,7 +141,7 @@ class Elements:
             try:
                 row = self.row_of(each)
             except SafeserError as error:
-                # Nothing stands in for what its sender may not even begin to say.
+                # It names no row of the table, so there is nothing to replace it by.
                 strange += error.rule in _STRANGE
                 refusals.note(error, each)
                 continue
@@ -170,10 +170,10 @@ class Elements:
         message: Message,
         policy: Policy,
     ) -> Judged | None:
-        """Decide *element* as the one before it with the same row, if nothing else can come of it.
+        """Decide *element* by the last decision on its row, or return None where that may differ.
 
-        Most elements of a stream are of few rows and carry no payloads: what is left to ask of
-        those is whether their fields have the shapes that their handler takes.
+        Most elements of a stream are of few rows and carry no payloads: of those, only the shapes
+        of their fields remain to be checked.
         """
         if message.rows or policy is not self._repeated_under:
             return None
@@ -186,18 +186,18 @@ class Elements:
         return Judged(side, admitted.admission.context, element, admitted)
 
     def _repeat(self, row: Operation, judged: Judged, policy: Policy) -> None:
-        """Keep how *judged* was admitted, if that was under *policy* and asks for no authority."""
+        """Keep the admission of *judged* if it was under *policy* and needs no authority."""
         if not (row.plain and judged.admitted.is_plain) or row.name in RENEWALS:
             return
         if policy is not self._repeated_under:
             self._repeated, self._repeated_under = {}, policy
-        if policy is self.link.policy:  # it has not been replaced meanwhile
+        if policy is self.link.policy:  # not replaced since the decision
             self._repeated[row.name] = judged.admitted
 
     def row_of(self, element: Any) -> Operation:
         """Return the row of the table that describes *element*.
 
-        :raises SafeserError: if there is none, or the peer may not speak as the element does.
+        :raises SafeserError: if there is none, or the element names another client or worker.
         """
         name = operation_of(element)
         row = lookup(self.reads, Channel.STREAM, name, element)
@@ -207,7 +207,7 @@ class Elements:
         return row
 
     def _built(self, decided: _Decided, refusals: Refusals, graphs: GraphFailures) -> Any:
-        """Return what Dask handles, or None where nothing is left to handle."""
+        """Return the element for Dask to handle, or None if there is none."""
         element, judged = decided.element, decided.judged
         if judged is None:
             return decided.instead
@@ -228,14 +228,14 @@ class Elements:
         return translated.message
 
     def _renew(self, side: Side, element: Mapping[str, Any]) -> None:
-        """Take the statement in *element*, which was judged; Dask has no handler for it."""
+        """Store the renewed statement in *element*, for which Dask has no handler."""
         assert side.statements is not None
         current = side.statements.renew(renewed_in(element["statement"]))
         if current is not None and self._renewed is not None:
             self._renewed(current)
 
     def _takes_code(self, operation: str, willing: Sequence[str] | None) -> bool:
-        """Tell whether the peer may hand code to this side, which is willing to run it."""
+        """Tell whether the peer may send code to this side, and this side is willing to load it."""
         if willing is not None and "cloudpickle" not in willing:
             return False
         context = self.link.inbound(Kind.DATA, operation)
@@ -248,12 +248,12 @@ class Elements:
         refusals: Refusals,
         graphs: GraphFailures,
     ) -> _Decided:
-        """Return a refused element with what Dask handles in its place, if anything."""
+        """Note the refusal of *element*, and return it with its replacement, if it has one."""
         refusals.note(error, element)
         if element["op"] == "update-graph" and self._answers_clients:
             graphs.add(element.get("keys"), error)
             return _Decided(element, None)
-        if self.reads is Server.SCHEDULER and error.rule in _NOT_ITS_WORD:
+        if self.reads is Server.SCHEDULER and error.rule in _NOT_PERMITTED:
             return _Decided(element, None)
         instead = element_instead(self.row_of(element), element, error, local=self.link.local)
         return _Decided(element, None, instead)

@@ -1,13 +1,12 @@
-"""Values that one process fetches from another in one reply: one that is refused fails alone.
+"""Read replies to ``get_data``, in which each value is refused alone.
 
-The one rule: all values of a reply are decided and recorded before one of them is built, and each
-for itself, as elements of a stream are. What stands beside them is decided with none of them: where
-that is refused, so is the reply.
+The one rule: all values of a reply are decided and recorded, each alone, before any of them is
+built. The other fields are decided apart from the values; if they are refused, so is the reply.
 
-A relay hands on a failure in place of a value. A worker that gathers what its tasks depend on knows
-only replies that fail as a whole (distributed 2026.8.0, ``worker_state_machine.py``): a key that is
-merely missing it asks for again, for ever. So its state is told of values that were refused in the
-event by which others arrive.
+A relay forwards a failure in place of a refused value. A worker that gathers dependencies handles
+only replies that fail as a whole (distributed 2026.8.0, ``worker_state_machine.py``): it requests a
+key that is merely missing again, for ever. So refused values reach its state as failures, in the
+event that delivers the others.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ __all__ = [
     "takes_parts",
 ]
 
-#: Refused values of one reply that say why as errors of their own.
+#: Refused values of one reply that get an error of their own; the others share one for each rule.
 _EXPLAINED = 100
 
-#: Whether what is fetched here and now goes to a worker's state, which knows :class:`Unfetched`.
+#: Whether values fetched in this context go to a worker's state, which handles :class:`Unfetched`.
 _TAKES_PARTS: ContextVar[bool] = ContextVar("safeser-takes-parts", default=False)
 
 
@@ -53,11 +52,11 @@ def takes_parts() -> bool:
 
 
 class Fetched(NamedTuple):
-    """A reply to ``get_data``, decided and recorded with each of its values; none of them is built.
+    """A reply to ``get_data``, decided and recorded with each of its values, none of them built.
 
-    :param others: what stands beside the values that hold payloads.
-    :param values: those, by their keys.
-    :param judged: what was decided of them; None where there are none.
+    :param others: the reply without the values that hold payloads.
+    :param values: the values that hold payloads, by key.
+    :param judged: the decision on *values*; None where there are none.
     """
 
     others: Judged
@@ -66,20 +65,20 @@ class Fetched(NamedTuple):
 
     @property
     def refused(self) -> Iterator[SafeserError]:
-        """Why payloads of it were refused."""
+        """The errors of its refused payloads."""
         return (error for _, error in (() if self.judged is None else self.judged.refused))
 
 
 def judge_fetched(side: Side, asked: Pending, message: Message) -> Fetched:
-    """Decide the reply *message* to a request for values, and each value by itself.
+    """Decide *message*, the reply to a request for values, and each of its values alone.
 
-    :raises SafeserError: for all that is not one value: the sender, another field, the log.
+    :raises SafeserError: if the sender or another field is refused, or the log cannot be written.
     """
     rest, values = _apart(message.body)
     judged: Judged | None = None
     with side.link.recorded_together() as records:
         side = side._replace(records=records)
-        # First: whether the sender may send values at all is one decision and one record.
+        # First, because whether the sender may send values at all is one decision and record.
         others = judge_reply(side, asked, message._replace(body=rest))
         if values:
             judged = judge_values(side, values, message)
@@ -87,11 +86,11 @@ def judge_fetched(side: Side, asked: Pending, message: Message) -> Fetched:
 
 
 class Built(NamedTuple):
-    """A reply to ``get_data`` as far as it may come.
+    """A reply to ``get_data`` without its refused values.
 
-    :param reply: with those of its values that could be built.
-    :param failed: why each of the others is missing, by its key; many may share one error.
-    :param refused: why values could not be built.
+    :param reply: the reply, with the values that could be built.
+    :param failed: the error of each missing value, by key; many may share one error.
+    :param refused: the errors of values that could not be built, which are not noted yet.
     """
 
     reply: Any
@@ -100,7 +99,7 @@ class Built(NamedTuple):
 
 
 def build_fetched(fetched: Fetched) -> Built:
-    """Return a reply with those of its values that may come, and why each of the others may not."""
+    """Return the reply with its permitted values, and the error of each of the others."""
     reply, judged = build(fetched.others), fetched.judged
     if judged is None:
         return Built(reply, {}, ())
@@ -111,7 +110,7 @@ def build_fetched(fetched: Fetched) -> Built:
     objects: dict[int, Any] = {}
     for part in judged.parts:
         if key_of[part.number] in failed.errors:
-            continue  # something else in the same value was refused
+            continue  # another payload of the same value was refused
         try:
             objects[part.number] = load_part(judged, part)
         except SafeserError as error:
@@ -127,9 +126,9 @@ def build_fetched(fetched: Fetched) -> Built:
 
 
 class _Failed:
-    """Why values of one reply failed. The first ones say it themselves, all others by the rule.
+    """The errors of one reply's failed values: the first keep their own, the others share.
 
-    An error of its own costs a millisecond and its traceback: ten thousand would stop a scheduler.
+    One error costs a millisecond and its traceback: ten thousand would stop a scheduler.
     """
 
     def __init__(self) -> None:
@@ -137,7 +136,7 @@ class _Failed:
         self.errors: dict[Any, SafeserError] = {}
 
     def add(self, key: Any, error: SafeserError) -> SafeserError:
-        """Note why the value of *key* failed; return *error* without what led to it."""
+        """Store *error* for the value of *key*; return it without its traceback."""
         error.without_frames()
         shown = error
         if len(self.errors) >= _EXPLAINED:
@@ -155,7 +154,7 @@ def _one_of_many(error: SafeserError) -> SafeserError:
 
 
 def _apart(body: Any) -> tuple[Any, dict[Any, Any]]:
-    """Return what is in *body* beside the values that hold payloads, and those by their keys."""
+    """Split *body* into the reply without values that hold payloads, and those values by key."""
     data = body.get("data") if isinstance(body, dict) else None
     if not isinstance(data, dict):
         return body, {}
@@ -171,30 +170,30 @@ def _apart(body: Any) -> tuple[Any, dict[Any, Any]]:
 
 
 class Unfetched:
-    """Stands in a reply for a value that was refused here; it goes no further than one worker."""
+    """Stands in a reply for a value that was refused here; it never leaves this worker."""
 
     def __init__(self, error: SafeserError) -> None:
         self.error = error
 
 
-#: What Dask's state keeps of an error, in the order in which it takes it.
+#: The fields of an error that Dask's recommendation "error" takes, in its order.
 _TOLD = ("exception", "traceback", "exception_text", "traceback_text")
 
 
 def is_partly_gathered(event: Any) -> bool:
-    """Tell whether *event* brings some of the values that it is about, and not all."""
+    """Tell whether *event* delivers values of which some were refused."""
     if type(event) is not GatherDepSuccessEvent:
         return False
     return any(type(value) is Unfetched for value in event.data.values())
 
 
 def handle_partly_gathered(state: Any, event: GatherDepSuccessEvent) -> Any:
-    """Do what Dask does with values that arrive, and with others what it does where all failed."""
+    """Handle *event* as Dask does, but with tasks whose values were refused as erred."""
     recommendations, instructions = state._handle_gather_dep_success(event)
-    told: dict[SafeserError, Any] = {}  # of errors that many values share
+    told: dict[SafeserError, Any] = {}  # many values may share an error
     for task, recommended in recommendations.items():
         value = event.data.get(task.key)
-        if type(value) is Unfetched:  # others' values have code of their own to ask
+        if type(value) is Unfetched:  # exact class: isinstance could run a value's own code
             said = told.get(value.error)
             if said is None:
                 message = error_message(value.error)
@@ -204,7 +203,7 @@ def handle_partly_gathered(state: Any, event: GatherDepSuccessEvent) -> Any:
 
 
 async def gather_apart(gather_dep: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
-    """Do what ``Worker.gather_dep`` does, and tell values that may not come from those that did."""
+    """Run ``Worker.gather_dep`` with refused values as :class:`Unfetched` among the others."""
     token = _TAKES_PARTS.set(True)
     try:
         return await gather_dep(*args, **kwargs)

@@ -1,7 +1,7 @@
-"""The request that a connection waits for the reply to, and what that reply may hold.
+"""The pending request of a connection, and what the reply to it may hold.
 
-The one rule: what was asked for decides how a reply is read; the peer's word takes nothing away.
-It is found out once, when the request is written.
+The one rule: the request decides how its reply is read; a peer's claim never narrows what is
+checked. The decision is made once, when the request is written.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
 
 class ReplyFields(NamedTuple):
-    """Where the reply to a request may hold payloads, and what Dask would unpickle.
+    """The fields of a reply that may hold payloads, or bytes that Dask would unpickle.
 
-    :param encodings: its fields, by their paths.
-    :param plan: finds its payloads.
-    :param raw: the fields that hold bare pickles.
-    :param blanks: None for each field that holds what its user put in, or what is looked at
-        elsewhere, as errors are.
-    :param unshown: the paths of such fields further down.
+    :param encodings: the encoding of each such field, by path.
+    :param plan: finds the payloads.
+    :param raw: paths of fields that hold bare pickles.
+    :param blanks: None for each top-level field that holds user data or is checked elsewhere, such
+        as errors; replaces them when the size of the repr is checked.
+    :param unshown: paths of such fields at deeper levels.
     """
 
     encodings: Mapping[str, Encoding]
@@ -41,9 +41,9 @@ class ReplyFields(NamedTuple):
 class Pending(NamedTuple):
     """A request that this side wrote; made by :func:`pending`.
 
-    :param name: the operation that it names; empty where nothing was asked.
+    :param name: the operation that it names; empty where no request is pending.
     :param rows: of the table, for each server that knows the operation.
-    :param known: every field that the reply may have, or None where that is not fixed.
+    :param known: all fields that the reply may have, or None where they are not fixed.
     """
 
     message: Mapping[str, Any]
@@ -57,8 +57,8 @@ class Pending(NamedTuple):
 def pending(asked: Mapping[str, Any]) -> Pending:
     """Return the request *asked* with what the reply to it may hold.
 
-    A name that several servers know has the fields of all: the peer's own word on which of
-    them it is must not take away from what is looked at.
+    A name that several servers know has the fields of all of them: the role that the peer claims
+    must not narrow what is checked.
     """
     rows, inner = rows_of(asked), rows_of(asked.get("msg"))
     return Pending(
@@ -75,9 +75,9 @@ def rows_of(asked: Any) -> tuple[Operation, ...]:
     return tuple([row for row in found if row is not None])
 
 
-@lru_cache(maxsize=1024)  # of this side's own requests; the table has fewer
+@lru_cache(maxsize=1024)  # rows of this side's own requests; the table has fewer
 def _fields(rows: tuple[Operation, ...], inner: tuple[Operation, ...]) -> ReplyFields:
-    """Return what the replies of *rows* may hold, with what those of *inner*, which are relayed."""
+    """Return what replies to *rows* may hold, and within them replies to *inner*, if relayed."""
     fields: dict[str, Encoding] = {}
     for row in rows:
         fields |= row.reply
@@ -86,7 +86,7 @@ def _fields(rows: tuple[Operation, ...], inner: tuple[Operation, ...]) -> ReplyF
                 fields |= {f"{prefix}.{path}".strip("."): e for path, e in each.reply.items()}
     nested = [path for path, encoding in fields.items() if encoding is Encoding.NESTED]
     errors = [path for path, encoding in fields.items() if encoding is Encoding.ERROR]
-    # Any reply may say why it failed, and so may any part of one that was relayed.
+    # Any reply may report a failure, and so may any part of a relayed one.
     marked = [path for path, encoding in fields.items() if encoding is Encoding.MARKED]
     wholes = {
         *("traceback", *(f"{path}.traceback".strip(".") for path in nested)),
@@ -106,13 +106,13 @@ def _fields(rows: tuple[Operation, ...], inner: tuple[Operation, ...]) -> ReplyF
     )
 
 
-#: Fields of any answer that says how it went.
+#: Fields by which any answer reports success or failure.
 _OUTCOME = frozenset(
     ["status", "message", "exception", "traceback", "exception_text", "traceback_text"]
 )
 
-#: Fields of answers that Dask's own code makes and reads by name; others answer with whatever they
-#: were asked about: addresses, keys, what users put in.
+#: Fields of answers that Dask's own code makes and reads by name. Other operations answer with
+#: mappings of addresses, keys or user data.
 _KNOWN: Mapping[str, frozenset[str]] = {
     name: _OUTCOME | frozenset(fields.split())
     for names, fields in (
@@ -135,7 +135,7 @@ _ACTOR_CALLS = ("actor_execute", "actor_attribute")
 
 
 def _known(asked: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return every field that the answer to *asked* may have, or None where that is not fixed."""
+    """Return all fields that the answer to *asked* may have, or None where they are not fixed."""
     name = _answered(asked)
     return _KNOWN.get(name) if isinstance(name, str) else None
 
@@ -146,10 +146,10 @@ def is_actor_call(asked: Mapping[str, Any]) -> bool:
 
 
 def _answered(asked: Mapping[str, Any]) -> Any:
-    """Return the operation whose answer the reply to *asked* is; a proxy hands on its server's."""
+    """Return the operation that the reply to *asked* answers: of a proxy, the relayed one."""
     inner = asked.get("msg") if asked.get("op") == "proxy" else asked
     return inner.get("op") if isinstance(inner, dict) else None
 
 
-#: Nothing was asked yet.
+#: Stands for the pending request before the first one is written.
 NO_REQUEST = Pending({}, "", (), _fields((), ()), None, is_actor_call=False)

@@ -1,7 +1,7 @@
-"""Refusals of one message: noted, and what is handled or said in place of what was refused.
+"""Log and record the refusals of one message, and make replacements for refused elements.
 
-The one rule: the process that waits for what an element was about is told, and no other; only
-fields that nothing is wrong with are kept of it.
+The one rule: only the process that waits for the result of a refused element is told, and a
+replacement keeps only its valid fields.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ __all__ = ["GraphFailures", "Refusals", "element_instead"]
 
 logger = logging.getLogger("safeser.dask")
 
-#: Refusals of one message that are logged and recorded one by one; the others are counted, since a
+#: Refusals of one message that are logged and recorded singly. The others are counted, since a
 #: message of two megabytes can hold three hundred thousand.
 _NOTED = 100
 
-#: Futures of the refused graphs of one message that say why as errors of their own.
+#: Futures of one message's refused graphs that get an error of their own.
 _EXPLAINED = 100
 
 
 class Refusals:
-    """What was refused of one message.
+    """The refusals of one message.
 
-    :ivar count: how many there are, and *latest* the last of them.
+    :ivar count: how many there are.
+    :ivar latest: the last of them.
     """
 
     __slots__ = ("_link", "count", "latest")
@@ -61,8 +62,7 @@ class Refusals:
             self._link.note_refusal(self._context(about), error)
 
     def _context(self, message: Any) -> Context:
-        """Return the context of *message*, refused before it was judged; a peer's inventions are
-        no operations."""
+        """Return the context of the refused *message*; unknown operations are left out of it."""
         if isinstance(message, tuple) and len(message) == 1:
             [message] = message
         name = message.get("op") if isinstance(message, dict) else None
@@ -77,23 +77,23 @@ def element_instead(
 ) -> dict[str, Any] | None:
     """Return what Dask handles in place of *element*, or None to leave it out.
 
-    :param local: who refused it, and so wrote what stands in its place.
+    :param local: the principal of this process, which is the author of the replacement.
     """
     kept = sound(row, element)
     if row.name in STATING:
         StatedKeys.taken_from(kept)
     if row.name == "task-finished" and not element.keys() - {"type"} <= kept.keys():
-        # That its result is there, nothing can be told of; but its clients wait for the task.
+        # The report is unusable, but clients wait for the task, so it is reported as failed.
         failure = replies.refused(error, local, failed=False)
         return substitutes.failed_report(kept, failure, str(error))
     return substitutes.for_element(row.server, kept, error)
 
 
 class GraphFailures:
-    """What fails the futures of the refused graphs of one message, which would wait for ever.
+    """Elements that fail the futures of one message's refused graphs, which would wait for ever.
 
-    The first ones say why as errors of their own; the answer to a million keys, of one graph or of
-    many, must not be a million errors, so all others are cancelled at once.
+    The first futures get an error of their own. The answer to a million keys, of one graph or of
+    many, must not be a million errors, so the others are cancelled by one element.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class GraphFailures:
             self._rest += plain[left:]
 
     def elements(self) -> list[dict[str, Any]]:
-        """Return, once, the stream elements that tell the client."""
+        """Return and clear the stream elements for the client."""
         told, rest = self._elements, self._rest
         if rest:
             told.append(

@@ -1,6 +1,7 @@
-"""What answers to a request may hold, and what stands in their place when they are refused.
+"""Check the form of replies, and make the replies that replace refused ones.
 
-The one rule: what was asked for decides how an answer is read; the peer's word takes nothing away.
+The one rule: the request decides how its reply is read; a peer's claim never narrows what is
+checked.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = [
 
 
 def error_reply(error: SafeserError) -> dict[str, Any]:
-    """Return the answer that makes Dask raise *error* where it was asked."""
+    """Return the reply that makes Dask raise *error* in the process that sent the request."""
     return {
         "status": "uncaught-error",
         "exception": error,
@@ -45,16 +46,16 @@ def error_reply(error: SafeserError) -> dict[str, Any]:
 
 
 def is_uncaught(reply: Any) -> bool:
-    """Tell whether *reply* says that its server failed; a payload in that field says nothing."""
+    """Tell whether *reply* reports a failure of its server; a payload as status does not."""
     status = reply.get("status") if isinstance(reply, dict) else None
     return type(status) is str and status == "uncaught-error"
 
 
 def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
-    """Return an answer in which each value that *asked* wants is *value*, a failure.
+    """Return a reply in which *value*, a failure, stands for each value that *asked* requests.
 
-    To a client that waits for them it says why. Without it Dask's client asks again for ever
-    for what its scheduler could not gather.
+    It tells a waiting client the reason. Without it, Dask's client requests values that its
+    scheduler could not gather again, for ever.
     """
     keys = asked.get("keys")
     keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
@@ -62,18 +63,18 @@ def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
 
 
 def with_withheld(reply: Any, withheld: Mapping[Any, Any]) -> Any:
-    """Return the *reply* to a request for values with what stands for those not handed out."""
+    """Return the *reply* to a request for values with the replacements of withheld values."""
     data = reply.get("data") if isinstance(reply, dict) else None
     return {**reply, "data": {**data, **withheld}} if isinstance(data, dict) else reply
 
 
 def require_values(reply: Any) -> None:
-    """Refuse what is no answer of a worker that was asked for values, in a form that Dask reads.
+    """Refuse a reply to ``get_data`` in a form that Dask does not read.
 
-    Of another one Dask's scheduler tells a client neither values nor why, and the client asks again
-    a hundred times a second, for ever; or all that was asked for at once fails with it.
+    For any other form, Dask's scheduler sends its client neither values nor a reason, and the
+    client asks again a hundred times a second, for ever; or all values requested together fail.
 
-    :raises PayloadError: if it is neither values, nor that they can't be sent now, nor an error.
+    :raises PayloadError: if it holds no values, and is neither "busy" nor an error.
     """
     status = reply.get("status") if isinstance(reply, dict) else None
     if type(status) is str:
@@ -82,15 +83,15 @@ def require_values(reply: Any) -> None:
         if status == "OK" and isinstance(reply.get("data"), dict):
             return
     raise PayloadError(
-        "a worker that was asked for values answers neither with values nor why not",
+        "a worker's reply to a request for values holds neither values nor an error",
         rule="reply.values",
     )
 
 
 def require_form(asked: Mapping[str, Any], reply: Any) -> None:
-    """Refuse an answer that Dask's tools would take for more than it is; see ``_FORMS``.
+    """Refuse a reply that is not of the form that its operation has in ``_FORMS``.
 
-    :raises PayloadError: if it is another than an honest peer gives.
+    :raises PayloadError: if no honest peer sends such a reply.
     """
     name = asked.get("op")
     fits = _FORMS.get(name) if isinstance(name, str) else None
@@ -101,43 +102,43 @@ def require_form(asked: Mapping[str, Any], reply: Any) -> None:
 
 
 def require_bounded_repr(asked: Pending, reply: Any) -> None:
-    """Refuse an opened answer whose repr may be far larger than the answer, but for users' values.
+    """Refuse an opened reply whose repr() may be far larger than the reply; user data is exempt.
 
-    Notebooks show such answers, and the client itself by Dask's templates, whose filters make text
-    of parts before anything looks at them: one byte in the answer to ``identity`` stalled for
-    minutes each process that showed its client. Dask compares the status with a word, and an array
-    does so element by element. Values that users put somewhere may be anything.
+    Notebooks show such replies, and Dask's templates show the client, whose filters turn parts into
+    text unchecked: one byte in the reply to ``identity`` stalled each process that showed its
+    client for minutes. Dask also compares the status with a string, which an array does element by
+    element.
 
-    :param reply: as :func:`~safeser.dask.messages.translate.incoming_reply` returns it: errors are
-        errors.
-    :raises PayloadError: if the repr of a part may be far larger than what came.
+    :param reply: as :func:`~safeser.dask.messages.translate.incoming_reply` returns it, with errors
+        as exceptions.
+    :raises PayloadError: if the repr() of a part may be far larger than the data received.
     """
     if asked.name in _USERS:
         return
     for path in asked.fields.unshown:
-        reply = transform(reply, path, _no_more)
+        reply = transform(reply, path, _blank)
     if isinstance(reply, dict):
         reply = {**reply, **asked.fields.blanks}
     if not has_bounded_repr(reply):
         raise PayloadError(f"that is no answer to {asked.name}", rule="reply.form")
 
 
-def _no_more(_: Any) -> None:
-    """Stand for a value that is looked at elsewhere, or is its user's."""
+def _blank(_: Any) -> None:
+    """Replace a value that is user data or is checked elsewhere by None."""
 
 
 def _is_state(_: Mapping[str, Any], state: Any) -> bool:
-    """Tell whether a worker's state names it by what is no path.
+    """Tell whether the id in a worker's state is a file name and not a path.
 
-    Dask's ``DumpArtefact.to_yamls`` makes a folder of that name and writes what the worker says of
-    its configuration there: into ``~/.config/dask``, from where Dask reads what it is to import.
+    Dask's ``DumpArtefact.to_yamls`` makes a folder of that name and writes the configuration that
+    the worker reports into it: with a path, into ``~/.config/dask``, which names modules to import.
     """
     named = not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
     return named and has_bounded_repr(state)
 
 
 def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
-    """Tell whether that is what Dask writes of a cluster to a file: of one byte, gigabytes."""
+    """Tell whether *dump* is a cluster dump whose text, which Dask writes, has bounded size."""
     workers = dump.get("workers") if isinstance(dump, dict) else None
     named = isinstance(workers, dict) and all(
         not isinstance(each, dict) or "id" not in each or _NAME_OF_FILE(each["id"])
@@ -147,7 +148,7 @@ def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
 
 
 def _is_samples(_: Mapping[str, Any], samples: Any) -> bool:
-    """Tell whether samples of memory were taken lately; ``plot`` makes a row for each second."""
+    """Tell whether memory samples have plausible times; ``plot`` makes a row for each second."""
     now = time.time()
     return isinstance(samples, list | tuple) and all(
         isinstance(sample, list | tuple)
@@ -159,13 +160,13 @@ def _is_samples(_: Mapping[str, Any], samples: Any) -> bool:
 
 
 def _is_kept(asked: Mapping[str, Any], reply: Any) -> bool:
-    """Tell whether a worker reports the sizes of the values that it was given, and of no others.
+    """Tell whether a worker reports sizes only of values that it was sent.
 
-    The client or scheduler that scatters takes a key from each worker's answer and adds its size to
-    what the worker holds: with infinity that sum is no number any more.
+    The client or scheduler that scatters adds each reported size to the memory of the worker; after
+    infinity that sum stays useless.
     """
     if "data" not in asked:
-        return True  # a scheduler's, which is told where data are, says nothing
+        return True  # a scheduler, which is told where data are, reports no sizes
     status = reply.get("status") if isinstance(reply, dict) else None
     if type(status) is not str or status != "OK":
         return False
@@ -176,35 +177,35 @@ def _is_kept(asked: Mapping[str, Any], reply: Any) -> bool:
 
 
 def _is_gathered(asked: Mapping[str, Any], reply: Any) -> bool:
-    """Tell whether that is values, or which of those that were asked for did not come.
+    """Tell whether *reply* holds the requested values, or lists the missing ones among them.
 
-    The asker goes through the latter one by one, of a range for ever, and logs each. For a value
-    that is neither, Dask's client returns its key.
+    Dask iterates over the missing keys and logs each, which never ends for a large range. For a
+    value that is in neither, Dask's client returns the key itself.
     """
     status = reply.get("status") if isinstance(reply, dict) else None
     if type(status) is not str:
         return False
     if status != "OK":
         return _are_some(asked.get("keys") or asked.get("who_has"), reply.get("keys"))
-    # A worker that is told who has what keeps the values itself.
+    # A worker that gathers by who_has keeps the values and returns none.
     data, keys = reply.get("data"), asked.get("keys")
     return keys is None or (isinstance(data, dict) and data.keys() >= set(keys))
 
 
 def _is_retried(_: Mapping[str, Any], reply: Any) -> bool:
-    """Tell whether that lists keys; a stock scheduler also names what those asked for depend on."""
+    """Tell whether *reply* lists distinct keys; a stock scheduler adds dependencies to them."""
     return _KEYS(reply) and len(set(reply)) == len(reply)
 
 
 def _are_some(asked: Any, told: Any) -> bool:
-    """Tell whether *told* lists keys that were *asked* for, and none of them again and again."""
+    """Tell whether *told* lists only keys in *asked*, and no more entries than that has."""
     if not (_KEYS(told) and isinstance(asked, Collection)):
         return False
     return len(told) <= len(asked) and set(told).issubset(asked)
 
 
 def _is_told_by_all(asked: Mapping[str, Any], reply: Any) -> bool:
-    """Tell whether workers told in lists, if Dask puts together what they tell."""
+    """Tell whether each worker's story is a list, since Dask concatenates them."""
     inner = asked.get("msg")
     if not isinstance(inner, dict) or inner.get("op") != "get_story":
         return True
@@ -214,7 +215,7 @@ def _is_told_by_all(asked: Mapping[str, Any], reply: Any) -> bool:
 
 
 def _is_published(asked: Mapping[str, Any], reply: Any) -> bool:
-    """Tell whether that is one record for each name; before 2026.6.0 requests hold one name."""
+    """Tell whether *reply* has a record for each name; before 2026.6.0 requests hold one name."""
     names = asked.get("names")
     if names is None:
         return reply is None or (isinstance(reply, dict) and "data" in reply)
@@ -227,26 +228,26 @@ def _is_published(asked: Mapping[str, Any], reply: Any) -> bool:
 
 
 def _is_taken(asked: Mapping[str, Any], reply: Any) -> bool:
-    """Tell whether that is what was in a queue, or a list of such if that was asked for."""
+    """Tell whether *reply* is an entry of a queue, or a list of entries for a batch."""
     if asked.get("batch", False) is False:
         return _is_held(asked, reply)
     return isinstance(reply, list | tuple) and all(_is_held(asked, each) for each in reply)
 
 
 def _is_set(asked: Mapping[str, Any], record: Any) -> bool:
-    """Tell whether that is what a variable holds; Dask's client sends its token back."""
+    """Tell whether *record* is the content of a variable; Dask's client sends its token back."""
     return _is_held(asked, record) and _TEXT(record.get("token", ""))
 
 
 def _is_held(_: Mapping[str, Any], record: Any) -> bool:
-    """Tell whether that is what queues and variables hold: a value, or where one is found."""
+    """Tell whether *record* is an entry of a queue or variable: a value, or a future's key."""
     if not (isinstance(record, dict) and "value" in record and _TEXT(record.get("type"))):
         return False
     return record["type"] != "Future" or (_KEY(record["value"]) and _TEXT(record.get("state")))
 
 
 def _is_stream(_: Mapping[str, Any], reply: Any) -> bool:
-    """Tell whether that is which task ran when; Dask draws each span of each of them."""
+    """Tell whether *reply* lists when tasks ran; Dask draws each span of each task."""
     return _MAPPINGS(reply) and all(
         each is not None
         and _TABLES(each.get("startstops", ()))
@@ -256,9 +257,9 @@ def _is_stream(_: Mapping[str, Any], reply: Any) -> bool:
 
 
 def _is_profile(asked: Mapping[str, Any], told: Any) -> bool:
-    """Tell whether that is a profile, or one of each worker if that was asked for.
+    """Tell whether *told* is a profile, or a profile for each worker if so requested.
 
-    Dask adds those of all workers up, and draws them: one that is none fails it for all.
+    Dask merges and draws the profiles of all workers: a malformed one fails them all.
     """
     several = not asked.get("merge_workers", True)
     if several and not isinstance(told, dict):
@@ -283,10 +284,10 @@ def _fits(spelt: str) -> Callable[[Mapping[str, Any], Any], bool]:
 
 
 def _is_times(_: Mapping[str, Any], told: Any) -> bool:
-    """Tell whether that says when how often a profile was taken, and of which tasks.
+    """Tell whether *told* is profile metadata: counts of samples by time, in all and by task name.
 
     Dask's scheduler makes a list for each name at each time (distributed 2026.8.0,
-    ``Scheduler.get_profile_metadata``): a hundred kilobytes of both took two gigabytes.
+    ``Scheduler.get_profile_metadata``): a hundred kilobytes of metadata took two gigabytes.
     """
     if not isinstance(told, dict) or not _are_times(told):
         return False
@@ -314,14 +315,14 @@ _SIZES = shape("key->number")
 _NODE = frozenset({"identifier", "description", "children", "count"})
 _CALL = {**dict.fromkeys(("filename", "name", "line"), shape("text")), "line_number": _AMOUNT}
 
-#: What Dask draws of a task in a stream of them, as text.
+#: Fields of a task stream's entries that Dask draws as text.
 _DRAWN = ("key", "worker", "thread", "status", "startstops")
 
 #: Lists that a scheduler makes of one worker's profile. A worker keeps a thousand times, and has
 #: some hundred names of tasks.
 _TIMES_OF_NAMES = 2_000_000
 
-#: Longer than anybody samples, and more than clocks differ, in seconds.
+#: Bounds of sample times, in seconds: longer than any sampling, and more than clocks differ.
 _LONGEST, _AHEAD = 100 * 86_400, 86_400
 
 _FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
@@ -339,21 +340,21 @@ _FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
     "retry": _is_retried,
     "update_data": _is_kept,
     "variable_get": _is_set,
-    # Dask's client goes through what stands here and above; a range, or an array that repeats one
-    # element, takes a few bytes at any length. On stock clusters addresses are of other schemes.
+    # Dask's client iterates over all of these; a range, or an array that repeats one element, takes
+    # a few bytes at any length. Addresses are plain text, as stock clusters use other schemes.
     "has_what": _fits("text->key*"),
     "publish_list": _fits("key*"),
     "who_has": _fits("key->text*"),
 }
 
-#: Requests that are answered with what users put in, in plain fields.
+#: Requests that are answered with user data in plain fields.
 _USERS = frozenset({"get_metadata", "events", "queue_get", "variable_get"})
 
 
 def failed_call(error: object) -> dict[str, Any]:
     """Return an actor's answer that its method raised *error*.
 
-    Where asking fails with anything but OSError, Dask's actor only logs it, and its caller waits
+    If the request fails with anything but OSError, Dask's actor only logs it, and its caller waits
     for ever (distributed 2026.8.0, ``actor.py``, ``wait_then_set_result``).
     """
     return {"status": "error", "exception": error}
@@ -369,17 +370,18 @@ def answers_call(reply: Any) -> bool:
 
 
 def refused(error: SafeserError, local: str, *, failed: bool = True) -> Relayed:
-    """Return *error* of this process, whose principal is *local*, in a form that is passed on.
+    """Return *error* of this process, whose principal is *local*, as a relayed payload.
 
-    :param failed: whether it stands in place of a value, or is told as an error itself.
+    :param failed: whether it replaces a value; otherwise it is reported as an error itself.
     """
     header, frames = failures.serialize_failure(failures.failure_of(error))
     return Relayed(header, frames, author=local, failed=failed)
 
 
 def why_no_values(exception: Any, *, local: str) -> Relayed | None:
-    """Return what a relay hands on for values that failed with *exception*; None where asking again
-    may help, as after an error of the network.
+    """Return the failure that a relay forwards for values that failed with *exception*.
+
+    None where a retry may help, as after an error of the network.
     """
     if isinstance(exception, Relayed) and exception.sealed_header.get("serializer") == "error":
         return exception.as_failed() if _is_ours(exception) else None
@@ -389,8 +391,8 @@ def why_no_values(exception: Any, *, local: str) -> Relayed | None:
 
 
 def _is_ours(value: Relayed) -> bool:
-    """Tell whether a relayed failure is an error of safeser's, not one of the network or of Dask.
+    """Tell whether a relayed failure is an error of safeser, not one of the network or of Dask.
 
-    It is only looked at: a peer may say so of any failure, and gains nothing by it.
+    This trusts the failure's own text: a peer that lies about it gains nothing.
     """
     return errors.decode(value.frames[0]).type.startswith("safeser.errors:")

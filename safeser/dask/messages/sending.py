@@ -1,8 +1,8 @@
-"""Turning what Dask writes into frames: each value by a family that policy lets leave.
+"""Encode the messages that Dask writes, each value by a family that policy permits.
 
-The one rule: a value that may not leave is never sent by another family than those allowed, and
-nothing leaves that the other side's limits refuse: it would only be asked for again. A request that
-holds such a value is refused here; in a reply or stream element the reason travels instead.
+The one rule: a value leaves only by a permitted family and only within the receiver's limits, since
+a refused one would be requested again. A request that holds any other value is refused here; in a
+reply or stream element, the reason replaces the value.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ __all__ = [
 
 logger = logging.getLogger("safeser.dask")
 
-#: A stray leaf of an otherwise plain message, such as a NumPy integer in a key, may be this.
+#: Families for a stray leaf of an otherwise plain message, such as a NumPy integer in a key.
 _STRAY = ("msgpack", "dask")
 
-#: What the rows of the payload table may grow by where values are replaced.
+#: Bytes by which the payload table may grow where values are replaced by failures.
 _SLACK = 1 << 12
 
-#: Values of a message that are looked at before Dask is asked how large it is.
+#: Values of a message that are measured here before Dask's slower sizeof is called.
 _FEW = 200
 
 _SCALARS = frozenset({int, float, bool, type(None)})
@@ -63,7 +63,7 @@ _Leaf = Callable[[Any], tuple[PayloadRow, bool]]
 
 
 def encode_plain(elements: Sequence[Any], limits: Limits, *, listed: bool = False) -> list[Any]:
-    """Return the frames of messages that hold plain data and failures, nothing else."""
+    """Return the frames of messages that hold only plain data and failures."""
     encoder = Encoder(limits)
     for element in elements:
         encoder.add(translate.outgoing(element), _failures_only)
@@ -81,8 +81,8 @@ def encode_message(
 ) -> list[Any]:
     """Return the frames of one request (*row* given) or reply.
 
-    :param answers: the request that is replied to.
-    :param serializers: families that Dask or its user asked for; narrows what policy allows.
+    :param serializers: families that Dask or its user asked for; narrows what policy permits.
+    :param answers: the request that this is the reply to.
     :param fails: send the reason in place of a value that may not leave, instead of raising.
     """
     policy = link.policy
@@ -103,9 +103,9 @@ def encode_message(
 def encode_request(
     link: Link, row: Operation, message: dict[str, Any], serializers: Sequence[str] | None
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Return a request as it leaves, with what its author signs, and its frames.
+    """Return a request with the statements that its author signs, and its frames.
 
-    :raises PolicyDenied: if this side may not ask for it, or for what it relays.
+    :raises PolicyDenied: if this side may not make it, or the request that it relays.
     """
     link.permit_operation(link.outbound(row.kind, row.name))
     rows = [("", row)]
@@ -123,9 +123,9 @@ def encode_elements(
 ) -> list[Any]:
     """Return the frames of stream elements for *server*'s table; unknown ones are left out.
 
-    :param sent: what the peer keeps of sealed tasks that it was sent on this connection.
+    Several elements together may exceed the limits of one message, see :func:`is_overfull`.
 
-    Several elements may be more than one message can hold, see :func:`is_overfull`; one is not.
+    :param sent: definitions of sealed tasks that the peer keeps from this connection.
     """
     policy = link.policy
     limits = policy.limits
@@ -142,8 +142,7 @@ def encode_elements(
         if row is None:
             logger.error("Not sent to %s: operation %r is not known", link.peer, name)
             continue
-        # An element that cannot be sent is left out, or its error would end the stream that
-        # carries everybody's.
+        # An element that cannot be sent is left out, since an error would end the whole stream.
         mark = sent.mark
         try:
             values = _Values(link, policy, row, None, fails=True, sent=sent)
@@ -165,12 +164,12 @@ def encode_elements(
         return Encoder().frames(listed=True)
     pairs = zip(rows, encoder.rows, strict=True)
     if any(row is not left and row.header.get("serializer") == SEALED for row, left in pairs):
-        sent.rollback()  # what was left out told the peer what to keep
+        sent.rollback()  # a replaced row held definitions for the peer to keep
     return frames
 
 
 def _add(encoder: Encoder, element: Any, splits: str, values: _Leaf, ceiling_of: CeilingOf) -> int:
-    """Add *element*, in parts if it is over its ceiling and may be split; return how many."""
+    """Add *element*, split if it is over its ceiling and may be split; return how many parts."""
     try:
         encoder.add(element, values, ceiling_of)
     except PayloadError as error:
@@ -184,7 +183,7 @@ def _add(encoder: Encoder, element: Any, splits: str, values: _Leaf, ceiling_of:
 
 
 def _submits_code(link: Link) -> bool:
-    """Tell whether the peer may have its graphs run here: what fails in them is its own."""
+    """Tell whether the peer may submit code here, so that failures show only its own code."""
     rule = link.policy.match(link.inbound(Kind.TASK, SUBMIT))
     return rule is not None and rule.submission == "code"
 
@@ -201,9 +200,9 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
 
 
 def may_be_large(message: Any) -> bool:
-    """Tell whether to encode *message* would keep the event loop for long.
+    """Tell whether encoding *message* may block the event loop for long.
 
-    Dask's own answer takes longer than to encode what most messages are, a few plain values.
+    Most messages are a few plain values, for which Dask's sizeof takes longer than encoding them.
     """
     if _is_small(message):
         return False
@@ -212,7 +211,7 @@ def may_be_large(message: Any) -> bool:
 
 
 def _is_small(message: Any) -> bool:
-    """Tell whether *message* is a few plain values; of anything else it does not know."""
+    """Tell whether *message* is a few plain values; False where that is unknown."""
     found, size = [message], 0
     for value in found:
         kind = value.__class__
@@ -229,9 +228,9 @@ def _is_small(message: Any) -> bool:
 
 
 def _checked(frames: list[Any], limits: Limits) -> list[Any]:
-    """Return *frames*, if they are a message that the other side takes.
+    """Return *frames* if they are within the limits of one message.
 
-    :raises PayloadError: by the rule of the limit.
+    :raises PayloadError: with the rule of the exceeded limit.
     """
     if _size(frames) > limits.max_bytes:
         raise too_large("a message", "max_bytes", _size(frames), limits)
@@ -239,7 +238,7 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
         raise too_large("the number of a message's frames", "max_frames", len(frames), limits)
     if max(map(len, frames[:2])) > wire.MAX_FRAME:
         raise PayloadError(
-            f"what a message says beside its values is over {wire.MAX_FRAME} bytes",
+            f"the plain data of a message is over {wire.MAX_FRAME} bytes",
             rule="limit.frame",
             fix="Send large data as a value: scatter it, or wrap it in to_serialize.",
         )
@@ -253,7 +252,7 @@ def _size(frames: Sequence[Any]) -> int:
 
 
 def _shed(encoder: Encoder, peer: str, limits: Limits, *, listed: bool) -> list[Any]:
-    """Return the message with values replaced by the reason, the largest first, until it fits."""
+    """Return the frames, with values replaced by an error, largest first, until they fit."""
     frames = encoder.frames(listed=listed)
     size = _size(frames)
     if size <= limits.max_bytes and len(frames) <= limits.max_frames:  # as nearly all messages
@@ -314,7 +313,7 @@ class _Values:
         self._operation = row
         self._serializers = serializers
         self._fails = fails
-        # Made when they are asked for: most messages have no values.
+        # Computed on first use: most messages have no values.
         self._known: Grant | None = None
         self._made: Context | None = None
 
@@ -339,11 +338,11 @@ class _Values:
             return _failure_row(failures.failure_of(error), failed=True), eager
 
     def take_code(self) -> bool:
-        """Tell whether the other side may be sent code."""
+        """Tell whether code may be sent to the peer."""
         return "cloudpickle" in self._grant.families
 
     def _serialize(self, x: Any, grant: Grant) -> tuple[dict[str, Any], list[Any]]:
-        # Workers send what tasks return; the client that asks for it registers the class.
+        # A worker sends results of classes that only the client may have registered.
         return self._link.serialize(x, grant, context=self._context, unregistered=True)
 
     def _row(self, leaf: Any) -> PayloadRow:
@@ -360,13 +359,13 @@ class _Values:
         elif isinstance(leaf, Serialized):
             header, frames = translate.from_dask_pickle(leaf.header, leaf.frames)
         elif isinstance(leaf, Pickled):
-            raise PayloadError("bytes that Dask pickled are not passed on", rule="payload.pickled")
+            raise PayloadError("bytes that Dask pickled are not relayed", rule="payload.pickled")
         else:
             grant = self._grant.narrowed(_STRAY)
             header, frames = self._serialize(leaf, grant)
         family = self._family(header)
         if family == "pickle" and "cloudpickle" in self._grant.families:
-            family = "cloudpickle"  # the most that it can be; reading it would change nothing
+            family = "cloudpickle"  # its strongest reading, which is granted as well
         payload = Payload("", family, header, tuple(frames), author or self._link.local)
         self._link.permit_sending(self._context, payload)
         limits = self._policy.limits
@@ -376,13 +375,13 @@ class _Values:
 
     def _sealed_task(self, call: Call) -> PayloadRow:
         author = call.signed.statement.author
-        if self._sent is None:  # in a reply, to its author, nothing is kept
+        if self._sent is None:  # a reply to its author: no definitions are kept
             return self._sealed(HEADER, Sent().frames(call), author)
         mark = self._sent.mark
         try:
             return self._sealed(HEADER, self._sent.frames(call), author)
         except SafeserError:
-            self._sent.rollback(mark)  # the reason is sent in its place, and the peer keeps nothing
+            self._sent.rollback(mark)  # an error replaces it, so the peer keeps no definitions
             raise
 
     def _sealed(self, header: dict[str, Any], frames: Sequence[Any], author: str) -> PayloadRow:
@@ -393,7 +392,7 @@ class _Values:
 
     def _family(self, header: dict[str, Any]) -> str:
         family = header["serializer"]
-        # What else may be in it, where it is one pickle, says the family alone.
+        # One pickle without children: its header claims all that it can be.
         if family == "cloudpickle" and "sub-headers" not in header:
             return "cloudpickle"
         return families.claimed(header, declared=self._policy.families)

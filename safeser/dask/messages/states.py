@@ -1,12 +1,12 @@
-"""The states of one connection, and what a message is in each: one table, as in h11.
+"""The states of one connection, and the meaning of a message in each: one table, as in h11.
 
-The one rule: what a message is follows from the state of its connection and from the table of
-operations, never from its own word. A peer's message has a meaning in each state; where
-:data:`_NEXT` has no entry, this program has a defect.
+The one rule: the meaning of a message follows from the state of its connection and from the table
+of operations, never from a claim in the message. A peer's message has a meaning in every state;
+where :data:`_NEXT` has no entry, this program has a defect.
 
-A connection has an asker, which opened it, and a server, which answers. Each side has a state of
-its own, which changes with what that side reads and writes. A message that is refused changes none,
-except where nothing can follow it.
+A connection has an asker, which opened it, and a server, which answers. Each side keeps its own
+state, which changes with what that side reads and writes. A refused message changes no state,
+except where the connection cannot go on without it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class State(enum.Enum):
 
 
 class Meaning(enum.Enum):
-    """What a message is."""
+    """How a message is read."""
 
     GREETING = "Dask's own handshake"
     REQUEST = "a request, which is answered"
@@ -78,11 +78,11 @@ class Event(enum.Enum):
 
 
 class _Forms(NamedTuple):
-    """What a message is in one state, by its form.
+    """The meaning of a message in one state, by its form.
 
     :param operation: a dictionary that names an operation.
     :param answer: a dictionary that names none.
-    :param other: a batch of elements, or a word.
+    :param other: a batch of elements, or a confirmation such as "OK".
     """
 
     operation: Meaning
@@ -94,7 +94,7 @@ _ANY = {meaning: _Forms(meaning, meaning, meaning) for meaning in Meaning}
 _SERVED_WORD = _Forms(Meaning.REQUEST, Meaning.LAST_WORD, Meaning.LAST_WORD)
 _FIRST_OF_WORKER = _Forms(Meaning.ELEMENTS, Meaning.REPLY, Meaning.ELEMENTS)
 
-#: What a message is, by the state of the side that reads it.
+#: The meaning of a message, by the state of the side that reads it.
 _MEANINGS: Mapping[State, _Forms] = {
     State.SERVER_GREETING: _ANY[Meaning.GREETING],
     State.SERVING: _ANY[Meaning.REQUEST],
@@ -108,8 +108,8 @@ _MEANINGS: Mapping[State, _Forms] = {
     State.UNOPENED: _ANY[Meaning.ELEMENTS],
 }
 
-#: What a message that cannot be parsed is: a request is answered with the reason, the asker of a
-#: reply or of a stream gets it raised, and a batch loses the elements that are at fault.
+#: The meaning of a message that cannot be parsed: a request is answered with the error; for a reply
+#: or a start of a stream it is raised; a batch loses its malformed elements.
 _MALFORMED: Mapping[State, Meaning] = {
     State.SERVER_GREETING: Meaning.REQUEST,
     State.SERVING: Meaning.REQUEST,
@@ -138,7 +138,7 @@ _WRITTEN = {
 }
 _BEGUN = {Event.STREAM_BEGUN: State.STREAMING, Event.STREAM_REFUSED: State.UNOPENED}
 
-#: What follows, by what happens.
+#: The next state, by event.
 _NEXT: Mapping[State, Mapping[Event, State]] = {
     State.SERVER_GREETING: {Event.GREETED: State.SERVING},
     State.SERVING: _TAKEN,
@@ -158,7 +158,7 @@ STREAMS = frozenset({State.STARTING, State.OPENING, State.STREAMING, State.UNOPE
 
 
 def meaning_of(state: State, body: Any) -> Meaning:
-    """Return what the message *body*, of which nothing is believed yet, is in *state*."""
+    """Return the meaning in *state* of the message *body*, which is not decided yet."""
     forms = _MEANINGS[state]
     if not isinstance(body, dict):
         return forms.other
@@ -166,7 +166,7 @@ def meaning_of(state: State, body: Any) -> Meaning:
 
 
 def meaning_of_malformed(state: State) -> Meaning:
-    """Return what a message that cannot be parsed is in *state*."""
+    """Return the meaning in *state* of a message that cannot be parsed."""
     return _MALFORMED[state]
 
 

@@ -1,7 +1,7 @@
-"""As which client or worker a connection registered, and which principal owns a client's id.
+"""Check that stream elements name the client or worker that registered on their connection.
 
-The one rule: the elements of one connection are those of one client or worker, that of the
-principal that registered it. Dask believes what each element says itself.
+The one rule: all elements of a connection belong to the one client or worker that its principal
+registered there, and a client id belongs to one principal. Dask believes each element's own claim.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from safeser.values import Kind
 
 __all__ = ["StreamIdentity", "check_registration"]
 
-#: The field by which a stream element says whose it is, and by which its connection registered.
-#: Dask lets the element's word win, so that one client could speak as another.
+#: The field in which a stream element names its client or worker, and the one in which the
+#: registration did. Dask follows the element, so that one client could act as another.
 _IDENTITY = {"client-stream": "client", "worker-stream": "worker"}
 _REGISTERED_AS = {"client-stream": "client", "worker-stream": "address"}
 
 
 class StreamIdentity:
-    """What the peer on *link* may call itself.
+    """The client or worker that the peer on *link* registered as.
 
-    :param here: whether the peer speaks to a server on this side.
+    :param here: whether the server is on this side.
     """
 
     def __init__(self, link: Link, client_ids: ClientIds, *, here: bool) -> None:
@@ -36,19 +36,19 @@ class StreamIdentity:
         self._registered: Any = None
 
     def registers(self, stream: str, body: dict[str, Any]) -> None:
-        """Keep the name by which *body* registered the connection that becomes *stream*."""
+        """Store the name under which the request *body* registers the connection as *stream*."""
         self._registered = body.get(_REGISTERED_AS[stream])
 
     def claim_client_id(self, row: Operation, body: dict[str, Any]) -> None:
-        """Refuse a client's id that belongs to another principal, registered or only named.
+        """Refuse a client id in *body* that belongs to another principal; claim one that registers.
 
-        Whose futures are kept, and who is told of them, follows from the id that a request names.
+        Dask keeps futures for the client that a request names, and reports them to it.
         """
         client = body.get("client")
         if client is None:
             return
         if not isinstance(client, str):  # a payload, which is not read yet
-            raise PayloadError("a client must be named", rule="stream.identity", where="client")
+            raise PayloadError("the client id must be text", rule="stream.identity", where="client")
         if row.becomes == "client-stream":
             refused = not self._client_ids.claim(client, self.link.peer)
         else:
@@ -61,10 +61,10 @@ class StreamIdentity:
             )
 
     def check(self, stream: str, element: dict[str, Any]) -> None:
-        """Refuse an element that speaks as another client or worker than registered here."""
+        """Refuse an element that names another client or worker than the registered one."""
         name = _IDENTITY[stream]
         if self._here and name in element and element[name] != self._registered:
-            if self._forgets(element):
+            if self._is_fire_and_forget(element):
                 return
             raise PolicyDenied(
                 f"this connection registered as another {name} than the one that the element names",
@@ -72,11 +72,11 @@ class StreamIdentity:
                 where=name,
             )
 
-    def _forgets(self, element: dict[str, Any]) -> bool:
-        """Tell whether *element* is ``fire_and_forget`` of a principal that may submit work.
+    def _is_fire_and_forget(self, element: dict[str, Any]) -> bool:
+        """Tell whether *element* is ``fire_and_forget`` by a principal that may submit work.
 
         Dask's scheduler keeps such work under a client of that name until it is done. Keys that are
-        never done stay there for good, so that guests have nothing to say in it.
+        never done stay there for good, so a principal that may not submit must not add any.
         """
         if element["op"] != "client-desires-keys" or element["client"] != "fire-and-forget":
             return False
@@ -85,21 +85,25 @@ class StreamIdentity:
 
 
 def check_registration(row: Operation, body: dict[str, Any]) -> None:
-    """Refuse to register under anything but a name that stands in the message itself.
+    """Refuse a registration whose name is not text in the message itself, or mimics an address.
 
-    A payload in its place would be equal to any payload by which a later element names itself.
+    A payload in place of the name would compare equal to any payload in a later element.
     """
     field = _REGISTERED_AS.get(row.becomes or "")
     if field is None:
         return
     if not isinstance(body.get(field), str):
-        raise PayloadError("who registers must be named", rule="stream.identity", where=field)
+        raise PayloadError(
+            "a registration must name its client or worker", rule="stream.identity", where=field
+        )
     name = body.get("name")
     if isinstance(name, str) and name != body[field] and _is_address(name):
-        # Dask looks for a worker's name wherever it is told an address or a host, and takes what it
-        # finds: a worker that is called like another one gets what is meant for that one.
+        # Dask accepts a worker's name wherever it accepts an address or a host: a worker named like
+        # the address of another one would get the tasks and messages meant for that one.
         raise PolicyDenied(
-            "a worker is called like the address of another one", rule="stream.name", where="name"
+            "a worker's name must not be an address other than its own",
+            rule="stream.name",
+            where="name",
         )
 
 

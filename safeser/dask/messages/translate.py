@@ -1,9 +1,9 @@
-"""Fields that Dask pickles or unpickles by itself, carried as data instead.
+"""Translate fields that Dask itself pickles and unpickles into plain data, and back.
 
-The one rule: outgoing, a pickle that this very process made becomes plain data; incoming, Dask's
-own unpicklers get objects, text, or bytes that safeser emitted here and now, never a peer's.
+The one rule: outgoing pickles that this process made become plain data; incoming, Dask's own
+unpicklers get objects, text, or bytes that safeser pickled in this process, never a peer's bytes.
 
-Where Dask does it (distributed 2026.8.0): ``type`` of a finished task, exceptions and tracebacks
+The fields (distributed 2026.8.0): ``type`` of a finished task, exceptions and tracebacks
 of errors, ``warn`` events, results of ``Client.run`` that failed.
 """
 
@@ -54,7 +54,7 @@ __all__ = [
 #: The topic of events that Dask opens as warnings.
 WARN = "warn"
 
-#: Longer than any real class's name.
+#: Characters of a class name that are kept; longer than any real one.
 _TYPE_NAME = 200
 
 # --- outgoing ----------------------------------------------------------------------------------
@@ -69,12 +69,12 @@ def outgoing(
 ) -> Any:
     """Return *message* with the pickles that Dask put into its fields turned into data.
 
-    Of a failure of this server's own, nothing names a folder of its file system.
+    Failures of this server itself are sent without paths of its file system.
 
-    :param takes_code: tells whether its recipient may be sent code.
+    :param takes_code: tells whether code may be sent to its recipient.
     :param answers: the request that it replies to.
-    :param of_tasks: tells whether it is a stream element that tells how tasks or graphs failed, and
-        its recipient is a worker's scheduler, or a client that may run code here.
+    :param of_tasks: tells whether it is a stream element that reports failed tasks or graphs, to a
+        worker's scheduler or to a client that may run code here.
     """
     if not isinstance(message, dict):
         return message
@@ -99,12 +99,12 @@ def outgoing(
     elif name == "log-event" and is_failure(message.get("msg")):
         changed["msg"] = logged(message["msg"])
     elif name == "get_metadata" and message.get("default") is no_default:
-        # Dask's word for "none was given", an enum; left out it means the same to the handler.
+        # An enum by which Dask marks an absent default; without the field the handler uses it too.
         return {key: value for key, value in message.items() if key != "default"}
     return {**message, **changed} if changed else message
 
 
-#: Operations by which Dask sends what is translated, beside its errors.
+#: Operations whose fields are translated even if they report no error.
 _TRANSLATED = frozenset({"task-finished", "log-event", "get_metadata"})
 
 # --- pickles that Dask itself makes and opens ----------------------------------------------------
@@ -114,7 +114,7 @@ PICKLE_HEADER: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 
 
 def from_dask_pickle(header: Any, frames: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Return our header for a payload that this process serialized with Dask's own functions.
+    """Return safeser's header for a payload that Dask serialized in this process.
 
     :raises PayloadError: for any family but pickle; Dask's typed headers hold a pickled class.
     """
@@ -150,7 +150,7 @@ def _plain_warning(event: Any) -> Any:
 
 
 def _text_of(data: bytes) -> tuple[str, str | None]:
-    """Return what a pickled text or warning says, and the category that a warning has itself."""
+    """Return the text of a pickled str or warning, and the category of a warning, else None."""
     try:
         named = pickles.global_of(data)
         if named is not None:
@@ -175,9 +175,9 @@ def _text_of_warning(data: bytes) -> tuple[str, str | None]:
 
 
 class Translated(NamedTuple):
-    """A decided message as Dask's code may have it.
+    """A decided message in the form that Dask's code takes.
 
-    :param refused: why fields of it were replaced.
+    :param refused: the errors of its replaced fields.
     """
 
     message: Any
@@ -191,9 +191,9 @@ def incoming_element(
     *,
     takes_code: Callable[[], bool] = lambda: False,
 ) -> Translated:
-    """Return a decided stream element as the handler of *name* on *server* may have it.
+    """Return a decided stream element in the form that the handler of *name* on *server* takes.
 
-    :param takes_code: tells whether its sender may hand code to this process.
+    :param takes_code: tells whether its sender may send code to this process.
     :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
     """
     element, refused = _without_raw_errors(element)
@@ -215,7 +215,7 @@ def incoming_element(
 def _shown_element(
     name: str, element: dict[str, Any], takes_code: Callable[[], bool]
 ) -> list[PayloadError]:
-    """Change *element* to what a client's handler of *name* may have; return what was refused."""
+    """Change *element* into the form that a client's handler takes; return what was refused."""
     # A status that says error makes Dask's client raise inside its report loop, which ends
     # the loop and hangs every future.
     element.pop("status", None)
@@ -228,22 +228,22 @@ def _shown_element(
     elif name == "event":
         element["event"] = _plain_event(element)
     elif name == "task-erred" and element.get("exception") is None:
-        element["exception"] = error = _unsaid()
+        element["exception"] = error = _missing_error()
         return [error]
     return []
 
 
 def incoming_reply(fields: Mapping[str, Encoding], reply: Any) -> Translated:
-    """Return a decided reply as the code that asked for it may have it.
+    """Return a decided reply in the form that Dask's requesting code takes.
 
-    :param fields: where the operation's replies hold what Dask would unpickle.
+    :param fields: the encodings of the reply's fields that Dask would unpickle, by path.
     """
     refused: list[PayloadError] = []
     if isinstance(reply, dict):
         reply, refused = _without_raw_errors(reply)
         status = reply.get("status")
         if type(status) is str and status == "uncaught-error" and reply.get("exception") is None:
-            reply["exception"] = error = _unsaid()
+            reply["exception"] = error = _missing_error()
             refused.append(error)
         if "worker-plugins" in fields:
             reply["worker-plugins"] = make_plugins(reply.get("worker-plugins"))
@@ -258,7 +258,7 @@ def incoming_reply(fields: Mapping[str, Encoding], reply: Any) -> Translated:
 def _each_translated(
     reply: Any, path: str, safe: Callable[[Any], Translated], refused: list[PayloadError]
 ) -> Any:
-    """Return *reply* with what *safe* makes of each value at *path*; add why to *refused*."""
+    """Return *reply* with *safe* applied to each value at *path*; add errors to *refused*."""
 
     def changed(value: Any) -> Any:
         translated = safe(value)
@@ -279,12 +279,12 @@ def _nested_reply(answer: Any) -> Translated:
 
 
 def _without_raw_errors(message: dict[str, Any]) -> tuple[dict[str, Any], list[PayloadError]]:
-    """Refuse bytes where Dask's ``clean_exception`` would unpickle them."""
+    """Replace bytes that Dask's ``clean_exception`` would unpickle, and return their errors."""
     message = dict(message)
     refused: list[PayloadError] = []
     said = message.get("exception")
     if isinstance(said, Exception) and is_partly_named(said):
-        message["exception"] = _as_it_was(said, message.get("traceback"))
+        message["exception"] = _restored(said, message.get("traceback"))
     for name, safe in _SAFE.items():
         if name in message:
             message[name], why = safe(message[name])
@@ -292,8 +292,8 @@ def _without_raw_errors(message: dict[str, Any]) -> tuple[dict[str, Any], list[P
     return message, refused
 
 
-def _as_it_was(said: Exception, whole: Any) -> Exception:
-    """Return *whole*, the same failure as code, if policy let it in; with what was said of it."""
+def _restored(said: Exception, whole: Any) -> Exception:
+    """Return *whole*, *said* as its process pickled it, with its notes, if policy permitted it."""
     if not isinstance(whole, Exception):
         return said
     for note in getattr(said, "__notes__", ()):
@@ -318,8 +318,8 @@ def _safe_exception(value: Any) -> Translated:
     return Translated(refusal, (refusal,))
 
 
-def _unsaid() -> PayloadError:
-    """Return what is raised for a failure that does not say what failed; Dask would raise None."""
+def _missing_error() -> PayloadError:
+    """Return the error for a failure without an exception, for which Dask would raise None."""
     return PayloadError(
         "a failure arrived without any error",
         rule="raw.exception",
@@ -329,16 +329,16 @@ def _unsaid() -> PayloadError:
 
 
 def _no_traceback(value: Any) -> Translated:
-    """Drop a traceback: its text is a note of the exception, and no object is made of a peer's.
+    """Drop a traceback: its text is a note of the exception, and no traceback object is built.
 
-    What is only passed on is no traceback but the failure itself, see :func:`_whole`.
+    A relayed payload in this field is not a traceback but the pickled failure, and is kept.
     """
     refused = (_raw("a traceback", "traceback"),) if isinstance(value, bytes) else ()
     return Translated(value if isinstance(value, Relayed) else None, refused)
 
 
 def _plain_text(value: Any) -> Any:
-    """Return text of a peer's, which ends up in logs and on terminals, so that it steers none."""
+    """Return a peer's text with control characters escaped, since logs and terminals show it."""
     return shown(value[-TRACEBACK:]) if isinstance(value, str) else value
 
 
@@ -353,22 +353,22 @@ _SAFE: dict[str, Callable[[Any], Translated]] = {
     "traceback_text": _safe_text,
 }
 
-#: Elements by which a scheduler states whose the values are that a worker is to have.
+#: Elements in which a scheduler states the authors of values that a worker will hold.
 STATING = frozenset({"compute-task", "acquire-replicas"})
 
-#: What Dask's client shows to its user of elements that hold no error.
+#: Fields of elements without errors that Dask's client shows to its user.
 _SHOWN = ("msg", "reason", "warning", "error")
 
 
 def _raw(what: str, where: str) -> PayloadError:
-    """Return why bytes of a peer's that Dask would unpickle are left out."""
+    """Return the refusal of a peer's bytes that Dask would unpickle."""
     return PayloadError(
         f"{what} arrived as raw bytes, which are never unpickled", rule=f"raw.{where}", where=where
     )
 
 
 def _type_pickle(name: Any, takes_code: Callable[[], bool]) -> bytes | None:
-    """Return bytes, made here, that Dask's client unpickles to a class of that name."""
+    """Return a pickle made here, which Dask's client loads as a class called *name*."""
     if not isinstance(name, str):
         return None
     if takes_code() and substitutes.known_type(name) is not None:
@@ -384,9 +384,9 @@ def _named_type(name: str, *, known: bool) -> bytes:
 
 
 def _plain_event(element: Mapping[str, Any]) -> Any:
-    """Return the event that Dask's client handles by its topic; decided on an exact name.
+    """Return the event in the form that Dask's client handles for its topic.
 
-    An array in place of the topic would be compared element by element, and the error that follows
+    The topic must be a str: an array would be compared element by element, and the resulting error
     would end the client's report loop.
     """
     topic, event = element.get("topic"), element.get("event")
@@ -408,7 +408,7 @@ def _warning_event(event: Any) -> Any:
 
 def _category(name: Any) -> type[Warning]:
     """Return the builtin warning class of that exact name, else UserWarning."""
-    if not isinstance(name, str):  # text of another object is made by its own code, and may fail
+    if not isinstance(name, str):  # str() of another object runs its own code
         return UserWarning
     module, _, cls = name.partition(":")
     found = getattr(builtins, cls, None) if module == "builtins" and cls.isidentifier() else None

@@ -1,11 +1,11 @@
-"""Fingerprints of Dask's source: whether a function was reviewed, independent of its formatting.
+"""Fingerprints of Dask's source, which tell whether a function was reviewed.
 
-The one rule: what was not compared is unknown. A fingerprint is the SHA-256 of a function's source,
-decorators included, without comments and white space and with doubled braces collapsed. It depends
-neither on the minor version of Python nor on how a release was formatted.
+The one rule: a function whose source cannot be compared counts as unknown. A fingerprint is the
+SHA-256 of a function's source, decorators included, without comments and white space and with
+doubled braces collapsed. It depends neither on the minor version of Python nor on the formatting.
 
-To compute the fingerprints of all rows takes a third of a second, so each tested release also has a
-digest of the files that they are in: where that is known, all functions in them are.
+Computing the fingerprints of all patches takes a third of a second, so each tested release also has
+a digest of the files that hold the functions: if the digest is known, all of them are.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _BLANKS = re.compile(r"\s+")
 
 
 def normalized(lines: Sequence[str], first: int) -> str:
-    """Return the definition that begins in *lines* at index *first*, as far as it is compared.
+    """Return the definition that begins in *lines* at index *first*, in the form that is hashed.
 
-    Of the tokens only the text of comments and the end of the block are used: tokens of f-strings
-    differ between the minor versions of Python.
+    Tokens are used only to find comments and the end of the block, since tokens of f-strings differ
+    between the minor versions of Python.
 
     :raises ValueError: if no definition begins there.
     """
@@ -59,7 +59,7 @@ def normalized(lines: Sequence[str], first: int) -> str:
                 comments[token.start[0]] = token.string
             finder.tokeneater(*token)
     except (inspect.EndOfBlock, IndentationError):
-        pass  # what follows is indented less
+        pass  # the block ends where a line is indented less
     except (tokenize.TokenError, SyntaxError) as error:
         raise ValueError(f"no definition at line {first + 1}") from error
     if not finder.started:
@@ -74,12 +74,12 @@ def _without(line: str, comment: str) -> str:
 
 
 def fingerprint(definitions: Iterable[str]) -> str:
-    """Return the fingerprint of normalized *definitions* together."""
+    """Return one fingerprint of all normalized *definitions*."""
     return hashlib.sha256("\n".join(definitions).encode()).hexdigest()
 
 
 def _installed(patch: Patch) -> str | None:
-    """Return the fingerprint of the installed source that *patch* relies on; None if unknown."""
+    """Return the fingerprint of the installed source that *patch* relies on, or None."""
     try:
         return fingerprint(map(_definition, patch.sources))
     except (LookupError, OSError, TypeError, ValueError):
@@ -95,7 +95,7 @@ def is_there(patch: Patch) -> bool:
 def _definition(source: str) -> str:
     """Return the definition of *source* in the installed Dask, normalized.
 
-    :raises LookupError, OSError, TypeError, ValueError: if there is none, or no text of it.
+    :raises LookupError, OSError, TypeError, ValueError: if it or its source text is missing.
     """
     code = _code(source)
     return normalized(_lines(code.co_filename), code.co_firstlineno - 1)
@@ -104,7 +104,7 @@ def _definition(source: str) -> str:
 def _code(source: str) -> CodeType:
     """Return the code of the function *source* in the installed Dask.
 
-    :raises LookupError, TypeError: if there is none.
+    :raises LookupError, TypeError: if it is missing.
     """
     return inspect.unwrap(_function(stock_of(source))).__code__  # type: ignore[no-any-return]  # _function proved it a function
 
@@ -116,7 +116,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _function(found: Any) -> Any:
-    """Return the function that stands behind a method's descriptor."""
+    """Return the function behind a method's descriptor."""
     if isinstance(found, staticmethod | classmethod):
         return found.__func__
     if isinstance(found, property):
@@ -130,12 +130,12 @@ def _function(found: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class KnownSources:
-    """The fingerprints that were reviewed.
+    """The fingerprints of reviewed source.
 
-    :param releases: of distributed, from which they are; the oldest first.
-    :param targets: for each target its fingerprints.
-    :param modules: the modules of Dask that the functions are in.
-    :param digests: of the files of *modules*, one for each release.
+    :param releases: the reviewed releases of distributed, oldest first.
+    :param targets: the fingerprints of each target.
+    :param modules: the modules of Dask that hold the functions.
+    :param digests: the digest of the files of *modules* in each release.
     """
 
     releases: tuple[str, ...]
@@ -146,7 +146,7 @@ class KnownSources:
 
 @cache
 def known_sources() -> KnownSources:
-    """Return what was reviewed, from the file beside this module."""
+    """Read the reviewed fingerprints from the file beside this module."""
     data = tomllib.loads(files(__package__).joinpath(DATA).read_text(encoding="utf-8"))
     targets = {target: frozenset(since.values()) for target, since in data["sources"].items()}
     return KnownSources(
@@ -175,9 +175,9 @@ def digest(paths: Iterable[Path]) -> str:
 
 
 def _are_reviewed_files(patches: Iterable[Patch], known: KnownSources) -> bool:
-    """Tell whether all that *patches* rely on is in files of a release that was reviewed.
+    """Tell whether all functions that *patches* rely on are in files of a reviewed release.
 
-    A function that other code has put in the place of Dask's own is in another file.
+    A function by which other code replaced Dask's own is in another file.
     """
     try:
         paths = {module: _installed_file(module) for module in known.modules}
@@ -202,9 +202,9 @@ def _installed_file(module: str) -> Path:
 
 
 def unknown(patches: Iterable[Patch]) -> list[Patch]:
-    """Return those of *patches* that rely on what is not in the installed Dask as it was reviewed.
+    """Return the *patches* whose sources in the installed Dask differ from the reviewed ones.
 
-    To be asked before any of them is applied.
+    Call it before any of them is applied.
     """
     patches, known = list(patches), known_sources()
     targets = known.targets

@@ -15,7 +15,7 @@ __all__ = ["INT_MAX", "INT_MIN", "KEPT_ABOVE", "Operation"]
 #: Integers that msgpack itself has; others are bytes behind :attr:`Operation.INTEGER`.
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 64) - 1
-#: Text and bytes that are longer, and stand more than once, are kept and then referred to.
+#: Text and bytes that are longer than this and occur more than once are kept and referred to.
 KEPT_ABOVE: Final = 3
 
 

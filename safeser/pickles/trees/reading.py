@@ -49,7 +49,7 @@ __all__ = ["read_tree"]
 
 _TOKENS = LEAVES | {list}
 _TEXTS = frozenset((str, bytes))
-#: As the opcode machine has it, for each token: calls may share a tuple of arguments.
+#: Arguments of calls for each token, as in the opcode machine: calls may share a tuple of them.
 _ARGUMENTS_PER_TOKEN = 8
 #: Shorter leaves count as one element each; see :attr:`Program.longest`.
 _SHORT = 255
@@ -65,9 +65,9 @@ def read_tree(
 ) -> Program:
     """Parse the tree *data* into a program.
 
-    :param buffers: how many buffers come with it, each of which it must use.
-    :param apart: how many values come with it, as above.
-    :param budget: what is left for the message that the tree came in; it is charged.
+    :param buffers: how many buffers come with it; it must use each.
+    :param apart: how many typed values come with it; it must use each.
+    :param budget: the rest of the message's budget, which is charged.
     :raises PayloadError: the tree is malformed or over budget.
     """
     if len(data) > limits.max_bytes:
@@ -121,7 +121,7 @@ def _same(tokens: list[Any], data: bytes) -> bool:
 
 
 def _longest(tokens: list[Any], size: int, limits: Limits) -> int:
-    """Return the bytes of the longest leaf, if it is not a short one."""
+    """Return an upper bound of the bytes of the longest leaf; 0 for a short tree."""
     if size <= _SHORT:
         return 0
     longest = 0
@@ -265,7 +265,7 @@ class _Reader:
         return self.hold(self.nodes[number])
 
     def hold(self, node: Node) -> Node:
-        """Note that *node* is held, and whether something else holds it that may write to it."""
+        """Note that *node* is held; the tree is shared if a node that may change is held twice."""
         if node.index not in self.held:
             self.held.add(node.index)
         elif not is_constant(node):
@@ -278,7 +278,7 @@ class _Reader:
         name = self.take()
         module, colon, qualname = name.partition(":") if type(name) is str else ("", "", "")
         if not colon or name in self.names:
-            self.refuse("name", "a name of a tree is none, or stands there twice")
+            self.refuse("name", "a tree has a malformed name, or one twice")
         check_name(module, qualname, dotted=True, where=f"token {self.at}")
         self.names.add(name)
         self.push(GlobalRef(name))
@@ -367,10 +367,10 @@ class _Reader:
         self.push(Apart(self.once(self.apart, self.most_apart)))
 
     def once(self, taken: set[int], most: int) -> int:
-        """Return the number that comes next, of what came beside the tree and is *taken* once."""
+        """Return the next number, which refers to a buffer or value that is not *taken* yet."""
         number: int = self.take()
         if type(number) is not int or not 0 <= number < most or number in taken:
-            self.refuse("buffers", "a tree takes twice, or did not bring, what stands beside it")
+            self.refuse("buffers", "a tree refers to a buffer or value twice, or to a missing one")
         taken.add(number)
         return number
 
@@ -387,7 +387,7 @@ class _Reader:
     def do_keep(self) -> None:
         text = self.take()
         if type(text) not in _TEXTS or len(text) <= KEPT_ABOVE:
-            self.refuse("tree", "a tree keeps what is no long text")
+            self.refuse("tree", "a tree keeps something other than a long text")
         self.keep(text)
 
     def do_integer(self) -> None:

@@ -52,18 +52,18 @@ _FILLED: dict[type[Node], Operation] = {
 _GROWS = {EXTEND: Operation.EXTEND, UPDATE: Operation.UPDATE, ADD: Operation.ADD}
 _TEXTS = frozenset((str, bytes))
 _AS_THEY_ARE = frozenset((type(None), bool, float))
-#: Bytes of a pickle that is worth looking for what stands in it twice.
+#: Bytes of a pickle from which on repeated texts are searched for.
 _WORTH = 512
 
 
 def write(program: Program, order: Sequence[int] = ()) -> bytes:
     """Return *program* as a tree.
 
-    :param order: of each buffer, the place at which it travels; their own order if it is empty.
+    It also sets ``program.unshared``, as a reader of the tree does.
 
-    It also notes in *program* whether it is known to share nothing, as a reader of the tree does.
-    :raises PayloadError: the program has what no tree has: old instances, persistent ids, or a call
-        of the result of a call.
+    :param order: the position at which each buffer travels; empty for their own order.
+    :raises PayloadError: if the program has something without an operation: old instances,
+        persistent ids, or a call of the result of a call.
     """
     writer = _Writer(program, order or range(program.buffers))
     tokens = writer.all()
@@ -76,7 +76,7 @@ def write(program: Program, order: Sequence[int] = ()) -> bytes:
 def instance(name: str, state: Mapping[str, Any]) -> bytes:
     """Return the tree of an instance of *name* that is made empty and given *state*.
 
-    :param state: leaves, :class:`Apart` for what travels beside the tree, and tuples of these.
+    :param state: leaves, :class:`Apart` for values beside the tree, and tuples of these.
     """
     call = Call(GlobalRef(name), container(TupleOf, []), new=True)
     nodes: list[Node] = [call.callee, call.args, call]
@@ -99,7 +99,7 @@ def instance(name: str, state: Mapping[str, Any]) -> bytes:
 class _Writer:
     """Writes one program.
 
-    :ivar numbers: of each node, by its index, the number that it gets in the tree.
+    :ivar numbers: the number of each node in the tree, by its index in the program.
     """
 
     def __init__(self, program: Program, order: Sequence[int]) -> None:
@@ -201,7 +201,7 @@ class _Writer:
     # -- values --------------------------------------------------------------------------------
 
     def values(self, items: Sequence[Any]) -> list[Any]:
-        """Return *items* as operands; what has to be kept for them is written before."""
+        """Return *items* as operands, after writing the values that have to be kept for them."""
         kinds = set(map(type, items))
         if kinds <= _AS_THEY_ARE or (
             kinds == {int} and INT_MIN <= min(items) <= max(items) <= INT_MAX
@@ -253,7 +253,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _only_spelt(program: Program) -> frozenset[int]:
-    """Return the indexes of nodes that only spelt another, and that nothing else holds."""
+    """Return the indexes of nodes that only spell another node and that no other node holds."""
     if not program.spelt:
         return program.spelt
     held = {program.root.index} if isinstance(program.root, Node) else set()
@@ -263,7 +263,7 @@ def _only_spelt(program: Program) -> frozenset[int]:
         held.update(child.index for child in children(node) if isinstance(child, Node))
         if isinstance(node, Call) and isinstance(node.callee, GlobalRef):
             held.add(node.callee.index)
-    # What a spelt tuple that is held holds, is held too.
+    # A spelt tuple that is held also holds its items.
     for index in program.spelt & held:
         held.update(
             child.index for child in children(program.nodes[index]) if isinstance(child, Node)
@@ -272,7 +272,7 @@ def _only_spelt(program: Program) -> frozenset[int]:
 
 
 def _repeated(program: Program, dropped: frozenset[int]) -> frozenset[Any]:
-    """Return the texts and bytes that stand more than once and are worth being kept."""
+    """Return the texts and bytes that occur more than once and are worth keeping."""
     if program.size < _WORTH:
         return frozenset()
     counted: Counter[Any] = Counter()

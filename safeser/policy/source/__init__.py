@@ -1,1 +1,1 @@
-"""From the bytes of a policy file to plain, checked values."""
+"""Read the bytes of a policy file into checked values."""

@@ -1,7 +1,7 @@
-"""The contexts of a policy: one declaration for each field, and the rule that they make.
+"""Declare each field of a policy's contexts, and the :class:`Rule` that a context becomes.
 
-The one rule: a field is declared here and nowhere else. A :class:`Rule` needs no check to be safe
-to decide from; the floors hold in :mod:`safeser.policy.decide` whatever it says.
+The one rule: a field is declared here and nowhere else. Decisions need no further check of a
+:class:`Rule`: the floors hold in :mod:`safeser.policy.decide` whatever it lists.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = ["DaskModel", "KeyConflictsModel", "OperationsModel", "PickleModel", "
 
 _SUITES = tuple(suite.word for suite in Suite)
 
-# --- what single texts mean -----------------------------------------------------------------------
+# --- meanings of single texts ---------------------------------------------------------------------
 
 
 def _principal(name: str, scope: Scope) -> str:
@@ -118,7 +118,7 @@ def _families_of(field: str) -> Reading[tuple[str, ...]]:
 
 
 def _family_schema(made: dict[str, Any]) -> dict[str, Any]:
-    # The first is what an editor offers.
+    # Editors offer the first form.
     listable = [family for family in FAMILIES if family != "error"]
     declared = {"type": "string", "pattern": pattern(FAMILY), "not": {"const": "error"}}
     return {"anyOf": [{"enum": listable}, declared]}
@@ -130,7 +130,7 @@ def _global(name: str, scope: Scope) -> str:
 
 
 def _profile(name: str, scope: Scope) -> str:
-    # A retired one has an error of its own, which needs the other fields (floors.py).
+    # A retired profile is refused in floors.py, whose error needs the other fields.
     return name if name in RETIRED_PROFILES else _PROFILE.meaning(name, scope)
 
 
@@ -193,7 +193,7 @@ class PickleModel(Strict):
         spelled=["data"],
     )
     """Lists of globals that a pickle may use."""
-    # Each is compared, and resolved, by itself; no operator reviews more by hand.
+    # Bounded, since each is compared and resolved; no operator reviews more by hand.
     allow: tuple[Allowed, ...] = stated(
         Reading(Annotated[dict[str, Any], Field(max_length=1_000)], _allow, _allow_schema),
         default=(),
@@ -239,7 +239,7 @@ class KeyConflictsModel(Strict):
     """The answer to a task whose key another principal submitted first."""
 
 
-# --- words for people -----------------------------------------------------------------------------
+# --- text for operators ---------------------------------------------------------------------------
 
 
 def _same_families(rule: Rule) -> str:
@@ -272,7 +272,7 @@ def _submission(rule: Rule) -> str:
     if rule.submission == APPROVED:
         return "approved: functions that 'allow' lists, no code"
     if rule.submission == SEALED:
-        # Contexts towards workers list authors; those towards schedulers have senders that sign.
+        # Contexts to workers list authors; in contexts to schedulers the sender signs.
         whose = "authors" if rule.authors else "the sender"
         where = "there" if rule.authors else "on workers; no scheduler opens it"
         return f"sealed: what {whose} signed runs {where}"
@@ -411,7 +411,7 @@ class Rule(Strict):
 
     @property
     def line(self) -> int:
-        """The line of the file on which it begins; 0 for a rule that no file spells."""
+        """The line of the file on which it begins; 0 for a rule that is not from a file."""
         return self._line
 
     def stand_at(self, line: int) -> None:
@@ -435,12 +435,12 @@ class Rule(Strict):
 
     @property
     def in_sessions(self) -> bool:
-        """Tell whether what it decides can pass in a session of the envelope, which has a suite."""
+        """Whether messages that it decides can travel in a session, which has a suite."""
         known = self.senders != {UNKNOWN} and self.recipients != {UNKNOWN}
         return known and bool(self.transports & {*SESSION_TRANSPORTS, None})
 
     def families(self, *, sealing: bool) -> tuple[str, ...]:
-        """Return the families of the side that seals, or of the one that opens."""
+        """Return the serializers if *sealing*, else the deserializers."""
         return self.serializers if sealing else self.deserializers
 
     def rows(self) -> Iterator[tuple[str, str, bool]]:
@@ -452,7 +452,7 @@ class Rule(Strict):
                     yield row.label, text, row.strong(self)
 
     def explanations(self) -> Iterator[str]:
-        """Yield what its fields let pass, one line each, for ``policy explain``."""
+        """Yield a line for each field that permits something, for ``policy explain``."""
         for each in statements(type(self)):
             text = each.explained(self) if each.explained is not None else ""
             if text:

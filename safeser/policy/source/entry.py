@@ -1,6 +1,6 @@
-"""One context beside the text that spells it, and how to report what is wrong with it.
+"""One context with its text in the file, and the errors that report its faults.
 
-The one rule: each error names the context and the place of the very value that is at fault.
+The one rule: each error names the context and the place of the exact value at fault.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Say that a policy is wrong: file, line, column, what, and the nearest spelling.
+"""Make the error for a fault in a policy: file, line, column, message, and nearest spelling.
 
-The one rule: text from the file is shown printable and short, or not at all.
+The one rule: errors show text from the file only short and printable.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def shown(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the *known* spelling nearest to *name*, or with all, if few.
+    """Return a sentence with the *known* spelling nearest to *name*, or with the first known ones.
 
-    Long names, and of many those that begin unlike *name*, are not compared.
+    Only short names near *name* in the alphabet are compared.
     """
     names = sorted(set(known))
     wanted = name[:_SHOWN_MAX]
@@ -55,7 +55,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _comparable(wanted: str, names: Sequence[str]) -> Sequence[str]:
-    """Return those of *names*, which are sorted, that are near *wanted* in the alphabet."""
+    """Return the entries of the sorted *names* that are near *wanted* in the alphabet."""
     short = [name for name in names if len(name) <= _SHOWN_MAX]
     at = bisect.bisect(short, wanted)
     first = max(0, min(at - _COMPARED_MAX // 2, len(short) - _COMPARED_MAX))
@@ -63,11 +63,12 @@ def _comparable(wanted: str, names: Sequence[str]) -> Sequence[str]:
 
 
 class UndefinedName(ConfigError):
-    """A name that is not among those known.
+    """A name that the policy does not define.
 
-    A file may have thousands of them, of which the first is reported: only that one is compared.
+    The nearest spelling is looked up when it is needed: a file may have thousands of such names, of
+    which only the first is reported.
 
-    :param known: returns the names that are known.
+    :param known: returns the defined names.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class UndefinedName(ConfigError):
 def fault(
     message: str, *, source: str, place: Place | None, rule: str, fix: str = ""
 ) -> ConfigError:
-    """Return the error to raise for what is wrong at *place* of *source*."""
+    """Return the error for a fault at *place* of *source*."""
     name = source if source.isprintable() else ascii(source)
     where = f"{name}, {place}" if place else name
     return ConfigError(message, rule=rule, where=where, fix=fix)

@@ -1,7 +1,7 @@
-"""How a field of a policy is declared: its form in YAML, its meaning, and the words for people.
+"""Declare fields of a policy: form in YAML, meaning, and text for operators.
 
-The one rule: a declaration is all that reading, the JSON Schema, ``policy show`` and
-``policy explain`` know of a field. Its description is the docstring below it.
+The one rule: reading, the JSON Schema, ``policy show`` and ``policy explain`` know a field only by
+its declaration. Its description is the docstring below it.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 SIZE = re.compile(r"([1-9][0-9]{0,9})(KiB|MiB|GiB)\Z")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
-#: The type of pydantic's error for a value that has its form and no meaning.
+#: The type of pydantic's error for a value that has the right form and no meaning.
 MEANING = "meaning"
 
 
 class Strict(BaseModel):
     """A mapping of a policy: no field beyond those declared, and no value converted."""
 
-    # The docstring below a field is its description. To have pydantic read it takes the source text
-    # of each class at every start; safeser.policy.schema reads it when the JSON Schema is made.
+    # The docstring below a field is its description. Pydantic would read the source text of each
+    # class at every start; safeser.policy.schema reads it only when the JSON Schema is made.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
@@ -125,7 +125,7 @@ Distinct = Annotated[tuple[Text, ...], Listed, AfterValidator(distinct)]
 
 
 def pattern(expression: re.Pattern[str]) -> str:
-    """Return *expression*, which matches from the start, as JSON Schema has it, which searches."""
+    """Return *expression* for JSON Schema, anchored, since JSON Schema searches patterns."""
     return f"^(?:{expression.pattern.removesuffix(chr(92) + 'Z')})$"
 
 
@@ -137,7 +137,7 @@ _Schema = Callable[[dict[str, Any]], dict[str, Any]]
 def refusal(error: ConfigError, *below: str | int) -> PydanticCustomError:
     """Return what pydantic reports for *error*.
 
-    :param below: the path from the value that is read to the one that is at fault.
+    :param below: the path from the value being read to the one at fault.
     """
     told = {"message": error.message, "error": error, "below": below}
     return PydanticCustomError(MEANING, "{message}", told)
@@ -148,9 +148,9 @@ class Reading(Generic[T]):
     """How one value is read; stands in ``Annotated``, or in the declaration of a field.
 
     :param form: the type of the value in YAML.
-    :param meaning: makes what the policy keeps of a value of that form. Raises ConfigError, or what
-        :func:`refusal` returns.
-    :param schema: changes the JSON Schema of the form.
+    :param meaning: converts a value of that form into the one that the policy keeps. Raises
+        ConfigError, or the error that :func:`refusal` returns.
+    :param schema: returns the JSON Schema, given that of the form.
     """
 
     form: Any
@@ -176,7 +176,7 @@ class Reading(Generic[T]):
 
 
 def one_of(words: tuple[str, ...], what: str) -> Reading[str]:
-    """Return how a text is read that is one of *words*; *what* names it in errors."""
+    """Return the reading of a text that must be one of *words*; *what* names it in errors."""
 
     def known(name: str, scope: Scope) -> str:
         if name not in words:
@@ -198,9 +198,9 @@ def one_of(words: tuple[str, ...], what: str) -> Reading[str]:
 class Shown:
     """The row of a field in ``policy show``.
 
-    :param label: what stands before it.
-    :param text: what it says of a context; nothing for no row.
-    :param strong: whether readers should see it first.
+    :param label: the label of the row.
+    :param text: returns its text for a context; empty for no row.
+    :param strong: tells whether the row is emphasized.
     """
 
     label: str
@@ -235,18 +235,17 @@ def stated(
 
     :param reading: its form in YAML, and its meaning.
     :param default: its value where the policy leaves it out; a field without one is required. None
-        is read like a value of the policy, and may mean what the scope says.
+        is passed to the reading, which may take the value from the scope.
     :param alias: its name in YAML, if it is not the attribute's.
     :param spelled: the default as YAML spells it, for the JSON Schema.
     :param shown: its rows in ``policy show``.
-    :param explained: what ``policy explain`` says of it in a context that matches; nothing for no
-        line.
+    :param explained: returns its line in ``policy explain`` for a context; empty for no line.
     """
     keywords: dict[str, Any] = {"alias": alias}
     if spelled is not None:
         keywords["json_schema_extra"] = {"default": spelled}
     if default is not PydanticUndefined:
-        # Made by a factory, a default is not written into the schema as Python spells it.
+        # A factory, so that pydantic does not write the Python value into the JSON Schema.
         keywords |= {"default_factory": lambda: default, "validate_default": default is None}
     made: Any = Field(**keywords)
     rows = (shown,) if isinstance(shown, Shown) else shown

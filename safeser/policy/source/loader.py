@@ -1,9 +1,8 @@
-"""Strict YAML: from the bytes of a policy to plain values and the place of each of them.
+"""Read strict YAML: the bytes of a policy into plain values, with the place of each.
 
-The one rule: what a person sees in the file is what is read. Whatever makes YAML mean something
-else than it shows (anchors, merges, tags, directives, duplicate keys, `no` as false, line breaks
-that editors do not draw) is refused. Size and number of values are bounded before parsing, depth
-while parsing.
+The one rule: a policy means what its text shows. Whatever makes YAML mean something else (anchors,
+merges, tags, directives, duplicate keys, `no` as false, line breaks that editors do not draw) is
+refused. Size and number of values are bounded before parsing, depth while parsing.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Document:
     keys: Mapping[Path, Place]
 
     def place(self, path: Path) -> Place | None:
-        """Return where the value at *path* is, or where the nearest one around it is."""
+        """Return the place of the value at *path*, or of the nearest value that encloses it."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path)
@@ -107,7 +106,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Builder:
-    """Takes events one by one and builds the values; a stack, so that depth costs no recursion."""
+    """Builds the values from parser events, with a stack instead of recursion."""
 
     source: str
     root: Value | None = None
@@ -277,7 +276,7 @@ def read(data: bytes, *, source: str) -> Document:
 
 
 def _not_yaml(error: MarkedYAMLError) -> str:
-    """Say what was expected, and where that began: a parser sees only later that it is missing."""
+    """Return the parser's message, and where the construct began that it found incomplete."""
     what = "that is not YAML"
     # What it says of escapes in quotes names characters; everything else was checked before.
     if error.problem and error.problem.isascii() and error.problem.isprintable():

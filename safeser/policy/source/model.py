@@ -1,4 +1,4 @@
-"""A policy as its file spells it, but for its contexts (:mod:`safeser.policy.source.context`).
+"""Declare the fields of a policy outside its contexts (:mod:`safeser.policy.source.context`).
 
 The one rule: a field is declared here, with its form, its description and what its names mean, and
 nowhere else.
@@ -95,7 +95,7 @@ class LimitsModel(Strict):
     # A few bytes may then stand for as many times max_refs.
     max_sharing: Annotated[int, Field(ge=1, le=1_000)] | None = None
     """Elements of a value once sharing is undone, in multiples of `max_refs`."""
-    # Memory that a sender has us take for each byte that it sends.
+    # The memory that a sender makes this process allocate for each byte sent.
     max_copies: Annotated[int, Field(ge=1, le=64)] | None = None
     """Bytes that building values copies, in multiples of the bytes that came."""
     # Each insertion of a key walks all of it again.
@@ -112,10 +112,10 @@ class LimitsModel(Strict):
 
 
 def _declared(name: str, scope: Scope) -> str:
-    """Return the name of a family that the policy declares.
+    """Check and return the name of a family that the policy declares.
 
-    Declared, so that a misspelt one is found, and a policy means the same in every process, whether
-    or not the family is registered there.
+    Families are declared so that a misspelt name is an error, and so that a policy means the same
+    in every process, whether or not the family is registered there.
     """
     problem = ""
     try:

@@ -1,6 +1,7 @@
 """The names that a policy defines, for the contexts that use them.
 
-The one rule: a policy is read from its top down, and what follows a section may use its names.
+The one rule: a policy is read from top to bottom, and later sections may use the names of earlier
+ones.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from safeser.values import FAMILIES, UNKNOWN, Suite
 
 __all__ = ["GROUP", "Scope"]
 
-#: Before the name of a group where a principal may stand.
+#: Prefix of a group's name where a principal may stand.
 GROUP = "group:"
 
-#: ``error`` is not for listing: failures pass as plain data wherever msgpack does.
+#: ``error`` is never listed: failures pass as plain data wherever msgpack does.
 _LISTABLE = tuple(family for family in FAMILIES if family != "error")
 
 
@@ -25,7 +26,7 @@ class Scope:
     :ivar members: each text that may stand under ``sender`` or ``recipient``, and the principals
         that it means.
     :ivar own: families that the policy declares.
-    :ivar suite: of contexts that name none.
+    :ivar suite: the suite of contexts that name none.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What does not have the form of a policy, or means nothing, as one error with its place.
+"""Resolve a parsed document to a policy, or report its first fault with its place.
 
 The one rule: a field that this version does not enforce is refused by name, never ignored.
 """
@@ -58,10 +58,10 @@ def _precedence(detail: ErrorDetails, document: Document) -> tuple[int, int, int
     place = document.place(path) if detail["type"] == MEANING else document.key_place(path)
     position = (place.line, place.column) if place else (0, 0)
     if detail["loc"] == ("safeser",):
-        # A file for another version has every right to fields that this one does not know.
+        # A file for another version may have fields that this one does not know.
         return (0, *position)
-    # A misspelt key is also a missing one; its spelling is what helps. What a name means depends on
-    # sections that may be at fault themselves.
+    # A misspelt key is also reported as a missing one; the spelling is the more useful report.
+    # Undefined names come last, since the section that defines them may be at fault itself.
     return ({"missing": 2, MEANING: 3}.get(detail["type"], 1), *position)
 
 
@@ -83,7 +83,7 @@ def _section(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _fields_at(path: Path) -> tuple[str, list[str]]:
-    """Return what to call the mapping at *path*, and the names of its fields in YAML."""
+    """Return the noun for the mapping at *path*, and the names of its fields in YAML."""
     model: type[BaseModel] = PolicyModel
     word = "a policy"
     parts = iter(path)
@@ -104,7 +104,7 @@ def _fields_at(path: Path) -> tuple[str, list[str]]:
     return word, [field.alias or name for name, field in model.model_fields.items()]
 
 
-#: Fields that hold many mappings, and what to call one.
+#: Fields that hold many mappings, and the noun for one.
 _ONE_OF = {"principals": "a principal", "contexts": "a context"}
 
 

@@ -1,4 +1,4 @@
-"""Golden traces: what a real cluster decides of 84 workloads, recorded once and compared after.
+"""Golden traces: the decisions of a real cluster on 84 workloads, recorded and compared.
 
 ``python -m tests.dask.golden`` runs them and compares; ``--update`` records.
 """

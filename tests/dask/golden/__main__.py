@@ -1,8 +1,8 @@
 """``python -m tests.dask.golden [--update] [--policy NAME] [NAME ...]``: run workloads and compare.
 
 Runs the 84 workloads, or those named, on a scheduler and two workers with nannies under a ready
-policy, and compares what was decided with the recorded trace; exits 1 if it differs. ``--update``
-records all of them, twice, so that what Dask does in one run only is in the trace.
+policy, and compares the decisions with the recorded trace; exits 1 if they differ. ``--update``
+records the union of two runs, since some actions of Dask happen in one run and not in another.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tests.dask.golden.traces import Trace, differences, traced
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 
-#: Who runs the workloads under each policy, and which principals there are.
+#: The principal that runs the workloads under each policy, and those of the servers.
 CLIENTS = {"dask-cluster": "carol", "default": "client"}
 SERVERS = ("scheduler", "worker", "nanny")
 
-#: Seconds that all workloads take at the most on two cores that others share.
+#: Seconds after which a run is stopped; generous for two shared cores.
 PATIENCE = 900.0
 
 
@@ -36,12 +36,12 @@ class Golden(Cluster):
 
 
 def golden(policy: str) -> Path:
-    """Return where the trace of *policy* is recorded."""
+    """Return the file of the recorded trace of *policy*."""
     return HERE / f"{policy}.json"
 
 
 def run(policy: str, folder: Path, names: tuple[str, ...] = ()) -> tuple[Trace, str]:
-    """Run workloads under *policy*; return what was decided, and what the client printed."""
+    """Run workloads under *policy*; return the trace, and the stderr of the client."""
     client = CLIENTS[policy]
     cluster = Golden(folder, policy, (*SERVERS, client))
     files = folder / "files"

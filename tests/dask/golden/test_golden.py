@@ -1,4 +1,4 @@
-"""What real processes decide of workloads is what was recorded, and a difference is found."""
+"""Real processes decide workloads as recorded, and differences are found."""
 
 from __future__ import annotations
 

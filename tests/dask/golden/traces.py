@@ -1,10 +1,9 @@
-"""What the audit logs of a cluster say was decided, as sets that two runs can be compared by.
+"""Traces: the decisions in a cluster's audit logs, as sets that two runs can be compared by.
 
-A decision is compared without its time, its place in a message, its size and how often it was made.
-What is left is the deciding process, sender, recipient, operation, family, author and rule.
-Records are attributed to the workload in whose time they were written. Decisions that are only
-counted, those of administrative messages, are written up to a second later, so that they are
-compared for the whole run.
+A decision is compared without time, place in the message, size and number of times. What remains is
+the deciding process, event, sender, recipient, kind, operation, family, author and rule. A record
+belongs to the workload that ran when it was written. Decisions on administrative messages are only
+counted and written up to a second later, so they are compared for the whole run.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from safeser.audit import read
 
 __all__ = ["OPTIONAL", "Trace", "differences", "recorded", "traced"]
 
-#: What Dask does in one run and not in the next, by sender, recipient and operation (empty in a
-#: reply), with the reason. Such a decision may be missing. It may also come with a workload that
-#: did not have it when the trace was recorded, if another workload had it.
+#: Actions of Dask that vary between runs, by sender, recipient and operation (empty in a reply),
+#: with the reason. Such a decision may be missing, and may occur in a workload that did not have it
+#: when the trace was recorded, if another workload had it.
 OPTIONAL: Mapping[tuple[str, str, str], str] = {
     ("worker", "worker", "get_data"): "tasks run where there is room, and fetch what is elsewhere",
     ("worker", "worker", ""): "the values that are fetched",
@@ -33,11 +32,11 @@ OPTIONAL: Mapping[tuple[str, str, str], str] = {
 
 @dataclass(frozen=True)
 class Trace:
-    """What one run of workloads decided under one policy.
+    """The decisions of one run of workloads under one policy.
 
-    :param results: what came of each workload: ``ok``, or the name of an error.
-    :param decisions: what was recorded in the time of each workload, one line for each decision.
-    :param counted: decisions that were counted in the whole run.
+    :param results: the result of each workload: ``ok``, or the name of an error.
+    :param decisions: the decisions recorded while each workload ran, one line each.
+    :param counted: the decisions counted in the whole run.
     """
 
     results: Mapping[str, str] = field(default_factory=dict)
@@ -62,14 +61,13 @@ class Trace:
         path.write_text(json.dumps(held, indent=1) + "\n", "utf-8")
 
     def union(self, other: Trace) -> Trace:
-        """Return what either run decided; both ran the same workloads."""
+        """Return the decisions of either run; both ran the same workloads."""
         both = {name: each | other.decisions[name] for name, each in self.decisions.items()}
         return Trace(self.results, both, self.counted | other.counted)
 
 
 def recorded(audit: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield each decision of the logs in *audit*: when it was written, its line, and whether it was
-    only counted."""
+    """Yield the time, line, and whether it was only counted, of each decision in *audit*."""
     for path in sorted(audit.glob("*.log")):
         role = path.name.rpartition("-")[0].rpartition("-")[0]
         for record in read(path):
@@ -97,7 +95,7 @@ def _counted(role: str, row: Any) -> str:
 def traced(audit: Path, taken: Mapping[str, tuple[str, int, int]]) -> Trace:
     """Return the trace of a run.
 
-    :param taken: what came of each workload, when it began and when it ended.
+    :param taken: the result, begin and end of each workload.
     """
     begun = sorted((start, name) for name, (_, start, _) in taken.items())
     decisions: dict[str, set[str]] = {name: set() for name in taken}
@@ -124,7 +122,7 @@ def _is_optional(line: str) -> bool:
 
 
 def differences(golden: Trace, seen: Trace) -> Iterator[str]:
-    """Yield how *seen* differs from *golden*, of which it may have run a part."""
+    """Yield the differences of *seen*, which may be a part of the workloads, from *golden*."""
     known = frozenset(line for each in golden.decisions.values() for line in each)
     for name, result in seen.results.items():
         if result != golden.results[name]:
@@ -132,7 +130,7 @@ def differences(golden: Trace, seen: Trace) -> Iterator[str]:
         was, now = golden.decisions[name], seen.decisions[name]
         yield from (f"{name}: missing: {line}" for line in _left(was - now, frozenset(was)))
         yield from (f"{name}: new: {line}" for line in _left(now - was, known))
-    # These are counted seldom: no recorded run may have had one of them.
+    # Optional decisions may be new even to the whole golden trace, if they are permitted.
     permitted = frozenset(line for line in seen.counted if line.endswith(" permit permitted"))
     new = _left(seen.counted - golden.counted, permitted)
     yield from (f"counted, new: {line}" for line in new)

@@ -1,7 +1,7 @@
-"""Daily Dask as 84 small workloads, run one after the other by one client; run as a program.
+"""Run everyday uses of Dask as 84 small workloads, one after the other, by one client.
 
-``workloads.py ADDRESS FOLDER [NAME ...]`` prints, as one line of JSON, what came of each workload
-and when it began and ended, in microseconds since 1970. An error is named, not shown.
+``workloads.py ADDRESS FOLDER [NAME ...]`` prints, as one line of JSON, the result of each workload
+and when it began and ended, in microseconds since 1970. An error is given by its class name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from golden_registry import WORKLOADS, Session, workload
 
 import safeser
 
-#: Seconds after each workload in which what it set off comes to its end.
+#: Seconds after each workload for its last messages.
 SETTLING = 0.4
 
 
@@ -349,14 +349,14 @@ def _now() -> int:
 
 
 def taken(session: Session, names: list[str]) -> dict[str, Any]:
-    """Run the workloads *names*; return what came of each, when it began and when it ended."""
+    """Run the workloads *names*; return the result, begin and end of each."""
     out: dict[str, Any] = {}
     for name in names:
         begun = _now()
         try:
             WORKLOADS[name](session)
             said = "ok"
-        # What fails is a part of what is compared, whatever it is.
+        # Any failure is a result that is compared.
         except Exception as error:
             traceback.print_exc()
             said = type(error).__name__
