@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import pickletools
 import subprocess
 import sys
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 from families_attack import FAMILIES, GRANT, mutate_all, sent_as, through
 
-from safeser import families
+from safeser import families, pickles
 from safeser.errors import PayloadError
 from tests.families.malformed.using import BROKEN
 from tests.pickles.forging import Called
@@ -138,6 +140,17 @@ def test_spare_numbers_that_lie(state):
     with pytest.raises(PayloadError) as caught:
         families.deserialize(*case, GRANT)
     assert caught.value.rule.startswith(("families.", "value."))
+
+
+def test_entropy_does_not_grow_after_its_check():
+    """NumPy keeps the list of entropy itself, and draws from all of it for each child."""
+    written = pickle.dumps(np.random.SeedSequence([5, 6]), 2)
+    names = [(op.name, argument) for op, argument, _ in pickletools.genops(written)]
+    memo = names[names.index(("EMPTY_LIST", None)) + 1][1]
+    grown = written[:-1] + b"h" + bytes([memo]) + b"(" + b"K\x07" * 300 + b"e0."
+    with pytest.raises(PayloadError) as caught:
+        pickles.loads(grown, profile=("data", "numpy"))
+    assert caught.value.rule == "pickle.late-growth"
 
 
 def use(value):

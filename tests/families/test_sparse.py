@@ -1,6 +1,7 @@
 """SciPy's sparse matrices: exact round trips, and forged indexes that never reach compiled code."""
 
 import copyreg
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -272,6 +273,7 @@ DOK = sparse.dok_array(DENSE)
         (DOK, {"p0": np.ones((3, 3), int), "p1": np.ones((3, 3), "u1")}),
         (DOK, {"p1": np.full((3, 2), 3, "u1")}),
         (DOK, {"p2": ["a", 1, 2]}),
+        (DOK, {"p2": ints(*range(100))}),
     ],
 )
 def test_forged_indexes(x, parts):
@@ -279,6 +281,25 @@ def test_forged_indexes(x, parts):
     with pytest.raises(SafeserError) as caught:
         families.deserialize(header, frames, GRANT, limits=LIMITS)
     assert caught.value.rule.startswith(("families.", "value."))
+
+
+@pytest.mark.parametrize(
+    ("x", "parts"),
+    [
+        # A million rows of nothing were a list each, and 145 MB, before they were counted.
+        (LIL, {"p0": np.zeros(100_000, "i1"), "p1": ints(), "p2": np.zeros(0)}),
+        (DOK, {"p2": np.zeros(100_000, "i1")}),
+        (DOK, {"p0": np.zeros((1, 100_000), "i1"), "p1": np.ones((1, 100_000), "u1")}),
+    ],
+)
+def test_nothing_is_made_of_parts_that_do_not_fit(x, parts):
+    header, frames = forged(x, **parts)
+    tracemalloc.start()
+    with pytest.raises(PayloadError):
+        families.deserialize(header, frames, GRANT, limits=LIMITS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 def test_numbers_that_are_seen_many_times_are_refused():

@@ -214,7 +214,8 @@ def test_elements_are_charged():
     program = reading(row, budget=budget)
     assert program.refs == 3 + 1990 + 1
     assert budget.refs == SMALL.max_refs - program.refs
-    assert budget.opcodes == SMALL.max_refs * 4 - 1996
+    # One turn more finds the end.
+    assert budget.opcodes == SMALL.max_refs * 4 - 1997
     assert refused(row, budget=budget) == "max-refs"
     many = packed(*[Op.LIST] * 667, Op.RETURN, 0)
     assert refused(many) == "max-refs"
@@ -292,3 +293,12 @@ def test_mutated_trees_give_a_program_or_a_refusal():
                 accepted += 1
                 assert described(reading(write(program))) == described(program)
     assert accepted > 100
+
+
+@pytest.mark.parametrize("end", [b"\xc1", b"\xd9\xff", b""])
+def test_tokens_are_charged_of_a_tree_that_is_refused(end):
+    """Else each of a message's values has all tokens of the message anew."""
+    budget = Budget(SMALL)
+    with pytest.raises(SafeserError):
+        reading(packed(*[None] * 1000) + end, budget=budget)
+    assert budget.opcodes <= SMALL.max_refs * 4 - 1000
