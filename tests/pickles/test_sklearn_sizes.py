@@ -108,7 +108,7 @@ def test_terms_that_are_as_many_as_stated(made):
 
 def test_a_tree_is_no_deeper_than_it_has_nodes():
     loads(with_tree(max_depth=NODES), profile=PROFILE)
-    refused(with_tree(max_depth=HUGE), "deeper")
+    refused(with_tree(max_depth=HUGE), "declared depth")
 
 
 @pytest.mark.parametrize("wrap", [lambda made: made, pipeline.make_pipeline])
