@@ -27,7 +27,7 @@ __all__ = ["json_schema"]
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a policy file."""
-    made = PolicyModel.model_json_schema(schema_generator=_Generator)
+    made = PolicyModel.model_json_schema(schema_generator=Generator)
     tidied: dict[str, Any] = _tidied(made)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -36,7 +36,7 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-class _Generator(GenerateJsonSchema):
+class Generator(GenerateJsonSchema):
     """Writes the model's own validators as JSON Schema."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:

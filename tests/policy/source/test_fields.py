@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from safeser.errors import ConfigError
 from safeser.policy import Policy
-from safeser.policy.schema import json_schema
+from safeser.policy.schema import Generator, json_schema
 from safeser.policy.source import faults
 from safeser.policy.source.context import Rule
 from safeser.policy.source.fields import Names, Reading, Stated, Strict, one_of, stated
@@ -121,7 +121,7 @@ def test_a_declaration_reads_defaults_aliases_and_absence() -> None:
     assert read({}).words == {"left"}
     assert read({"sides": ["right"]}).words == {"right"}
     assert (read({}).size, read({"size": 7}).size) == (2, 7)
-    made = Example.model_json_schema()["properties"]
+    made = Example.model_json_schema(schema_generator=Generator)["properties"]
     assert made["sides"]["default"] == ["left"]
     assert made["sides"]["description"] == "Sides."
     assert "default" not in made["size"]
