@@ -443,8 +443,9 @@ class Receiving(Sending):
     def load_one(self, permitted: Permitted) -> Any:
         """Rebuild one of the admitted payloads; a relay opens some and relays the others.
 
-        The first call builds from the checked nodes. Any further call reads and checks anew, so
-        that two objects never share memory that one of them changes.
+        The first call builds from the checked nodes. Any further call reads and checks anew. Both
+        objects may use the memory of the message's frames, so that a change of one array in place
+        shows in the other.
         """
         payload = self._recorded(permitted)
         admission, grant = permitted.admission, payload.grant
