@@ -187,6 +187,8 @@ def up(
                 announce(cluster)
             while not stop.wait(0.5):
                 pass
+            # A worker that is killed because its end takes long loses nothing to the user by now.
+            logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
     finally:
         # It ends now. One more Ctrl-C could only print a traceback in place of its last line.
         for number in _ENDING:

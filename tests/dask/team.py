@@ -55,7 +55,8 @@ class Team(Cluster):
     def __init__(self, path: Path) -> None:
         self.text = policy_text()
         self.policy_path = path / "policy.yaml"
-        self.policy_path.write_text(self.text)
+        self._schedulers_policy = path / "scheduler.yaml"
+        self.write_policy(self.text)
         super().__init__(path, str(self.policy_path), PRINCIPALS)
         self._rounds = 0
         #: For each log how much of it was read, and what that was.
@@ -63,8 +64,10 @@ class Team(Cluster):
 
     def environment(self, principal: str, **more: str) -> dict[str, str]:
         # Nobody listens where a revoked process was, and who asks there waits.
-        patience = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "8s"}
-        return super().environment(principal, **patience, **more)
+        more["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "8s"
+        if principal == "scheduler":
+            more["DASK_SAFESER__POLICY"] = str(self._schedulers_policy)
+        return super().environment(principal, **more)
 
     # --- processes ---------------------------------------------------------------------------
 
@@ -120,10 +123,12 @@ class Team(Cluster):
             roster = roster.with_entry(replace(entry, state=KeyState.RETIRED))
         self.save(roster)
 
-    def write_policy(self, text: str) -> None:
-        new = self.policy_path.with_name("policy.new")
-        new.write_text(text)
-        new.replace(self.policy_path)
+    def write_policy(self, text: str, *, scheduler: bool = True) -> None:
+        """Write the policy of all processes, or of all but the scheduler."""
+        for path in (self.policy_path, *[self._schedulers_policy] * scheduler):
+            new = path.with_suffix(".new")
+            new.write_text(text)
+            new.replace(path)
 
     # --- what was recorded -------------------------------------------------------------------
 

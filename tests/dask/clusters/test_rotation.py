@@ -111,9 +111,14 @@ def test_fifty_reloads_under_load_lose_no_task(team):
 def _runs(team, revision):
     """Tell whether the scheduler decides by *revision*; SIGHUP makes it look at once."""
     os.kill(team.scheduler, 1)
-    return any(
+    return _adopters(team, "scheduler", revision) > 0
+
+
+def _adopters(team, principal, revision):
+    """Return how many processes of *principal* decide by *revision*."""
+    return sum(
         r.get("type") == "policy" and r["policy_revision"] == revision
-        for r in team.records("scheduler")
+        for r in team.records(principal)
     )
 
 
@@ -163,8 +168,12 @@ def test_a_working_cluster_goes_over_to_encryption(team):
     name, process = team.client("alice", SUITES)
     until("the client", lambda: "begun" in team.log(name))
     with work(team):
-        changed = f"revision: {number + 1}\nsuite: encrypt"
-        team.write_policy(text.replace(f"revision: {number}", changed, 1))
+        changed = text.replace(f"revision: {number}", f"revision: {number + 1}\nsuite: encrypt", 1)
+        # In the order of docs/how-to/policy.md: the scheduler last.
+        team.write_policy(changed, scheduler=False)
+        for principal in ("worker", "nanny", "alice"):
+            until(principal, lambda p=principal: _adopters(team, p, number + 1) == 2, 120)
+        team.write_policy(changed)
         until("the suite", lambda: process.poll() is not None)
         assert team.log(name).splitlines()[-1] == "2 encrypted"
     assert "policy.suite" not in team.rules("scheduler")
