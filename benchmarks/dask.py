@@ -224,11 +224,15 @@ def main(
                     shuffled=round(shuffled * MEGABYTE),
                     only=only or tuple(Measure),
                 )
-                status.update("Warming up")
-                run.warm_up()
-                for number in range(rounds):
-                    status.update(f"Round {number + 1} of {rounds}")
-                    run.round(number)
+                steps = ["Warming up", *(f"Round {each + 1} of {rounds}" for each in range(rounds))]
+                for number, step in enumerate(steps, -1):
+                    status.update(step)
+                    if not progress.is_terminal:
+                        progress.print(step)
+                    if number < 0:
+                        run.warm_up()
+                    else:
+                        run.round(number)
         except StartError as error:
             progress.print(f"benchmark: {error}", markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(2) from error

@@ -112,10 +112,10 @@ def number(value: float) -> str:
 
 def table(lines: Sequence[Row]) -> Table:
     made = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in HEADINGS[:2]:
-        made.add_column(heading, no_wrap=True)
+    made.add_column(HEADINGS[0])  # it alone is wrapped: a shortened number says nothing
+    made.add_column(HEADINGS[1], no_wrap=True)
     for heading in HEADINGS[2:]:
-        made.add_column(heading, justify="right")
+        made.add_column(heading, justify="right", no_wrap=True)
     for line in lines:
         style = "bold" if line.transport.startswith("safeser") else ""
         made.add_row(*line.cells(), style=style)
