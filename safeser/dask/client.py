@@ -30,7 +30,7 @@ from safeser.dask.cluster import LocalCluster, require_processes
 from safeser.dask.contents.annotations import can_be_sent
 from safeser.dask.display import Display
 from safeser.dask.same_host import anywhere
-from safeser.dask.security import Security, checked_families
+from safeser.dask.security import Security, checked_families, require_listed
 from safeser.dask.settings import channel_for
 from safeser.dask.stock.client import guard, guarded_scheme
 from safeser.dask.stock.comm import Guard
@@ -113,6 +113,9 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
                 deserializers = chosen.guard.deserializers
             else:
                 chosen = _own_security(security, address, deserializers)
+                channel = channel_for("client", chosen.overrides("client"))
+                require_listed(channel, serializers, argument="serializers")
+                require_listed(channel, deserializers, argument="deserializers")
             super().__init__(
                 address,
                 *args,
