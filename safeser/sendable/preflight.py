@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Preflight", "preflight"]
 
-#: Families in the order in which they are tried where no policy and no caller names any.
-_TRIED = ("dask", "msgpack", "pickle", "cloudpickle")
+#: Families to try where no policy names any; cloudpickle writes plain pickles where it can.
+_TRIED = ("dask", "msgpack", "cloudpickle")
 _PICKLES = frozenset({"pickle", "cloudpickle"})
 
 #: Functions with which cloudpickle rebuilds functions and classes.
