@@ -9,6 +9,7 @@ Public names, by what they are for:
 - pickles under restriction: :mod:`safeser.pickles`
 - objects to headers and frames, and back: :func:`serialize`, :func:`deserialize`, and the
   ``register_`` functions for one's own types and families
+- whether an object can be sent, and what keeps it from it: :func:`preflight`
 - tokens of values and definitions that agree between processes: :func:`tokenize`
 - Dask (needs the ``[dask]`` extra): :class:`Client`, :class:`Security`
 """
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from safeser.families.registered.own import register_serialization_family
     from safeser.identity import Identity, Roster
     from safeser.policy import Policy
+    from safeser.sendable.preflight import Preflight, preflight
     from safeser.serialization import (
         deserialize,
         deserialize_bytes,
@@ -77,6 +79,7 @@ __all__ = [
     "PayloadError",
     "Policy",
     "PolicyDenied",
+    "Preflight",
     "Roster",
     "SafeserError",
     "Security",
@@ -90,6 +93,7 @@ __all__ = [
     "deserialize",
     "deserialize_bytes",
     "pickles",
+    "preflight",
     "register_class",
     "register_generic",
     "register_serialization",
@@ -118,6 +122,7 @@ _LAZY = {
     "Client": "safeser.dask.client",
     "Identity": "safeser.identity",
     "Policy": "safeser.policy",
+    "Preflight": "safeser.sendable.preflight",
     "Roster": "safeser.identity",
     "Security": "safeser.dask.security",
     "Serialize": "safeser.families.marked",
@@ -126,6 +131,7 @@ _LAZY = {
     "dask_serialize": "safeser.families.registered.dispatch",
     "deserialize": "safeser.serialization",
     "deserialize_bytes": "safeser.serialization",
+    "preflight": "safeser.sendable.preflight",
     "register_class": "safeser.families.registered.classes",
     "register_generic": "safeser.families.registered.generic",
     "register_serialization": "safeser.families.registered.dispatch",

@@ -80,6 +80,21 @@ class ConfigError(SafeserError):
 
     default_rule = "config"
 
+    #: Further faults of the same file, which its author can mend at once.
+    others: tuple[ConfigError, ...] = ()
+
+    @property
+    def faults(self) -> tuple[ConfigError, ...]:
+        """This error and those beside it, in the order of the file."""
+        return (self, *self.others)
+
+    def __str__(self) -> str:
+        return "\n".join(SafeserError.__str__(each) for each in self.faults)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        cls, args, state = super().__reduce__()
+        return cls, args, {**state, "others": self.others} if self.others else state  # type: ignore[dict-item]  # the state of the base
+
 
 class MissingExtraError(ConfigError, AttributeError):
     """A name of safeser needs an extra that is not installed.

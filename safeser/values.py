@@ -148,6 +148,9 @@ class Context:
     :param transport: one of :data:`TRANSPORTS`; None where it is not known.
     :param same_host: whether the connection's other end is on this machine; None where that was not
         measured. What is not known never matches a context that asks for it.
+    :param addresses: of the connection, the sender's and the recipient's in Dask's form, for
+        registered functions; None without a connection. No policy decides by them, and contexts
+        that differ in nothing else are equal.
     """
 
     sender: str
@@ -156,6 +159,7 @@ class Context:
     operation: str | None = None
     transport: str | None = None
     same_host: bool | None = None
+    addresses: tuple[str, str] | None = field(default=None, compare=False, repr=False)
 
     def __init__(
         self,
@@ -166,6 +170,7 @@ class Context:
         *,
         transport: str | None = None,
         same_host: bool | None = None,
+        addresses: tuple[str, str] | None = None,
     ) -> None:
         object.__setattr__(self, "sender", _text(check_principal(sender)))
         object.__setattr__(self, "recipient", _text(check_principal(recipient)))
@@ -190,6 +195,7 @@ class Context:
         if same_host is not None and type(same_host) is not bool:
             raise ConfigError("same_host is True, False or None", rule="config.same-host")
         object.__setattr__(self, "same_host", same_host)
+        object.__setattr__(self, "addresses", addresses)
 
     def __str__(self) -> str:
         operation = f" {self.operation}" if self.operation else ""

@@ -76,6 +76,7 @@ class Recording:
     ) -> None:
         self.transport = transport
         self.same_host = same_host
+        self._addresses: tuple[str, str] | None = None
         self.session = session
         self.own_key = own_key
         self.told = told
@@ -103,6 +104,11 @@ class Recording:
         """The policy in force now."""
         return self.voices.policy
 
+    def place(self, local: str, peer: str) -> None:
+        """Tell registered functions the addresses of this connection's ends, in Dask's form."""
+        self._addresses = local, peer
+        self._contexts.clear()
+
     def inbound(self, kind: Kind, operation: str | None = None) -> Context:
         """Return the context of a message from the peer, whose sender is the authenticated one."""
         return self._context(True, kind, operation)
@@ -116,8 +122,14 @@ class Recording:
         context = self._contexts.get(key)
         if context is None:
             pair = (self.peer, self.local) if inbound else (self.local, self.peer)
+            addresses = self._addresses
             context = Context(
-                *pair, kind, operation, transport=self.transport, same_host=self.same_host
+                *pair,
+                kind,
+                operation,
+                transport=self.transport,
+                same_host=self.same_host,
+                addresses=addresses[::-1] if addresses and inbound else addresses,
             )
             if len(self._contexts) >= _CONTEXTS_MAX:
                 self._contexts.clear()

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from safeser import __version__
-from safeser.cli import audit, confined, doctor, inspect, keys, policy, up
+from safeser.cli import audit, confined, doctor, inspect, keys, policy, preflight, up
 from safeser.cli.screen import line
 
 __all__ = ["app"]
@@ -56,6 +56,7 @@ app.add_typer(audit.app, name="audit")
 app.command("inspect", short_help="Show what a pickle or model file holds; load nothing.")(
     inspect.inspect
 )
+app.command("preflight", short_help="Check whether an object can be sent.")(preflight.preflight)
 app.command("up", short_help="Run a local cluster until Ctrl-C.")(up.up)
 app.command("doctor", short_help="Check settings, and say how to correct them.")(doctor.doctor)
 app.command("confined", short_help="Confine this process, then become a worker.")(confined.confined)

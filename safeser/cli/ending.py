@@ -30,8 +30,9 @@ def one_line(text: str) -> str:
 
 
 def complain(error: SafeserError) -> int:
-    """Say on standard error what *error* refused, and return the exit code for it."""
-    print(f"safeser: {one_line(str(error))}", file=sys.stderr)
+    """Say on standard error what *error* refused, a line each, and return the exit code for it."""
+    for each in error.faults if isinstance(error, ConfigError) else (error,):
+        print(f"safeser: {one_line(SafeserError.__str__(each))}", file=sys.stderr)
     return UNABLE if isinstance(error, ConfigError) else DENIED
 
 

@@ -47,7 +47,7 @@ _NOT_FOUND = frozenset({"config.file", "config.policy-name"})
 def check(
     policies: Annotated[list[str], typer.Argument(metavar="POLICY...", autocompletion=_ready)],
 ) -> None:
-    """Check that policies load; code 1 names the first fault of each that does not."""
+    """Check that policies load; code 1 names the faults of each that does not."""
     from safeser.policy import Policy
 
     failed = False

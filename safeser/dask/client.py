@@ -11,6 +11,7 @@ import inspect
 import json
 import logging
 from collections.abc import Sequence
+from functools import partial
 from numbers import Integral
 from typing import Any
 from weakref import ref
@@ -26,18 +27,21 @@ from safeser import operations
 from safeser.channel import Channel, Link, OpenLink
 from safeser.dask.clients.gathering import Gathering
 from safeser.dask.clients.sealing import Sealing, grant_of
+from safeser.dask.clients.unsendable import blaming, graph_parts
 from safeser.dask.cluster import LocalCluster, require_processes
 from safeser.dask.contents.annotations import can_be_sent
 from safeser.dask.display import Display
 from safeser.dask.same_host import anywhere
-from safeser.dask.security import Security, checked_families
+from safeser.dask.security import Security, checked_families, require_listed
 from safeser.dask.settings import channel_for
 from safeser.dask.stock.client import guard, guarded_scheme
 from safeser.dask.stock.comm import Guard
 from safeser.dask.stock.settings import GuardedSecurity
 from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
+from safeser.policy.rules import SUBMIT
 from safeser.policy.source.faults import did_you_mean, shown
+from safeser.sendable.preflight import Preflight, preflight
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Client", "check_address"]
@@ -113,6 +117,9 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
                 deserializers = chosen.guard.deserializers
             else:
                 chosen = _own_security(security, address, deserializers)
+                channel = channel_for("client", chosen.overrides("client"))
+                require_listed(channel, serializers, argument="serializers")
+                require_listed(channel, deserializers, argument="deserializers")
             super().__init__(
                 address,
                 *args,
@@ -152,8 +159,34 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
             # recreate_error_locally asks for dependencies by an empty graph in this form, which
             # Dask's own scheduler fails on.
             expr = LLGExpr(expr)
-        expr = self._as_sent(expr, actors=kwargs.get("actors"))
-        return super()._graph_to_futures(expr, keys, *args, **kwargs)
+        with blaming("what was submitted", partial(graph_parts, expr)):
+            sent = self._as_sent(expr, actors=kwargs.get("actors"))
+            return super()._graph_to_futures(sent, keys, *args, **kwargs)
+
+    def map(self, func: Any, *iterables: Any, **kwargs: Any) -> Any:
+        # It makes a token of the function before there is a graph.
+        given = [("its function", func), *((f"argument '{n}'", v) for n, v in kwargs.items())]
+        with blaming("what was submitted", lambda: given):
+            return super().map(func, *iterables, **kwargs)
+
+    async def _scatter(self, data: Any, *args: Any, **kwargs: Any) -> Any:
+        with blaming("what was scattered", lambda: [("", data)]):
+            return await super()._scatter(data, *args, **kwargs)
+
+    def submission_context(self) -> Context:
+        """Return the context in which this client submits to its scheduler."""
+        link = self._link()
+        if link is None:
+            raise ConfigError(
+                "this client is not connected to a scheduler on safeser://",
+                rule="sendable.client",
+                fix="Pass context= and policy= instead.",
+            )
+        return link.outbound(Kind.TASK, SUBMIT)
+
+    def preflight(self, obj: Any, context: Context | None = None) -> Preflight:
+        """Return whether *obj* can be submitted, as :func:`safeser.preflight` says it."""
+        return preflight(obj, context, self)
 
     def _as_sent(self, expr: Any, *, actors: Any = None) -> Any:
         """Return *expr* as it leaves: as it is, or signed."""

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 from distributed.security import Security as _DaskSecurity
 
+from safeser.channel import Channel
 from safeser.dask.settings import ROLES, Settings, settings_for
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, PolicyDenied
 from safeser.families.registered.own import own_families
 from safeser.policy.source.faults import did_you_mean, shown
-from safeser.values import FAMILIES
+from safeser.values import FAMILIES, Context, Kind
 
-__all__ = ["Security", "checked_families"]
+__all__ = ["Security", "checked_families", "require_listed"]
 
 
 _TLS = ("tls_ca_file", "tls_client_cert", "tls_client_key")
@@ -225,3 +228,35 @@ def checked_families(families: Sequence[str] | None, *, argument: str) -> tuple[
                 fix=did_you_mean(str(name), FAMILIES),
             )
     return tuple(families)
+
+
+def require_listed(channel: Channel, families: Sequence[str] | None, *, argument: str) -> None:
+    """Refuse *families* of which policy lets this process send, or open, none to or from any peer.
+
+    Without it another family would be taken in their place.
+
+    :param argument: ``"serializers"`` for what is sent, ``"deserializers"`` for what is opened.
+    :raises ConfigError: naming the first such family and those that the policy lists.
+    """
+    if families is None:
+        return
+    own, policy = channel.identity.principal, channel.policy
+    sealing = argument == "serializers"
+    pairs = [(own, peer) if sealing else (peer, own) for peer in policy.counterparts(own)]
+    listed = {"msgpack", "error"}  # what administration and failures travel as
+    for kind, same_host, pair in product(Kind, (True, False), sorted(pairs)):
+        with suppress(PolicyDenied):
+            context = Context(*pair, kind, transport="safeser", same_host=same_host)
+            listed.update(policy.grant(context, sealing=sealing).families)
+    if "cloudpickle" in listed:
+        listed.add("pickle")  # Dask has one word for both
+    named = ", ".join(sorted(listed - {"error"}))
+    for name in families:
+        if name not in listed:
+            raise ConfigError(
+                f"{argument} names {name}, which policy {policy.name!r} does not let {own}"
+                f" {'send' if sealing else 'open'}; it lists {named}",
+                rule=f"caller.{argument}",
+                fix=f"Take {name} out of {argument}, or ask the operator to list it in a context"
+                f" {'from' if sealing else 'to'} {own}.",
+            )

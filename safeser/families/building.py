@@ -119,9 +119,13 @@ class _Builder:
         if family is None or family.loads is None:
             node.refuse(f"family {node.serializer} can only be written here", "families.serializer")
         header = {**node.meta, "serializer": family.name}
-        contextual = family.loads_context
         return hosted.load(
-            family.loads, header, node.frames, context=self.context, contextual=contextual
+            family.loads,
+            header,
+            node.frames,
+            context=self.context,
+            contextual=family.loads_context,
+            views=family.views,
         )
 
 

@@ -244,3 +244,15 @@ def test_show_says_whose_values_reach_whom(safeser):
     assert ["worker-analysts", "alice,", "bob,", "erin,", "scheduler,", "vera"] in shown
     assert "values      of carol, erin, beside the sender's own" in out
     assert "read values of" not in safeser("policy", "show", "stock-cluster").out
+
+
+def test_check_has_a_line_for_each_fault(safeser, tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "safeser: 1\nname: x\nrevision: -1\nprincipals: {a: {}}\n"
+        "contexts: [{name: c, sender: b, recipient: d}]\n"
+    )
+    ended = safeser("policy", "check", path)
+    assert ended.code == 1
+    rules = [line.partition("[")[2].partition("]")[0] for line in ended.err.splitlines()]
+    assert rules == ["config.ambiguous", "config.undefined", "config.undefined"]

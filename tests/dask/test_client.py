@@ -78,6 +78,31 @@ def test_arguments_reach_dask_and_narrow(unconnected):
     assert narrowed == ("dask", "msgpack")
 
 
+@pytest.mark.parametrize(
+    ("principal", "argument", "name", "does"),
+    [
+        ("bob", "serializers", "cloudpickle", "send"),
+        ("alice", "deserializers", "cloudpickle", "open"),
+        ("alice", "deserializers", "pickle", "open"),
+    ],
+)
+def test_a_family_that_no_context_lists_is_an_error_at_once(
+    unconnected, principal, argument, name, does
+):
+    with pytest.raises(ConfigError) as caught:
+        unconnected(principal, **{argument: ["dask", name]})
+    assert f"{argument} names {name}, which policy 'demo' does not let {principal} {does}" in str(
+        caught.value
+    )
+    assert caught.value.rule == f"caller.{argument}"
+    assert caught.value.fix.startswith(f"Take {name} out of {argument}")
+
+
+def test_a_family_that_some_context_lists_is_none(unconnected):
+    """Dask's word pickle stands for cloudpickle too; msgpack carries what is administrative."""
+    unconnected("alice", serializers=["dask", "pickle"], deserializers=["msgpack", "error"])
+
+
 def test_whoever_may_submit_submits(unconnected, identity):
     client = unconnected("alice")
     with identity("alice"):

@@ -5,7 +5,7 @@ WHY = {
     "client": "need a client of Dask's own, fail with safeser.Client under `code` too",
     "scheduler": "call functions, plugins or files on the scheduler, which opens nothing",
     "class": "expect objects or keys of their own classes, which travel as data or not at all",
-    "other": "plant a value, name a worker by a number, or submit by a client of Dask's own",
+    "other": "plant a value, or submit by a client of Dask's own",
 }
 
 _TESTS = {
@@ -80,7 +80,6 @@ _TESTS = {
         tests/test_client.py::test_cleanup_after_broken_client_connection
         tests/test_client.py::test_gather_race_vs_AMM[False]
         tests/test_client.py::test_gather_race_vs_AMM[True]
-        tests/test_client.py::test_worker_aliases
         """,
 }
 

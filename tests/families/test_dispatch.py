@@ -27,7 +27,7 @@ class Child(Human):
 
 
 def take(human, context=None):
-    return {"seen": (context or {}).get("sender")}, [human.name.encode()]
+    return {"seen": (context or {}).get("sender_principal")}, [human.name.encode()]
 
 
 def put(header, frames):

@@ -50,16 +50,25 @@ def granted(*names):
 
 
 def test_round_trip_and_what_functions_are_given():
-    context = Context("alice", "bob")
+    context = Context("alice", "bob", addresses=("tcp://1", "tcp://2"), same_host=False)
     header, frames = families.serialize(Tagged("hello"), ["tagged"], context=context)
-    assert header == {"serializer": "tagged", "sub-header": {"to": "bob"}}
+    assert header == {"serializer": "tagged", "sub-header": {"to": "tcp://2"}}
     assert families.derive(header, frames) == families.claimed(header) == "tagged"
     families.check(header, frames)
     back = families.deserialize(header, frames, granted("tagged"), context=context)
     assert back.text == "hello"
     assert back.seen == (
-        {"to": "bob", "serializer": "tagged"},
-        {"sender": "alice", "recipient": "bob", "kind": "data", "operation": None},
+        {"to": "tcp://2", "serializer": "tagged"},
+        {
+            "sender": "tcp://1",
+            "recipient": "tcp://2",
+            "sender_principal": "alice",
+            "recipient_principal": "bob",
+            "kind": "data",
+            "operation": None,
+            "transport": None,
+            "same_host": False,
+        },
     )
     # Dask's own form of a context passes as it is.
     header, _ = families.serialize(Tagged("x"), ["tagged"], context={"recipient": "tcp://x"})

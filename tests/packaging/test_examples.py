@@ -29,6 +29,14 @@ def test_untrusted_values(tmp_path):
     assert "this must not run" not in said  # as a line of its own it would have run
 
 
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory has no folder here")
+def test_a_family_for_one_host(tmp_path):
+    assert run("same_host.py", tmp_path) == [
+        "one host: family shared, 0 bytes sent, sum 549755289600",
+        "two hosts: family dask, 8,388,608 bytes sent, sum 549755289600",
+    ]
+
+
 @pytest.mark.cluster
 def test_a_local_cluster(tmp_path):
     said = run("local_cluster.py", tmp_path)

@@ -6,17 +6,27 @@ of distributed itself do neither, since they pickle inside.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from distributed.protocol.serialize import dask_deserialize, dask_serialize
+from distributed.protocol.serialize import (
+    ObjectDictSerializer,
+    dask_deserialize,
+    dask_serialize,
+)
 
 from safeser.families.registered.dispatch import functions, name_of
 
-__all__ = ["Decorated", "honour_decorators"]
+__all__ = ["Decorated", "honour_decorators", "reporting"]
+
+logger = logging.getLogger("safeser.dask")
 
 Function = Callable[..., Any]
+
+#: Packages of which a registration was reported: a library may register hundreds of classes.
+_reported: set[str] = set()
 
 
 class Decorated:
@@ -42,8 +52,12 @@ def _registered_function(dispatch: Any, cls: type) -> Function | None:
     # dispatch() remembers what a class inherits as if it had been registered.
     if function is None or any(known.get(base) is function for base in cls.__mro__[1:]):
         return None
+    return None if _is_of_distributed(function) else function
+
+
+def _is_of_distributed(function: Function) -> bool:
     module = getattr(function, "__module__", None) or ""
-    return None if module.partition(".")[0] == "distributed" else function
+    return module.partition(".")[0] == "distributed"
 
 
 _DECORATED = Decorated()
@@ -52,3 +66,51 @@ _DECORATED = Decorated()
 def honour_decorators() -> None:
     """Let safeser's families use them; once is enough, and more does no harm."""
     functions.honour(_DECORATED)
+    for cls, function in list(dask_serialize._lookup.items()):
+        report(cls, function)
+
+
+def reporting(stock: Function) -> Function:
+    """Return ``Dispatch.register`` that also reports what safeser does with a registration."""
+
+    def register(self: Any, type: Any, func: Function | None = None) -> Any:
+        if self is not dask_serialize:
+            return stock(self, type, func)
+
+        def reported(function: Function) -> Any:
+            result = stock(self, type, function)
+            for cls in type if isinstance(type, tuple) else (type,):
+                report(cls, function)
+            return result
+
+        return reported if func is None else reported(func)
+
+    return register
+
+
+def report(cls: type, function: Function) -> None:
+    """Log, once for each package, when safeser uses *function*, registered for *cls*, and when not.
+
+    What distributed registered for itself is not reported: safeser has its own in its place.
+    """
+    generic = isinstance(getattr(function, "__self__", None), ObjectDictSerializer)
+    package = getattr(cls, "__module__", "").partition(".")[0]
+    if package in _reported or (_is_of_distributed(function) and not generic):
+        return
+    _reported.add(package)
+    name = name_of(cls)
+    if generic:
+        logger.warning(
+            "%s was registered with distributed's register_generic, which pickles the class:"
+            " safeser does not use it. Call safeser.register_generic(%s) in its place.",
+            name,
+            cls.__qualname__,
+        )
+    else:
+        logger.warning(
+            "%s was registered with distributed's dask_serialize: safeser calls its functions only"
+            " where a context of the policy names the type, 'dask: {types: [\"%s\"]}'. Registered"
+            " with safeser.dask_serialize and safeser.dask_deserialize it needs no such line.",
+            name,
+            name,
+        )

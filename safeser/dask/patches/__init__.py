@@ -19,6 +19,7 @@ from safeser.dask.patches import (
     nanny,
     node,
     progress,
+    registering,
     scheduler,
     shuffle,
     tokenizer,
@@ -44,6 +45,7 @@ PATCHES: tuple[Patch, ...] = (
     *progress.ROWS,
     *display.ROWS,
     *tokenizer.ROWS,
+    *registering.ROWS,
 )
 
 _lock = Lock()

@@ -95,6 +95,7 @@ class GuardedComm(SafeserComm):
         TCP.__init__(self, stream, local_addr, peer_addr, deserialize)
         self._unread = deque()
         self.link = self._open_link = guard.link(peer_addr, same_host=is_same_host(stream))
+        self.link.place(self.local_address, self.peer_address)
         self.conversation = self._talk = GuardedConversation(
             self._open_link, deserializers=guard.deserializers
         )

@@ -105,6 +105,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     ) -> None:
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
+        link.place(self.local_address, self.peer_address)
         self._written: Any = None  # the future of the last write; done when all is written
         self._sealing = asyncio.Lock()  # one large message is sealed and written at a time
         self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet

@@ -61,12 +61,13 @@ class _Pair:
         self.loads: Function | None = None
         self.dumps_context = False
         self.loads_context = False
+        self.views = False
 
     def typed(self) -> Typed:
         classes = () if self.cls is None else (self.cls,)
         return Typed(self.name, classes, self.encode, check_header, self.decode, contextual=True)
 
-    def set(self, half: str, function: Function) -> None:
+    def set(self, half: str, function: Function, *, views: bool = False) -> None:
         if getattr(self, half) is not None and not _is_made_anew(self.name):
             raise ConfigError(
                 f"a function is registered for {self.name} already",
@@ -75,6 +76,7 @@ class _Pair:
             )
         setattr(self, f"{half}_context", takes_context(function))
         setattr(self, half, function)
+        self.views = self.views or views
 
     def encode(self, x: Any, limits: Limits, context: dict[str, Any] | None) -> Parts:
         if self.dumps is None:
@@ -97,8 +99,14 @@ class _Pair:
                 where=node.where,
                 fix="Register it on this side too.",
             )
-        contextual = self.loads_context
-        made = load(self.loads, node.meta, node.frames, context=context, contextual=contextual)
+        made = load(
+            self.loads,
+            node.meta,
+            node.frames,
+            context=context,
+            contextual=self.loads_context,
+            views=self.views,
+        )
         # A parent relies on what its children are said to be.
         if self.cls is not None:
             fits = isinstance(made, self.cls)
@@ -131,7 +139,7 @@ class Functions:
         self._foreign: Foreign | None = None
         self._lock = threading.RLock()
 
-    def add(self, cls: type | str, half: str, function: Function) -> None:
+    def add(self, cls: type | str, half: str, function: Function, *, views: bool = False) -> None:
         """Register one half for *cls*, or for the class of that name."""
         check_function(function)
         name = cls if isinstance(cls, str) else name_of(cls)
@@ -152,7 +160,7 @@ class Functions:
                     rule="families.register",
                     fix="Types are told apart by their names; give one of them another.",
                 )
-            pair.set(half, function)
+            pair.set(half, function, views=views)
 
     def add_lazy(self, package: str, function: Function) -> None:
         """Keep a function that registers the types of *package* when its first object is met."""
@@ -208,7 +216,7 @@ class Functions:
         if loads is None:
             return None
         pair = _Pair(name, None)
-        pair.set("loads", loads)
+        pair.set("loads", loads, views=True)  # as distributed hands it what a connection brought
         return pair.typed()
 
     def waits_for(self, name: str) -> bool:
@@ -260,20 +268,28 @@ class Dispatch:
         self._known = known
 
     @overload
-    def register(self, cls: type | str | Sequence[type], func: Function) -> Function: ...
+    def register(
+        self, cls: type | str | Sequence[type], func: Function, *, views: bool = False
+    ) -> Function: ...
 
     @overload
     def register(
-        self, cls: type | str | Sequence[type], func: None = None
+        self, cls: type | str | Sequence[type], func: None = None, *, views: bool = False
     ) -> Callable[[Function], Function]: ...
 
     def register(
-        self, cls: type | str | Sequence[type], func: Function | None = None
+        self,
+        cls: type | str | Sequence[type],
+        func: Function | None = None,
+        *,
+        views: bool = False,
     ) -> Function | Callable[[Function], Function]:
         """Register *func* for direct instances of *cls*; without *func*, a decorator.
 
         :param cls: a class, several, or the name of one as ``module:qualname``, which is then not
             imported.
+        :param views: hand *func* frames of 64 KiB and more as memoryviews, which are not copied. It
+            gets bytes otherwise. A function that takes objects apart gets no frames.
         :raises ConfigError: if a function is registered for it already.
         """
 
@@ -284,7 +300,7 @@ class Dispatch:
                         "a class, or its name as module:qualname, is registered",
                         rule="families.register",
                     )
-                self._known.add(one, self._half, function)
+                self._known.add(one, self._half, function, views=views)
             return function
 
         return register if func is None else register(func)
@@ -320,11 +336,15 @@ dask_serialize = Dispatch("dumps", functions)
 dask_deserialize = Dispatch("loads", functions)
 
 
-def register_serialization(cls: type | str, serialize: Function, deserialize: Function) -> None:
+def register_serialization(
+    cls: type | str, serialize: Function, deserialize: Function, *, views: bool = False
+) -> None:
     """Register both functions of *cls*.
 
     :param serialize: ``f(x) -> (header, frames)``: a dictionary of plain values, and buffers.
     :param deserialize: ``f(header, frames) -> x``.
+    :param views: hand *deserialize* frames of 64 KiB and more as memoryviews, which are not copied.
+        It gets bytes otherwise.
     """
     dask_serialize.register(cls, serialize)
-    dask_deserialize.register(cls, deserialize)
+    dask_deserialize.register(cls, deserialize, views=views)

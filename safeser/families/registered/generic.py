@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, PayloadError
 from safeser.families import records
-from safeser.families.plain import Unencodable, label
+from safeser.families.plain import DEFAULTS, Unencodable, label
+from safeser.families.receiving import deserialize
 from safeser.families.registered.constructed import cached_names, other_bases
+from safeser.families.registered.dispatch import dask_deserialize, dask_serialize
 from safeser.families.registered.naming import refuse_class, wire_name
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Typed, registry
+from safeser.families.sending import serialize
 from safeser.families.tree import Node
 from safeser.pickles.reading.layout import layout
-from safeser.values import Limits
+from safeser.values import Grant, Limits
 
 __all__ = ["plan_generic", "register_generic"]
 
@@ -43,13 +46,24 @@ _STATE = ("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 _BY_FUNCTIONS = "Register it with register_serialization, whose functions say what it consists of."
 
+#: Families that carry attributes where the program has a dispatch of its own.
+_WITHIN = ("dask", "msgpack")
+
 #: Weak references to an instance are no part of it.
 _NO_STATE = frozenset({"__weakref__", "__dict__"})
+
+
+class Registers(Protocol):
+    """One half of a pair of dispatches: Dask's, or one made as Dask's."""
+
+    def register(self, cls: type, /) -> Callable[[Callable[..., Any]], object]: ...
 
 
 def register_generic(
     cls: T,
     serializer_name: str = "dask",
+    serialize_func: Registers = dask_serialize,
+    deserialize_func: Registers = dask_deserialize,
     *,
     name: str | None = None,
     attributes: Sequence[str] | None = None,
@@ -65,9 +79,14 @@ def register_generic(
     :func:`~safeser.families.registered.classes.register_class`.
 
     :param serializer_name: only ``"dask"``; there to be called as Dask's own function is.
+    :param serialize_func: a dispatch of the program's own that takes the function which returns
+        header and frames; family ``dask`` does not know the class then. Attributes are written by
+        families ``dask`` and ``msgpack``.
+    :param deserialize_func: the dispatch beside it that takes the function which reads them.
     :param name: ``module:qualname`` on the wire; the class's own, if it can be imported by that.
     :param attributes: the only names that instances may have; else any that source could spell.
-    :raises ConfigError: for a class that is more than its attributes, or registered already.
+    :raises ConfigError: for a class that is more than its attributes, or registered already, or if
+        one dispatch is family dask's and the other is not.
     """
     if serializer_name != "dask":
         raise ConfigError(
@@ -77,8 +96,21 @@ def register_generic(
         )
     if not isinstance(cls, type):
         raise ConfigError("only classes can be registered", rule="families.register")
+    own = serialize_func is dask_serialize, deserialize_func is dask_deserialize
+    if any(own) and not all(own):
+        raise ConfigError(
+            "serialize_func and deserialize_func belong to two different registries",
+            rule="families.register",
+            fix="Pass both, or neither.",
+        )
     allowed = None if attributes is None else frozenset(attributes)
-    registry.register(plan_generic(cls, name, allowed), remade=True)
+    if all(own):
+        registry.register(plan_generic(cls, name, allowed), remade=True)
+        return cls
+    _review(cls)
+    held = _Attributes(cls, allowed)
+    serialize_func.register(cls)(held.serialize)
+    deserialize_func.register(cls)(held.deserialize)
     return cls
 
 
@@ -122,45 +154,81 @@ def _refuse_hook(cls: type, member: str) -> None:
     )
 
 
-def _typed(cls: type, name: str, allowed: frozenset[str] | None) -> Typed:
-    known = layout(cls)
-    slots = {n: s for n, s in known.slots.items() if n not in _NO_STATE}
-    cached = cached_names(cls)
+class _Attributes:
+    """The attributes of direct instances of one reviewed class.
 
-    def fits(attribute: str) -> bool:
-        if allowed is not None and attribute not in allowed:
-            return False
-        if attribute in cached or attribute in known.methods:
-            return False
-        return records.is_attribute(attribute) and (known.fields is not None or attribute in slots)
+    :param allowed: the only names that they may have; None for any that source could spell.
+    """
 
-    def encode(x: Any, limits: Limits) -> Parts:
-        held = _held(x, known.fields, slots)
-        found = {key: value for key, value in held.items() if key not in cached}
+    def __init__(self, cls: type, allowed: frozenset[str] | None) -> None:
+        self._cls = cls
+        self._allowed = allowed
+        known = layout(cls)
+        self._fields, self._methods = known.fields, known.methods
+        self._slots = {n: s for n, s in known.slots.items() if n not in _NO_STATE}
+        self._cached = cached_names(cls)
+
+    def fits(self, attribute: str) -> bool:
+        if self._allowed is not None and attribute not in self._allowed:
+            return False
+        if attribute in self._cached or attribute in self._methods:
+            return False
+        placed = self._fields is not None or attribute in self._slots
+        return records.is_attribute(attribute) and placed
+
+    def of(self, x: Any) -> dict[str, Any]:
+        """Return the attributes of *x* without those that a property caches; else Unencodable."""
+        held = _held(x, self._fields, self._slots)
+        found = {key: value for key, value in held.items() if key not in self._cached}
         for key in found:
-            if type(key) is not str or not fits(key):
+            if type(key) is not str or not self.fits(key):
                 problem = "hides a method, or has a name that is not allowed"
                 raise Unencodable(x, f"its attribute {label(key)} {problem}")
-        return records.encode(found, limits)
+        return found
+
+    def made(self, attributes: Mapping[str, Any]) -> Any:
+        """Return an instance with *attributes*, whose names fit."""
+        made: Any = object.__new__(self._cls)
+        fields = {} if self._fields is None else self._fields.__get__(made)
+        for attribute, value in attributes.items():
+            if attribute in self._slots:
+                self._slots[attribute].__set__(made, value)
+            else:
+                fields[attribute] = value
+        return made
+
+    def serialize(self, x: Any) -> tuple[dict[str, Any], list[Any]]:
+        """Return header and frames of the attributes of *x*, for another dispatch than dask's."""
+        return serialize(self.of(x), _WITHIN, limits=DEFAULTS)
+
+    def deserialize(self, header: dict[str, Any], frames: list[Any]) -> Any:
+        """Return the instance that :meth:`serialize` took apart.
+
+        :raises PayloadError: for attributes that no instance of the class may have.
+        """
+        found = deserialize(header, frames, Grant(context="", families=_WITHIN), limits=DEFAULTS)
+        if type(found) is not dict or not all(type(key) is str and self.fits(key) for key in found):
+            raise PayloadError(f"that is no {self._cls.__qualname__}", rule="families.attribute")
+        return self.made(found)
+
+
+def _typed(cls: type, name: str, allowed: frozenset[str] | None) -> Typed:
+    held = _Attributes(cls, allowed)
 
     def check(node: Node, limits: Limits) -> None:
-        if not all(map(fits, records.check(node, limits))):
+        if not all(map(held.fits, records.check(node, limits))):
             node.refuse(
                 "one of its attributes has a name that is no plain attribute of that class",
                 "families.attribute",
             )
 
-    def decode(node: Node, values: list[Any]) -> Any:
-        made: Any = object.__new__(cls)
-        fields = {} if known.fields is None else known.fields.__get__(made)
-        for attribute, value in records.values(node, values).items():
-            if attribute in slots:
-                slots[attribute].__set__(made, value)
-            else:
-                fields[attribute] = value
-        return made
-
-    return Typed(name, (cls,), encode, check, decode)
+    return Typed(
+        name,
+        (cls,),
+        lambda x, limits: records.encode(held.of(x), limits),
+        check,
+        lambda node, values: held.made(records.values(node, values)),
+    )
 
 
 def _held(

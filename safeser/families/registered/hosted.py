@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from safeser.families.tree import Node
 
 __all__ = [
+    "SMALL_FRAME",
     "Failed",
     "check_function",
     "check_header",
@@ -28,6 +29,11 @@ __all__ = [
 ]
 
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1  # what msgpack can say
+
+
+#: Frames below it, in bytes, reach registered functions as bytes, which have every method that text
+#: has; copying a larger one costs more than calling the function.
+SMALL_FRAME = 1 << 16
 
 
 class Failed(Unencodable):
@@ -50,13 +56,22 @@ def check_function(function: object) -> None:
 
 
 def words_of(context: Context | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return *context* in the form that Dask's functions expect: a dictionary of their own."""
+    """Return *context* in the form that Dask's functions expect: a dictionary of their own.
+
+    As Dask's has, ``sender`` and ``recipient`` are addresses, None without a connection. Beside
+    them stand the principals of a :class:`Context` and how its message travels.
+    """
     if isinstance(context, Context):
+        sender, recipient = context.addresses or (None, None)
         return {
-            "sender": context.sender,
-            "recipient": context.recipient,
+            "sender": sender,
+            "recipient": recipient,
+            "sender_principal": context.sender,
+            "recipient_principal": context.recipient,
             "kind": context.kind.value,
             "operation": context.operation,
+            "transport": context.transport,
+            "same_host": context.same_host,
         }
     if context is None:
         return None
@@ -127,11 +142,18 @@ def load(
     *,
     context: dict[str, Any] | None,
     contextual: bool,
+    views: bool,
 ) -> Any:
-    """Call *function* as Dask does: with a header whose sequences are tuples, and its frames."""
+    """Call *function* as Dask does: with a header whose sequences are tuples, and its frames.
+
+    :param views: whether it is handed memoryviews of frames from :data:`SMALL_FRAME` on.
+    """
+    handed = [
+        frame if views and frame.nbytes >= SMALL_FRAME else frame.tobytes() for frame in frames
+    ]
     if contextual:
-        return function(header, list(frames), context=context)
-    return function(header, list(frames))
+        return function(header, handed, context=context)
+    return function(header, handed)
 
 
 class _NotPlainError(Exception):

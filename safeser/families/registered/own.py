@@ -37,6 +37,7 @@ class OwnFamily:
     name: str
     dumps: Dumps | None
     loads: Loads | None
+    views: bool = False
     dumps_context: bool = field(init=False)
     loads_context: bool = field(init=False)
 
@@ -149,14 +150,17 @@ def _family_of(point: EntryPoint) -> OwnFamily:
         ) from error
     if isinstance(offered, tuple) and len(offered) == 2:
         return OwnFamily(point.name, *offered)
-    return OwnFamily(point.name, getattr(offered, "dumps", None), getattr(offered, "loads", None))
+    halves = getattr(offered, "dumps", None), getattr(offered, "loads", None)
+    return OwnFamily(point.name, *halves, views=getattr(offered, "views", False) is True)
 
 
 #: The process's own families.
 own_families = OwnFamilies()
 
 
-def register_serialization_family(name: str, dumps: Dumps | None, loads: Loads | None) -> None:
+def register_serialization_family(
+    name: str, dumps: Dumps | None, loads: Loads | None, *, views: bool = False
+) -> None:
     """Register a serialization family of one's own, once.
 
     :param name: what contexts and callers list; not that of a built-in family.
@@ -164,6 +168,8 @@ def register_serialization_family(name: str, dumps: Dumps | None, loads: Loads |
         and buffers. It raises NotImplementedError for what it does not carry.
     :param loads: ``f(header, frames) -> x``, or ``f(header, frames, context)``. It is called for
         what a peer wrote, where that family is granted or asked for.
+    :param views: hand *loads* frames of 64 KiB and more as memoryviews, which are not copied. It
+        gets bytes otherwise.
     :raises ConfigError: if there is such a family already.
     """
-    own_families.register(OwnFamily(name, dumps, loads))
+    own_families.register(OwnFamily(name, dumps, loads, views))

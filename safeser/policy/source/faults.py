@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from safeser.errors import ConfigError
 
-__all__ = ["Place", "UndefinedName", "did_you_mean", "fault", "shown"]
+__all__ = ["Place", "UndefinedName", "did_you_mean", "fault", "shown", "together"]
 
 _SHOWN_MAX = 40  # enough to recognize a name; a log line stays one line
 
@@ -85,3 +85,10 @@ def fault(
     name = source if source.isprintable() else ascii(source)
     where = f"{name}, {place}" if place else name
     return ConfigError(message, rule=rule, where=where, fix=fix)
+
+
+def together(faults: Sequence[ConfigError]) -> ConfigError:
+    """Return the first of *faults* with the others beside it."""
+    first, *others = faults
+    first.others = tuple(others)
+    return first

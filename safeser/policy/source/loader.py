@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -27,6 +27,7 @@ from ruamel.yaml.events import (
     ScalarEvent,
 )
 
+from safeser.errors import ConfigError
 from safeser.policy.source.faults import Place, fault, shown
 
 __all__ = ["INTEGER", "MAX_BYTES", "MAX_MARKS", "Document", "Path", "Value", "read"]
@@ -77,6 +78,8 @@ class Document:
     :param sha256: of the exact bytes.
     :param places: path of each value to its place.
     :param keys: path of each value to the place of its key, where it has one.
+    :param faults: of values that YAML readers disagree on, with their paths. Whoever reads the
+        values refuses the text for them, with what else is wrong.
     """
 
     value: dict[str, Value]
@@ -84,6 +87,7 @@ class Document:
     sha256: str
     places: Mapping[Path, Place]
     keys: Mapping[Path, Place]
+    faults: Sequence[tuple[Path, ConfigError]] = ()
 
     def place(self, path: Path) -> Place | None:
         """Return the place of the value at *path*, or of the nearest value that encloses it."""
@@ -114,6 +118,7 @@ class _Builder:
     places: dict[Path, Place] = field(default_factory=dict)
     keys: dict[Path, Place] = field(default_factory=dict)
     documents: int = 0
+    faults: list[tuple[Path, ConfigError]] = field(default_factory=list)
 
     def refuse(
         self, message: str, event: Event, *, rule: str = "config.yaml", fix: str = ""
@@ -158,9 +163,14 @@ class _Builder:
 
     def _scalar(self, event: ScalarEvent) -> None:
         value = self._text(event)
+        doubtful = None if event.style or type(value) is not str else self._doubtful(value, event)
         if not self._at_key():
-            self._put(value, event)
+            path = self._put(value, event)
+            if doubtful is not None:
+                self.faults.append((path, doubtful))
             return
+        if doubtful is not None:
+            raise doubtful
         if not isinstance(value, str):
             self.refuse("a key must be text", event, fix="Write it in quotes.")
         top = self.stack[-1]
@@ -214,14 +224,20 @@ class _Builder:
             return self._integer(text, event)
         if text in ("true", "false") and self.stack and self.stack[-1].key in _BOOLEANS:
             return bool(text == "true")
-        if _NOT_TEXT.match(text):
-            self.refuse(
-                f"{shown(text)} is not text to every YAML reader",
-                event,
-                rule="config.ambiguous",
-                fix=f"Write '{text}' in quotes if it is a name, or a plain number without sign.",
-            )
         return str(text)
+
+    def _doubtful(self, text: str, event: ScalarEvent) -> ConfigError | None:
+        """Return the fault of a plain *text* that some YAML reader takes for something else."""
+        if not _NOT_TEXT.match(text):
+            return None
+        key = self.stack[-1].key if self.stack else None
+        return fault(
+            f"{shown(text)} is not text to every YAML reader",
+            source=self.source,
+            place=_place(event.start_mark),
+            rule="config.ambiguous",
+            fix=_unambiguous(text, boolean=key in _BOOLEANS),
+        )
 
     def _refuse_empty(self, event: ScalarEvent) -> NoReturn:
         # YAML places an absent value after the blank lines and comments that follow its key.
@@ -242,6 +258,24 @@ class _Builder:
         if len(digits) > _MAX_DIGITS:
             self.refuse("that number is too large", event, rule="config.number")
         return int(digits)
+
+
+#: What some readers take for true, and what for false.
+_YES, _NO = frozenset({"yes", "y", "on", "true"}), frozenset({"no", "n", "off", "false"})
+
+
+def _unambiguous(text: str, *, boolean: bool) -> str:
+    """Return what to write in place of *text*.
+
+    :param boolean: whether it stands where true or false belongs.
+    """
+    if boolean and text.lower() in _YES | _NO:
+        return f"Write {'true' if text.lower() in _YES else 'false'}."
+    if text.startswith("-"):
+        return f"Write '{text}' in quotes if it is a name. Numbers have no sign: none is negative."
+    if text.count("-") == 2:
+        return f"Write a date in quotes: '{text}'."
+    return f"Write '{text}' in quotes if it is a name, or a plain number without sign."
 
 
 def read(data: bytes, *, source: str) -> Document:
@@ -272,7 +306,9 @@ def read(data: bytes, *, source: str) -> Document:
             rule="config.yaml",
         )
     digest = hashlib.sha256(data).hexdigest()
-    return Document(builder.root, source, digest, builder.places, builder.keys)
+    return Document(
+        builder.root, source, digest, builder.places, builder.keys, tuple(builder.faults)
+    )
 
 
 def _not_yaml(error: MarkedYAMLError) -> str:

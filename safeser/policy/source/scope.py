@@ -68,5 +68,11 @@ class Scope:
             else f"no principal is called {shown(name)}",
             rule="config.undefined",
             name=name,
-            known=lambda: [each for each in self.members if each.startswith(GROUP) == group],
+            known=lambda: self._meant(name, group),
         )
+
+    def _meant(self, name: str, group: bool) -> list[str]:
+        """Return the names that *name* may be a misspelling of."""
+        if GROUP + name in self.members:
+            return [GROUP + name]
+        return [each for each in self.members if each.startswith(GROUP) == group]

@@ -1,4 +1,4 @@
-"""Resolve a parsed document to a policy, or report its first fault with its place.
+"""Resolve a parsed document to a policy, or report all faults of it with their places.
 
 The one rule: a field that this version does not enforce is refused by name, never ignored.
 """
@@ -11,7 +11,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from safeser.policy.source.faults import UndefinedName, did_you_mean, fault, shown
+from safeser.errors import ConfigError
+from safeser.policy.source.faults import UndefinedName, did_you_mean, fault, shown, together
 from safeser.policy.source.fields import MEANING, Stated
 from safeser.policy.source.loader import Document, Path
 from safeser.policy.source.model import PolicyModel
@@ -37,23 +38,53 @@ _LATER = frozenset(
 )
 
 
+#: Faults of one file that are reported.
+_MOST = 20
+
+
 def shape(document: Document, scope: Scope) -> PolicyModel:
     """Return the policy that *document* spells, its names resolved.
 
     :param scope: empty; holds the names of the policy afterwards.
-    :raises ConfigError: at the first place in the file whose field is unknown, missing, of
-        another type, without a meaning, or not enforced by this version.
+    :raises ConfigError: where a field is unknown, missing, of another type, without a meaning, or
+        not enforced by this version; with all other such faults beside the first.
     """
+    details: list[ErrorDetails] = []
     try:
-        return PolicyModel.model_validate(document.value, context=scope)
+        model = PolicyModel.model_validate(document.value, context=scope)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
+    else:
+        if not document.faults:
+            return model
+    raise together(_faults(details, document))
+
+
+def _faults(details: list[ErrorDetails], document: Document) -> list[ConfigError]:
+    """Return the faults to report: none that follows from another one."""
     details.sort(key=lambda detail: _precedence(detail, document))
-    raise _translated(details[0], document) from None
+    if details and details[0]["loc"] == ("safeser",):
+        return [_translated(details[0], document)]
+    doubtful = {path for path, _ in document.faults}
+    misspelt = {_path(detail)[:-1] for detail in details if detail["type"] == "extra_forbidden"}
+    at_fault = [*doubtful, *(_path(each) for each in details if each["type"] != MEANING)]
+    defines = any(path[:1] in (("principals",), ("families",)) for path in at_fault)
+    faults = [error for _, error in document.faults[:_MOST]]
+    for detail in details:
+        path = _path(detail)
+        follows = (
+            # The section that defines a name may be at fault itself.
+            (detail["type"] == MEANING and defines)
+            or (detail["type"] == "missing" and path[:-1] in misspelt)
+            or any(path[: len(each)] == each for each in doubtful)
+        )
+        if not follows and len(faults) < _MOST:
+            faults.append(_translated(detail, document))
+    return faults
 
 
 def _precedence(detail: ErrorDetails, document: Document) -> tuple[int, int, int]:
-    """Order errors as a reader fixes them; only the first is reported."""
+    """Order errors as a reader fixes them."""
     path = _path(detail)
     place = document.place(path) if detail["type"] == MEANING else document.key_place(path)
     position = (place.line, place.column) if place else (0, 0)
@@ -108,7 +139,7 @@ def _fields_at(path: Path) -> tuple[str, list[str]]:
 _ONE_OF = {"principals": "a principal", "contexts": "a context"}
 
 
-def _translated(detail: ErrorDetails, document: Document) -> Exception:
+def _translated(detail: ErrorDetails, document: Document) -> ConfigError:
     path = _path(detail)
     what, rule, fix = _sentence(detail, path, document)
     at_key = detail["type"] == "extra_forbidden" or detail["loc"][-1] == "[key]"
@@ -154,7 +185,8 @@ def _owner(path: Path, document: Document) -> str:
     if len(path) < 2:
         return ""
     if path[0] == "contexts":
-        return f"context {value['contexts'][path[1]]['name']!r}: "
+        name = value["contexts"][path[1]].get("name")
+        return "" if name is None else f"context {name!r}: "
     return f"principal {path[1]!r}: " if path[0] == "principals" else ""
 
 

@@ -1,10 +1,14 @@
 """Classes that libraries registered with distributed's own decorators."""
 
+from types import MethodType
+
 import numpy as np
 import pytest
+from dask.utils import Dispatch
 from distributed.protocol.serialize import dask_deserialize, dask_serialize, register_generic
 
-from safeser.dask.clients.decorated import Decorated, honour_decorators
+from safeser.dask.clients import decorated
+from safeser.dask.clients.decorated import Decorated, honour_decorators, reporting
 from safeser.families.registered import dispatch
 
 
@@ -65,3 +69,45 @@ def test_they_are_honoured_once_for_all(monkeypatch):
     honour_decorators()
     honour_decorators()
     assert isinstance(dispatch.functions._foreign, Decorated)
+
+
+@pytest.fixture
+def said(monkeypatch, caplog):
+    monkeypatch.setattr(decorated, "_reported", set())
+    monkeypatch.setattr(
+        dask_serialize, "register", MethodType(reporting(Dispatch.register), dask_serialize)
+    )
+    return lambda: [each.getMessage() for each in caplog.records if each.name == "safeser.dask"]
+
+
+def test_what_happens_to_a_registration_is_said_once_for_a_package(said):
+    for cls in (Tiles, Wide):
+        dask_serialize.register(cls)(take)
+        dask_serialize._lookup.pop(cls)
+    (text,) = said()
+    assert text.startswith(
+        f"{dispatch.name_of(Tiles)} was registered with distributed's dask_serialize"
+    )
+    assert f'dask: {{types: ["{dispatch.name_of(Tiles)}"]}}' in text
+
+
+def test_what_distributed_registers_generically_is_said_to_be_ignored(said):
+    register_generic(Walked)
+    try:
+        (text,) = said()
+    finally:
+        dask_serialize._lookup.pop(Walked)
+        dask_deserialize._lookup.pop(Walked)
+    assert "safeser does not use it. Call safeser.register_generic(Walked) in its place." in text
+
+
+def test_what_distributed_has_of_its_own_is_not_said(said):
+    honour_decorators()
+    dask_serialize.register(Walked, dask_serialize.dispatch(np.ndarray))
+    dask_serialize._lookup.pop(Walked)
+    assert said() == []
+
+
+def test_another_dispatch_is_left_alone(said):
+    assert reporting(Dispatch.register)(Dispatch(), Tiles, take) is take
+    assert said() == []

@@ -28,7 +28,7 @@ from safeser.dask.transport.unfinished import unfinished
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.identities import make_identities
 from safeser.policy import Policy
-from safeser.values import Suite
+from safeser.values import Kind, Suite
 from tests.conftest import in_suite
 
 
@@ -59,6 +59,9 @@ def test_a_request_and_its_reply(net, run):
             assert comm.extra_info["safeser"]["principal"] == "scheduler"
             assert comm.peer_address == listener.contact_address
             assert listener.contact_address.startswith("safeser://127.0.0.1:")
+            ends = comm.local_address, comm.peer_address
+            assert comm.link.outbound(Kind.DATA).addresses == ends
+            assert comm.link.inbound(Kind.DATA).addresses == ends[::-1]
             await comm.write({"op": "nbytes", "keys": ["x"], "reply": True})
             assert (await comm.read())["status"] == "OK"
             await comm.close()

@@ -1,38 +1,105 @@
-"""The nearest spelling: found among few names, and looked for in a bounded number of short ones."""
+"""All faults of a file are reported at once, each with a hint that mends it."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
-from typing import Any
+import pickle
 
 import pytest
 
-from safeser.policy.source.faults import did_you_mean
+from safeser.errors import ConfigError
+from safeser.policy import Policy
+
+TEXT = """
+safeser: 1
+name: bad
+revision: -1
+principals:
+  alice: {groups: [engineers]}
+  scheduler: {}
+contexts:
+  - name: a
+    sender: engineers
+    recipient: scheduler
+    same_host: yes
+    kinds: [tasks]
+  - name: b
+    sender: alice
+    recipient: sheduler
+    serialisers: [dask]
+    submission: 2026-12-01
+"""
 
 
-def test_a_misspelt_name_is_found() -> None:
-    assert did_you_mean("alcie", ["bob", "alice"]) == "Did you mean 'alice'?"
-    assert did_you_mean("zz", ["b", "a"]) == "Known here: a, b."
-    assert did_you_mean("zz", []) == ""
+def faults(text):
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(text, "p.yaml")
+    return caught.value.faults
 
 
-@pytest.mark.parametrize("wrong", ["worker0001x", "worker9999x", "a", "zz"])
-def test_few_of_many_names_are_compared(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
-    compared: list[Sequence[str]] = []
-    real = difflib.get_close_matches
-
-    def close(word: str, names: Sequence[str], **kwargs: Any) -> list[str]:
-        compared.append(names)
-        return real(word, names, **kwargs)
-
-    monkeypatch.setattr(difflib, "get_close_matches", close)
-    said = did_you_mean(wrong, [f"worker{n:04}" for n in range(10_000)] + ["p" * 41 + wrong] * 2)
-    assert len(compared[0]) == 200
-    assert max(map(len, compared[0])) <= 40
-    if wrong.startswith("worker"):
-        assert said == f"Did you mean {wrong[:-1]!r}?"
+def test_all_faults_are_reported_each_once_and_with_its_place():
+    found = faults(TEXT)
+    assert [(each.rule, each.where) for each in found] == [
+        ("config.ambiguous", "p.yaml, line 4, column 11"),
+        ("config.ambiguous", "p.yaml, line 12, column 16"),
+        ("config.ambiguous", "p.yaml, line 18, column 17"),
+        ("config.unknown-key", "p.yaml, line 17, column 5"),
+        ("config.undefined", "p.yaml, line 10, column 13"),
+        ("config.kind", "p.yaml, line 13, column 13"),
+        ("config.undefined", "p.yaml, line 16, column 16"),
+    ]
 
 
-def test_long_names_are_not_compared() -> None:
-    assert did_you_mean("p" * 60, ["p" * 59]) == f"Known here: {'p' * 59}."
+def test_each_hint_can_be_followed():
+    hints = {each.where.partition("line ")[2]: each.fix for each in faults(TEXT)}
+    assert hints == {
+        "4, column 11": "Write '-1' in quotes if it is a name. Numbers have no sign: none is"
+        " negative.",
+        "12, column 16": "Write true.",
+        "18, column 17": "Write a date in quotes: '2026-12-01'.",
+        "17, column 5": "Did you mean 'serializers'?",
+        "10, column 13": "Did you mean 'group:engineers'?",
+        "13, column 13": "Did you mean 'task'?",
+        "16, column 16": "Did you mean 'scheduler'?",
+    }
+    mended = (
+        TEXT.replace("revision: -1", "revision: 1")
+        .replace("yes", "true")
+        .replace("serialisers: [dask]", "serializers: [dask, msgpack]")
+        .replace("sender: engineers", "sender: group:engineers")
+        .replace("tasks", "task")
+        .replace("sheduler", "scheduler")
+        .replace("submission: 2026-12-01", "submission: none")
+    )
+    assert Policy.parse(mended).name == "bad"
+
+
+def test_what_follows_from_another_fault_is_not_reported():
+    # The principal that a fault keeps from being defined, and the key that is misspelt.
+    text = TEXT.replace("  scheduler: {}", "  scheduler: {key: }")
+    assert [each.rule for each in faults(text)] == ["config.yaml"]
+    text = "safeser: 1\nname: x\nrevison: 1\nprincipals: {a: {}}\ncontexts: []\n"
+    rules = [each.rule for each in faults(text)]
+    assert rules[0] == "config.unknown-key"
+    assert "config.missing-key" not in rules
+
+
+def test_a_file_of_another_version_has_that_fault_alone():
+    assert [each.rule for each in faults(TEXT.replace("safeser: 1", "safeser: 2"))] == [
+        "config.version"
+    ]
+
+
+def test_of_many_faults_the_first_are_reported():
+    lines = "".join(f"  - {{name: n{at}, sender: nobody{at}, recipient: s}}\n" for at in range(900))
+    text = f"safeser: 1\nname: x\nrevision: 1\nprincipals: {{s: {{}}}}\ncontexts:\n{lines}"
+    assert len(faults(text)) == 20
+
+
+def test_the_text_and_a_copy_have_all():
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(TEXT, "p.yaml")
+    assert len(str(caught.value).splitlines()) == 7
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    one = pickle.loads(pickle.dumps(ConfigError("x", fix="y")))
+    assert (str(one), one.faults) == ("x [config] y", (one,))

@@ -1,0 +1,88 @@
+"""Name the parts that keep a submission from being sent, in place of Dask's own errors.
+
+The one rule: nothing is looked at until sending has failed, so that what can be sent costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dask._task_spec import DataNode, List, Task
+from dask.tokenize import TokenizationError
+
+from safeser.errors import PayloadError
+from safeser.sendable.culprits import culprits_among
+from safeser.sendable.parts import Part, named, split_by
+from safeser.sendable.preflight import cannot_send
+
+__all__ = ["blaming", "graph_parts"]
+
+_here = threading.local()
+
+
+@contextmanager
+def blaming(name: str, roots: Callable[[], Iterable[Part]]) -> Iterator[None]:
+    """Raise what keeps an object from being sent where Dask or safeser says only that it cannot be.
+
+    :param name: what to call the object in the error.
+    :param roots: returns the parts of it to look at, once sending has failed.
+    :raises SerializationError: with the path to each culprit.
+    """
+    _here.quiet = True
+    try:
+        yield
+    except (TypeError, RecursionError, TokenizationError, PayloadError) as error:
+        if isinstance(error, PayloadError) and error.rule not in _UNWRITABLE:
+            raise
+        found = culprits_among(roots())
+        if not found:
+            raise
+        raise cannot_send(name, found) from None
+    finally:
+        _here.quiet = False
+
+
+#: Rules of errors that say no more than that something cannot be written.
+_UNWRITABLE = frozenset({"pickle.unwritable", "families.cannot-serialize"})
+
+
+def graph_parts(x: Any) -> Iterator[Part]:
+    """Yield the tasks of a graph or collection, or *x* alone."""
+    made = getattr(x, "__dask_graph__", None)
+    try:
+        graph = None if made is None or isinstance(x, type) else made()
+    except Exception:  # a graph that cannot be made is looked at as an object
+        graph = None
+    if graph is None:
+        yield "", x
+        return
+    for key, node in dict(graph).items():
+        yield f"task {named(key)}", node
+
+
+def _of_task(task: Task) -> Iterator[Part]:
+    yield "its function", task.func
+    for at, value in enumerate(task.args):
+        yield f"argument {at}", value
+    for name, value in task.kwargs.items():
+        yield f"argument '{name}'", value
+
+
+split_by(DataNode, lambda node: iter([("its value", node.value)]))
+split_by(List, lambda node: ((f"[{at}]", value) for at, value in enumerate(node.args)))
+split_by(Task, _of_task)
+
+
+class _Quiet(logging.Filter):
+    """Drops what distributed logs of an object that it cannot pickle, while that is found out."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        del record
+        return not getattr(_here, "quiet", False)
+
+
+logging.getLogger("distributed.protocol.pickle").addFilter(_Quiet())

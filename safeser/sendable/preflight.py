@@ -1,0 +1,245 @@
+"""``safeser.preflight``: whether an object can be sent, how, and what keeps it from it.
+
+The one rule: what it says is what :func:`safeser.serialize` and the recipient's policy would say of
+the same object; nothing is sent, decided for another process, or recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from safeser import families, pickles, serialization
+from safeser.errors import ConfigError, PolicyDenied, SerializationError
+from safeser.families import framing, plain
+from safeser.families.plain import DEFAULTS
+from safeser.families.tree import parse
+from safeser.policy.signable import Signable
+from safeser.sendable.advice import defined
+from safeser.sendable.culprits import Culprit, culprits, named_object
+from safeser.values import Context, Kind, Limits
+
+if TYPE_CHECKING:
+    from safeser.policy import Policy
+
+__all__ = ["Preflight", "preflight"]
+
+#: Families to try where no policy names any; cloudpickle writes plain pickles where it can.
+_TRIED = ("dask", "msgpack", "cloudpickle")
+_PICKLES = frozenset({"pickle", "cloudpickle"})
+
+#: Functions with which cloudpickle rebuilds functions and classes.
+_WRITER = "cloudpickle.cloudpickle:"
+
+#: Lines of names that the text has; the fields have all.
+_MOST_NAMES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What became of an object before it is sent. True if it can be.
+
+    :param name: its class, ``module:qualname``; of a function or class its own name.
+    :param context: for which context it was asked; None for none.
+    :param family: the family that carries it, or None if none does.
+    :param size: bytes of header and frames; 0 if it cannot be serialized.
+    :param imports: globals, ``module:qualname``, that the recipient imports to rebuild it. Typed
+        values import none that a sender chose.
+    :param calls: of them, those that rebuilding calls.
+    :param culprits: the parts that keep it from being serialized.
+    :param refusal: why the policy refuses it, or None.
+    """
+
+    name: str
+    context: Context | None = None
+    family: str | None = None
+    size: int = 0
+    imports: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
+    refusal: PolicyDenied | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.family is not None and self.refusal is None
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        towards = "" if self.context is None else f" in {self.context}"
+        if self.family is None:
+            yield f"{self.name} cannot be sent{towards}:"
+            yield from (f"- {each}" for each in self.culprits)
+            return
+        verdict = "can be sent" if self.refusal is None else "is refused"
+        yield f"{self.name} {verdict}{towards}: family {self.family}, {self.size:,} bytes"
+        if self.refusal is not None:
+            yield f"- {self.refusal}"
+        own = [name for name in self.imports if not name.startswith(_WRITER)]
+        if len(own) < len(self.imports):
+            yield "- it holds functions or classes by their code, which the recipient runs"
+        called = set(self.calls)
+        for name in own[:_MOST_NAMES]:
+            yield f"- rebuilding it {'calls' if name in called else 'imports'} {name}"
+        if len(own) > _MOST_NAMES:
+            yield f"- and {len(own) - _MOST_NAMES} more"
+
+    def require(self) -> Self:
+        """Return this report if the object can be sent.
+
+        :raises PolicyDenied: if policy refuses it.
+        :raises SerializationError: with the path to each culprit.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        if self.family is None:
+            raise cannot_send(self.name, self.culprits)
+        return self
+
+
+def cannot_send(name: str, found: Sequence[Culprit]) -> SerializationError:
+    """Return the error that names *found*, the parts that keep an object from being sent."""
+    if not found:
+        return SerializationError(f"{name} cannot be sent", rule="sendable.unwritable")
+    first, *others = found
+    more = "".join(f"\n- {each}" for each in others)
+    return SerializationError(
+        f"{name} cannot be sent: {first.place}: {first.reason}",
+        rule="sendable.unwritable",
+        fix=first.fix + more,
+    )
+
+
+def preflight(
+    obj: Any,
+    context: Context | None = None,
+    client: Any = None,
+    *,
+    policy: Policy | None = None,
+    limits: Limits | None = None,
+) -> Preflight:
+    """Return whether *obj* can be sent, by which family, and if not, the path to each culprit.
+
+    It is serialized once, and its size counted; where that fails, its parts are. Reducers of the
+    object run, as they do when it is sent. Nothing leaves this process.
+
+    :param context: sender, recipient and kind of the message; needs *policy*, or *client*.
+    :param client: a :class:`safeser.Client`: its policy decides, by default about a submission to
+        its scheduler.
+    :param policy: the policy of the recipient; without it any family may carry the object.
+    :param limits: bounds on the whole; those of *policy* where there is one.
+    :raises ConfigError: for a context without a policy.
+    """
+    if client is not None:
+        policy = policy or client.safeser.policy
+        context = context or client.submission_context()
+    if context is not None and policy is None:
+        raise ConfigError(
+            "a context is decided by a policy", rule="sendable.policy", fix="Pass policy= too."
+        )
+    name = named_object(obj)
+    if context is not None and policy is not None and context.kind is Kind.TASK:
+        return _submitted(obj, name, context, policy)
+    return _sent(obj, name, context, policy, limits)
+
+
+def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflight:
+    """Look at a function, an argument or a collection that would be part of a submitted graph."""
+    try:
+        grant = policy.grant(context, sealing=True)
+    except PolicyDenied as error:
+        return _sent(obj, name, context, refusal=error)
+    found = _sent(obj, name, context)
+    if found.family is None or grant.submission in ("sealed", "code"):
+        return found
+    if grant.submission == "approved":
+        rule = policy.match(context)
+        listed = Signable.by([] if rule is None else [rule]).functions
+        if name in listed or found.family not in _PICKLES:
+            return found
+    refusal = PolicyDenied(
+        f"{context}: policy {policy.name!r} lets {context.sender} submit no code",
+        rule=f"submission.{grant.submission}",
+        fix="Ask the operator for 'submission: sealed' in that context.",
+    )
+    return replace(found, refusal=refusal)
+
+
+def _sent(
+    obj: Any,
+    name: str,
+    context: Context | None,
+    policy: Policy | None = None,
+    limits: Limits | None = None,
+    *,
+    refusal: PolicyDenied | None = None,
+) -> Preflight:
+    """Serialize *obj* as it would be sent in *context*, under *policy* where there is one."""
+    tried: Sequence[str] = _TRIED
+    try:
+        if policy is None or context is None:
+            bounds = limits or DEFAULTS
+            header, frames = families.serialize(obj, tried, limits=bounds, context=context)
+        else:
+            bounds = policy.limits
+            tried = policy.grant(context, sealing=True).families
+            asked = [each for each in tried if each != "error"]
+            header, frames = serialization.serialize(
+                obj, asked, "raise", context=context, policy=policy
+            )
+    except PolicyDenied as error:
+        return Preflight(name, context, refusal=error)
+    except SerializationError as error:
+        return Preflight(name, context, culprits=_blamed(obj, error, tried))
+    bare = framing.bare(header)
+    family = families.derive(bare, frames, limits=bounds)
+    if policy is not None and context is not None:
+        refusal = _refused(bare, frames, family, context, policy)
+    imports, calls = _names(bare, frames, bounds)
+    size = len(plain.encode(bare, limits=bounds)) + sum(
+        memoryview(frame).nbytes for frame in frames
+    )
+    return Preflight(name, context, family, size, imports, calls, refusal=refusal)
+
+
+def _blamed(obj: Any, error: SerializationError, tried: Sequence[str]) -> tuple[Culprit, ...]:
+    """Return the parts that no family of *tried* carries."""
+    found = culprits(obj) if not _PICKLES.isdisjoint(tried) else ()
+    if found:
+        return found
+    path = (error.where,) if error.where else ()
+    return (Culprit(path, named_object(obj), defined(obj), f"{error.message}.", error.fix),)
+
+
+def _refused(
+    header: Mapping[str, Any], frames: Sequence[Any], family: str, context: Context, policy: Policy
+) -> PolicyDenied | None:
+    """Return why the recipient's *policy* refuses what was serialized, or None."""
+    decision = policy.decide(context, family, sealing=False)
+    if not decision.permitted:
+        return PolicyDenied(f"{context}: {decision.reason}", rule=decision.rule, fix=decision.fix)
+    try:
+        families.judge(header, frames, policy.grant(context), limits=policy.limits)
+    except PolicyDenied as error:
+        return error
+    return None
+
+
+def _names(
+    header: Mapping[str, Any], frames: Sequence[Any], limits: Limits
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the globals that the pickles in a payload name, and those of them that are called."""
+    uses = [
+        use
+        for node in parse(header, frames, limits=limits)
+        if node.serializer in _PICKLES
+        for use in pickles.inspect(node.frames[0], limits=limits).globals
+        if ":" in use.name  # what a call returns is called, too
+    ]
+    called = {use.name for use in uses if use.role != "referenced"}
+    return tuple(sorted({use.name for use in uses})), tuple(sorted(called))

@@ -1,0 +1,1 @@
+"""What the source documents say of serialization in Dask, one module per document."""

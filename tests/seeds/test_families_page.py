@@ -1,0 +1,255 @@
+"""Dask's page on serialization, sentence by sentence, with safeser in place of its protocol.
+
+https://distributed.dask.org/en/stable/serialization.html
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import safeser
+from safeser import families
+from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
+from safeser.families.registered.dispatch import Dispatch, Functions
+from safeser.families.registered.hosted import SMALL_FRAME
+from safeser.families.registry import Registry
+from safeser.values import Context
+
+#: The page's own example, but for the name of the package.
+HUMAN = """
+from typing import Dict, List, Tuple
+
+class Human:
+    def __init__(self, name):
+        self.name = name
+
+from safeser import dask_serialize, dask_deserialize
+
+@dask_serialize.register(Human)
+def serialize(human: Human) -> Tuple[Dict, List[bytes]]:
+    header = {}
+    frames = [human.name.encode()]
+    return header, frames
+
+@dask_deserialize.register(Human)
+def deserialize(header: Dict, frames: List[bytes]) -> Human:
+    return Human(frames[0].decode())
+
+import safeser
+print(safeser.deserialize(*safeser.serialize(Human("Alice"))).name)
+print(safeser.deserialize_bytes(safeser.serialize_bytes([Human("Bob")]))[0].name)
+"""
+
+
+def test_the_example_of_a_class_runs_as_it_stands():
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", HUMAN],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "Alice\nBob\n"), ended.stderr
+
+
+class Blob:
+    def __init__(self, content, context=None):
+        self.content = content
+        self.context = context
+
+
+@pytest.mark.parametrize("views", [False, True])
+def test_functions_get_bytes_and_large_frames_uncopied_where_they_ask(views):
+    def rebuild(header, frames):
+        return Blob(frames[0])
+
+    cls = type("Blob", (Blob,), {"__module__": "__main__", "__qualname__": f"Blob{views}"})
+    safeser.dask_serialize.register(cls, lambda x: ({}, [x.content]))
+    safeser.dask_deserialize.register(cls, lambda h, f: cls(f[0]), views=views)
+    small, large = bytes(SMALL_FRAME - 1), bytes(SMALL_FRAME)
+    kinds = []
+    for content in (small, large):
+        header, frames = safeser.serialize(cls(content))
+        back = safeser.deserialize(header, [memoryview(frame) for frame in frames])
+        assert back.content == content
+        kinds.append(type(back.content))
+    assert kinds == [bytes, memoryview if views else bytes]
+
+
+def test_a_family_of_the_programs_own_may_ask_for_views_too():
+    seen = []
+
+    def dumps(x):
+        return {}, [x]
+
+    def loads(header, frames):
+        seen.extend(map(type, frames))
+        return bytes(frames[0])
+
+    safeser.register_serialization_family("seeds_views", dumps, loads, views=True)
+    safeser.register_serialization_family("seeds_bytes", dumps, loads)
+    for family in ("seeds_views", "seeds_bytes"):
+        header, frames = safeser.serialize(bytes(SMALL_FRAME), [family])
+        assert safeser.deserialize(header, frames, [family]) == bytes(SMALL_FRAME)
+    assert seen == [memoryview, bytes]
+
+
+def test_frames_may_arrive_split():
+    header, frames = safeser.serialize({"x": np.arange(1000), "y": np.arange(3)})
+    joined = b"".join(bytes(frame) for frame in frames)
+    split = [joined[:5], joined[5:4000], joined[4000:]]
+    back = safeser.deserialize(header, split)
+    np.testing.assert_array_equal(back["x"], np.arange(1000))
+
+
+def test_none_means_dask_and_msgpack_and_a_pickle_has_to_be_named():
+    with pytest.raises(SerializationError):
+        safeser.serialize(object(), on_error="raise")
+    header, frames = safeser.serialize({"a": {1}}, ["pickle"])
+    with pytest.raises(PolicyDenied):
+        safeser.deserialize(header, frames)
+    assert safeser.deserialize(header, frames, ["pickle"]) == {"a": {1}}
+
+
+def test_on_error_message_returns_what_raises_at_the_other_end():
+    header, frames = safeser.serialize(lambda: None)
+    with pytest.raises(SerializationError, match="function"):
+        safeser.deserialize(header, frames)
+    with pytest.raises(TypeError):
+        safeser.serialize(lambda: None, on_error="raise")
+
+
+@pytest.mark.parametrize(
+    ("iterate", "serializer"), [(None, "collection"), (True, "collection"), (False, None)]
+)
+def test_collections_go_element_by_element_when_their_contents_are_typed(iterate, serializer):
+    value = [np.arange(3), {"x": np.arange(2)}]
+    if serializer is None:
+        with pytest.raises(SerializationError):
+            safeser.serialize(value, on_error="raise", iterate_collection=iterate)
+        return
+    header, frames = safeser.serialize(value, iterate_collection=iterate)
+    assert header["serializer"] == serializer
+    np.testing.assert_array_equal(safeser.deserialize(header, frames)[0], np.arange(3))
+
+
+# --- register_generic ----------------------------------------------------------------------------
+
+
+class Wraps:
+    def __init__(self):
+        self.array = np.arange(1000)
+        self.label = "small"
+
+
+def dispatches():
+    functions = Functions(Registry())
+    return Dispatch("dumps", functions), Dispatch("loads", functions)
+
+
+def test_register_generic_takes_the_arguments_that_dasks_takes():
+    from dask.utils import Dispatch as DaskDispatch
+
+    serialize, deserialize = DaskDispatch(), DaskDispatch()
+    safeser.register_generic(Wraps, "dask", serialize, deserialize)
+    header, frames = serialize(Wraps())
+    assert "cls" not in repr(header)
+    back = deserialize.dispatch(Wraps)(header, frames)
+    assert (type(back), back.label) == (Wraps, "small")
+    np.testing.assert_array_equal(back.array, np.arange(1000))
+    # The process's own registry does not know the class.
+    with pytest.raises(SerializationError):
+        safeser.serialize(Wraps(), on_error="raise")
+
+
+@pytest.mark.parametrize("attributes", [{"__class__": 1}, {"method": 1}, {1: 2}, "text"])
+def test_a_dispatch_of_ones_own_builds_plain_attributes_alone(attributes):
+    class Held:
+        def method(self):
+            return 1
+
+    serialize, deserialize = dispatches()
+    safeser.register_generic(Held, "dask", serialize, deserialize)
+    pair = deserialize._known._pairs[f"{__name__}:{Held.__qualname__}"]
+    header, frames = families.serialize(attributes, ["dask", "msgpack"])
+    with pytest.raises(PayloadError) as caught:
+        pair.loads(header, frames)
+    assert caught.value.rule == "families.attribute"
+
+
+def test_a_dispatch_of_ones_own_opens_no_pickle():
+    serialize, deserialize = dispatches()
+    safeser.register_generic(Wraps, "dask", serialize, deserialize)
+    pair = deserialize._known._pairs[f"{__name__}:Wraps"]
+    header, frames = families.serialize({"a": {1}}, ["pickle"])
+    with pytest.raises(PolicyDenied):
+        pair.loads(header, frames)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_both_dispatches_or_neither(which):
+    given = [safeser.dask_serialize, safeser.dask_deserialize]
+    given[which] = dispatches()[which]
+    with pytest.raises(ConfigError) as caught:
+        safeser.register_generic(Wraps, "dask", *given)
+    assert caught.value.fix == "Pass both, or neither."
+
+
+# --- the communication context -------------------------------------------------------------------
+
+
+def test_the_context_reaches_both_functions_in_dasks_form():
+    seen = []
+
+    def dumps(x, context=None):
+        seen.append(context)
+        return {}, [x]
+
+    def loads(header, frames, context=None):
+        seen.append(context)
+        return frames[0]
+
+    safeser.register_serialization_family("seeds_context", dumps, loads)
+    context = Context(
+        "alice",
+        "scheduler",
+        transport="safeser",
+        same_host=True,
+        addresses=("safeser://10.0.0.1:40000", "safeser://10.0.0.2:8786"),
+    )
+    header, frames = safeser.serialize(b"x", ["seeds_context"], context=context)
+    safeser.deserialize(header, frames, ["seeds_context"], context=context)
+    words = {
+        "sender": "safeser://10.0.0.1:40000",
+        "recipient": "safeser://10.0.0.2:8786",
+        "sender_principal": "alice",
+        "recipient_principal": "scheduler",
+        "kind": "data",
+        "operation": None,
+        "transport": "safeser",
+        "same_host": True,
+    }
+    assert seen == [words, words]
+
+
+def test_no_policy_decides_by_addresses():
+    one, other = (Context("a", "b", addresses=(f"tcp://{n}", "tcp://0")) for n in (1, 2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert "tcp" not in repr(one)
+
+
+def test_pickle_is_read_restricted_even_where_it_is_asked_for():
+    class Evil:
+        def __reduce__(self):
+            return print, ("ran",)
+
+    header, _ = families.serialize({"a": {1}}, ["pickle"])
+    with pytest.raises(PolicyDenied) as caught:
+        safeser.deserialize(header, [pickle.dumps(Evil())], ["pickle"])
+    assert "builtins:print" in str(caught.value)

@@ -1,0 +1,256 @@
+"""Each part that keeps an object from being pickled is found, however deep, and by its path."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+import functools
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from safeser.sendable.culprits import culprits, culprits_among
+
+LOCK = threading.Lock()
+
+
+def paths(x):
+    return [" -> ".join(each.path) for each in culprits(x)]
+
+
+def holder(value):
+    def inner(x):
+        return value, x
+
+    return inner
+
+
+@dataclasses.dataclass
+class Record:
+    name: str
+    held: object = None
+
+
+class Slotted:
+    __slots__ = ("a", "held")
+
+    def __init__(self, held):
+        self.a, self.held = 1, held
+
+
+class Service:
+    attribute = 1
+
+    def __init__(self, held):
+        self.held = held
+
+    def method(self):
+        return self.held
+
+    @classmethod
+    def of_class(cls):
+        return cls
+
+    @staticmethod
+    def alone():
+        return 1
+
+
+def local_class(held):
+    class Local(Record):
+        shared = held
+
+        @property
+        def value(self):
+            return held
+
+    return Local
+
+
+def with_defaults(a, b=LOCK, *, c=LOCK):
+    return a, b, c
+
+
+with_defaults.__module__ = "__main__"  # so that it is written by value
+
+
+def annotated(x):
+    return x
+
+
+annotated.__annotations__["x"] = LOCK
+
+
+def uses_global(x):
+    return LOCK, x
+
+
+for each in (annotated, uses_global):
+    each.__module__ = "__main__"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (LOCK, [""]),
+        ([1, (2, {"k": LOCK})], ["[1] -> [1] -> ['k']"]),
+        ({LOCK: 1}, ["key a lock"]),
+        ({LOCK}, ["an element"]),
+        (holder(LOCK), ["closure variable 'value'"]),
+        (holder(holder(LOCK)), ["closure variable 'value' -> closure variable 'value'"]),
+        (functools.partial(print, 1, LOCK, end=LOCK), ["argument 1"]),
+        (functools.partial(print, end=LOCK), ["argument 'end'"]),
+        (functools.partial(holder(LOCK), 1), ["its function -> closure variable 'value'"]),
+        (Record("x", LOCK), ["attribute 'held'"]),
+        (Slotted(LOCK), ["attribute 'held'"]),
+        (Service(LOCK).method, ["its instance -> attribute 'held'"]),
+        (local_class(LOCK), ["class attribute 'shared'"]),
+        (local_class(LOCK)("x"), ["its class -> class attribute 'shared'"]),
+        (staticmethod(holder(LOCK)), ["its function -> closure variable 'value'"]),
+        (uses_global, ["global 'LOCK'"]),
+        (annotated, ["annotation of 'x'"]),
+        (with_defaults, ["default of parameter 'b'"]),
+        (ValueError("x", LOCK), ["constructor argument 1"]),
+    ],
+)
+def test_the_path_to_a_culprit(value, expected):
+    assert paths(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value", [1, "text", [1, {2: (3,)}], print, Record("x"), holder(1), Service(1).method, Service]
+)
+def test_what_can_be_sent_has_none(value):
+    assert culprits(value) == ()
+
+
+def test_all_culprits_are_found_and_each_once():
+    loop = (each for each in range(3))
+    x = {"a": LOCK, "b": [LOCK, loop], "c": Record("x", loop), "d": threading.RLock()}
+    assert paths(x) == ["['a']", "['b'] -> [1]", "['d']"]
+
+
+def test_an_object_is_not_blamed_for_what_was_found_elsewhere():
+    assert paths([LOCK, Record("x", LOCK)]) == ["[0]"]
+    assert [each.path for each in culprits_among([("one", LOCK), ("two", [LOCK, 1])])] == [("one",)]
+
+
+def test_cycles_end():
+    x = [LOCK]
+    x.append(x)
+    assert paths(x) == ["[0]"]
+    one, other = Record("one"), Record("other")
+    one.held, other.held = other, [one, LOCK]
+    assert paths(one) == ["attribute 'held' -> attribute 'held' -> [1]"]
+
+
+def test_depth_ends_no_search():
+    deep = LOCK
+    for _ in range(300):
+        deep = Record("x", deep)
+    (found,) = culprits(deep)
+    assert found.path == ("attribute 'held'",) * 300
+    assert len(str(found)) < 400
+    assert "288 more steps" in str(found)
+
+
+def test_what_is_too_deep_to_write_is_said():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    (found,) = culprits([1, deep])
+    assert (found.path, found.reason) == ((), "it is nested too deep to be pickled.")
+
+
+class Refuses:
+    def __reduce__(self):
+        raise ValueError("no,\nnever \x1b[2J" + "x" * 900)
+
+
+def test_what_an_objects_own_code_raises_is_shown_in_one_short_line():
+    (found,) = culprits([Refuses()])
+    assert found.path == ("[0]",)
+    assert found.reason.startswith("pickling it raises ValueError: no, never ?[2Jxxx")
+    assert len(found.reason) < 300
+    assert "\n" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: (each for each in ()), "Pass a list of what it yields"),
+        (lambda: tempfile.TemporaryFile("wb"), "Pass its path"),  # noqa: SIM115 - closed below
+        (lambda: socket.socket(), "Connect inside"),
+        (lambda: ThreadPoolExecutor(1), "Make it inside"),
+        (lambda: threading.Thread(), "Make it inside"),
+        (lambda: Future(), "Wait for it"),
+        (lambda: contextvars.ContextVar("x"), "Pass the variable's value"),
+        (lambda: contextvars.copy_context(), "Pass the variable's value"),
+        (lambda: weakref.ref(Record("x")), "Pass the object itself"),
+        (lambda: sys._getframe(), "traceback.format_exception"),
+        (lambda: sqlite3.connect(":memory:"), "Connect inside"),
+    ],
+)
+def test_what_to_do_about_what_belongs_to_this_process(make, words):
+    made = make()
+    try:
+        (found,) = culprits([made])
+    finally:
+        for name in ("close", "cancel"):
+            getattr(made, name, lambda: None)()
+    assert found.path == ("[0]",)
+    assert words in found.fix
+
+
+def test_coroutines_and_tasks():
+    async def main():
+        async def work():
+            return 1
+
+        coroutine = work()
+        task = asyncio.ensure_future(asyncio.sleep(0))
+        one, other = culprits(coroutine), culprits([task])
+        await coroutine
+        await task
+        return one, other
+
+    (coroutine,), (task,) = asyncio.run(main())
+    assert coroutine.fix == "Pass the coroutine function, or await it and pass its result."
+    assert coroutine.defined.startswith("test_culprits.py, line ")
+    assert task.fix == "Wait for it, and pass its result."
+
+
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+cells = (
+    "import threading\\nsession = threading.Lock()",
+    "def job(x):\\n    return session, x",
+    "f = (i for i in ())",
+)
+for cell in cells:
+    shell.run_cell(cell, store_history=True)
+from safeser.sendable.culprits import culprits
+for name in ("job", "f"):
+    print(*culprits(shell.user_ns[name]), sep="\\n")
+from safeser.sendable.advice import defined
+print(defined(shell.user_ns["job"]))
+"""
+
+
+def test_a_notebooks_cell_is_named():
+    ended = subprocess.run(
+        [sys.executable, "-c", CELLS], capture_output=True, text=True, timeout=60, check=True
+    )
+    job, f, place = ended.stdout.splitlines()[-3:]
+    assert job.startswith("global 'session' -> _thread:lock: a lock belongs to this process.")
+    assert f.startswith("builtins:generator (notebook cell 3, line 1): a generator")
+    assert place == "notebook cell 2, line 1"
