@@ -72,7 +72,6 @@ def _backend() -> Backend:
     require_distributed()
     from safeser.dask.clients import dask_collections, references
     from safeser.dask.clients.decorated import honour_decorators
-    from safeser.dask.clients.joblib_calls import register_backend
     from safeser.dask.comm_backend import Backend
     from safeser.dask.log_text import escape_logs, show_logs
     from safeser.dask.patches import install
@@ -82,7 +81,6 @@ def _backend() -> Backend:
     escape_logs()
     show_logs()
     honour_decorators()
-    register_backend()
     dask_collections.register()
     references.register()
     return Backend()
