@@ -13,7 +13,6 @@ from typing import Any
 from distributed import Client
 from distributed.comm import Comm
 
-from safeser.dask.clients.task_client import TaskClient
 from safeser.dask.groups.authors import Authors, gathering
 from safeser.dask.groups.stimuli import Stimuli
 from safeser.dask.messages.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
@@ -71,6 +70,9 @@ def _get_client(stock: Callable[..., Any]) -> Callable[..., Any]:
     def get_client(self: Any, *args: Any, **kwargs: Any) -> Any:
         client = stock(self, *args, **kwargs)
         if type(client) is Client and served(self) is not None:
+            # What signs and compares graphs is imported for the first client of a task.
+            from safeser.dask.clients.task_client import TaskClient  # noqa: PLC0415 - as above
+
             TaskClient.begin_to_keep(client)
             client.__class__ = TaskClient
             client._stream_handlers["task-erred"] = client._handle_task_erred

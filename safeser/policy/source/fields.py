@@ -65,7 +65,7 @@ class Strict(BaseModel):
 
     # The docstring below a field is its description. Pydantic would read the source text of each
     # class at every start; safeser.policy.schema reads it only when the JSON Schema is made.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 # --- forms ----------------------------------------------------------------------------------------
