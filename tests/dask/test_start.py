@@ -13,12 +13,13 @@ import pytest
 from tests.conftest import Folder
 
 WORKER = """
-import json, sys
+import gc, json, sys
 import distributed.cli.dask_worker, distributed.nanny, distributed.worker
 from distributed.comm.registry import get_backend
 
 before = set(sys.modules)
 get_backend("safeser")
+assert gc.isenabled()
 from safeser.dask.settings import channel_for
 
 channel = channel_for("worker")
