@@ -69,13 +69,14 @@ docs: $(VENV)/docs.stamp
 pictures: $(VENV)/demo.stamp
 	@$(BIN)/python docs/theme/pictures.py
 
-## bench: measure pickles, tokens, typed serialization, sealed calls and safeser:// beside what else there is; forty minutes
+## bench: measure pickles, tokens, typed serialization, sealed calls, safeser:// and many workers beside what else there is; an hour
 bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.pickles
 	@$(BIN)/python -m benchmarks.families
 	@$(BIN)/python -m benchmarks.tokens
 	@$(BIN)/python -m benchmarks.sealed
 	@$(BIN)/python -m benchmarks.dask
+	@$(BIN)/python -m benchmarks.scale
 
 ## dask-suite: distributed's own tests, of its protocol and of clusters; DISTRIBUTED=path/to/checkout
 dask-suite: $(VENV)/dev.stamp

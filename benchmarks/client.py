@@ -110,12 +110,24 @@ def _rows(count: int, seed: int) -> Any:
     return pd.DataFrame({"key": keys, "value": np.arange(count, dtype=np.float64)})
 
 
+def modules(client: Any, count: int) -> list[float]:
+    """Return how many modules each of at most *count* workers has imported."""
+
+    def imported() -> int:
+        import sys
+
+        return len(sys.modules)
+
+    return [float(found) for found in client.run(imported).values()][:count]
+
+
 MEASURES: dict[str, Callable[[Any, int], list[float]]] = {
     "tasks": tasks,
     "calls": calls,
     "sum": array_sum,
     "transfer": transfer,
     "shuffle": shuffle,
+    "modules": modules,
 }
 
 

@@ -4,8 +4,8 @@ The one rule: the two clusters take turns; each is stopped before the other star
 workers of one do not slow the other. The order alternates from round to round.
 
 One ``dask worker --nworkers`` starts the workers and their nannies. It measures the time from that
-command until all workers have joined, tiny tasks, the scheduler's processor time while idle, and
-processor time and memory of a worker once it has joined.
+command until all workers have joined, processor time, memory and modules of a worker once it has
+joined, tiny tasks, and the scheduler's processor time while idle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from benchmarks.report import (
 
 _COMPARED = ("safeser", "tcp")
 
-HEADINGS = ("", "safeser://", "tcp://", "ratio", "quartiles of the ratio")
+#: The quartiles are those of the ratio.
+HEADINGS = ("", "safeser", "tcp", "more", "ratio", "quartiles")
 
 
 def measured(cluster: Cluster, *, tasks: int, idle: float) -> dict[str, float]:
@@ -48,6 +49,7 @@ def measured(cluster: Cluster, *, tasks: int, idle: float) -> dict[str, float]:
     workers = cluster.worker_processes()
     found["start"] = statistics.median(sum(each.cpu_times()[:2]) for each in workers)
     found["memory"] = statistics.median(each.memory_info().rss for each in workers)
+    found["modules"] = statistics.median(cluster.measure("modules", len(workers)))
     before = cluster.scheduler_seconds()
     (found["tasks"],) = cluster.measure("tasks", tasks)
     found["scheduler"] = cluster.scheduler_seconds() - before
@@ -61,23 +63,31 @@ def quantities(*, workers: int, tasks: int, idle: float) -> dict[str, Quantity]:
     """Return the name, unit and scale of each measured number."""
     return {
         "join": Quantity(f"{workers} workers with nannies join", "s", 1, False, 1),
-        "start": Quantity("processor time of a worker until then", "s", 1, False, 1),
+        "start": Quantity("CPU of a worker until then", "s", 1, False, 1),
         "memory": Quantity("memory of a worker then", "MB", 1, False, 1e6),
+        "modules": Quantity("modules of a worker then", "count", 1, False, 1),
         "tasks": Quantity(f"map and gather {tasks:,} tasks", "s", 1, False, 1),
-        "scheduler": Quantity("processor time, scheduler", "ms/task", 1, False, tasks / 1e3),
+        "scheduler": Quantity("CPU of the scheduler", "ms/task", 1, False, tasks / 1e3),
         "idle": Quantity("scheduler while idle", "% of a core", 1, False, idle / 100),
     }
 
 
 def line(quantity: Quantity, taken: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return one row of the table: medians, and the median of the ratios of the rounds."""
+    """Return one row of the table: medians, also of the rounds' differences and ratios."""
     medians = [
         number(quantity.shown(statistics.median(taken[transport]))) for transport in _COMPARED
     ]
-    ratios = [own / other for own, other in zip(taken["safeser"], taken["tcp"], strict=True)]
+    rounds = list(zip(taken["safeser"], taken["tcp"], strict=True))
+    ratios = [own / other for own, other in rounds]
     low, high = quartiles(ratios)
-    name = f"{quantity.name} ({quantity.unit})"
-    return [name, *medians, f"{statistics.median(ratios):.2f}", f"{low:.2f} to {high:.2f}"]
+    more = quantity.shown(statistics.median(own - other for own, other in rounds))
+    return [
+        f"{quantity.name} ({quantity.unit})",
+        *medians,
+        f"{'-' if more < 0 else '+'}{number(abs(more))}",
+        f"{statistics.median(ratios):.2f}",
+        f"{low:.2f} to {high:.2f}",
+    ]
 
 
 def main(
@@ -96,14 +106,12 @@ def main(
     found: dict[str, dict[str, list[float]]] = {
         name: {transport: [] for transport in _COMPARED} for name in shown
     }
-    with (
-        tempfile.TemporaryDirectory(prefix="safeser-scale-") as folder,
-        progress.status("Starting") as status,
-    ):
+    with tempfile.TemporaryDirectory(prefix="safeser-scale-") as folder:
         for index in range(rounds):
             turn = _COMPARED if index % 2 == 0 else _COMPARED[::-1]
             for transport in turn:
-                status.update(f"Round {index + 1} of {rounds}: {transport}://")
+                # A line each, not a status: what is not a terminal shows it too.
+                progress.print(f"Round {index + 1} of {rounds}: {transport}://", highlight=False)
                 place = Path(folder) / f"{transport}-{index}"
                 cluster = Cluster(TRANSPORTS[transport], place, workers, nannies=True)
                 try:

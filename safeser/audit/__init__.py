@@ -6,11 +6,33 @@ afterwards does not verify.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from safeser.audit.key import AuditKey
 from safeser.audit.log import AuditLog
-from safeser.audit.query import read, render
 from safeser.audit.record import Record
-from safeser.audit.report import Problem, Report
-from safeser.audit.verify import verify
+
+if TYPE_CHECKING:
+    from safeser.audit.query import read, render
+    from safeser.audit.report import Problem, Report
+    from safeser.audit.verify import verify
 
 __all__ = ["AuditKey", "AuditLog", "Problem", "Record", "Report", "read", "render", "verify"]
+
+#: Imported when first used: a process that writes a log reads none.
+_READERS = {
+    "Problem": "safeser.audit.report",
+    "Report": "safeser.audit.report",
+    "read": "safeser.audit.query",
+    "render": "safeser.audit.query",
+    "verify": "safeser.audit.verify",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _READERS:
+        raise AttributeError(f"module 'safeser.audit' has no attribute {name!r}")
+    value = getattr(import_module(_READERS[name]), name)
+    globals()[name] = value  # in the place of a module of the same name
+    return value

@@ -6,10 +6,13 @@ The one rule: a probe that found nothing to try does not count as refused.
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["REFUSED", "Outcome", "State", "Tries"]
+from safeser.errors import ConfigError
+
+__all__ = ["REFUSED", "Outcome", "State", "Tries", "Unconfined"]
 
 #: ``refused``: what must fail, failed. ``succeeded``: it did not. ``unproven``: nothing was there
 #: to try. ``allowed``: the policy does not demand that it fails.
@@ -82,3 +85,32 @@ def _listed_targets(targets: list[str]) -> str:
     named = list(dict.fromkeys(targets))
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return f"{', '.join(named[:_NAMED])}{more}"
+
+
+class Unconfined(ConfigError):
+    """A process is less confined than its policy demands; each probe that shows it has an error.
+
+    :ivar each: these errors, in the order of the probes.
+    """
+
+    default_rule = "confined"
+    each: tuple[ConfigError, ...] = ()
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> Unconfined | None:
+        """Return what keeps a process with *outcomes* from starting, or None."""
+        found = tuple(
+            ConfigError(
+                f"this process is not confined as its policy demands: {each.found}",
+                rule=f"confined.{each.probe}",
+                fix=each.fix,
+            )
+            for each in outcomes
+            if not each.is_met
+        )
+        if not found:
+            return None
+        first = found[0]
+        error = cls(first.message, rule=first.rule, fix=first.fix)
+        error.each = found
+        return error

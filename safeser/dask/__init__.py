@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from safeser.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from safeser.dask.comm_backend import Backend
 
 __all__ = ["backend", "require_distributed"]
@@ -22,6 +24,15 @@ def require_distributed() -> None:
     One that is newer than those tested is supported if :mod:`safeser.dask.patches` knows all source
     that safeser's guarantees rest on.
     """
+    _patches().require_known()
+
+
+def _patches() -> ModuleType:
+    """Return :mod:`safeser.dask.patches`, which imports what it needs of distributed.
+
+    :raises ConfigError: if there is no distributed, an old one, or one that lacks a module or name.
+    """
+    from importlib import import_module
     from importlib.metadata import PackageNotFoundError, version
 
     from safeser.operations import FIRST, release
@@ -43,14 +54,13 @@ def require_distributed() -> None:
         )
 
     try:
-        from safeser.dask.patches import require_known
+        return import_module("safeser.dask.patches")
     except ImportError as error:
         raise ConfigError(
             f"distributed {installed} is not supported here: {error}",
             rule="config.distributed-version",
             fix="Install a release that docs/reference/releases.md lists.",
         ) from error
-    require_known()
 
 
 def backend() -> Backend:
@@ -58,8 +68,13 @@ def backend() -> Backend:
 
     distributed calls it through the entry point ``distributed.comm.backends: safeser``.
     """
+    from safeser.dask.wire.gc_pause import gc_paused
+
     try:
-        return _backend()
+        # What modules make when they are imported stays: the collector would search it a hundred
+        # times and find nothing.
+        with gc_paused:
+            return _backend()
     except ConfigError as error:
         from safeser.dask.roles import is_command, stop_command
 
@@ -69,20 +84,17 @@ def backend() -> Backend:
 
 
 def _backend() -> Backend:
-    require_distributed()
+    patches = _patches()
     from safeser.dask.clients import dask_collections, references
     from safeser.dask.clients.decorated import honour_decorators
-    from safeser.dask.clients.joblib_calls import register_backend
     from safeser.dask.comm_backend import Backend
     from safeser.dask.log_text import escape_logs, show_logs
-    from safeser.dask.patches import install
 
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
-    install()
+    patches.install()
     escape_logs()
     show_logs()
     honour_decorators()
-    register_backend()
     dask_collections.register()
     references.register()
     return Backend()

@@ -29,6 +29,7 @@ from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Channel, Link
 from safeser.dask import patches
+from safeser.dask.clients.joblib_calls import register_backend
 from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
 from safeser.dask.same_host import is_same_host
 from safeser.dask.scheduler.request_authority import require_authority
@@ -129,9 +130,13 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             note_left(error, "safeser")
             raise error
         self._check_encryption(address, connection_args)
+        given = safeser or {}
+        # Servers name their role; only a client may have been made before this backend.
+        if given.get("role", Server.CLIENT.value) == Server.CLIENT.value:
+            register_backend()
         try:
-            channel = self._roles.connecting(safeser or {})
-            comm = await self._connect_with_retries(address, channel, deserialize, safeser or {})
+            channel = self._roles.connecting(given)
+            comm = await self._connect_with_retries(address, channel, deserialize, given)
         except (AuditError, AuthenticationError, ConfigError) as error:
             self._roles.stop_command_line(error, connecting_to=address)
             raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 from safeser.families.arrow import names as arrow
 from safeser.families.errors.wire import ExceptionData, RemoteError
 from safeser.families.numpy import arrays
-from safeser.families.numpy import kinds as array_kinds
 from safeser.families.numpy import names as numpy_names
 from safeser.families.numpy import scalars as array_scalars
 from safeser.families.pandas import names as frames
@@ -75,7 +74,6 @@ columns.register()
 holders.register()
 arrays.register()
 array_scalars.register()
-array_kinds.register()
 numpy_names.register()
 registry.register_lazy("pandas", frames.NAMES, frames.load)
 registry.register_lazy("pyarrow", arrow.NAMES, arrow.load)

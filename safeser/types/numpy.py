@@ -21,11 +21,11 @@ from safeser.types.refusal import refused
 from safeser.values import Limits
 
 __all__ = [
-    "CHARARRAY",
     "MAX_NESTING",
     "MAX_PARTS",
     "MEMORY",
     "Field",
+    "chararray",
     "check_dtype",
     "check_elements",
     "check_extent",
@@ -45,14 +45,16 @@ Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]
 
 
-def _chararray() -> Any:
-    """Return NumPy's class of arrays of text; from 2.5 on it is deprecated, and still received."""
+@functools.cache
+def chararray() -> Any:
+    """Return NumPy's class of arrays of text, whose module NumPy imports when it is asked for.
+
+    From 2.5 on it is deprecated, and still received.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return np.char.chararray
 
-
-CHARARRAY = _chararray()
 
 #: Attributes by which NumPy and its like ask an object for an address, an address by way of a
 #: structure, and a capsule.

@@ -9,6 +9,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,11 @@ def test_the_library_works_without_dask():
 def test_import_alone_is_light():
     out = in_process("print(sorted({'numpy', 'pydantic', 'typer', 'rich'} & set(sys.modules)))")
     assert out == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["safeser", "safeser.audit", "safeser.confinement"])
+def test_names_that_are_imported_when_first_used(name):
+    package = import_module(name)
+    assert all(getattr(package, each) is not None for each in package.__all__)
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
+        _ = package.nothing

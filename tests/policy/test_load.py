@@ -408,6 +408,19 @@ def test_load_by_path(tmp_path: Path) -> None:
     assert Policy.load(path).source == str(path)
 
 
+def test_the_same_bytes_are_parsed_once_and_others_anew(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
+    first = Policy.load(path)
+    assert Policy.load(path) is first
+    path.write_text(path.read_text() + "# changed\n")
+    changed = Policy.load(path)
+    assert changed.sha256 != first.sha256
+    path.write_text("safeser: 1\n")
+    with pytest.raises(ConfigError):
+        Policy.load(path)
+
+
 def test_a_bare_name_is_never_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
     monkeypatch.chdir(tmp_path)

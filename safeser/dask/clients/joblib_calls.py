@@ -9,7 +9,8 @@ Dask's client is logged there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import cache
 from importlib.util import find_spec
@@ -19,13 +20,25 @@ from uuid import uuid4
 __all__ = ["register_backend"]
 
 
+@cache
 def register_backend() -> None:
-    """Register a backend ``dask`` with joblib, where that is installed, that ends every call."""
+    """Register a backend ``dask`` with joblib, where that is installed, that ends every call.
+
+    It needs a client of Dask's, so the first client of a process registers it, once: importing
+    joblib takes 35 ms and 2 MB, which a worker without clients does not spend.
+
+    joblib's own backend makes or asks for a client when it is made itself, before this is called:
+    its methods are replaced as well.
+    """
     if find_spec("joblib") is None:
         return
     from joblib import register_parallel_backend  # noqa: PLC0415 - joblib is optional
 
     register_parallel_backend("dask", _made)
+    stock = getattr(sys.modules.get("joblib._dask"), "DaskDistributedBackend", None)
+    if hasattr(stock, "submit"):
+        for name, method in _METHODS.items():
+            setattr(stock, name, method)
 
 
 def _made(**given: Any) -> Any:
@@ -40,8 +53,7 @@ def _backend() -> Any:
     # Releases before 1.5 submit by another name, and are left as they are.
     if not hasattr(DaskDistributedBackend, "submit"):
         return DaskDistributedBackend
-    replaced = {"submit": _submit, "_collect": _collect}
-    return type("DaskDistributedBackend", (DaskDistributedBackend,), replaced)
+    return type("DaskDistributedBackend", (DaskDistributedBackend,), dict(_METHODS))
 
 
 class _Ended(Future[Any]):
@@ -91,3 +103,7 @@ def _end(ended: Future[Any], callback: Callable[[Any], None], outcome: Any) -> N
     else:
         ended.set_result(outcome)
     callback(outcome)  # joblib raises an outcome that is an exception
+
+
+#: What replaces joblib's, which end a call without an outcome.
+_METHODS: Mapping[str, Callable[..., Any]] = {"submit": _submit, "_collect": _collect}

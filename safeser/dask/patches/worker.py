@@ -13,7 +13,7 @@ from typing import Any
 from distributed import Client
 from distributed.comm import Comm
 
-from safeser.dask.clients.task_client import TaskClient
+from safeser.dask.clients.joblib_calls import register_backend
 from safeser.dask.groups.authors import Authors, gathering
 from safeser.dask.groups.stimuli import Stimuli
 from safeser.dask.messages.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
@@ -70,7 +70,12 @@ def _handle_event(stock: Any) -> Callable[..., Any]:
 def _get_client(stock: Callable[..., Any]) -> Callable[..., Any]:
     def get_client(self: Any, *args: Any, **kwargs: Any) -> Any:
         client = stock(self, *args, **kwargs)
+        # joblib in a task asks for its client here.
+        register_backend()
         if type(client) is Client and served(self) is not None:
+            # What signs and compares graphs is imported for the first client of a task.
+            from safeser.dask.clients.task_client import TaskClient  # noqa: PLC0415 - as above
+
             TaskClient.begin_to_keep(client)
             client.__class__ = TaskClient
             client._stream_handlers["task-erred"] = client._handle_task_erred

@@ -11,7 +11,6 @@ client alone, and read as it reads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
 from distributed.comm import registry
@@ -120,6 +119,5 @@ class Backends(dict[str, Any]):
 
 def sealed(stock: Mapping[str, Any]) -> Backends:
     """Return a registry that is closed but for ``safeser``, in place of Dask's *stock*."""
-    named = {entry.name for entry in entry_points(group="distributed.comm.backends")}
-    schemes = {*_KNOWN, *named, *stock} - {_OWN}
+    schemes = {*_KNOWN, *stock} - {_OWN}
     return Backends({scheme: _Sealed(scheme) for scheme in schemes})

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from safeser import confinement
 from safeser.channel import Channel
-from safeser.confinement import PROBES, Outcome, Own, Unconfined, probe
+from safeser.confinement import Outcome, Unconfined
 from safeser.dask.settings import Settings
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.operations import Server
@@ -24,7 +25,7 @@ __all__ = ["REPORT", "demand_for", "own_files", "prove", "require_report"]
 REPORT = "safeser-confined"
 
 
-def own_files(settings: Settings, policy: Policy) -> Own:
+def own_files(settings: Settings, policy: Policy) -> confinement.Own:
     """Return where a process with *settings* has its files."""
     settings.require_complete(Server.WORKER.value)
     assert settings.identity is not None
@@ -36,7 +37,7 @@ def own_files(settings: Settings, policy: Policy) -> Own:
     public = [_absolute(str(locate(settings.policy or "default")))]
     if settings.roster or beside.exists():
         public.append(roster)
-    return Own(
+    return confinement.Own(
         identity=identity,
         audit_key=key,
         audit=_absolute(settings.audit),
@@ -65,12 +66,12 @@ def prove(channel: Channel, settings: Settings) -> dict[str, Any] | None:
     demand = demand_for(channel.policy, channel.identity.principal)
     if demand is None:
         return None
-    outcomes = probe(demand, own_files(settings, channel.policy))
+    outcomes = confinement.probe(demand, own_files(settings, channel.policy))
     error = Unconfined.of(outcomes)
     channel.audit.record(_event(channel, outcomes, error))
     if error is not None:
         raise error
-    return {"demand": demand.digest, "probes": list(PROBES)}
+    return {"demand": demand.digest, "probes": list(confinement.PROBES)}
 
 
 def _event(
@@ -110,5 +111,5 @@ def _is_of(said: Mapping[str, Any], demand: Confined) -> bool:
     return (
         said.get("demand") == demand.digest
         and isinstance(probes, list | tuple)
-        and all(name in probes for name in PROBES)
+        and all(name in probes for name in confinement.PROBES)
     )

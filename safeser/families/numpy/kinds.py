@@ -114,7 +114,7 @@ def _decode_matrix(node: Node, values: list[Any]) -> Any:
 
 
 def _decode_texts(node: Node, values: list[Any]) -> Any:
-    return values[0].view(bounds.CHARARRAY)
+    return values[0].view(bounds.chararray())
 
 
 def _decode_records(node: Node, values: list[Any]) -> Any:
@@ -144,13 +144,13 @@ def _encode_nothing(x: object, limits: Limits) -> Parts:
 
 
 def register() -> None:
-    """List NumPy's subclasses; called once, when safeser.families is imported."""
+    """List NumPy's subclasses; called once, when a value of one is first sent or loaded."""
     masked, constant = np.ma.MaskedArray, type(np.ma.masked)
     for typed in (
         Typed("numpy.ma:MaskedArray", (masked,), _encode_masked, _check_masked, _decode_masked),
         Typed("numpy.ma:masked", (constant,), _encode_nothing, _check_nothing, _decode_nothing),
         Typed("numpy:matrix", (np.matrix,), _encode_seen, _check_seen, _decode_matrix),
-        Typed("numpy:chararray", (bounds.CHARARRAY,), _encode_seen, _check_seen, _decode_texts),
+        Typed("numpy:chararray", (bounds.chararray(),), _encode_seen, _check_seen, _decode_texts),
         Typed("numpy:recarray", (np.recarray,), _encode_seen, _check_seen, _decode_records),
         Typed("numpy:memmap", (np.memmap,), _refuse_file, _check_file, _decode_nothing),
     ):

@@ -1,7 +1,7 @@
-"""List the names of NumPy's random generators and polynomials without importing either package.
+"""List the names of NumPy's subclasses of arrays, random generators and polynomials.
 
-The one rule: numpy.random and numpy.polynomial, and NumPy itself, are imported only when an object
-of a listed type is sent or loaded.
+The one rule: numpy.ma, numpy.char, numpy.random and numpy.polynomial are imported only when an
+object of a listed type is sent or loaded.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from safeser.families.reduced import Reducers, Row, list_rows
+from safeser.families.registry import registry
 
 __all__ = ["register"]
 
@@ -44,7 +45,24 @@ _POLYNOMIALS = {
 }
 
 
+_KINDS_OF_ARRAYS = (
+    "numpy.ma:MaskedArray",
+    "numpy.ma:masked",
+    "numpy:matrix",
+    "numpy:chararray",
+    "numpy:recarray",
+    "numpy:memmap",
+)
+
+
+def _load_kinds() -> None:
+    from safeser.families.numpy import kinds
+
+    kinds.register()
+
+
 def register() -> None:
     """List the names; called once, when safeser.families is imported."""
+    registry.register_lazy("numpy", _KINDS_OF_ARRAYS, _load_kinds)
     list_rows("numpy", _RANDOM)
     list_rows("numpy", _POLYNOMIALS)

@@ -223,11 +223,10 @@ def _as_subclass(made: Any, kind: str) -> Any:
         return made
     bounds.check_kind(kind, ndim=made.ndim, dtype=made.dtype)
     # A memmap comes without its file: it is an array in memory that only says so.
-    return made.view(_SUBCLASSES[kind])
+    return made.view(bounds.chararray() if kind == "chararray" else _SUBCLASSES[kind])
 
 
 _SUBCLASSES: dict[str, Any] = {
-    "chararray": bounds.CHARARRAY,
     "matrix": np.matrix,
     "memmap": np.memmap,
     "recarray": np.recarray,

@@ -365,7 +365,7 @@ class Rule(Strict):
     """Serialization families that the recipient may open."""
     pickle: PickleModel = stated(
         Reading(PickleModel, lambda section, scope: section),
-        default=PickleModel(),
+        default=PickleModel.model_construct(),  # an instance by call builds its schema at import
         shown=(
             Shown("profiles", _profiles),
             Shown("allowed", lambda rule: ", ".join(f"{e.name} as {e.role}" for e in rule.allow)),

@@ -64,8 +64,10 @@ class Strict(BaseModel):
     """A mapping of a policy: no field beyond those declared, and no value converted."""
 
     # The docstring below a field is its description. Pydantic would read the source text of each
-    # class at every start; safeser.policy.schema reads it only when the JSON Schema is made.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # class at every start; safeser.policy.schema reads it only when the JSON Schema is made. A
+    # schema is built for the model of a whole policy alone, when the first is read, and holds those
+    # of all others.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 # --- forms ----------------------------------------------------------------------------------------

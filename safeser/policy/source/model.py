@@ -188,7 +188,7 @@ class PolicyModel(Strict):
         Field(min_length=1, max_length=_MAX_CONTEXTS),
     ]
     """What may pass between principals: the first context that matches decides; none: deny."""
-    limits: LimitsModel = LimitsModel()
+    limits: LimitsModel = LimitsModel.model_construct()  # as for Rule.pickle
     """The most that one message or principal may make a process take."""
     # Dask's dashboard authenticates no visitor.
     dashboard: DashboardModel | None = None

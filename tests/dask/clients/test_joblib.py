@@ -117,10 +117,20 @@ def test_joblib_finds_it_under_its_usual_name():
     assert parallel.BACKENDS["dask"] is joblib_calls._made
 
 
+def test_a_backend_of_joblib_that_is_there_already_ends_calls_too(monkeypatch):
+    """A task's joblib makes its backend, which then asks for the client that registers this one."""
+    stock = type("Stock", (), {"submit": None, "_collect": None})
+    monkeypatch.setattr(_dask, "DaskDistributedBackend", stock)
+    made = stock()
+    joblib_calls.register_backend.__wrapped__()
+    assert made.submit.__func__ is joblib_calls._submit
+    assert made._collect.__func__ is joblib_calls._collect
+
+
 def test_without_joblib(monkeypatch):
     monkeypatch.setattr(joblib_calls, "find_spec", lambda name: None)
     monkeypatch.setattr("joblib.register_parallel_backend", None)
-    joblib_calls.register_backend()
+    joblib_calls.register_backend.__wrapped__()
 
 
 @pytest.mark.cluster

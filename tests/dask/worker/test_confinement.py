@@ -9,7 +9,6 @@ import pytest
 from safeser.confinement import PROBES, Outcome, Unconfined
 from safeser.dask import roles
 from safeser.dask.settings import Settings
-from safeser.dask.worker import confinement
 from safeser.dask.worker.confinement import REPORT, demand_for, own_files, prove, require_report
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.policy import Policy
@@ -85,7 +84,9 @@ SETTINGS = Settings(identity="/k/own/worker.key", audit="/k/log", policy="/k/etc
 
 
 def test_a_worker_records_what_it_proved_and_reports_it(monkeypatch) -> None:
-    monkeypatch.setattr(confinement, "probe", lambda *_: [Outcome("read", "refused", "could not")])
+    monkeypatch.setattr(
+        "safeser.confinement.probe", lambda *_: [Outcome("read", "refused", "could not")]
+    )
     made = channel("worker")
     assert prove(made, SETTINGS) == {"demand": DIGEST, "probes": list(PROBES)}
     (event,) = made.audit.events
@@ -101,7 +102,7 @@ def test_a_worker_that_is_not_confined_records_it_and_does_not_start(monkeypatch
         Outcome("write", "refused", "could not"),
         Outcome("trace", "unproven", "nothing was there", "Leave a process."),
     ]
-    monkeypatch.setattr(confinement, "probe", lambda *_: outcomes)
+    monkeypatch.setattr("safeser.confinement.probe", lambda *_: outcomes)
     made = channel("worker")
     with pytest.raises(Unconfined) as caught:
         prove(made, SETTINGS)
@@ -118,7 +119,7 @@ def test_a_worker_that_is_not_confined_records_it_and_does_not_start(monkeypatch
 
 
 def test_a_worker_of_which_nothing_is_demanded_probes_nothing(monkeypatch) -> None:
-    monkeypatch.setattr(confinement, "probe", lambda *_: pytest.fail("probed"))
+    monkeypatch.setattr("safeser.confinement.probe", lambda *_: pytest.fail("probed"))
     made = channel("free")
     assert prove(made, SETTINGS) is None
     assert made.audit.events == []
