@@ -1,0 +1,49 @@
+"""``safeser policy diff``, ``test``, ``replay`` and ``learn``: their output and exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from safeser.policy.ready import locate
+
+
+@pytest.fixture
+def looser(tmp_path: Path) -> Path:
+    """Return a copy of policy strict whose results may have pickles."""
+    path = tmp_path / "looser.yaml"
+    text = locate("strict").read_text("utf-8")
+    path.write_text(text.replace("max_depth: 100", "max_depth: 150"))
+    path.chmod(0o600)
+    return path
+
+
+def test_diff_of_equal_policies_says_so(safeser):
+    ended = safeser("policy", "diff", "strict", "strict", "--fail-on=any")
+    assert (ended.code, ended.out) == (0, "Both permit the same.\n")
+
+
+def test_diff_fails_on_a_loosening_where_asked(safeser, looser):
+    ended = safeser("policy", "diff", "strict", looser)
+    assert (ended.code, ended.out) == (
+        0,
+        "+ limits.max_depth: 100 -> 150\nThis loosens the policy.\n",
+    )
+    assert safeser("policy", "diff", "strict", looser, "--fail-on", "loosening").code == 1
+    ended = safeser("policy", "diff", looser, "strict", "--fail-on", "loosening")
+    assert (ended.code, ended.out) == (0, "- limits.max_depth: 150 -> 100\nThis loosens nothing.\n")
+    assert safeser("policy", "diff", looser, "strict", "--fail-on", "any").code == 1
+
+
+def test_diff_for_programs_is_json(safeser, looser):
+    ended = safeser("policy", "diff", "strict", looser, "--format=json")
+    assert json.loads(ended.out)["settings"] == [
+        {"effect": "loosens", "what": "limits.max_depth", "old": "100", "new": "150"}
+    ]
+
+
+def test_diff_of_what_does_not_load_could_not_run(safeser):
+    assert safeser("policy", "diff", "strict", "./missing.yaml").code == 2
+    assert safeser("policy", "diff", "strict", "strict", "--fail-on=never").code == 2
