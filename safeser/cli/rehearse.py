@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -73,3 +74,39 @@ def _verdict(*, loosens: bool, differs: bool) -> str:
     if loosens:
         return "This loosens the policy."
     return "This loosens nothing." if differs else "Both permit the same."
+
+
+@app.command("test", short_help="Run the tests of policies.")
+def run_tests(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of cases.")],
+    *,
+    fail_under: Annotated[
+        float,
+        typer.Option(
+            metavar="PERCENT", min=0, max=100, help="Least part of the contexts to be tested."
+        ),
+    ] = 0,
+) -> None:
+    """Run files of cases, each a message with the outcome that its policy should give.
+
+    Code 1: a case has another outcome, or fewer contexts than --fail-under decided one.
+    """
+    from safeser.policy.questions.cases import run_cases
+
+    failed = False
+    for path in files:
+        tested = run_cases(path)
+        for each in tested.failed:
+            mark(False, f"{path}, line {each.line}: {each.case}: {each.problem}")
+        under = tested.coverage < fail_under
+        failed |= under or bool(tested.failed)
+        good = len(tested.outcomes) - len(tested.failed)
+        mark(
+            not (tested.failed or under),
+            f"{path}: {good} of {len(tested.outcomes)} cases as expected;"
+            f" {tested.coverage:.0f} % of the contexts of {tested.policy.name} are tested",
+        )
+        if tested.untested:
+            say(f"  untested: {', '.join(tested.untested)}")
+    if failed:
+        raise typer.Exit(DENIED)

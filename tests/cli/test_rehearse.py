@@ -47,3 +47,26 @@ def test_diff_for_programs_is_json(safeser, looser):
 def test_diff_of_what_does_not_load_could_not_run(safeser):
     assert safeser("policy", "diff", "strict", "./missing.yaml").code == 2
     assert safeser("policy", "diff", "strict", "strict", "--fail-on=never").code == 2
+
+
+def test_test_prints_coverage_and_fails_under_it(safeser, tmp_path):
+    cases = tmp_path / "cases.yaml"
+    cases.write_text(
+        "safeser: 1\npolicy: stock-cluster\ncases:\n"
+        "  - {sender: unknown, recipient: client, transport: tcp, family: dask, expect: permit}\n"
+    )
+    ended = safeser("policy", "test", cases, "--fail-under=100")
+    assert ended.code == 0
+    assert ended.out == (
+        f"{cases}: 1 of 1 cases as expected; 100 % of the contexts of stock-cluster are tested\n"
+    )
+    cases.write_text(cases.read_text().replace("permit", "refuse").replace("tcp", "library"))
+    ended = safeser("policy", "test", cases, "--fail-under=100")
+    assert ended.code == 1
+    assert "1 of 1 cases as expected; 0 % of" in ended.out
+    assert "untested: from-a-stock-cluster" in ended.out
+    assert safeser("policy", "test", cases).code == 0
+    cases.write_text(cases.read_text().replace("refuse", "permit"))
+    ended = safeser("policy", "test", cases)
+    assert ended.code == 1
+    assert ended.out.startswith(f"{cases}, line 4: unknown -> client data as dask: expected permit")
