@@ -6,7 +6,7 @@ explains: the principal has another name, or is granted what another principal i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -226,7 +226,10 @@ def _rectangles(hops: Iterable[Hop], permission: Permission) -> list[_Place]:
     places: dict[tuple[frozenset[str], frozenset[Kind] | None, frozenset[Way]], set[str]] = {}
     for (other, within, by_all), ones in senders.items():
         places.setdefault((frozenset(ones), within, by_all), set()).update(other)
-    found = [_Place(ones, frozenset(others), *rest) for (ones, *rest), others in places.items()]
+    found = [
+        _Place(ones, frozenset(others), within, by_all)
+        for (ones, within, by_all), others in places.items()
+    ]
     return sorted(found, key=lambda each: (sorted(each.senders), sorted(each.recipients)))
 
 
@@ -256,16 +259,23 @@ def _width(said: _Said) -> int:
 def _merged(each: Iterable[_Said]) -> list[_Said]:
     """Return *each* with those joined that differ in sides, in authors, or in values alone."""
     found = list(each)
-    for field in ("sides", "authors", "values"):
+    for get, put in _JOINED:
         joint: dict[_Said, frozenset[str]] = {}
         for one in found:
-            key = one._replace(**{field: frozenset()})
-            # What the sender wrote is not a value of authors.
-            if field == "authors" and not one.authors:
-                key = one
-            joint[key] = joint.get(key, frozenset()) | getattr(one, field)
-        found = [key._replace(**{field: values}) for key, values in joint.items()]
+            # What the sender wrote is not joined with what authors wrote.
+            key = put(one, frozenset()) if get(one) else one
+            joint[key] = joint.get(key, frozenset()) | get(one)
+        found = [put(key, values) for key, values in joint.items()]
     return found
+
+
+_JOINED: tuple[
+    tuple[Callable[[_Said], frozenset[str]], Callable[[_Said, frozenset[str]], _Said]], ...
+] = (
+    (lambda said: said.sides, lambda said, new: said._replace(sides=new)),
+    (lambda said: said.authors, lambda said, new: said._replace(authors=new)),
+    (lambda said: said.values, lambda said, new: said._replace(values=new)),
+)
 
 
 # --- words ----------------------------------------------------------------------------------------

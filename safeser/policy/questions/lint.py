@@ -38,11 +38,14 @@ class Finding:
 def lint(policy: Policy) -> list[Finding]:
     """Return the findings about *policy*, in the order of schedulers, checks and names.
 
+    - ``lint.observe``: its contexts are only recorded.
     - ``lint.no-worker``: an author may submit, and no worker takes the author's tasks.
     - ``lint.confinement``: code of an author runs in a confined process and in another one.
     - ``lint.values``: code of an author runs in a process that may read values which the author
       may not gather.
     """
+    if policy.written is not None:
+        return [*_observing(policy), *lint(policy.written)]
     return [
         finding
         for scheduler in sorted(schedulers(policy))
@@ -51,6 +54,14 @@ def lint(policy: Policy) -> list[Finding]:
         for check in (_without_workers, _out_of_confinement, _read_in_workers)
         for finding in check(groups)
     ]
+
+
+def _observing(policy: Policy) -> Iterator[Finding]:
+    yield Finding(
+        "lint.observe",
+        "the policy only observes: every listed principal may run code in every other's processes",
+        "Write 'mode: enforce' once its log has no 'shadow_rule' that you did not expect.",
+    )
 
 
 def _without_workers(groups: WorkerGroups) -> Iterator[Finding]:

@@ -79,7 +79,8 @@ def test_groups_that_are_kept_apart_give_no_finding():
 
 @pytest.mark.parametrize("name", ready_policies())
 def test_the_ready_policies_have_no_findings(name):
-    assert lint(Policy.load(name)) == []
+    expected = ["lint.observe"] if name == "observe" else []
+    assert [each.rule for each in lint(Policy.load(name))] == expected
 
 
 def test_an_author_whose_tasks_no_worker_takes():
