@@ -8,13 +8,19 @@ from __future__ import annotations
 import enum
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from safeser.cli.ending import DENIED
 from safeser.cli.policy import PolicyName, app
-from safeser.cli.screen import line, mark, say
+from safeser.cli.screen import line, mark, say, table
+from safeser.errors import ConfigError
+
+if TYPE_CHECKING:
+    from safeser.policy import Policy
+    from safeser.policy.questions.replay import Refusal
+    from safeser.policy.questions.traffic import Message, Traffic
 
 __all__ = ["app"]
 
@@ -110,3 +116,106 @@ def run_tests(
             say(f"  untested: {', '.join(tested.untested)}")
     if failed:
         raise typer.Exit(DENIED)
+
+
+LogPaths = Annotated[
+    list[Path], typer.Argument(metavar="LOG...", help="Folders of logs, or files.")
+]
+
+
+def _traffic(logs: list[Path]) -> Traffic:
+    """Return the permitted messages of unverified *logs*."""
+    from safeser.audit import read
+    from safeser.policy.questions.traffic import gather
+
+    for log in logs:
+        if not log.exists():
+            raise ConfigError(
+                f"there is no log at {log}",
+                rule="config.audit",
+                fix="Name the folder that safeser.audit is set to.",
+            )
+    return gather(record for log in logs for record in read(log))
+
+
+@app.command(short_help="Say what a policy would have refused of what logs hold.")
+def replay(
+    policy: PolicyName,
+    logs: LogPaths,
+    *,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Ask a policy about every message that audit logs record as permitted.
+
+    Logs are read and not verified: run safeser audit verify first. Code 1: it refuses some.
+    """
+    from safeser.policy import Policy
+    from safeser.policy.questions.replay import as_json
+    from safeser.policy.questions.replay import replay as replayed
+
+    loaded = Policy.load(policy)
+    traffic = _traffic(logs)
+    refused = replayed(loaded, traffic)
+    if output is Format.JSON:
+        line(json.dumps(as_json(loaded, traffic, refused), indent=2))
+    else:
+        _show_replay(loaded, traffic, refused)
+    if refused:
+        raise typer.Exit(DENIED)
+
+
+def _show_replay(policy: Policy, traffic: Traffic, refused: list[Refusal]) -> None:
+    if refused:
+        table(
+            ("rule", "sender -> recipient", "what", "times"),
+            [
+                (
+                    each.decision.rule,
+                    f"{each.message.sender} -> {each.message.recipient}",
+                    _what(each.message),
+                    f"{each.seen.times:,}",
+                )
+                for each in refused
+            ],
+        )
+        line()
+    fixes = dict.fromkeys(each.decision.fix for each in refused)
+    for fix in fixes:
+        say(f"- {fix}", hang=2)
+    times = sum(each.seen.times for each in refused)
+    mark(
+        not refused,
+        f"{policy.name} revision {policy.revision} refuses {times:,} of {traffic.times:,} messages"
+        " that were permitted",
+    )
+    if traffic.skipped:
+        say(f"{traffic.skipped:,} messages are left out: no policy decides about them.")
+
+
+def _what(message: Message) -> str:
+    operation = message.operation or "no operation"
+    author = f" of {message.author}" if message.author else ""
+    return f"{message.kind.value}, {operation}, {message.family}{author}"
+
+
+@app.command(short_help="Propose a policy from what logs hold.")
+def learn(
+    logs: LogPaths,
+    *,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY", help="Take groups, profiles and values from it, which no log names."
+        ),
+    ] = None,
+) -> None:
+    """Print a policy that permits what audit logs record as permitted, and nothing else.
+
+    Logs are read and not verified. Give it the logs of every process, clients' included: each
+    records what it received.
+    """
+    from safeser.policy import Policy
+    from safeser.policy.questions.learn import learn as learned
+
+    base = None if like is None else Policy.load(like)
+    line(learned(_traffic(logs), like=base).removesuffix("\n"))

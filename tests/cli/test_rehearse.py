@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from safeser.audit import AuditKey, AuditLog
 from safeser.policy.ready import locate
 
 
@@ -70,3 +71,54 @@ def test_test_prints_coverage_and_fails_under_it(safeser, tmp_path):
     ended = safeser("policy", "test", cases)
     assert ended.code == 1
     assert ended.out.startswith(f"{cases}, line 4: unknown -> client data as dask: expected permit")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Return the folder of a log of what policy dask-cluster permitted."""
+    folder = tmp_path / "audit"
+    with AuditLog.open(folder, key=AuditKey.new(), principal="scheduler") as made:
+        for name in ("alice", "carol"):
+            made.record(
+                {
+                    **{"event": "admit", "sender": name, "recipient": "scheduler"},
+                    **{"kind": "data", "operation": "scatter", "family": "dask"},
+                    **{"author": name, "where": "data", "rule": "permit", "permitted": True},
+                }
+            )
+        made.count("dashboard", "scheduler", "identity", "permit", True, times=3)
+        made.count("eve\x1b[31m", "scheduler", "identity", "permit", True)
+    return folder
+
+
+def test_replay_fails_where_something_would_have_been_refused(safeser, log):
+    ended = safeser("policy", "replay", "dask-cluster", log)
+    assert ended.code == 0
+    assert ended.out.splitlines() == [
+        "dask-cluster revision 1 refuses 0 of 5 messages that were permitted",
+        "1 messages are left out: no policy decides about them.",
+    ]
+    ended = safeser("policy", "replay", "strict", log)
+    assert ended.code == 1
+    assert ended.out.count("context.none") == 3
+    assert "strict revision 1 refuses 5 of 5 messages that were permitted" in ended.out
+    assert max(map(len, ended.out.split("\n- ")[0].splitlines())) <= 80
+    ended = safeser("policy", "replay", "strict", log, "--format", "json")
+    assert len(json.loads(ended.out)["refused"]) == 3
+
+
+def test_learn_prints_a_policy_that_replays_without_a_refusal(safeser, log, tmp_path):
+    ended = safeser("policy", "learn", log, "--like", "dask-cluster")
+    assert ended.code == 0
+    assert "\x1b" not in ended.out
+    path = tmp_path / "learned.yaml"
+    path.write_text(ended.out)
+    path.chmod(0o600)
+    assert safeser("policy", "check", path).code == 0
+    assert safeser("policy", "replay", path, log).code == 0
+    assert safeser("policy", "learn", log).code == 0
+
+
+def test_logs_that_are_not_there_could_not_be_read(safeser, tmp_path):
+    assert safeser("policy", "replay", "strict", tmp_path / "none").code == 2
+    assert safeser("policy", "learn", tmp_path / "none").code == 2

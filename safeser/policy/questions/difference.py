@@ -79,7 +79,8 @@ class Difference:
     @property
     def loosens(self) -> bool:
         """Whether the new policy lets anything through that the old one refuses."""
-        return any(each.effect == "loosens" for each in (*self.changes, *self.settings))
+        effects = {each.effect for each in self.changes} | {each.effect for each in self.settings}
+        return "loosens" in effects
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.settings)

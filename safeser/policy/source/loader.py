@@ -29,7 +29,7 @@ from ruamel.yaml.events import (
 
 from safeser.policy.source.faults import Place, fault, shown
 
-__all__ = ["INTEGER", "MAX_BYTES", "MAX_MARKS", "Document", "Path", "Value", "read"]
+__all__ = ["INTEGER", "MAX_BYTES", "MAX_MARKS", "Document", "Path", "Value", "is_plain", "read"]
 
 MAX_BYTES = 1 << 20  # a policy for thousands of principals has a tenth of this
 
@@ -66,6 +66,14 @@ _NOT_TEXT = re.compile(
     )\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
+
+
+_PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.:-]*[A-Za-z0-9_.-])?\Z")
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether every reader of YAML takes *text*, without quotes, for text."""
+    return bool(_PLAIN.match(text)) and not _NOT_TEXT.match(text)
 
 
 @dataclass(frozen=True, slots=True)
