@@ -1,4 +1,4 @@
-"""Find contradictions between the statements of a policy about groups of workers.
+"""Find what a policy permits against its own statements, and what it grants in vain.
 
 The one rule: each finding compares two statements of the policy itself. A policy that merely
 permits much has no findings.
@@ -7,9 +7,9 @@ permits much has no findings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from safeser.policy.policy import Policy
+from safeser.policy.questions.lint_grants import Finding, find_grants, find_names
 from safeser.policy.questions.readable import groups_of, read_by, schedulers
 from safeser.policy.questions.worker_groups import UNSEALED, WorkerGroups
 from safeser.policy.rules import SUBMIT
@@ -19,20 +19,6 @@ from safeser.values import Kind
 __all__ = ["Finding", "lint"]
 
 _NONE = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One contradiction within a policy.
-
-    :param rule: the dotted name of the check.
-    :param message: who can do what, in one sentence.
-    :param fix: what to change.
-    """
-
-    rule: str
-    message: str
-    fix: str
 
 
 def lint(policy: Policy) -> list[Finding]:
@@ -46,6 +32,10 @@ def lint(policy: Policy) -> list[Finding]:
     """
     if policy.written is not None:
         return [*_observing(policy), *lint(policy.written)]
+    return [*_groups(policy), *find_grants(policy), *find_names(policy)]
+
+
+def _groups(policy: Policy) -> list[Finding]:
     return [
         finding
         for scheduler in sorted(schedulers(policy))
