@@ -82,6 +82,8 @@ def learn(traffic: Traffic, *, like: Policy | None = None) -> str:
     :param like: the policy under which it was recorded: groups, profiles, allowed names, values
         and the suite, which no log names, are taken from it as far as they are needed.
     """
+    if like is not None:
+        like = like.written or like  # what a policy says, where it only observes
     cells: dict[tuple[str, str, Kind], _Cell] = {}
     for message, seen in sorted(traffic.messages.items(), key=lambda each: _order(each[0])):
         cells.setdefault(message[:3], _Cell()).add(message, seen)

@@ -17,7 +17,7 @@ from safeser.errors import SafeserError
 from safeser.identity import KeyState, Roster
 from safeser.policy.policy import Policy
 from safeser.policy.rules import COMPUTE, SUBMIT, WEAKEST
-from safeser.values import Context
+from safeser.values import Context, Kind
 
 __all__ = ["Finding", "find_dates", "find_grants", "find_names"]
 
@@ -111,22 +111,24 @@ def _roles(policy: Policy, scheduler: str) -> Iterator[Finding]:
 def _lacking(
     policy: Policy, sender: str, recipient: str, needed: Iterable[str]
 ) -> Iterator[Finding]:
-    missing = [
-        name
-        for name in needed
-        if not any(
-            policy.permits_operation(
-                Context(sender, recipient, WEAKEST[name], name, transport="safeser", same_host=near)
-            ).permitted
-            for near in (True, False)
-        )
-    ]
+    missing = [name for name in needed if not _is_granted(policy, sender, recipient, name)]
     if missing:
         yield Finding(
             "lint.role",
             f"{sender} lacks {', '.join(missing)} towards {recipient}, which its role needs",
             "Grant them in the context that decides, with the kinds that they are of.",
         )
+
+
+def _is_granted(policy: Policy, sender: str, recipient: str, name: str) -> bool:
+    """Tell whether a message of the operation *name* passes in any kind that it can have."""
+    asked = (
+        Context(sender, recipient, kind, name, transport="safeser", same_host=near)
+        for kind in Kind
+        if kind.strength >= WEAKEST[name].strength
+        for near in (True, False)
+    )
+    return any(policy.permits_operation(each).permitted for each in asked)
 
 
 def _dashboard(policy: Policy) -> Iterator[Finding]:
