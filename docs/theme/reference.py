@@ -274,13 +274,18 @@ class _Maker(NamedTuple):
 #: A denied decision takes its rule second, and becomes a PolicyDenied.
 _DECISION = _Maker("PolicyDenied", ("permitted", "rule", "reason"), "rule", "reason")
 
+#: What policy lint reports is no error.
+_FINDING = _Maker("", ("rule", "message", "fix"), "rule", "message")
+
+_VALUES = {"Decision": _DECISION, "Finding": _FINDING}
+
 _RULE = re.compile(r"[a-z]+(\.[a-z0-9-]+)+")
 
 
 def _error(name: str) -> _Maker:
     """Return how an exception class of that *name* takes its rule, if it is one of safeser's."""
-    if name == "Decision":
-        return _DECISION
+    if name in _VALUES:
+        return _VALUES[name]
     named = name if name.endswith(("Error", "Denied")) else ""
     return _Maker(named, ("message",), "rule", "message")
 
@@ -368,8 +373,7 @@ def _rows(call: ast.Call, maker: _Maker) -> Iterator[tuple[str, str, str, str]]:
             if _RULE.fullmatch(whole):
                 error = f"`{maker.error}`" if maker.error else ""
                 says = _cell(_text(maker.argument(call, maker.message)))
-                fix = next((word.value for word in call.keywords if word.arg == "fix"), None)
-                yield whole, error, says, _cell(_text(fix))
+                yield whole, error, says, _cell(_text(maker.argument(call, "fix")))
 
 
 def _text(node: ast.expr | None) -> str:

@@ -10,6 +10,7 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakSet
@@ -41,6 +42,7 @@ class Channel:
     :param policy: the policy that both decides and lists principals.
     :param audit: the log; required, since nothing is loaded whose decision is not recorded.
     :param roster: public keys beyond those that the policy lists itself.
+    :param shadow: a policy whose refusals are recorded and refuse nothing.
     :param today: the day that dates of the roster are compared with.
     """
 
@@ -51,10 +53,11 @@ class Channel:
         policy: Policy,
         audit: AuditLog | AuditSink,
         roster: Roster | None = None,
+        shadow: Policy | None = None,
         today: Callable[[], datetime.date] = today,
     ) -> None:
         self.audit = audit
-        self._standing = Standing(identity, policy, roster or Roster())
+        self._standing = Standing(identity, policy, roster or Roster(), shadow=shadow)
         self._today = today
         self._links: dict[str, Link] = {}
         self._live: WeakSet[Link] = WeakSet()
@@ -68,6 +71,7 @@ class Channel:
         self._told: list[Callable[[frozenset[str]], None]] = []
         self._reviewed = (self._standing, today())
         self._silenced = self._standing.silenced(today())
+        self._note_observing()
 
     @property
     def standing(self) -> Standing:
@@ -81,6 +85,14 @@ class Channel:
     @property
     def policy(self) -> Policy:
         return self._standing.policy
+
+    @property
+    def shadow(self) -> Policy | None:
+        """The policy whose refusals are recorded: the shadow, or what an observing policy says."""
+        standing = self._standing
+        if standing.shadow is None:
+            return standing.policy.written
+        return standing.shadow.written or standing.shadow
 
     @property
     def roster(self) -> Roster:
@@ -108,6 +120,7 @@ class Channel:
         identity: Identity | None = None,
         policy: Policy | None = None,
         roster: Roster | None = None,
+        shadow: Policy | None = None,
     ) -> bool:
         """Replace the given parts of the standing at once; return whether anything changed.
 
@@ -122,6 +135,8 @@ class Channel:
                 new = new.with_policy(policy)
             if roster is not None and roster != new.listed:
                 new = new.with_roster(roster)
+            if shadow is not None and shadow is not new.shadow:
+                new = replace(new, shadow=shadow)
             if identity is not None:
                 coming = new.with_identity(identity).identity
                 self._coming = None if coming is new.identity else coming
@@ -220,8 +235,10 @@ class Channel:
         own, policy = new.identity, new.policy
         changed = {
             "identity": old.identity is not own and f"key {own.public.fingerprint}",
-            "policy": old.policy is not policy
-            and f"{policy.name} revision {policy.revision} (SHA-256 {policy.sha256[:12]})",
+            "policy": old.policy is not policy and _named(policy),
+            "shadow": new.shadow is not None
+            and old.shadow is not new.shadow
+            and _named(new.shadow),
             "roster": old.listed is not new.listed and f"SHA-256 {new.listed.sha256[:12]}",
         }
         try:
@@ -231,9 +248,20 @@ class Channel:
                 if now:
                     logger.info("%s: the new %s is in force: %s", own.principal, what, now)
                     self._note_file(what, "", f"{what}.adopted", permitted=True)
+            if changed["policy"]:
+                self._note_observing()
         except AuditError as failure:
             # Sessions that rest on a withdrawn key or grant must end all the same.
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+
+    def _note_observing(self) -> None:
+        """Record that this process enforces nothing but the floors, where that is so."""
+        policy = self.policy
+        if policy.observes and isinstance(self.audit, AuditLog):
+            logger.warning("%s: policy %s only observes", self.identity.principal, policy.name)
+            own = self.identity.principal
+            context = Context(own, own, Kind.ADMIN)
+            self.audit.record(event("observe", context, None, "policy.observe", True))
 
     def note_refused(self, what: str, where: str, error: SafeserError) -> None:
         """Log and record that a changed identity, policy or roster file is refused."""
@@ -441,6 +469,10 @@ class Channel:
     def open(self, frames: Sequence[Any], context: Context) -> Any:
         """Verify, decide and load one message: :meth:`admit`, then :meth:`load`."""
         return self.load(self.admit(frames, context))
+
+
+def _named(policy: Policy) -> str:
+    return f"{policy.name} revision {policy.revision} (SHA-256 {policy.sha256[:12]})"
 
 
 def _require_listed(standing: Standing, *, on: datetime.date) -> None:

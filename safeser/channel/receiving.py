@@ -30,6 +30,7 @@ from safeser.channel.records import event
 from safeser.channel.sending import Sending, is_own_reply
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
+from safeser.policy.questions.shadow import PERMIT, shadow_rule
 from safeser.values import SEALED, Context, Grant, Kind, Payload
 
 __all__ = ["Receiving"]
@@ -42,6 +43,12 @@ _T = TypeVar("_T")
 
 #: The header of a pickle that arrives as bare bytes.
 _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
+
+#: Families whose names a shadow may judge otherwise than the enforced policy.
+_PICKLES = frozenset({"pickle", "cloudpickle"})
+
+#: Bytes of a pickle that is read for a shadow alone: some ten milliseconds.
+_SHADOW_READ = 1 << 20
 
 #: The grant where no context matches.
 _NOTHING = Grant(context="", families=())
@@ -225,7 +232,8 @@ class Receiving(Sending):
         """Record a message without payloads, or count it where it needs no authority."""
         if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
             # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
-            self._permitted([event("admit", context, None, "permit", True)], records)
+            made = event("admit", context, None, PERMIT, True)
+            self._permitted([_shadowed(made, shadow_rule(self.voices.shadow, context))], records)
         else:
             self._permitted_plain(context, records)
 
@@ -235,11 +243,50 @@ class Receiving(Sending):
         context = admitted.admission.context
         for outcome in admitted.outcomes:
             if isinstance(outcome, Permitted):
-                events.append(event("admit", context, outcome.payload, "permit", True))
+                events.append(self._admission_event(context, outcome.payload))
                 if outcome.inside is not None:
-                    within = outcome.inside.payload
-                    inside.append(event("admit", context, within, "permit", True))
+                    inside.append(self._admission_event(context, outcome.inside.payload))
         self._permitted(events + inside, admitted.admission.records)
+
+    def _admission_event(self, context: Context, payload: Received) -> dict[str, Any]:
+        """Return the record of a permitted payload, with the rule by which a shadow refuses it."""
+        made = event("admit", context, payload, PERMIT, True)
+        shadow = self.voices.shadow
+        if shadow is None or (
+            payload.family == SEALED and is_own_reply(context, payload, self.local)
+        ):
+            return made
+        author = None if payload.author == self.peer else payload.author
+        rule = shadow_rule(shadow, context, payload.family, author)
+        if payload.family in _PICKLES and payload.grant is not None:
+            rule = self._shadow_pickle(shadow, context, payload, rule)
+        return _shadowed(made, rule)
+
+    def _shadow_pickle(self, shadow: Policy, context: Context, payload: Received, rule: str) -> str:
+        """Return the rule by which *shadow* refuses a pickle, which it may take for another family.
+
+        Where the enforced policy grants code, the pickle was not read, and counts as code.
+        """
+        author = None if payload.author == self.peer else payload.author
+        if payload.family == "cloudpickle" and (
+            not rule or shadow_rule(shadow, context, "pickle", author)
+        ):
+            return rule
+        if payload.family == "pickle" and rule:
+            return rule
+        grant = _bound(shadow, context).written_by(payload.author, sender=self.peer)
+        enforced = payload.grant
+        if enforced is not None and payload.family == "pickle":
+            names = (enforced.profiles, enforced.allow)
+            if names == (grant.profiles, grant.allow):
+                return ""  # judged by these very names already
+        if payload.nbytes > _SHADOW_READ:
+            return "shadow.unread"
+        try:
+            serialization.judge(payload.header, payload.frames, grant, limits=shadow.limits)
+        except SafeserError as error:
+            return error.rule
+        return ""
 
     def _check_origin(
         self, verified: Arrived, context: Context, payloads: Sequence[Received]
@@ -485,6 +532,13 @@ class Receiving(Sending):
         if records is not None and not records.written:
             raise TypeError("that payload is not recorded yet")
         return permitted.payload
+
+
+def _shadowed(made: dict[str, Any], rule: str) -> dict[str, Any]:
+    """Return the record *made*, with the shadow's rule added where it refuses."""
+    if rule:
+        made["shadow_rule"] = rule
+    return made
 
 
 def _unread(bound: Grant) -> str | None:

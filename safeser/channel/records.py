@@ -18,6 +18,7 @@ from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.identity import PublicKey
 from safeser.policy import Policy
+from safeser.policy.questions.shadow import PERMIT, shadow_rule
 from safeser.values import UNKNOWN, Context, Kind, Limits, Payload, Suite
 
 __all__ = ["PATIENCE", "AuditSink", "Recording", "event", "note_refusal"]
@@ -248,7 +249,7 @@ class Recording:
 
     def _write(self, records: PendingRecords) -> None:
         for context, times in records.counts.items():
-            self._count(context, "permit", True, times)
+            self._count(context, self._counted_as(context), True, times)
         if records.events:
             self.audit.record_all(records.events)
 
@@ -261,9 +262,14 @@ class Recording:
     def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
         """Count a message that was permitted and needs no authority."""
         if records is None:
-            self._count(context, "permit", True)
+            self._count(context, self._counted_as(context), True)
         else:
             records.count(context)
+
+    def _counted_as(self, context: Context) -> str:
+        """Return the rule by which a plain message is counted; a shadow's refusal is told apart."""
+        rule = shadow_rule(self.voices.shadow, context)
+        return f"shadow.{rule}" if rule else PERMIT
 
     # --- refusals --------------------------------------------------------------------------------
 

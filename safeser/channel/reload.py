@@ -135,10 +135,17 @@ class LiveFiles:
     :param identity: path of the private key.
     :param policy: path of the policy, or the name of a ready one.
     :param roster: path of the roster; None where the policy lists all keys.
+    :param shadow: like *policy*, of the policy whose refusals are only recorded; None for none.
     """
 
     def __init__(
-        self, channel: Channel, *, identity: Path, policy: str, roster: Path | None
+        self,
+        channel: Channel,
+        *,
+        identity: Path,
+        policy: str,
+        roster: Path | None,
+        shadow: str | None = None,
     ) -> None:
         self.channel = channel
         # In this order each may depend on the one before it: a new key is listed, then adopted.
@@ -148,6 +155,10 @@ class LiveFiles:
             self._files["roster"] = _File(roster, _roster, done=_held(roster, listed))
         if not is_ready(policy):
             self._files["policy"] = _File(locate(policy), _policy, done=channel.policy.sha256)
+        if shadow is not None and not is_ready(shadow):
+            judged = channel.standing.shadow
+            done = "" if judged is None else judged.sha256
+            self._files["shadow"] = _File(locate(shadow), _policy, done=done)
         self._files["identity"] = _File(identity, _identity, done=_named(channel.identity))
         self._refused: dict[str, tuple[Callable[[], Any], str]] = {}
         self._lock = threading.Lock()  # changes are adopted in the order in which they were read

@@ -61,6 +61,10 @@ class Voices(Protocol):
     def policy(self) -> Policy: ...
 
     @property
+    def shadow(self) -> Policy | None:
+        """The policy whose refusals are recorded beside the decisions, and decide nothing."""
+
+    @property
     def identity(self) -> Identity: ...
 
     def is_silenced(self, principal: str) -> bool:
@@ -91,6 +95,7 @@ class Standing:
     :param known: principals that any roster of this process has listed so far.
     :param retired: keys that were retired at any time; no later file may list one again in another
         state, alone or beside another key.
+    :param shadow: the policy whose refusals are only recorded.
     :raises ConfigError: if policy and roster contradict each other, or list a retired key again.
     """
 
@@ -99,6 +104,7 @@ class Standing:
     listed: Roster
     known: frozenset[str] = frozenset()
     retired: frozenset[PublicKey | VerifyingKey] = frozenset()
+    shadow: Policy | None = None
     roster: Roster = field(init=False)
 
     def __post_init__(self) -> None:

@@ -47,6 +47,11 @@ class _FixedPolicy:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
+    @property
+    def shadow(self) -> Policy | None:
+        """The contexts of a policy that only observes; no other policy is compared with."""
+        return self.policy.written
+
     def is_silenced(self, principal: str) -> bool:
         del principal
         return False

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from safeser import __version__
-from safeser.cli import audit, confined, doctor, inspect, keys, policy, preflight, up
+from safeser.cli import audit, confined, doctor, inspect, keys, preflight, rehearse, up
 from safeser.cli.screen import line
 
 __all__ = ["app"]
@@ -50,7 +50,7 @@ def _options(
 
 
 app.add_typer(keys.app, name="keys")
-app.add_typer(policy.app, name="policy")
+app.add_typer(rehearse.app, name="policy")  # with the commands of safeser.cli.policy
 app.add_typer(audit.app, name="audit")
 # Typer cuts the first line of a docstring at some fifty characters here.
 app.command("inspect", short_help="Show what a pickle or model file holds; load nothing.")(

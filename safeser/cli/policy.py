@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,20 +69,34 @@ def check(
 @app.command(short_help="Find what a policy permits against its own statements.")
 def lint(
     policies: Annotated[list[str], typer.Argument(metavar="POLICY...", autocompletion=_ready)],
+    roster: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Look at the dates of its keys as well.")
+    ] = None,
 ) -> None:
-    """Compare whose code runs in which workers with their confinement and with the values that
-    each may read; code 1 if anything was found.
+    """Find what a policy permits against its own statements, grants in vain, or forgets.
+
+    Names under 'allow' and 'types' are imported where their package is installed. Notes do not
+    fail; code 1 if anything else was found.
     """
+    from safeser.identity import Roster, today
     from safeser.policy import Policy
     from safeser.policy.questions.lint import lint as findings
+    from safeser.policy.questions.lint_grants import find_dates
 
+    listed = None if roster is None else Roster.load(roster)
     failed = False
     for name in policies:
         policy = Policy.load(name)
         found = findings(policy)
-        failed |= bool(found)
+        if listed is not None:
+            found += find_dates(policy, policy.roster.merged(listed), today=today())
+        failed |= not all(each.is_note for each in found)
         for each in found:
-            mark(False, f"{name}: {each.message} [{each.rule}] {each.fix}")
+            text = f"{name}: {each.message} [{each.rule}] {each.fix}"
+            if each.is_note:
+                say(f"{text} (a note)")
+            else:
+                mark(False, text)
         if not found:
             mark(True, f"{name}: nothing found, {_title(policy)}")
     if failed:
@@ -109,6 +124,9 @@ def show(
     source: Annotated[
         bool, typer.Option("--yaml", help="Print its file, to begin one's own with.")
     ] = False,
+    page: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one page of HTML instead.")
+    ] = None,
 ) -> None:
     """Show what a policy says, groups of principals spelled out; without one, the ready ones."""
     from safeser.policy import Policy, ready_policies
@@ -124,8 +142,13 @@ def show(
     if source:
         line(read_file(locate(policy)).decode().removesuffix("\n"))
         return
+    if page is not None:
+        _write_page(loaded, page)
+        return
     line(_title(loaded), style="bold")
     line(f"SHA-256 {loaded.sha256}")
+    if loaded.observes:
+        mark(False, "mode observe: it refuses the floors alone, and records what its contexts do")
     line()
     table(
         ("principal", "groups", "keys in this file"),
@@ -134,6 +157,7 @@ def show(
             for name, each in loaded.principals.items()
         ],
     )
+    _show_matrix(loaded)
     _show_workers(loaded)
     _show_readers(loaded)
     _show_confined(loaded)
@@ -142,6 +166,34 @@ def show(
     for rule in loaded.contexts:
         line()
         _show_context(rule, every=operations)
+
+
+def _write_page(policy: Policy, path: Path) -> None:
+    from safeser.policy.questions.matrix import page
+
+    try:
+        path.write_text(page(policy), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}",
+            rule="config.page",
+            fix="Name a file in a folder that is there.",
+        ) from None
+    mark(True, f"{path}: written, {_title(policy)}")
+
+
+def _show_matrix(policy: Policy) -> None:
+    """Show the most that passes between principals, in each kind."""
+    from safeser.policy.questions.matrix import LEGEND, matrix, text_of
+
+    line()
+    say("The most that passes, in the kinds admin, data, task and control:")
+    line()
+    for each in text_of(matrix(policy)):
+        line(each)
+    line()
+    for letter, meaning in LEGEND.items():
+        line(f"  {letter}  {meaning}")
 
 
 def _show_confined(policy: Policy) -> None:

@@ -119,7 +119,12 @@ class Diagnosis:
     # --- this process ----------------------------------------------------------------------------
 
     def _files(self, settings: Settings) -> Iterator[Finding]:
-        files = (_key(settings, self._role), _roster(settings), _policy(settings))
+        files = (
+            _key(settings, self._role),
+            _roster(settings),
+            _policy(settings),
+            *_shadow(settings),
+        )
         yield from files
         if any(each.state == "wrong" for each in files):
             yield Finding("principal", "skipped", "needs a key, a roster and a policy")
@@ -304,7 +309,22 @@ def _policy(settings: Settings) -> Finding:
         policy = Policy.load(settings.policy or "default")
     except ConfigError as error:
         return _failed("policy", error)
-    return Finding("policy", "fine", f"{policy.name} revision {policy.revision}")
+    named = f"{policy.name} revision {policy.revision}"
+    if policy.observes:
+        return Finding("policy", "note", f"{named} only observes: it refuses the floors alone")
+    return Finding("policy", "fine", named)
+
+
+def _shadow(settings: Settings) -> Iterator[Finding]:
+    if settings.shadow is None:
+        return
+    try:
+        policy = Policy.load(settings.shadow)
+    except ConfigError as error:
+        yield _failed("shadow", error)
+        return
+    what = f"{policy.name} revision {policy.revision}, whose refusals are only recorded"
+    yield Finding("shadow", "fine", what)
 
 
 def _address(address: str | None, role: str) -> Finding:

@@ -31,6 +31,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
 
     :param identity: path of this process's private key.
     :param policy: path of a policy, or the name of a ready one.
+    :param shadow: the same, of a policy whose refusals are recorded and refuse nothing.
     :param audit: folder for audit logs.
     :param roster: path of the roster; default ``roster`` beside the identity.
     :param audit_key: path of the log's key; default ``audit.key`` beside the identity.
@@ -59,6 +60,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         audit_key: str | None = None,
         roles: Mapping[str, Mapping[str, str]] | None = None,
         expected_scheduler: str | None = None,
+        shadow: str | None = None,
         deserializers: Sequence[str] | None = None,
         tls_ca_file: str | None = None,
         tls_client_cert: str | None = None,
@@ -72,6 +74,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
             "roster": roster,
             "audit_key": audit_key,
             "expected_scheduler": expected_scheduler,
+            "shadow": shadow,
         }
         if unknown:
             raise ConfigError(

@@ -9,6 +9,7 @@ Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
     safeser:
       identity: ~/keys/worker.key   # this process's private key
       policy: /etc/safeser/team.yaml  # a file, or the name of a ready policy
+      shadow: null                  # the same, of a policy whose refusals are only recorded
       audit: /var/log/safeser       # folder for this process's log
       roster: null                  # default: 'roster' beside the identity
       audit-key: null               # default: 'audit.key' beside the identity
@@ -63,6 +64,7 @@ class Settings:
     roster: str | None = None
     audit_key: str | None = None
     expected_scheduler: str | None = None
+    shadow: str | None = None
 
     def __post_init__(self) -> None:
         if self.expected_scheduler is not None:
@@ -132,7 +134,7 @@ _NAMES = frozenset({"expected_scheduler"})
 
 
 def _is_ready(setting: str, value: str) -> bool:
-    return setting == "policy" and value in ready_policies()
+    return setting in ("policy", "shadow") and value in ready_policies()
 
 
 def _absolute(path: str) -> str:
@@ -202,7 +204,8 @@ def channel_for(role: str, overrides: Mapping[str, Any] | None = None) -> Channe
 def _live_files(channel: Channel, settings: Settings) -> LiveFiles:
     path = Path(settings.identity or "").expanduser()
     policy = settings.policy or "default"
-    return LiveFiles(channel, identity=path, policy=policy, roster=_roster_path(path, settings))
+    roster = _roster_path(path, settings)
+    return LiveFiles(channel, identity=path, policy=policy, roster=roster, shadow=settings.shadow)
 
 
 def _close_clusters_before_the_log() -> None:
@@ -299,6 +302,7 @@ def _open(role: str, settings: Settings) -> Channel:
     assert settings.audit is not None
     identity_path = Path(settings.identity).expanduser()
     identity, policy, roster = _read(identity_path, settings)
+    shadow = None if settings.shadow is None else Policy.load(settings.shadow)
     audit_key = settings.audit_key or identity_path.with_name("audit.key")
     if settings.audit_key is None and not Path(audit_key).exists():
         raise ConfigError(
@@ -316,7 +320,7 @@ def _open(role: str, settings: Settings) -> Channel:
     )
     _close_clusters_before_the_log()
     try:
-        return Channel(identity=identity, policy=policy, audit=audit, roster=roster)
+        return Channel(identity=identity, policy=policy, audit=audit, roster=roster, shadow=shadow)
     except BaseException:
         audit.close()
         raise

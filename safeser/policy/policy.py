@@ -9,13 +9,14 @@ import datetime
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
 from safeser.errors import ConfigError
 from safeser.identity import KeyState, Roster, RosterEntry
 from safeser.policy.decide import Table
+from safeser.policy.observing import observing
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal
@@ -44,6 +45,7 @@ class Policy:
     :param limits: bounds on one message; defaults where the file names none.
     :param dashboard: the address at which Dask's web pages may be served besides loopback, if any.
     :param roster: the public keys that the policy lists inline, all of them active.
+    :param written: with ``mode: observe``, what its contexts would decide; otherwise None.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Policy:
     roster: Roster
     dashboard: str | None
     _table: Table
+    written: Policy | None = None
     _counterparts: dict[str, frozenset[str]] = field(default_factory=dict)
     _suites: dict[tuple[str | None, ...], Suite] = field(default_factory=dict)
     #: What other modules derived from this policy, by the question.
@@ -89,7 +92,8 @@ class Policy:
         scope = Scope()
         model = shape(document, scope)
         principals, table = resolve(model, document, scope)
-        return cls(
+        make = partial(
+            cls,
             name=model.name,
             revision=model.revision,
             sha256=document.sha256,
@@ -98,8 +102,16 @@ class Policy:
             limits=_limits(model.limits),
             roster=_roster(principals),
             dashboard=model.dashboard.address if model.dashboard is not None else None,
-            _table=table,
         )
+        written = make(_table=table)
+        if model.mode == "enforce":
+            return written
+        return make(_table=observing(table, principals), written=written)
+
+    @property
+    def observes(self) -> bool:
+        """Whether it lets listed principals do everything, and only records what it refuses."""
+        return self.written is not None
 
     @property
     def contexts(self) -> tuple[Rule, ...]:

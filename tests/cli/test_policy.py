@@ -256,3 +256,28 @@ def test_check_has_a_line_for_each_fault(safeser, tmp_path):
     assert ended.code == 1
     rules = [line.partition("[")[2].partition("]")[0] for line in ended.err.splitlines()]
     assert rules == ["config.ambiguous", "config.undefined", "config.undefined"]
+
+
+def test_show_draws_a_matrix_and_writes_a_page(safeser, tmp_path):
+    shown = safeser("policy", "show", "strict").out
+    assert "The most that passes, in the kinds admin, data, task and control:" in shown
+    assert "  C  any code of the sender" in shown
+    page = tmp_path / "page.html"
+    ended = safeser("policy", "show", "strict", "--html", page)
+    assert (ended.code, ended.out) == (0, f"{page}: written, strict revision 1\n")
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    assert safeser("policy", "show", "strict", "--html", tmp_path / "no" / "page.html").code == 2
+
+
+def test_show_says_that_a_policy_only_observes(safeser):
+    assert "mode observe: it refuses the floors alone" in safeser("policy", "show", "observe").out
+
+
+def test_lint_looks_at_the_dates_of_a_roster(safeser, keys):
+    ended = safeser("policy", "lint", "strict", "--roster", keys / "roster")
+    assert ended.code == 0
+    assert "nothing found" in ended.out
+    ended = safeser("policy", "lint", "dask-cluster", "--roster", keys / "roster")
+    assert ended.code == 0
+    assert "dask-cluster: carol has no key that opens sessions today [lint.date]" in ended.out
+    assert "(a note)" in ended.out

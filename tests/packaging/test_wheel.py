@@ -59,7 +59,7 @@ def test_nothing_else_is_in_it(wheel):
 def test_the_demo_is_not_in_it(wheel):
     assert (PROJECT / "examples" / "demo" / "attacks.py").exists()
     named = [name for name in wheel.namelist() if "demo" in name or "examples" in name]
-    assert named == ["safeser/policies/demo.yaml"]
+    assert named == ["safeser/policies/demo.yaml", "safeser/policies/tests/demo.yaml"]
 
 
 def test_entry_points(wheel):

@@ -8,8 +8,6 @@ changes only what nothing matched, and a changed context changes only what it ma
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,193 +22,19 @@ from safeser.policy.decide import Table
 from safeser.policy.rules import CODE_OPERATIONS
 from safeser.policy.source.context import Rule
 from safeser.values import Context, Decision, Kind, Suite
-
-PRINCIPALS = {"a": {"groups": ["g"]}, "b": {"groups": ["g", "h"]}, "c": {}}
-NAMES = ("a", "b", "c", "stranger")
-FAMILIES = (None, "msgpack", "error", "dask", "pickle", "cloudpickle", "cuda")
-OPERATIONS_ASKED = (
-    None,
-    "identity",
-    "update-graph",
-    "run",
-    "gather",
-    "UPDATE-GRAPH",
-    "",
-    "no-such",
+from tests.policy.random_policies import (
+    NAMES,
+    PRINCIPALS,
+    QUESTIONS,
+    contexts,
+    loaded,
+    permits,
+    policies,
+    written,
 )
-LISTABLE = ("dask", "pickle", "cloudpickle")
-
-
-# --- the reference: the documented rules as plain loops over the file's values -----------------
-
-
-def reference(
-    policy: dict[str, Any], context: Context, family: Any, sealing: bool, author: str | None
-) -> tuple[bool, str]:
-    def who(name: str) -> str:
-        return name if name in policy["principals"] else "unknown"
-
-    def listed(names: list[str], name: str) -> bool:
-        groups = policy["principals"].get(name, {}).get("groups", [])
-        return name in names or any(f"group:{group}" in names for group in groups)
-
-    sender, recipient, kind = who(context.sender), who(context.recipient), context.kind.value
-    for rule in policy["contexts"]:
-        if not listed(rule["sender"], sender) or not listed(rule["recipient"], recipient):
-            continue
-        if "kinds" in rule and kind not in rule["kinds"]:
-            continue
-        if "transport" in rule and context.transport not in rule["transport"]:
-            continue
-        if "same_host" in rule and context.same_host is not rule["same_host"]:
-            continue
-        break
-    else:
-        return False, "context.none"
-    if context.operation is not None:
-        granted: set[str] = set()
-        for name in rule.get("operations", {}).get("grant", []):
-            granted |= GROUPS.get(name, {name})
-        if context.operation not in granted:
-            return False, "operation.not-granted"
-        if context.operation == "update-graph" and rule.get("submission", "none") == "none":
-            return False, "submission.none"
-    if kind == "admin" and family != "msgpack":
-        return False, "floor.admin"
-    if family in ("pickle", "cloudpickle") and "unknown" in (sender, recipient):
-        return False, "floor.unknown"
-    families = rule.get("serializers" if sealing else "deserializers", ["msgpack"])
-    if family not in [*families, "error"]:
-        return False, "context.family"
-    own = author in (None, context.sender) or family not in ("pickle", "cloudpickle")
-    if not own and not listed(rule.get("authors", []), author):
-        return False, "author.relayed"
-    return True, "permit"
-
-
-# --- small random policies --------------------------------------------------------------------
-
-
-def some(values: Any, most: int) -> st.SearchStrategy[list[Any]]:
-    return st.lists(st.sampled_from(values), min_size=1, max_size=most, unique=True)
-
-
-@st.composite
-def contexts(draw: st.DrawFn) -> dict[str, Any]:
-    ends = some(("a", "b", "c", "group:g", "group:h", "unknown"), 3)
-    rule: dict[str, Any] = {"sender": draw(ends), "recipient": draw(ends)}
-    if draw(st.booleans()):
-        rule["kinds"] = draw(some([kind.value for kind in Kind], 3))
-    for side in ("serializers", "deserializers"):
-        if draw(st.booleans()):
-            rule[side] = ["msgpack", *draw(some(LISTABLE, 3))]
-    if draw(st.booleans()):
-        rule["operations"] = {"grant": draw(some(("basic", "diagnose", "run", "gather"), 2))}
-    if draw(st.booleans()):
-        rule["submission"] = draw(st.sampled_from(("code", "approved")))
-    if draw(st.booleans()):
-        rule["authors"] = draw(some(("a", "c", "group:g"), 2))
-    if draw(st.booleans()):
-        rule["transport"] = draw(some(("safeser", "library", "tcp"), 2))
-    if draw(st.booleans()):
-        rule["same_host"] = draw(st.booleans())
-    return legal(rule)
-
-
-def legal(rule: dict[str, Any]) -> dict[str, Any]:
-    """Cut *rule* to what loads, so that few random policies are thrown away."""
-    unknown = "unknown" in rule["sender"] + rule["recipient"]
-    if unknown:
-        rule.pop("submission", None)
-    keep = {"msgpack", "dask", *(() if unknown else ("pickle",))}
-    if rule.get("submission") == "code":
-        keep.add("cloudpickle")
-    if rule.get("kinds") == ["admin"]:
-        keep = {"msgpack"}
-    for side in ("serializers", "deserializers"):
-        if side in rule:
-            rule[side] = [family for family in rule[side] if family in keep]
-            if "cloudpickle" in rule[side] and "pickle" not in rule[side]:
-                rule[side].append("pickle")
-    kinds = rule.get("kinds", ["control"])
-    grant = [
-        name
-        for name in rule.get("operations", {}).get("grant", [])
-        if (name != "run" or (rule.get("submission") == "code" and "control" in kinds))
-        and (name != "gather" or kinds != ["admin"])
-        and (not unknown or name in ("basic", "gather"))
-    ]
-    rule.pop("operations", None)
-    if grant:
-        rule["operations"] = {"grant": grant}
-    graphs = [side for side in ("serializers", "deserializers") if "pickle" in rule.get(side, ())]
-    if rule.get("submission") == "approved" and (len(graphs) < 2 or "basic" not in grant):
-        rule.pop("submission")
-    if (
-        not graphs
-        or rule["sender"] in (["a"], ["c"])
-        or "safeser" not in rule.get("transport", ["safeser"])
-    ):
-        rule.pop("authors", None)
-    if "task" not in kinds and "kinds" in rule and rule.get("submission") == "approved":
-        rule.pop("submission")
-    if rule.get("transport") == ["tcp"] and not unknown:
-        rule.pop("transport")
-    if rule.get("transport") == ["safeser"] and ["unknown"] in (rule["sender"], rule["recipient"]):
-        rule.pop("transport")
-    return rule
-
-
-def written(rules: list[dict[str, Any]]) -> dict[str, Any]:
-    named = [{"name": f"x{index}", **rule} for index, rule in enumerate(rules)]
-    head = {"safeser": 1, "name": "random", "revision": 1}
-    return {**head, "principals": PRINCIPALS, "contexts": named}
-
-
-def loaded(policy: dict[str, Any]) -> Policy:
-    return Policy.parse(json.dumps(policy, indent=1))
-
-
-@st.composite
-def policies(draw: st.DrawFn) -> dict[str, Any]:
-    rules: list[dict[str, Any]] = []
-    for rule in draw(st.lists(contexts(), min_size=1, max_size=4)):
-        try:
-            loaded(written([*rules, rule]))
-        except ConfigError:
-            continue  # unreachable below the others
-        rules.append(rule)
-    assume(rules)
-    return written(rules)
-
-
-def questions() -> Iterator[tuple[Context, Any, bool, str | None]]:
-    # Each with one way that it came and one author: all together would be thirty times as many.
-    ways = itertools.cycle(
-        [*itertools.product(("safeser", "library", "tcp"), (True, False)), (None, None)]
-    )
-    authors = itertools.cycle(("any", "a", "unknown", "b", "c"))
-    for sender, recipient, kind in itertools.product(NAMES, NAMES, Kind):
-        for operation in OPERATIONS_ASKED:
-            transport, same_host = next(ways)
-            context = Context(
-                sender, recipient, kind, operation, transport=transport, same_host=same_host
-            )
-            for family in FAMILIES:
-                yield context, family, False, None
-                yield context, family, True, None
-                yield context, family, False, next(authors)
-
-
-QUESTIONS = tuple(questions())
+from tests.policy.reference import reference
 
 TAKEN = ("serializers", "deserializers", "operations")
-
-
-def permits(policy: Policy, question: tuple[Context, Any, bool, str | None]) -> bool:
-    context, family, sealing, author = question
-    return policy.decide(context, family, sealing=sealing, author=author).permitted
-
 
 # --- the properties ---------------------------------------------------------------------------
 

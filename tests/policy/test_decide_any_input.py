@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safeser.errors import ConfigError
 from safeser.policy import Policy
 from safeser.values import Context, Decision, Kind
-from tests.policy.test_decide import OPERATIONS_ASKED, QUESTIONS, loaded, policies
+from tests.policy.random_policies import OPERATIONS_ASKED, QUESTIONS, loaded, policies
 
 # --- for every input -----------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ def test_these_are_ready() -> None:
         "dask-cluster",
         "default",
         "demo",
+        "observe",
         "stock-cluster",
         "strict",
         "trusted",

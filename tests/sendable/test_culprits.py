@@ -64,6 +64,11 @@ class Service:
         return 1
 
 
+class Reduced:
+    def __reduce__(self):
+        return Record, ("x", LOCK)
+
+
 def local_class(held):
     class Local(Record):
         shared = held
@@ -118,7 +123,7 @@ for each in (annotated, uses_global):
         (uses_global, ["global 'LOCK'"]),
         (annotated, ["annotation of 'x'"]),
         (with_defaults, ["default of parameter 'b'"]),
-        (ValueError("x", LOCK), ["constructor argument 1"]),
+        (Reduced(), ["constructor argument 1"]),
     ],
 )
 def test_the_path_to_a_culprit(value, expected):

@@ -214,7 +214,9 @@ def shout(monkeypatch):
 def test_own_families_where_the_policy_lists_them(shout):
     payload = serialize("hey", ["shout"], context=PICKLES, policy=POLICY)
     assert read(payload, PICKLES, ["shout"]) == "HEY"
-    assert shout == [{"sender": "carol", "recipient": "bob", "kind": "data", "operation": None}]
+    (words,) = shout
+    assert (words["sender_principal"], words["recipient_principal"]) == ("carol", "bob")
+    assert (words["kind"], words["transport"], words["sender"]) == ("data", "library", None)
     for context, asked, rule in (
         (PICKLES, None, "caller.deserializers"),
         (PICKLES, ["dask", "msgpack", "pickle"], "caller.deserializers"),

@@ -34,7 +34,8 @@ def own_files(settings: Settings, policy: Policy) -> confinement.Own:
     beside = identity.with_name("roster")
     roster = _absolute(settings.roster) if settings.roster else beside
     key = _absolute(settings.audit_key) if settings.audit_key else identity.with_name("audit.key")
-    public = [_absolute(str(locate(settings.policy or "default")))]
+    policies = (settings.policy or "default", settings.shadow)
+    public = [_absolute(str(locate(each))) for each in policies if each is not None]
     if settings.roster or beside.exists():
         public.append(roster)
     return confinement.Own(

@@ -1,4 +1,4 @@
-"""Find contradictions between the statements of a policy about groups of workers.
+"""Find what a policy permits against its own statements, and what it grants in vain.
 
 The one rule: each finding compares two statements of the policy itself. A policy that merely
 permits much has no findings.
@@ -7,9 +7,9 @@ permits much has no findings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from safeser.policy.policy import Policy
+from safeser.policy.questions.lint_grants import Finding, find_grants, find_names
 from safeser.policy.questions.readable import groups_of, read_by, schedulers
 from safeser.policy.questions.worker_groups import UNSEALED, WorkerGroups
 from safeser.policy.rules import SUBMIT
@@ -21,28 +21,21 @@ __all__ = ["Finding", "lint"]
 _NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One contradiction within a policy.
-
-    :param rule: the dotted name of the check.
-    :param message: who can do what, in one sentence.
-    :param fix: what to change.
-    """
-
-    rule: str
-    message: str
-    fix: str
-
-
 def lint(policy: Policy) -> list[Finding]:
     """Return the findings about *policy*, in the order of schedulers, checks and names.
 
+    - ``lint.observe``: its contexts are only recorded.
     - ``lint.no-worker``: an author may submit, and no worker takes the author's tasks.
     - ``lint.confinement``: code of an author runs in a confined process and in another one.
     - ``lint.values``: code of an author runs in a process that may read values which the author
       may not gather.
     """
+    if policy.written is not None:
+        return [*_observing(policy), *lint(policy.written)]
+    return [*_groups(policy), *find_grants(policy), *find_names(policy)]
+
+
+def _groups(policy: Policy) -> list[Finding]:
     return [
         finding
         for scheduler in sorted(schedulers(policy))
@@ -51,6 +44,14 @@ def lint(policy: Policy) -> list[Finding]:
         for check in (_without_workers, _out_of_confinement, _read_in_workers)
         for finding in check(groups)
     ]
+
+
+def _observing(policy: Policy) -> Iterator[Finding]:
+    yield Finding(
+        "lint.observe",
+        "the policy only observes: every listed principal may run code in every other's processes",
+        "Write 'mode: enforce' once its log has no 'shadow_rule' that you did not expect.",
+    )
 
 
 def _without_workers(groups: WorkerGroups) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Read strict YAML: the bytes of a policy into plain values, with the place of each.
+"""Read strict YAML: the bytes of a policy, or of its tests, into plain values with their places.
 
 The one rule: a policy means what its text shows. Whatever makes YAML mean something else (anchors,
 merges, tags, directives, duplicate keys, `no` as false, line breaks that editors do not draw) is
@@ -30,7 +30,7 @@ from ruamel.yaml.events import (
 from safeser.errors import ConfigError
 from safeser.policy.source.faults import Place, fault, shown
 
-__all__ = ["INTEGER", "MAX_BYTES", "MAX_MARKS", "Document", "Path", "Value", "read"]
+__all__ = ["INTEGER", "MAX_BYTES", "MAX_MARKS", "Document", "Path", "Value", "is_plain", "read"]
 
 MAX_BYTES = 1 << 20  # a policy for thousands of principals has a tenth of this
 
@@ -67,6 +67,14 @@ _NOT_TEXT = re.compile(
     )\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
+
+
+_PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.:-]*[A-Za-z0-9_.-])?\Z")
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether every reader of YAML takes *text*, without quotes, for text."""
+    return bool(_PLAIN.match(text)) and not _NOT_TEXT.match(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +118,13 @@ class _Open:
 
 @dataclass(slots=True)
 class _Builder:
-    """Builds the values from parser events, with a stack instead of recursion."""
+    """Builds the values from parser events, with a stack instead of recursion.
+
+    :param what: what the file is, for messages.
+    """
 
     source: str
+    what: str
     root: Value | None = None
     stack: list[_Open] = field(default_factory=list)
     places: dict[Path, Place] = field(default_factory=dict)
@@ -137,15 +149,17 @@ class _Builder:
     def _document(self, event: DocumentStartEvent) -> None:
         self.documents += 1
         if self.documents > 1:
-            self.refuse("a policy is one YAML document; another one starts", event)
+            self.refuse(f"{self.what} is one YAML document; another one starts", event)
 
     def _node(self, event: NodeEvent) -> None:
         if isinstance(event, AliasEvent) or event.anchor is not None:
             self.refuse(
-                "anchors and aliases are not allowed in a policy", event, fix="Write it out."
+                f"anchors and aliases are not allowed in {self.what}", event, fix="Write it out."
             )
         if getattr(event, "tag", None) is not None:
-            self.refuse("YAML tags are not allowed in a policy", event, fix="Leave the tag out.")
+            self.refuse(
+                f"YAML tags are not allowed in {self.what}", event, fix="Leave the tag out."
+            )
         if isinstance(event, CollectionStartEvent):
             self._collection(event)
         else:
@@ -154,7 +168,7 @@ class _Builder:
 
     def _collection(self, event: CollectionStartEvent) -> None:
         if len(self.stack) >= _MAX_DEPTH:
-            self.refuse("a policy does not nest this deep", event)
+            self.refuse(f"{self.what} does not nest this deep", event)
         if self._at_key():
             self.refuse("a key must be plain text", event)
         into: dict[str, Value] | list[Value] = {} if isinstance(event, MappingStartEvent) else []
@@ -208,7 +222,7 @@ class _Builder:
     def _text(self, event: ScalarEvent) -> str | int | bool:
         text = event.value
         if len(text) > _MAX_SCALAR:
-            self.refuse(f"no value in a policy is longer than {_MAX_SCALAR} characters", event)
+            self.refuse(f"no value in {self.what} is longer than {_MAX_SCALAR} characters", event)
         if not text:
             self._refuse_empty(event)
         if not (text.isascii() and text.isprintable()):
@@ -278,16 +292,17 @@ def _unambiguous(text: str, *, boolean: bool) -> str:
     return f"Write '{text}' in quotes if it is a name, or a plain number without sign."
 
 
-def read(data: bytes, *, source: str) -> Document:
-    """Return the values in *data*, the bytes of one policy.
+def read(data: bytes, *, source: str, what: str = "a policy") -> Document:
+    """Return the values in *data*, the bytes of one file.
 
+    :param what: what the file is, for messages.
     :raises ConfigError: if they are not strict YAML within the bounds of this module.
     """
     # 1. Bound, then decode, then look for what an editor would not show, then parse.
-    text = _decode(data, source)
-    _check_marks(text, source)
-    _check_characters(text, source)
-    builder = _Builder(source)
+    text = _decode(data, source, what)
+    _check_marks(text, source, what)
+    _check_characters(text, source, what)
+    builder = _Builder(source, what)
     try:
         for event in YAML(typ="safe", pure=True).parse(text):
             builder.take(event)
@@ -300,7 +315,7 @@ def read(data: bytes, *, source: str) -> Document:
     # 2. The top is a mapping.
     if not isinstance(builder.root, dict):
         raise fault(
-            "a policy is a mapping that starts with 'safeser: 1'",
+            f"{what} is a mapping that starts with 'safeser: 1'",
             source=source,
             place=Place(1, 1),
             rule="config.yaml",
@@ -323,26 +338,26 @@ def _not_yaml(error: MarkedYAMLError) -> str:
     return what
 
 
-def _decode(data: bytes, source: str) -> str:
+def _decode(data: bytes, source: str, what: str) -> str:
     if len(data) > MAX_BYTES:
         raise fault(
-            f"a policy has {MAX_BYTES} bytes at most", source=source, place=None, rule="config.size"
+            f"{what} has {MAX_BYTES} bytes at most", source=source, place=None, rule="config.size"
         )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise fault(
-            "a policy is UTF-8 text", source=source, place=Place(line, 1), rule="config.encoding"
+            f"{what} is UTF-8 text", source=source, place=Place(line, 1), rule="config.encoding"
         ) from None
 
 
-def _check_marks(text: str, source: str) -> None:
+def _check_marks(text: str, source: str, what: str) -> None:
     """Refuse a text with more values than are worth parsing, before any of it is parsed."""
     beyond = next(itertools.islice(_MARK.finditer(text), MAX_MARKS, None), None)
     if beyond is not None:
         raise fault(
-            f"a policy has {MAX_MARKS} line ends and marks of YAML at most",
+            f"{what} has {MAX_MARKS} line ends and marks of YAML at most",
             source=source,
             place=Place(text.count("\n", 0, beyond.start()) + 1, 1),
             rule="config.size",
@@ -350,12 +365,12 @@ def _check_marks(text: str, source: str) -> None:
         )
 
 
-def _check_characters(text: str, source: str) -> None:
+def _check_characters(text: str, source: str, what: str) -> None:
     """Refuse what YAML and an editor would show or break into lines differently."""
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if line.startswith("%"):
             raise fault(
-                "YAML directives are not allowed in a policy",
+                f"YAML directives are not allowed in {what}",
                 source=source,
                 place=Place(number, 1),
                 rule="config.yaml",

@@ -36,7 +36,10 @@ from safeser.values import (
     check_family,
 )
 
-__all__ = ["DashboardModel", "LimitsModel", "PolicyModel", "PrincipalModel"]
+__all__ = ["MODES", "DashboardModel", "LimitsModel", "PolicyModel", "PrincipalModel"]
+
+#: Whether the contexts decide, or are only compared with what passes.
+MODES = ("enforce", "observe")
 
 _MAX_CONTEXTS = 256  # looking for unreachable ones is quadratic
 _MAX_REVISION = 2**63 - 1  # what a handshake can carry
@@ -162,6 +165,8 @@ class PolicyModel(Strict):
     """Named in errors, in the audit log and in sessions."""
     revision: Annotated[int, Field(ge=1, le=_MAX_REVISION)]
     """Raised with every change; running processes take none that is lower."""
+    mode: Annotated[str, one_of(MODES, "mode")] = MODES[0]
+    """`observe`: listed principals may do everything, and what the contexts refuse is recorded."""
     suite: Suite = stated(
         Reading(str, _define_suite, _SUITE.schema),
         default=Suite.AUTHENTICATE,

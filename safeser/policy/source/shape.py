@@ -5,7 +5,7 @@ The one rule: a field that this version does not enforce is refused by name, nev
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -18,7 +18,19 @@ from safeser.policy.source.loader import Document, Path
 from safeser.policy.source.model import PolicyModel
 from safeser.policy.source.scope import Scope
 
-__all__ = ["shape"]
+__all__ = ["shape", "shape_as"]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Form(NamedTuple):
+    """What a file is: its model, and a noun for messages."""
+
+    model: type[BaseModel]
+    noun: str
+
+
+POLICY = Form(PolicyModel, "a policy")
 
 # Words of the policy language that later versions enforce. Until then, a file that uses one must
 # not load: its author would believe in a protection that is not there.
@@ -49,22 +61,27 @@ def shape(document: Document, scope: Scope) -> PolicyModel:
     :raises ConfigError: where a field is unknown, missing, of another type, without a meaning, or
         not enforced by this version; with all other such faults beside the first.
     """
+    return shape_as(PolicyModel, document, scope, noun=POLICY.noun)
+
+
+def shape_as(model: type[M], document: Document, scope: Scope, *, noun: str) -> M:
+    """Return what *document* spells as *model*, with errors as those of a policy."""
     details: list[ErrorDetails] = []
     try:
-        model = PolicyModel.model_validate(document.value, context=scope)
+        shaped = model.model_validate(document.value, context=scope)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
     else:
         if not document.faults:
-            return model
-    raise together(_faults(details, document))
+            return shaped
+    raise together(_faults(details, document, Form(model, noun)))
 
 
-def _faults(details: list[ErrorDetails], document: Document) -> list[ConfigError]:
+def _faults(details: list[ErrorDetails], document: Document, form: Form) -> list[ConfigError]:
     """Return the faults to report: none that follows from another one."""
     details.sort(key=lambda detail: _precedence(detail, document))
     if details and details[0]["loc"] == ("safeser",):
-        return [_translated(details[0], document)]
+        return [_translated(details[0], document, form)]
     doubtful = {path for path, _ in document.faults}
     misspelt = {_path(detail)[:-1] for detail in details if detail["type"] == "extra_forbidden"}
     at_fault = [*doubtful, *(_path(each) for each in details if each["type"] != MEANING)]
@@ -79,7 +96,7 @@ def _faults(details: list[ErrorDetails], document: Document) -> list[ConfigError
             or any(path[: len(each)] == each for each in doubtful)
         )
         if not follows and len(faults) < _MOST:
-            faults.append(_translated(detail, document))
+            faults.append(_translated(detail, document, form))
     return faults
 
 
@@ -113,10 +130,9 @@ def _section(field: FieldInfo) -> type[BaseModel] | None:
     return None
 
 
-def _fields_at(path: Path) -> tuple[str, list[str]]:
+def _fields_at(path: Path, form: Form) -> tuple[str, list[str]]:
     """Return the noun for the mapping at *path*, and the names of its fields in YAML."""
-    model: type[BaseModel] = PolicyModel
-    word = "a policy"
+    model, word = form
     parts = iter(path)
     for part in parts:
         section = next(
@@ -136,18 +152,20 @@ def _fields_at(path: Path) -> tuple[str, list[str]]:
 
 
 #: Fields that hold many mappings, and the noun for one.
-_ONE_OF = {"principals": "a principal", "contexts": "a context"}
+_ONE_OF = {"principals": "a principal", "contexts": "a context", "cases": "a case"}
 
 
-def _translated(detail: ErrorDetails, document: Document) -> ConfigError:
+def _translated(detail: ErrorDetails, document: Document, form: Form) -> ConfigError:
     path = _path(detail)
-    what, rule, fix = _sentence(detail, path, document)
+    what, rule, fix = _sentence(detail, path, document, form)
     at_key = detail["type"] == "extra_forbidden" or detail["loc"][-1] == "[key]"
     place = document.key_place(path) if at_key else document.place(path)
     return fault(what, source=document.source, place=place, rule=rule, fix=fix)
 
 
-def _sentence(detail: ErrorDetails, path: Path, document: Document) -> tuple[str, str, str]:
+def _sentence(
+    detail: ErrorDetails, path: Path, document: Document, form: Form
+) -> tuple[str, str, str]:
     """Return message, rule and fix for one of pydantic's errors."""
     kind, field = detail["type"], str(path[-1])
     context = detail.get("ctx", {})
@@ -162,14 +180,14 @@ def _sentence(detail: ErrorDetails, path: Path, document: Document) -> tuple[str
             ("Start the file with 'safeser: 1'."),
         )
     if kind == "extra_forbidden":
-        return _extra(field, path[:-1])
+        return _extra(field, path[:-1], form)
     if kind == "missing":
-        word, _ = _fields_at(path[:-1])
+        word, _ = _fields_at(path[:-1], form)
         return f"{word} needs {field!r}", "config.missing-key", ""
     if kind in ("name", "size", "empty", "twice"):
-        return f"{_subject(path)}: {detail['msg']}", f"config.{kind}", ""
+        return f"{_subject(path, form)}: {detail['msg']}", f"config.{kind}", ""
     return (
-        f"{_subject(path)} {_expectation(kind, context)}",
+        f"{_subject(path, form)} {_expectation(kind, context)}",
         "config.value",
         (
             "Write it in quotes."
@@ -190,9 +208,9 @@ def _owner(path: Path, document: Document) -> str:
     return f"principal {path[1]!r}: " if path[0] == "principals" else ""
 
 
-def _extra(field: str, parent: Path) -> tuple[str, str, str]:
-    word, fields = _fields_at(parent)
-    if field in _LATER:
+def _extra(field: str, parent: Path, form: Form) -> tuple[str, str, str]:
+    word, fields = _fields_at(parent, form)
+    if form == POLICY and field in _LATER:
         return (
             f"{shown(field)} is not supported by this version of safeser and would not be enforced",
             "config.not-supported",
@@ -201,9 +219,9 @@ def _extra(field: str, parent: Path) -> tuple[str, str, str]:
     return f"{word} has no key {shown(field)}", "config.unknown-key", did_you_mean(field, fields)
 
 
-def _subject(path: Path) -> str:
+def _subject(path: Path, form: Form) -> str:
     named = [part for part in path if isinstance(part, str)]
-    return shown(named[-1]) if named else "a policy"
+    return shown(named[-1]) if named else form.noun
 
 
 def _expectation(kind: str, context: dict[str, Any]) -> str:

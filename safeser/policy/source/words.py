@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from safeser.operations import GROUPS
 from safeser.operations.groups import PARTS, WHOLE
 
-__all__ = ["granted", "joined", "phrase"]
+__all__ = ["granted", "groups_and_names", "joined", "phrase"]
 
 
 def joined(names: Iterable[str]) -> str:
@@ -23,6 +23,12 @@ def phrase(template: str, names: Iterable[str]) -> str:
 
 def granted(operations: frozenset[str]) -> str:
     """Return *operations* as the groups that they hold whole, and the names beyond those."""
+    listed = ", ".join(groups_and_names(operations))
+    return f"{listed} ({len(operations)} in all)" if listed else "none"
+
+
+def groups_and_names(operations: frozenset[str]) -> list[str]:
+    """Return the groups that *operations* hold whole, and the names beyond those."""
     whole = {group: names for group, names in GROUPS.items() if names <= operations}
     whole |= {
         part: names
@@ -30,5 +36,4 @@ def granted(operations: frozenset[str]) -> str:
         if names <= operations and WHOLE[part] not in whole
     }
     beyond = operations.difference(*whole.values())
-    listed = [*whole, *sorted(beyond)]
-    return f"{', '.join(listed)} ({len(operations)} in all)" if listed else "none"
+    return [*whole, *sorted(beyond)]

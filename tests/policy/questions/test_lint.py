@@ -51,7 +51,11 @@ def found(*changes: tuple[str, str]) -> list[tuple[str, str]]:
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    return [(each.rule, each.message) for each in lint(Policy.parse(text, source="p.yaml"))]
+    return [
+        (each.rule, each.message)
+        for each in lint(Policy.parse(text, source="p.yaml"))
+        if not each.is_note
+    ]
 
 
 ANN = "sender: ann\n  recipient: scheduler"
@@ -79,7 +83,8 @@ def test_groups_that_are_kept_apart_give_no_finding():
 
 @pytest.mark.parametrize("name", ready_policies())
 def test_the_ready_policies_have_no_findings(name):
-    assert lint(Policy.load(name)) == []
+    expected = ["lint.observe"] if name == "observe" else []
+    assert [each.rule for each in lint(Policy.load(name))] == expected
 
 
 def test_an_author_whose_tasks_no_worker_takes():

@@ -1,0 +1,221 @@
+"""``safeser policy diff``, ``test``, ``replay`` and ``learn``: rehearse a change of policy.
+
+The one rule: every answer comes from the loaded policies; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from safeser.cli.ending import DENIED
+from safeser.cli.policy import PolicyName, app
+from safeser.cli.screen import line, mark, say, table
+from safeser.errors import ConfigError
+
+if TYPE_CHECKING:
+    from safeser.policy import Policy
+    from safeser.policy.questions.replay import Refusal
+    from safeser.policy.questions.traffic import Message, Traffic
+
+__all__ = ["app"]
+
+
+class Format(enum.StrEnum):
+    """How a command prints its answer."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class FailOn(enum.StrEnum):
+    """What ends ``policy diff`` with code 1."""
+
+    LOOSENING = "loosening"
+    ANY = "any"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="text, or json for programs.")]
+
+_SIGNS = {"loosens": ("+", "red"), "tightens": ("-", "green"), "renames": ("~", "")}
+
+
+@app.command(short_help="Say what a changed policy newly permits and refuses.")
+def diff(
+    old: PolicyName,
+    new: PolicyName,
+    *,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option("--fail-on", help="End with code 1 on a loosening, or on any difference."),
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Compare two policies by asking both about every message: exact, and without their files.
+
+    + lets through what the old policy refuses, - refuses what it lets through, ~ does both. Names
+    of contexts and groups do not count.
+    """
+    from safeser.policy import Policy
+    from safeser.policy.questions.difference import compare
+    from safeser.policy.questions.difference_text import as_json, lines
+
+    found = compare(Policy.load(old), Policy.load(new))
+    if output is Format.JSON:
+        line(json.dumps(as_json(found), indent=2))
+    else:
+        for effect, text in lines(found):
+            sign, style = _SIGNS[effect]
+            say(f"{sign} {text}", style=style, hang=4)
+        mark(not found.loosens, _verdict(loosens=found.loosens, differs=bool(found)))
+    if fail_on is not None and (found.loosens or (fail_on is FailOn.ANY and bool(found))):
+        raise typer.Exit(DENIED)
+
+
+def _verdict(*, loosens: bool, differs: bool) -> str:
+    if loosens:
+        return "This loosens the policy."
+    return "This loosens nothing." if differs else "Both permit the same."
+
+
+@app.command("test", short_help="Run the tests of policies.")
+def run_tests(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of cases.")],
+    *,
+    fail_under: Annotated[
+        float,
+        typer.Option(
+            metavar="PERCENT", min=0, max=100, help="Least part of the contexts to be tested."
+        ),
+    ] = 0,
+) -> None:
+    """Run files of cases, each a message with the outcome that its policy should give.
+
+    Code 1: a case has another outcome, or fewer contexts than --fail-under decided one.
+    """
+    from safeser.policy.questions.cases import run_cases
+
+    failed = False
+    for path in files:
+        tested = run_cases(path)
+        for each in tested.failed:
+            mark(False, f"{path}, line {each.line}: {each.case}: {each.problem}")
+        under = tested.coverage < fail_under
+        failed |= under or bool(tested.failed)
+        good = len(tested.outcomes) - len(tested.failed)
+        mark(
+            not (tested.failed or under),
+            f"{path}: {good} of {len(tested.outcomes)} cases as expected;"
+            f" {tested.coverage:.0f} % of the contexts of {tested.policy.name} are tested",
+        )
+        if tested.untested:
+            say(f"  untested: {', '.join(tested.untested)}")
+    if failed:
+        raise typer.Exit(DENIED)
+
+
+LogPaths = Annotated[
+    list[Path], typer.Argument(metavar="LOG...", help="Folders of logs, or files.")
+]
+
+
+def _traffic(logs: list[Path]) -> Traffic:
+    """Return the permitted messages of unverified *logs*."""
+    from safeser.audit import read
+    from safeser.policy.questions.traffic import gather
+
+    for log in logs:
+        if not log.exists():
+            raise ConfigError(
+                f"there is no log at {log}",
+                rule="config.audit",
+                fix="Name the folder that safeser.audit is set to.",
+            )
+    return gather(record for log in logs for record in read(log))
+
+
+@app.command(short_help="Say what a policy would have refused of what logs hold.")
+def replay(
+    policy: PolicyName,
+    logs: LogPaths,
+    *,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Ask a policy about every message that audit logs record as permitted.
+
+    Logs are read and not verified: run safeser audit verify first. Code 1: it refuses some.
+    """
+    from safeser.policy import Policy
+    from safeser.policy.questions.replay import as_json
+    from safeser.policy.questions.replay import replay as replayed
+
+    loaded = Policy.load(policy)
+    traffic = _traffic(logs)
+    refused = replayed(loaded, traffic)
+    if output is Format.JSON:
+        line(json.dumps(as_json(loaded, traffic, refused), indent=2))
+    else:
+        _show_replay(loaded, traffic, refused)
+    if refused:
+        raise typer.Exit(DENIED)
+
+
+def _show_replay(policy: Policy, traffic: Traffic, refused: list[Refusal]) -> None:
+    if refused:
+        table(
+            ("rule", "sender -> recipient", "what", "times"),
+            [
+                (
+                    each.decision.rule,
+                    f"{each.message.sender} -> {each.message.recipient}",
+                    _what(each.message),
+                    f"{each.seen.times:,}",
+                )
+                for each in refused
+            ],
+        )
+        line()
+    fixes = dict.fromkeys(each.decision.fix for each in refused)
+    for fix in fixes:
+        say(f"- {fix}", hang=2)
+    times = sum(each.seen.times for each in refused)
+    mark(
+        not refused,
+        f"{policy.name} revision {policy.revision} refuses {times:,} of {traffic.times:,} messages"
+        " that were permitted",
+    )
+    if traffic.skipped:
+        say(f"{traffic.skipped:,} messages are left out: no policy decides about them.")
+
+
+def _what(message: Message) -> str:
+    operation = message.operation or "no operation"
+    author = f" of {message.author}" if message.author else ""
+    return f"{message.kind.value}, {operation}, {message.family}{author}"
+
+
+@app.command(short_help="Propose a policy from what logs hold.")
+def learn(
+    logs: LogPaths,
+    *,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY", help="Take groups, profiles and values from it, which no log names."
+        ),
+    ] = None,
+) -> None:
+    """Print a policy that permits what audit logs record as permitted, and nothing else.
+
+    Logs are read and not verified. Give it the logs of every process, clients' included: each
+    records what it received.
+    """
+    from safeser.policy import Policy
+    from safeser.policy.questions.learn import learn as learned
+
+    base = None if like is None else Policy.load(like)
+    line(learned(_traffic(logs), like=base).removesuffix("\n"))

@@ -1,0 +1,304 @@
+"""Compare two policies: what the new one newly permits, newly refuses, or settles another way.
+
+The one rule: the answer is exact. Both policies are asked about every hop of their common domain,
+so that a message whose answer differs is among the changes, and no other is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, NamedTuple
+
+from safeser.policy.confined import Confined
+from safeser.policy.policy import Policy
+from safeser.policy.questions.domain import Domain, Hops, Way
+from safeser.policy.questions.permissions import Permission, contents, derived
+from safeser.policy.source.context import Rule
+from safeser.values import Context, Kind, Suite
+
+__all__ = ["Change", "Difference", "Effect", "Hop", "Setting", "compare"]
+
+#: ``loosens`` lets through what the old policy refuses, ``tightens`` the reverse.
+Effect = Literal["loosens", "tightens"]
+
+
+class Hop(NamedTuple):
+    """Where a permission changes: a pair of classes of principals, a kind, and ways."""
+
+    senders: tuple[str, ...]
+    recipients: tuple[str, ...]
+    kind: Kind
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One permission that only one of the two policies has.
+
+    :param hops: where; one entry for each pair of classes, kind and way.
+    :param authors: the principals that its author stands for; a sender among them is not meant.
+    """
+
+    effect: Effect
+    permission: Permission
+    authors: tuple[str, ...]
+    hops: frozenset[Hop]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value beside the contexts that differs.
+
+    :param what: its name, such as ``limits.max_bytes``.
+    :param old: its old value as text, empty for none.
+    """
+
+    effect: Effect
+    what: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """All that differs between two policies.
+
+    :param renamed: principals, by their old names, whose new names have all that they had.
+    :param domain: the principals of both, by classes.
+    """
+
+    old: Policy
+    new: Policy
+    domain: Domain
+    changes: tuple[Change, ...]
+    settings: tuple[Setting, ...]
+    renamed: tuple[tuple[str, str], ...]
+
+    @property
+    def loosens(self) -> bool:
+        """Whether the new policy lets anything through that the old one refuses."""
+        effects = {each.effect for each in self.changes} | {each.effect for each in self.settings}
+        return "loosens" in effects
+
+    def __bool__(self) -> bool:
+        return bool(self.changes or self.settings)
+
+
+def compare(old: Policy, new: Policy) -> Difference:
+    """Return what differs between *old* and *new*; names of contexts and groups do not count."""
+    domain = Domain.of(old, new)
+    asked = _Asked(old, domain), _Asked(new, domain)
+    found: dict[tuple[Effect, Permission, tuple[str, ...]], set[Hop]] = {}
+    for hops in domain.hops():
+        for effect, permission, authors in _differing(*asked, hops):
+            found.setdefault((effect, permission, authors), set()).add(Hop(*hops))
+    changes = tuple(
+        Change(effect, permission, authors, frozenset(where))
+        for (effect, permission, authors), where in sorted(found.items(), key=lambda each: each[0])
+    )
+    settings = tuple(_settings(old, new, domain))
+    return Difference(old, new, domain, changes, settings, tuple(_renamed(old, new)))
+
+
+class _Asked:
+    """One policy, with what it answered so far: many hops are decided by one context."""
+
+    def __init__(self, policy: Policy, domain: Domain) -> None:
+        self.policy = policy
+        self.domain = domain
+        self._contents: dict[tuple[object, ...], frozenset[Permission]] = {}
+
+    def contents(self, context: Context, authors: Collection[str]) -> frozenset[Permission]:
+        """Return what the context that matches says; it matches all ways and recipients alike."""
+        rule = self.policy.match(context)
+        key = (rule and rule.name, context.sender, context.kind, *self.knows(context))
+        found = self._contents.get(key)
+        if found is None:
+            found = self._contents[key] = contents(self.policy, context, authors)
+        return found
+
+    def knows(self, context: Context) -> tuple[bool, bool]:
+        listed = self.policy.principals
+        return context.sender in listed, context.recipient in listed
+
+
+def _differing(
+    old: _Asked, new: _Asked, hops: Hops
+) -> Iterator[tuple[Effect, Permission, tuple[str, ...]]]:
+    context = hops.context
+    rules = old.policy.match(context), new.policy.match(context)
+    if rules == (None, None):
+        return
+    classes = old.domain.authors(context.sender)
+    before, after = (derived(each.policy, context, classes) for each in (old, new))
+    if not _same(*rules) or old.knows(context) != new.knows(context):
+        before |= old.contents(context, classes)
+        after |= new.contents(context, classes)
+    differing: tuple[tuple[Effect, frozenset[Permission]], ...] = (
+        ("loosens", after - before),
+        ("tightens", before - after),
+    )
+    for effect, only in differing:
+        for each in only:
+            authors = classes.get(each.author, ())
+            yield effect, each._replace(author=min(authors, default="")), authors
+
+
+#: The fields of a context by which messages match it, or that nothing is decided by.
+_PLACE = frozenset({"name", "senders", "recipients", "kinds", "transports", "same_host", "suite"})
+
+
+def _same(one: Rule | None, other: Rule | None) -> bool:
+    """Tell whether two contexts let the same through, wherever they match."""
+    if one is None or other is None:
+        return False
+    return all(
+        getattr(one, field) == getattr(other, field)
+        for field in Rule.model_fields
+        if field not in _PLACE
+    )
+
+
+# --- beside the contexts --------------------------------------------------------------------------
+
+
+def _settings(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
+    for limit in fields(old.limits):
+        before, after = getattr(old.limits, limit.name), getattr(new.limits, limit.name)
+        if before != after:
+            effect: Effect = "loosens" if after > before else "tightens"
+            yield Setting(effect, f"limits.{limit.name}", str(before), str(after))
+    if old.dashboard != new.dashboard:
+        effect = "tightens" if new.dashboard is None else "loosens"
+        yield Setting(effect, "dashboard.address", old.dashboard or "", new.dashboard or "")
+    for family in sorted(old.families ^ new.families):
+        # What may pass in it stands among the changes.
+        added = family in new.families
+        yield Setting(
+            "loosens" if added else "tightens",
+            f"families {family}",
+            "" if added else "declared",
+            "declared" if added else "",
+        )
+    yield from _suites(old, new, domain)
+    for name in sorted(old.principals.keys() | new.principals.keys()):
+        yield from _principal(name, old, new)
+
+
+def _suites(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
+    """Yield the sessions whose suite differs, those that change alike as one."""
+    changed: dict[tuple[Suite, Suite], dict[str, list[str]]] = {}
+    alike = 0
+    for at, ones in enumerate(domain.classes):
+        for others, ways in itertools.product(domain.classes[at:], domain.ways):
+            before, after = (_suite(each, ones[0], others[-1], *ways[0]) for each in (old, new))
+            if before is None or after is None:
+                continue
+            if before == after:
+                alike += 1
+                continue
+            pairs = changed.setdefault((before, after), {})
+            who = f"{', '.join(others)}{way_words(ways, domain)}"
+            pairs.setdefault(", ".join(ones), []).append(who)
+    for (before, after), pairs in changed.items():
+        each = [f"{one} with {', '.join(others)}" for one, others in pairs.items()]
+        what = f"suite of {'; '.join(each)}" if alike or len(changed) > 1 else "suite"
+        effect: Effect = "tightens" if after > before else "loosens"
+        yield Setting(effect, what, before.word, after.word)
+
+
+def _suite(
+    policy: Policy, one: str, other: str, transport: str | None, same_host: bool | None
+) -> Suite | None:
+    if not {one, other} <= policy.principals.keys() or other not in policy.counterparts(one):
+        return None
+    return policy.suite(one, other, transport=transport, same_host=same_host)
+
+
+def way_words(ways: tuple[Way, ...], domain: Domain) -> str:
+    """Return how messages come that come by *ways*; empty if all do."""
+    if len(domain.ways) == 1:
+        return ""
+    transports = {name for name, _ in ways}
+    hosts = {host for _, host in ways}
+    over = "" if len(transports) == _TRANSPORTS else _over(transports)
+    near = "" if len(hosts) == len(_HOSTS) else _from(hosts)
+    return over + near
+
+
+_TRANSPORTS = 5
+_HOSTS = {True: "this host", False: "another host", None: "an unknown host"}
+
+
+def _over(transports: set[str | None]) -> str:
+    return f" over {', '.join(sorted(name or 'no known transport' for name in transports))}"
+
+
+def _from(hosts: set[bool | None]) -> str:
+    return f" from {' or '.join(_HOSTS[host] for host in (True, False, None) if host in hosts)}"
+
+
+def _principal(name: str, old: Policy, new: Policy) -> Iterator[Setting]:
+    before, after = old.principals.get(name), new.principals.get(name)
+    if before is None or after is None:
+        effect: Effect = "loosens" if before is None else "tightens"
+        listed = ("", "listed") if before is None else ("listed", "")
+        yield Setting(effect, f"principal {name}", *listed)
+    keys = tuple(frozenset(each.keys) if each else frozenset() for each in (before, after))
+    for key in sorted(keys[0] ^ keys[1], key=lambda each: each.fingerprint):
+        added = key in keys[1]
+        said = ("", key.fingerprint) if added else (key.fingerprint, "")
+        yield Setting("loosens" if added else "tightens", f"key of {name}", *said)
+    if before and after and before.confined != after.confined:
+        tighter = _demands(after.confined, before.confined)
+        yield Setting(
+            "tightens" if tighter else "loosens",
+            f"confined {name}",
+            _demand(before.confined),
+            _demand(after.confined),
+        )
+
+
+def _demand(confined: Confined | None) -> str:
+    if confined is None:
+        return ""
+    return "; ".join(f"{what} {said}" for what, said in confined.sentences())
+
+
+def _demands(one: Confined | None, other: Confined | None) -> bool:
+    """Tell whether *one* lets its process do nothing that *other* does not let it."""
+    if one is None or other is None:
+        return other is None
+    return (
+        {*one.read, *one.write} <= {*other.read, *other.write}
+        and {*one.write} <= {*other.write}
+        and (other.execute or not one.execute)
+        and (other.connect == "any" or (one.connect != "any" and _ports(one) <= _ports(other)))
+    )
+
+
+def _ports(confined: Confined) -> set[int]:
+    return {port for ports in confined.ports for port in ports}
+
+
+def _renamed(old: Policy, new: Policy) -> Iterator[tuple[str, str]]:
+    """Yield the principals that stand in the new policy where another name stood in the old one."""
+    gone = sorted(old.principals.keys() - new.principals.keys())
+    come = sorted(new.principals.keys() - old.principals.keys())
+    for name in gone:
+        places = _standing(old, name)
+        same = [each for each in come if _standing(new, each) == places]
+        twins = [each for each in gone if _standing(old, each) == places]
+        if len(same) == 1 and len(twins) == 1:
+            yield name, same[0]
+
+
+def _standing(policy: Policy, name: str) -> tuple[object, ...]:
+    """Return in which contexts of which name, and as what, *name* stands."""
+    return tuple(
+        (rule.name, name in rule.senders, name in rule.recipients, name in rule.authors)
+        for rule in policy.contexts
+        if name in rule.senders | rule.recipients | rule.authors | rule.values
+    )

@@ -1,0 +1,335 @@
+"""Propose a policy from recorded traffic: exactly what was seen, by exact names.
+
+The one rule: what is written loads, and permits the traffic that it was learned from; what no
+policy can permit is named in a comment. Names come from logs that nobody verified: each is checked,
+and quoted where YAML could read it as something else.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from safeser.errors import ConfigError
+from safeser.policy.policy import Policy
+from safeser.policy.questions.replay import replay
+from safeser.policy.questions.traffic import Message, Seen, Traffic
+from safeser.policy.rules import (
+    CODE_OPERATIONS,
+    COMPUTE,
+    HARMLESS,
+    READING,
+    SIGNED_OPERATIONS,
+    SUBMIT,
+    SUBMITTING,
+)
+from safeser.policy.source.loader import is_plain
+from safeser.policy.source.scope import GROUP
+from safeser.values import ANY_AUTHOR, FAMILIES, SEALED, Kind, Suite
+
+__all__ = ["learn"]
+
+#: Granted where sealed replies are all that was seen: an operation whose code is signed.
+_SIGNED = "plugin-add"
+
+
+@dataclass(slots=True)
+class _Cell:
+    """What was seen from one sender to one recipient in one kind."""
+
+    seen: Seen = field(default_factory=Seen)
+    operations: dict[str, Seen] = field(default_factory=dict)
+    families: dict[str, Seen] = field(default_factory=dict)
+    authors: set[str] = field(default_factory=set)
+
+    def add(self, message: Message, seen: Seen) -> None:
+        _join(self.seen, seen)
+        if message.operation is not None:
+            _join(self.operations.setdefault(message.operation, Seen()), seen)
+        _join(self.families.setdefault(message.family, Seen()), seen)
+        if message.author not in (None, ANY_AUTHOR) and message.family not in HARMLESS:
+            self.authors.add(str(message.author))
+
+
+def _join(into: Seen, seen: Seen) -> None:
+    into.add(seen.first, seen.times, seen.where)
+    into.last = max(into.last, seen.last)
+
+
+class _Grant(NamedTuple):
+    """What a context of the proposal says beside its place."""
+
+    families: tuple[str, ...]
+    operations: frozenset[str]
+    authors: frozenset[str]
+    submission: str
+    profiles: tuple[str, ...]
+    allowed: tuple[str, ...]
+    values: frozenset[str]
+
+
+class _Place(NamedTuple):
+    senders: frozenset[str]
+    recipients: frozenset[str]
+    kind: Kind
+
+
+def learn(traffic: Traffic, *, like: Policy | None = None) -> str:
+    """Return the text of a policy that permits *traffic*.
+
+    :param like: the policy under which it was recorded: groups, profiles, allowed names, values
+        and the suite, which no log names, are taken from it as far as they are needed.
+    """
+    if like is not None:
+        like = like.written or like  # what a policy says, where it only observes
+    cells: dict[tuple[str, str, Kind], _Cell] = {}
+    for message, seen in sorted(traffic.messages.items(), key=lambda each: _order(each[0])):
+        cells.setdefault(message[:3], _Cell()).add(message, seen)
+    names = sorted(
+        {name for sender, recipient, _ in cells for name in (sender, recipient)}.union(
+            *(cell.authors for cell in cells.values())
+        )
+    )
+    grants = {place: _grant(place, cell, like, names) for place, cell in cells.items()}
+    lines = [*_head(traffic, like), *_principals(names, like), "", "contexts:"]
+    groups = _groups(names, like)
+    for number, (merged, grant) in enumerate(_merged(grants), 1):
+        inside = [
+            cell
+            for (sender, recipient, kind), cell in cells.items()
+            if sender in merged.senders and recipient in merged.recipients and kind is merged.kind
+        ]
+        lines += _context(number, merged, grant, inside, groups)
+    if not cells:
+        return "\n".join([*lines, "  # The logs name nothing that was permitted.", ""])
+    return _checked("\n".join(lines) + "\n", traffic)
+
+
+def _order(message: Message) -> tuple[object, ...]:
+    sender, recipient, kind, operation, family, author = message
+    return sender, recipient, kind.strength, operation or "", family, author or ""
+
+
+def _checked(text: str, traffic: Traffic) -> str:
+    """Return *text*, with a comment for each message that it refuses, which no policy permits."""
+    try:
+        policy = Policy.parse(text, source="<learned>")
+    except ConfigError as error:
+        raise ConfigError(
+            f"no policy permits just this traffic: {error.message}",
+            rule="config.learned",
+            fix="Name the policy under which it was recorded with --like: it has groups that this"
+            " needs. Or name fewer logs.",
+        ) from None
+    refused = replay(policy, traffic)
+    lines = [
+        f"#   {m.sender} -> {m.recipient} {m.kind.value} {m.operation or ''} as {m.family}"
+        f" of {m.author or m.sender}: {each.decision.rule}, {each.seen.times:,} times"
+        for each in refused
+        for m in (each.message,)
+    ]
+    if lines:
+        lines = ["", "# Recorded as permitted, and not permitted above:", *lines]
+    return text + "\n".join(lines) + ("\n" if lines else "")
+
+
+# --- grants ---------------------------------------------------------------------------------------
+
+
+def _grant(
+    place: tuple[str, str, Kind], cell: _Cell, like: Policy | None, names: Collection[str]
+) -> _Grant:
+    submission = _submission(cell)
+    operations = frozenset(cell.operations)
+    if submission == SEALED and not operations & ({SUBMIT, COMPUTE} | SIGNED_OPERATIONS):
+        operations |= {_SIGNED}
+    families = {"msgpack", *cell.families} - {SEALED, "error"}
+    if "cloudpickle" in families:
+        families.add("pickle")
+    rule = None if like is None else like.match(Message(*place, None, "msgpack", None).context)
+    pickles = "pickle" in families
+    allow: tuple[str, ...] = ()
+    if rule is not None and pickles:
+        allow = tuple(sorted(f"{each.name}={each.role}" for each in rule.allow if _simple(each)))
+    values = rule.values & {*names} if rule is not None and READING & operations else frozenset()
+    return _Grant(
+        families=tuple(sorted(families, key=_strength)),
+        operations=operations,
+        authors=frozenset(cell.authors),
+        submission=submission,
+        profiles=(rule.profiles if rule is not None else ("data",)) if pickles else (),
+        allowed=allow,
+        values=frozenset(values),
+    )
+
+
+def _simple(allowed: object) -> bool:
+    more = ("fields", "kwargs", "grows", "returns", "hashable", "setstate")
+    return not any(getattr(allowed, name) for name in more)
+
+
+def _strength(family: str) -> tuple[int, str]:
+    return (FAMILIES.index(family) if family in FAMILIES else len(FAMILIES), family)
+
+
+def _submission(cell: _Cell) -> str:
+    if "cloudpickle" in cell.families:
+        return "code"
+    if SEALED in cell.families:
+        return SEALED
+    if cell.operations.keys() & (CODE_OPERATIONS | SUBMITTING):
+        return "code"
+    return "none"
+
+
+def _merged(grants: Mapping[tuple[str, str, Kind], _Grant]) -> list[tuple[_Place, _Grant]]:
+    """Return the places with their grants, those with the same grant together."""
+    senders: dict[tuple[str, Kind, _Grant], set[str]] = {}
+    for (sender, recipient, kind), grant in grants.items():
+        senders.setdefault((recipient, kind, grant), set()).add(sender)
+    recipients: dict[tuple[frozenset[str], Kind, _Grant], set[str]] = {}
+    for (recipient, kind, grant), ones in senders.items():
+        recipients.setdefault((frozenset(ones), kind, grant), set()).add(recipient)
+    found = [
+        (_Place(ones, frozenset(others), kind), grant)
+        for (ones, kind, grant), others in recipients.items()
+    ]
+    return sorted(found, key=lambda each: (*map(sorted, each[0][:2]), each[0].kind.strength))
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _head(traffic: Traffic, like: Policy | None) -> Iterator[str]:
+    times = list(traffic.messages.values())
+    first = min((seen.first for seen in times), default=0)
+    last = max((seen.last for seen in times), default=0)
+    yield f"# Learned from {traffic.times:,} permitted messages, {_span(first, last)}."
+    if traffic.skipped:
+        yield f"# {traffic.skipped:,} messages are left out: no policy decides about them."
+    yield "# Review every line marked RISK. Logs name no values that were read, and no globals of"
+    if like is None:
+        yield "# pickles: 'values' and 'pickle' are not learned. --like POLICY takes them from one."
+    else:
+        yield f"# pickles: 'values' and 'pickle' are those of {like.name} revision {like.revision}."
+    yield "safeser: 1"
+    yield f"name: {_text(like.name if like else 'learned')}"
+    yield f"revision: {like.revision + 1 if like else 1}"
+    strict = [rule.suite for rule in like.contexts] if like else []
+    if max(strict, default=Suite.AUTHENTICATE) is Suite.ENCRYPT:
+        yield "suite: encrypt"
+    own = {message.family for message in traffic.messages} - {*FAMILIES, SEALED}
+    if own:
+        yield f"families: [{', '.join(map(_text, sorted(own)))}]"
+    yield ""
+
+
+def _principals(names: Iterable[str], like: Policy | None) -> Iterator[str]:
+    yield "principals:"
+    for name in names:
+        listed = None if like is None else like.principals.get(name)
+        groups = sorted(listed.groups) if listed else []
+        inside = f"groups: [{', '.join(map(_text, groups))}]" if groups else ""
+        yield f"  {_text(name)}: {{{inside}}}"
+
+
+def _groups(names: Collection[str], like: Policy | None) -> Mapping[frozenset[str], str]:
+    """Return the groups by their members, as far as those were seen."""
+    members: dict[str, set[str]] = {}
+    for name in names:
+        listed = None if like is None else like.principals.get(name)
+        for group in listed.groups if listed else ():
+            members.setdefault(group, set()).add(name)
+    return {frozenset(each): GROUP + group for group, each in sorted(members.items())}
+
+
+def _context(
+    number: int,
+    place: _Place,
+    grant: _Grant,
+    cells: Iterable[_Cell],
+    groups: Mapping[frozenset[str], str],
+) -> Iterator[str]:
+    whole = _Cell()
+    for cell in cells:
+        _join(whole.seen, cell.seen)
+        for into, each in (
+            (whole.operations, cell.operations),
+            (whole.families, cell.families),
+        ):
+            for name, one in each.items():
+                _join(into.setdefault(name, Seen()), one)
+    who = f"{min(place.senders)[:20]}-to-{min(place.recipients)[:20]}-{place.kind.value}-{number}"
+    yield f"  - name: {_text(who)}"
+    yield f"    # {whole.seen.times:,} messages, {_span(whole.seen.first, whole.seen.last)}"
+    yield f"    sender: {_people(place.senders, groups)}"
+    yield f"    recipient: {_people(place.recipients, groups)}"
+    yield f"    kinds: [{place.kind.value}]"
+    if grant.authors:
+        yield "    # RISK: what these wrote passes as if the sender wrote it"
+        yield f"    authors: {_people(grant.authors, groups, single=False)}"
+    if grant.values:
+        yield f"    values: {_people(grant.values, groups, single=False)}"
+    if grant.submission != "none":
+        yield f"    # RISK: {_RISKS[grant.submission]}"
+        yield f"    submission: {grant.submission}"
+    if grant.families != ("msgpack",):
+        seen = ", ".join(f"{name} {each.times:,}" for name, each in sorted(whole.families.items()))
+        yield f"    serializers: [{', '.join(grant.families)}]    # {seen}"
+        yield f"    deserializers: [{', '.join(grant.families)}]"
+    if grant.profiles:
+        allow = "".join(
+            f'{", " if at else ""}"{name}": {role}'
+            for at, (name, _, role) in enumerate(each.partition("=") for each in grant.allowed)
+        )
+        more = f", allow: {{{allow}}}" if allow else ""
+        yield f"    pickle: {{profile: [{', '.join(grant.profiles)}]{more}}}"
+    if grant.operations:
+        yield "    operations:"
+        yield "      grant:"
+        for name in sorted(grant.operations):
+            times = whole.operations.get(name)
+            said = "so that sealed replies pass" if times is None else _counted(times)
+            risk = "RISK: runs what is sent; " if name in CODE_OPERATIONS else ""
+            yield f"        - {name}    # {risk}{said}"
+
+
+_RISKS = {
+    "code": "these senders can run any code in these recipients, and read their keys",
+    SEALED: "any code that its authors signed is taken, and run by workers",
+}
+
+
+def _people(
+    names: frozenset[str], groups: Mapping[frozenset[str], str], *, single: bool = True
+) -> str:
+    group = groups.get(names)
+    if group is not None and (len(names) > 1 or not single):
+        listed = [_text(group)]
+    else:
+        listed = [_text(name) for name in sorted(names)]
+    return listed[0] if single and len(listed) == 1 else f"[{', '.join(listed)}]"
+
+
+def _text(name: str) -> str:
+    """Return *name*, which is printable ASCII, as YAML that every reader takes for this text."""
+    return name if is_plain(name) else f'"{name}"'
+
+
+def _counted(seen: Seen) -> str:
+    return f"{seen.times:,} times, {_span(seen.first, seen.last)}"
+
+
+def _span(first: int, last: int) -> str:
+    one, other = _moment(first), _moment(last)
+    return one if one == other else f"{one} to {other}"
+
+
+def _moment(microseconds: int) -> str:
+    try:
+        found = datetime.datetime.fromtimestamp(microseconds // 1_000_000, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return "at a time that no calendar has"
+    return f"{found:%Y-%m-%d %H:%M:%S}"

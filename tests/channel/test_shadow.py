@@ -1,0 +1,235 @@
+"""A shadow policy is judged beside the enforced one: recorded, and nothing else."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from safeser import families
+from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.policy import Policy
+from safeser.values import Context, Kind
+
+ONE = ({"serializer": "msgpack"}, [b"\x01"])
+PICKLE = {"serializer": "pickle", "writeable": []}
+
+
+def stricter(policy: str, *changes: tuple[str, str]) -> Policy:
+    """Return the policy of these tests, whose first context is that of ann, with less in it."""
+    for old, new in changes:
+        assert old in policy
+        policy = policy.replace(old, new, 1)
+    return Policy.parse(policy.replace("name: doors", "name: shadow"))
+
+
+CODE = "[dask, msgpack, pickle, cloudpickle]"
+PICKLES = (CODE, "[dask, msgpack, pickle]"), (CODE, "[dask, msgpack, pickle]")
+NO_CODE = (
+    ("    submission: code\n", ""),
+    *PICKLES,
+    ("operations: {grant: [basic, run]}", "operations: {grant: [identity]}"),
+)
+DATA = (*NO_CODE, ("profile: [data, numpy]", "profile: [data]"))
+NOTHING = (
+    *NO_CODE,
+    *(("[dask, msgpack, pickle]", "[msgpack]"),) * 2,
+    ("    pickle: {profile: [data, numpy]}\n", ""),
+)
+
+
+@pytest.fixture
+def bea(doors, policy):
+    """Return a function that makes bea's side of a connection which ann opened, under a shadow."""
+
+    def made(shadow=None, enforced=policy):
+        ann = doors.channel("ann", enforced)
+        bea = doors.channel("bea", enforced, shadow=shadow)
+        near, far = doors.shake(ann, bea)
+        return far, far.verify(near.session.seal(b"", []))
+
+    return made
+
+
+def admitted(link, message, *payloads, kind=Kind.DATA, operation="scatter"):
+    context = link.inbound(kind, operation)
+    each = [link.payload(message, context, f"x{at}", *one) for at, one in enumerate(payloads)]
+    return link.admit(message, context, each)
+
+
+def rules(link):
+    return [event.get("shadow_rule") for event in link.audit.events if event["event"] == "admit"]
+
+
+def test_what_a_shadow_permits_has_no_such_field(bea, policy):
+    link, message = bea(stricter(policy))
+    assert link.load(admitted(link, message, ONE)) == [1]
+    (event,) = [each for each in link.audit.events if each["event"] == "admit"]
+    assert "shadow_rule" not in event
+
+
+def test_what_a_shadow_refuses_passes_and_is_recorded(bea, policy):
+    link, message = bea(stricter(policy, *NO_CODE))
+    assert link.load(admitted(link, message, ONE)) == [1]
+    assert rules(link) == ["operation.not-granted"]
+    link, message = bea(stricter(policy, *NOTHING))
+    array = families.serialize([1.5], ["dask", "msgpack"])
+    assert link.load(admitted(link, message, array, operation=None)) == [[1.5]]
+
+
+def test_a_shadow_that_permits_everything_loosens_nothing(bea, policy):
+    generous = policy.replace(
+        "deserializers: [dask, msgpack, pickle]", f"submission: code\n    deserializers: {CODE}"
+    )
+    link, message = bea(Policy.parse(generous), enforced=policy.replace("[basic, run]", "[basic]"))
+    with pytest.raises(PolicyDenied) as caught:
+        admitted(link, message, kind=Kind.CONTROL, operation="run")
+    assert caught.value.rule == "operation.not-granted"
+    assert [event["permitted"] for event in link.audit.events if event["event"] == "refuse"] == [
+        False
+    ]
+    assert rules(link) == []
+
+
+class Weird:
+    def __reduce__(self):
+        return (print, ("hello",))
+
+
+@pytest.mark.parametrize(
+    ("value", "changes", "expected"),
+    [
+        (
+            {1, 2},
+            NO_CODE,
+            None,
+        ),  # of profile data, although it counts as code where code is granted
+        (complex(1, 2), DATA, None),
+        (Weird(), NO_CODE, "pickle.global"),
+        (Weird(), NOTHING, "context.family"),
+        (Weird(), (), None),
+        (b"x" * (2 << 20), NO_CODE, "shadow.unread"),
+    ],
+)
+def test_a_pickle_is_read_for_the_shadow(bea, policy, value, changes, expected):
+    link, message = bea(stricter(policy, *changes))
+    admitted(link, message, (PICKLE, [pickle.dumps(value)]), operation=None)
+    assert rules(link) == [expected]
+
+
+def test_a_header_that_claims_another_family_does_not_deceive_the_shadow(bea, policy):
+    link, message = bea(stricter(policy, *NOTHING))
+    context = link.inbound(Kind.DATA)
+    for claim in ({"family": "msgpack"}, {"shadow_rule": "permit"}):
+        with pytest.raises(PayloadError):
+            link.payload(message, context, "x", {**PICKLE, **claim}, [pickle.dumps({1})])
+    admitted(link, message, (PICKLE, [pickle.dumps({1})]), operation=None)
+    assert rules(link) == ["context.family"]
+
+
+def test_a_plain_message_is_counted_by_the_shadows_rule(bea, policy):
+    link, message = bea(stricter(policy, *NO_CODE))
+    context = link.inbound(Kind.ADMIN, "gather")
+    first = link.admit(message, context)
+    with link.recorded_together() as records:
+        assert link.admit_again(message, first, link.policy, records)
+    link.admit(message, link.inbound(Kind.ADMIN, "identity"))
+    assert link.audit.counts[1:] == [
+        ("ann", "bea", "gather", "shadow.operation.not-granted", True),
+        ("ann", "bea", "gather", "shadow.operation.not-granted", True),
+        ("ann", "bea", "identity", "permit", True),
+    ]
+
+
+def test_authority_without_payload_has_the_rule_in_its_record(bea, policy):
+    link, message = bea(stricter(policy, *NO_CODE))
+    link.admit(message, link.inbound(Kind.CONTROL, "run"))
+    assert rules(link) == ["operation.not-granted"]
+
+
+def test_a_shadow_is_replaced_while_links_live(doors, policy):
+    ann, bea = doors.channel("ann", policy), doors.channel("bea", policy)
+    near, link = doors.shake(ann, bea)
+    assert bea.shadow is None
+    bea.adopt(shadow=stricter(policy, *NO_CODE))
+    admitted(link, link.verify(near.session.seal(b"", [])), kind=Kind.CONTROL, operation="run")
+    assert rules(link) == ["operation.not-granted"]
+    assert any(event["rule"] == "shadow.adopted" for event in link.audit.events)
+    assert not link.session.ended
+
+
+# --- mode: observe --------------------------------------------------------------------------------
+
+
+def observing(policy: str) -> str:
+    return policy.replace("revision: 3", "revision: 3\nmode: observe")
+
+
+def test_an_observing_policy_records_what_its_contexts_refuse(bea, policy):
+    text = observing(policy)
+    for old, new in NO_CODE:
+        text = text.replace(old, new, 1)
+    link, message = bea(enforced=text)
+    assert link.policy.observes
+    admitted(link, message, kind=Kind.CONTROL, operation="run")
+    admitted(link, message, ONE, operation=None)
+    assert rules(link) == ["operation.not-granted", None]
+
+
+def test_an_observing_policy_keeps_the_floors(policy):
+    observed = Policy.parse(observing(policy))
+    everything = ("dask", "pickle", "cloudpickle", "sealed")
+    for sender, recipient in (("eve", "bea"), ("bea", "eve"), ("unknown", "bea")):
+        for family in ("msgpack", *everything):
+            for sealing in (True, False):
+                context = Context(sender, recipient, "task", "update-graph")
+                assert not observed.decide(context, family, sealing=sealing).permitted
+    for family in everything:
+        assert observed.decide(Context("ann", "bea", "admin"), family).rule == "floor.admin"
+    assert not observed.decide(Context("ann", "bea"), "no-such-family").permitted
+    assert not observed.decide(Context("ann", "bea", "control", "no-such"), "msgpack").permitted
+    assert not observed.decide(Context("ann", "bea"), "cloudpickle", author="eve").permitted
+    assert observed.decide(Context("dora", "cy"), "cloudpickle", author="ann").permitted
+
+
+def test_unknown_has_what_the_contexts_say_and_no_more(policy):
+    text = observing(policy) + (
+        "\n  - name: strangers\n    sender: unknown\n    recipient: bea\n    kinds: [admin, data]\n"
+    )
+    text = text.replace("limits: {max_bytes: 8MiB, max_refs: 10_000}\n", "")
+    observed = Policy.parse(text)
+    assert observed.decide(Context("eve", "bea"), "msgpack").context == "strangers"
+    assert not observed.decide(Context("eve", "bea"), "dask").permitted
+    assert not observed.decide(Context("eve", "bea", "task"), "msgpack").permitted
+
+
+def test_what_is_to_be_encrypted_is_encrypted_while_it_is_observed(policy):
+    text = observing(policy).replace("name: little\n", "name: little\n    suite: encrypt\n")
+    assert Policy.parse(text).suite("ann", "bea").word == "encrypt"
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (("name: little", "name: observe"), "config.duplicate-name"),
+        (("mode: observe", "mode: observer"), "config.mode"),
+        (("dora: {}", "dora: {confined: {}}"), "config.no-effect"),
+        (
+            (
+                "limits:",
+                "  - {name: w, sender: dora, recipient: ann,"
+                " operations: {grant: [register-worker]}}\nlimits:",
+            ),
+            None,
+        ),
+    ],
+)
+def test_a_file_that_observes_is_as_strict_as_others(policy, change, rule):
+    text = observing(policy).replace(*change)
+    if rule is None:
+        Policy.parse(text)
+        text = text.replace("dora: {}", "dora: {confined: {}}")
+        rule = "config.observe"
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(text)
+    assert caught.value.rule == rule

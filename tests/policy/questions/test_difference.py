@@ -1,0 +1,314 @@
+"""``safeser policy diff``: exact against the reference evaluator, and short for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeser.operations import NAMES as OPERATION_NAMES
+from safeser.policy import Policy, ready_policies
+from safeser.policy.questions.difference import Change, Difference, compare
+from safeser.policy.questions.difference_text import as_json, lines
+from safeser.policy.ready import locate
+from safeser.policy.rules import WEAKEST
+from safeser.values import Context
+from tests.policy.random_policies import QUESTIONS, loaded, policies
+from tests.policy.reference import reference
+
+READY = {name: locate(name).read_text("utf-8") for name in ready_policies()}
+
+
+def edited(name: str, *changes: tuple[str, str]) -> Difference:
+    text = READY[name]
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return compare(Policy.parse(READY[name]), Policy.parse(text))
+
+
+def said(difference: Difference) -> list[str]:
+    signs = {"loosens": "+", "tightens": "-", "renames": "~"}
+    return [f"{signs[effect]} {text}" for effect, text in lines(difference)]
+
+
+# --- exact ----------------------------------------------------------------------------------------
+
+
+def where(difference: Difference) -> dict[tuple[Any, ...], str]:
+    """Return the effect of each change by what is asked at which single hop."""
+    found = {}
+    for change in difference.changes:
+        for hop in change.hops:
+            for sender in hop.senders:
+                authors = [each for each in change.authors if each != sender] or [""]
+                for recipient in hop.recipients:
+                    for way in hop.ways:
+                        for author in authors if change.authors else [""]:
+                            key = (sender, recipient, hop.kind, way, named(change), author)
+                            assert found.get(key) in (None, change.effect)
+                            found[key] = change.effect
+    return found
+
+
+def named(change: Change) -> tuple[str, str, str]:
+    return change.permission[:3]
+
+
+def keys(question: tuple[Context, Any, bool, str | None]) -> list[tuple[Any, ...]]:
+    """Return the changes, any of which can change the answer to *question*."""
+    context, family, sealing, author = question
+    ends = [
+        name if name != "stranger" else "unknown" for name in (context.sender, context.recipient)
+    ]
+    hop = (*ends, context.kind, (context.transport, context.same_host))
+    by = (
+        "" if author in (None, context.sender) or family in ("msgpack", "error", "dask") else author
+    )
+    asked: list[tuple[Any, ...]] = [(*hop, ("ask", context.operation, ""), "")]
+    if family == "sealed":
+        asked.append((*hop, ("sealed", context.operation or "replies", ""), by))
+    else:
+        carried = "msgpack" if family == "error" else family
+        asked.append((*hop, ("carry", carried, "write" if sealing else "open"), by))
+    return asked
+
+
+def possible(context: Context) -> bool:
+    return context.operation not in OPERATION_NAMES or (
+        WEAKEST[context.operation].strength <= context.kind.strength
+    )
+
+
+@given(policies(), policies(), st.integers(0, 12))
+@settings(max_examples=15, deadline=None)
+def test_what_the_reference_answers_differently_is_a_change(
+    old: dict[str, Any], new: dict[str, Any], first: int
+) -> None:
+    found = where(compare(loaded(old), loaded(new)))
+    for question in QUESTIONS[first::13]:
+        context, family, sealing, author = question
+        before, after = (
+            reference(each, context, family, sealing, author)[0] for each in (old, new)
+        )
+        if before != after and possible(context):
+            effect = "loosens" if after else "tightens"
+            assert effect in {found.get(key) for key in keys(question)}, question
+
+
+@given(policies(), policies())
+@settings(max_examples=8, deadline=None)
+def test_each_change_is_answered_differently_by_the_reference(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    for key, effect in where(compare(loaded(old), loaded(new))).items():
+        sender, recipient, kind, (transport, same_host), (what, value, side), author = key
+        if what not in ("ask", "carry", "sealed"):
+            continue
+        context = Context(sender, recipient, kind, transport=transport, same_host=same_host)
+        family = "msgpack" if what == "ask" else value
+        if what == "ask" or (what == "sealed" and value != "replies"):
+            context = replace(context, operation=value)
+        if what == "sealed":
+            family = "sealed"
+        before, after = (
+            reference(each, context, family, side == "write", author or None)[0]
+            for each in (old, new)
+        )
+        assert (before, after) == ((False, True) if effect == "loosens" else (True, False)), key
+
+
+@given(policies())
+@settings(max_examples=5, deadline=None)
+def test_a_policy_does_not_differ_from_itself(spelled: dict[str, Any]) -> None:
+    difference = compare(loaded(spelled), loaded(spelled))
+    assert not difference
+    assert not difference.loosens
+    assert lines(difference) == []
+
+
+@given(policies(), policies())
+@settings(max_examples=5, deadline=None)
+def test_the_reverse_has_the_reverse_effects(old: dict[str, Any], new: dict[str, Any]) -> None:
+    there, back = where(compare(loaded(old), loaded(new))), where(compare(loaded(new), loaded(old)))
+    other = {"loosens": "tightens", "tightens": "loosens"}
+    assert {key: other[effect] for key, effect in there.items()} == back
+
+
+@given(policies(), st.data())
+@settings(max_examples=5, deadline=None)
+def test_names_of_contexts_and_groups_do_not_count(
+    spelled: dict[str, Any], data: st.DataObject
+) -> None:
+    text = json.dumps(spelled)
+    for index in range(len(spelled["contexts"])):
+        text = text.replace(f'"x{index}"', f'"renamed-{index}"')
+    text = text.replace('"group:g"', '"group:other"').replace('["g"', '["other"')
+    assert not compare(loaded(spelled), Policy.parse(text))
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", READY)
+def test_ready_policies_do_not_differ_from_themselves(name: str) -> None:
+    assert not edited(name)
+
+
+VIEWERS = "    operations: {grant: [look, get_task_stream, profile]}"
+ANALYSTS = """    submission: approved
+    serializers: [dask, msgpack]
+    deserializers: [dask, msgpack]"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            [(VIEWERS, f"    deserializers: [dask, msgpack]\n{VIEWERS}")],
+            ["+ group:viewers -> scheduler: now may have recipients open dask"],
+        ),
+        (
+            [(VIEWERS, VIEWERS.replace("get_task_stream, ", ""))],
+            ["- group:viewers -> scheduler: may no longer ask for get_task_stream"],
+        ),
+        (
+            [
+                (
+                    "  dashboard: {groups: [viewers]}",
+                    "  dashboard: {groups: [viewers]}\n  dave: {groups: [analysts]}",
+                )
+            ],
+            ["+ dave: now granted what alice is (was unknown)"],
+        ),
+        (
+            [("  alice: {groups: [analysts]}", "  anna: {groups: [analysts]}")],
+            ["~ alice is called anna now, with the same grants"],
+        ),
+        (
+            [("max_bytes: 2GiB", "max_bytes: 4GiB")],
+            ["+ limits.max_bytes: 2,147,483,648 -> 4,294,967,296"],
+        ),
+        (
+            [("max_depth: 100", "max_depth: 50")],
+            ["- limits.max_depth: 100 -> 50"],
+        ),
+        (
+            [("revision: 1\n", "revision: 1\nsuite: encrypt\n")],
+            ["- suite: authenticate -> encrypt"],
+        ),
+        (
+            [("revision: 1\n", "revision: 1\ndashboard: {address: '192.0.2.1'}\n")],
+            ["+ dashboard.address: added, 192.0.2.1"],
+        ),
+        (
+            [(ANALYSTS, ANALYSTS + "\n    pickle: {allow: {'mylib:train': reference}}")],
+            ["+ group:analysts -> scheduler: now may have tasks call mylib:train"],
+        ),
+    ],
+)
+def test_one_edit_reads_as_one_line(changes: list[tuple[str, str]], expected: list[str]) -> None:
+    difference = edited("dask-cluster", *changes)
+    assert said(difference) == expected
+    assert difference.loosens == any(each[0] in "+~" for each in expected)
+
+
+def test_code_in_data_reads_as_what_it_is() -> None:
+    families = "[dask, msgpack, pickle, cloudpickle]"
+    rest = "\n    values: [group:analysts]\n    operations: {grant: [basic]}"
+    code = (
+        f"    kinds: [data]\n    submission: code\n    serializers: {families}\n"
+        f"    deserializers: {families}{rest.replace('basic', 'gather')}"
+    )
+    authors = "authors: [group:engineers, group:analysts]", "authors: [group:engineers]"
+    found = said(edited("dask-cluster", (ANALYSTS + rest, code), authors))
+    assert found[0] == (
+        "+ group:analysts -> scheduler: now may submit code in data; carry cloudpickle, pickle in"
+        " data; use profile data in pickles in data"
+    )
+    assert any(
+        each.startswith("- group:analysts -> scheduler: may no longer submit approved;")
+        for each in found
+    )
+    last = "- scheduler -> worker: may no longer pass sealed calls of alice in compute-task,"
+    assert found[-1].startswith(last)
+
+
+KEYS = ["x25519:" + letter * 42 + "A" for letter in "AB"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (("worker: {}", f"worker: {{keys: ['{KEYS[1]}']}}"), "+ key of worker: added, "),
+        (("nanny: {}", "nanny: {}\n  zoe: {}"), "+ principal zoe: added"),
+        (("principals:\n", "families: [frames]\nprincipals:\n"), "+ families frames: added"),
+    ],
+)
+def test_what_stands_beside_contexts_is_a_setting(changes: tuple[str, str], expected: str) -> None:
+    assert any(line.startswith(expected) for line in said(edited("strict", changes)))
+
+
+def confined(demand: str) -> tuple[str, str]:
+    return "worker: {}", f"worker: {{confined: {demand}}}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "loosens"),
+    [
+        ("{read: [/a]}", "{read: [/a, /b]}", True),
+        ("{read: [/a, /b]}", "{read: [/a]}", False),
+        ("{write: [/a]}", "{read: [/a]}", False),
+        ("{read: [/a]}", "{write: [/a]}", True),
+        ("{execute: false}", "{execute: true}", True),
+        ("{connect: cluster}", "{connect: any}", True),
+        ("{ports: [8786, 9000-9099]}", "{ports: [8786]}", False),
+        ("{ports: [8786]}", "{ports: [8787]}", True),
+        ("{read: [/a]}", None, True),
+        (None, "{read: [/a]}", False),
+    ],
+)
+def test_confinement_loosens_where_a_process_may_do_more(
+    old: str | None, new: str | None, loosens: bool
+) -> None:
+    text = READY["dask-cluster"]
+    each = [text if one is None else text.replace(*confined(one)) for one in (old, new)]
+    difference = compare(*map(Policy.parse, each))
+    assert [setting.what for setting in difference.settings] == ["confined worker"]
+    assert difference.loosens is loosens
+
+
+def test_a_session_that_changes_alone_is_named() -> None:
+    context = "  - name: viewers-fetch\n"
+    difference = edited("dask-cluster", (context, f"{context}    suite: encrypt\n"))
+    assert said(difference) == ["- suite of dashboard with worker: authenticate -> encrypt"]
+
+
+def test_ways_are_named_where_contexts_ask_for_them() -> None:
+    hosts = "    same_host: true\n    operations: {grant: [close, close_gracefully]}"
+    difference = edited("strict", ("    operations: {grant: [close, close_gracefully]}", hosts))
+    assert said(difference) == [
+        "- worker -> nanny from another host or an unknown host: may no longer carry msgpack; ask"
+        " for close, close_gracefully"
+    ]
+    transports = "    transport: [library]\n    operations: {grant: [close, close_gracefully]}"
+    difference = edited(
+        "strict", ("    operations: {grant: [close, close_gracefully]}", transports)
+    )
+    (line,) = said(difference)
+    assert line.startswith("- worker -> nanny over no known transport, safeser, tcp, tls: may no")
+
+
+def test_the_form_for_programs_holds_every_change() -> None:
+    difference = edited("dask-cluster", (VIEWERS, f"    deserializers: [dask, msgpack]\n{VIEWERS}"))
+    made = json.loads(json.dumps(as_json(difference)))
+    assert made["loosens"] is True
+    assert made["old"]["name"] == made["new"]["name"] == "dask-cluster"
+    (change,) = made["changes"]
+    assert (change["what"], change["value"], change["side"]) == ("carry", "dask", "open")
+    assert {hop["kind"] for hop in change["hops"]} == {"data", "task", "control"}
+    assert change["hops"][0]["senders"] == ["dashboard"]

@@ -1,0 +1,107 @@
+"""Findings of ``safeser policy lint`` about grants, roles, names and dates."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from safeser.identity import PrivateKey, Roster
+from safeser.policy import Policy
+from safeser.policy.questions.lint import lint
+from safeser.policy.questions.lint_grants import find_dates
+from safeser.policy.ready import locate
+
+
+def found(name: str, *changes: tuple[str, str]) -> list[tuple[str, bool, str]]:
+    text = locate(name).read_text("utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return [(each.rule, each.is_note, each.message) for each in lint(Policy.parse(text))]
+
+
+def test_a_worker_without_shuffles_is_found() -> None:
+    lacking = "get_data, shuffle_receive]", "get_data]"
+    assert found("strict", lacking) == [
+        ("lint.role", False, "worker lacks shuffle_receive towards worker, which its role needs")
+    ]
+
+
+def test_a_user_and_a_scheduler_that_lack_operations_are_found() -> None:
+    client = "grant: [basic, diagnose, run, plugins, control, actors, subscribe_worker_status]"
+    directs = "grant: [basic, cluster, run, plugins, control, files, diagnose, actors]"
+    some = "grant: [update-graph, register-client]"
+    rules = found("strict", (client, some), (directs, "grant: [compute-task]"))
+    assert ("lint.role", False) in {each[:2] for each in rules}
+    assert [message.partition(",")[0] for _, _, message in rules] == [
+        "scheduler lacks free-keys towards worker",
+        "client lacks heartbeat-client",
+    ]
+
+
+def test_a_principal_that_no_context_names_is_found() -> None:
+    assert found("strict", ("nanny: {}", "nanny: {}\n  zoe: {}")) == [
+        (
+            "lint.principal",
+            False,
+            "no context names zoe, which can neither send nor receive anything",
+        )
+    ]
+
+
+def test_a_dashboard_of_a_process_that_opens_code_is_found() -> None:
+    address = "revision: 1\n", "revision: 1\ndashboard: {address: '192.0.2.1'}\n"
+    (finding,) = found("strict", address)
+    assert finding[0] == "lint.dashboard"
+    assert "192.0.2.1" in finding[2]
+    assert found("dask-cluster", address) == []
+
+
+PROFILE = "    pickle: {profile: [data, numpy, pandas]}\n    operations: {grant: [identity, close"
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "message"),
+    [
+        ("tests.policy.named:Point", "class", None),
+        ("tests.policy.named:add", "reference", None),
+        ("tests.policy.named:add", "class", "is no class"),
+        ("tests.policy.named:Missing", "class", "cannot be imported: AttributeError"),
+        ("tests.policy.missing:Point", "class", "cannot be imported: ModuleNotFoundError"),
+        ("tests.policy.raising:Point", "class", "cannot be imported: ZeroDivisionError"),
+        ("tests.policy.named:Path", "class", "is refused by each load"),
+        ("no_such_package.deep:Point", "class", "was not checked"),
+    ],
+)
+def test_allowed_names_are_looked_up(name: str, role: str, message: str | None) -> None:
+    changed = PROFILE.replace("pandas]", f"pandas], allow: {{'{name}': {role}}}")
+    rules = found("strict", (PROFILE, changed))
+    if message is None:
+        assert rules == []
+    else:
+        ((rule, is_note, text),) = rules
+        assert rule == "lint.name"
+        assert is_note == ("not checked" in message)
+        assert message in text
+
+
+def test_keys_that_end_are_found() -> None:
+    policy = Policy.parse(
+        "safeser: 1\nname: x\nrevision: 1\nprincipals: {a: {}, b: {}, c: {}, d: {}}\ncontexts:\n"
+        "- {name: c, sender: [a, b, c, d], recipient: [a, b, c, d]}\n"
+    )
+    one, two, three = (PrivateKey.generate().public.text for _ in range(3))
+    roster = Roster.parse(
+        f"{one} a active 2026-01-01\n"
+        f"{two} b active 2026-01-01 not_after=2026-03-10\n"
+        f"{three} c active 2026-01-01 not_after=2026-01-10\n"
+    )
+    assert [
+        (each.message, each.is_note)
+        for each in find_dates(policy, roster, today=datetime.date(2026, 3, 1))
+    ] == [
+        ("the last key of b ends on 2026-03-10", True),
+        ("c has no key that opens sessions today", False),
+        ("d has no key that opens sessions today", True),
+    ]

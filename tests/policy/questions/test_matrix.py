@@ -1,0 +1,105 @@
+"""The matrix of ``safeser policy show``: right, in 80 columns, and as a page that loads nothing."""
+
+from __future__ import annotations
+
+import itertools
+from html.parser import HTMLParser
+
+import pytest
+
+from safeser.policy import Policy, ready_policies
+from safeser.policy.questions.matrix import LEGEND, Matrix, matrix, page, text_of
+from safeser.values import Context, Kind
+from tests.policy.test_ready_tables import HOPS
+
+LETTER = {"": ".", "msgpack": "m", "dask": "d", "pickle": "p"}
+
+
+def cells(policy: Policy) -> dict[tuple[str, str], str]:
+    shown = matrix(policy)
+    return {
+        (shown.classes[one], shown.classes[other]): cell
+        for (one, other), cell in shown.cells.items()
+    }
+
+
+def test_values_are_those_of_the_table_that_is_written_by_hand() -> None:
+    names = {"carol": "engineers", "alice": "analysts", "dashboard": "viewers"}
+    called = {name: f"group:{group}" for name, group in names.items()}
+    found = cells(Policy.load("dask-cluster"))
+    for (one, other), cell in found.items():
+        back = {group: name for name, group in called.items()}
+        pair = back.get(one, one), back.get(other, other)
+        expected = LETTER[HOPS.get(pair, "")]
+        # Sealed functions for 'run' and plugins are no values; 'data' has none of either.
+        assert cell[1] == expected or (cell[1] == "s" and expected == "d"), (pair, cell)
+    assert found["group:analysts", "scheduler"][2] == "a"
+    assert found["group:engineers", "scheduler"][2] == "s"
+    assert found["scheduler", "worker"] == "msss"
+
+
+@pytest.mark.parametrize("name", ready_policies())
+def test_a_letter_never_says_less_than_what_passes(name: str) -> None:
+    policy = Policy.load(name)
+    shown = cells(policy)
+    order = [*LEGEND]
+    for (senders, recipients), cell in shown.items():
+        for sender, recipient in itertools.product(policy.principals, policy.principals):
+            if (sender, recipient) != (senders, recipients):
+                continue
+            for kind, letter in zip(Kind, cell, strict=True):
+                for family, least in (("msgpack", "m"), ("pickle", "p"), ("cloudpickle", "C")):
+                    if policy.decide(Context(sender, recipient, kind), family).permitted:
+                        assert order.index(letter) >= order.index(least)
+
+
+def test_strangers_have_a_row_where_a_context_names_them() -> None:
+    shown = cells(Policy.load("stock-cluster"))
+    assert shown["unknown", "client"] == "md.."
+    assert not any("unknown" in pair for pair in cells(Policy.load("default")))
+    assert cells(Policy.load("trusted")) == {("every principal", "every principal"): "mCCC"}
+
+
+def test_blocks_fit_into_80_columns() -> None:
+    names = tuple(f"group:a-long-name-of-a-group-{number}" for number in range(23))
+    pairs = itertools.product(range(23), range(23))
+    lines = list(text_of(Matrix(names, dict.fromkeys(pairs, "mdpC"))))
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("mdpC") for line in lines) == 23 * 23
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("name", ready_policies())
+def test_the_page_loads_nothing_and_holds_everything(name: str) -> None:
+    policy = Policy.load(name)
+    made = _Page()
+    made.feed(page(policy))
+    assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in made.tags}
+    assert not any({"src", "href", "onclick", "style"} & attrs.keys() for _, attrs in made.tags)
+    assert "url(" not in made.text
+    for rule in policy.contexts:
+        assert rule.name in made.text
+
+
+def test_text_of_a_policy_is_escaped() -> None:
+    policy = Policy.parse(
+        "safeser: 1\nname: x\nrevision: 1\nprincipals: {a: {}, b: {}}\ncontexts:\n"
+        "- name: c\n  sender: a\n  recipient: b\n  deserializers: [dask, msgpack]\n"
+        "  dask: {types: ['my.lib:Thing']}\n"
+    )
+    (rule,) = policy.contexts
+    object.__setattr__(rule, "types", frozenset({"<script>alert(1)</script>"}))
+    assert "<script>" not in page(policy)
+    assert "&lt;script&gt;" in page(policy)

@@ -1,0 +1,299 @@
+"""``policy replay`` and ``policy learn``: on recorded traffic, honest and hostile."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeser.errors import ConfigError
+from safeser.operations import NAMES as OPERATION_NAMES
+from safeser.policy import Policy
+from safeser.policy.questions import traffic as traffic_module
+from safeser.policy.questions.learn import learn
+from safeser.policy.questions.replay import as_json, replay
+from safeser.policy.questions.traffic import Message, gather
+from safeser.policy.rules import WEAKEST
+from safeser.values import Context, Kind
+from tests.policy.random_policies import QUESTIONS, loaded, policies
+
+NOON = 1_790_000_000_000_000
+
+
+@dataclass
+class Record:
+    fields: dict[str, Any] = field(default_factory=dict)
+    time: int = NOON
+    type: str = "event"
+
+
+def admit(sender: str, recipient: str, **said: Any) -> Record:
+    base = {
+        "event": "admit",
+        "sender": sender,
+        "recipient": recipient,
+        "kind": "data",
+        "operation": "",
+        "family": "dask",
+        "author": sender,
+        "where": "data",
+        "rule": "permit",
+        "permitted": True,
+    }
+    return Record({**base, **said})
+
+
+def counts(*rows: Any) -> Record:
+    return Record({"counts": [*rows]}, type="counts")
+
+
+HEARTBEAT = ["worker", "scheduler", "heartbeat_worker", "permit", True, 40]
+
+
+# --- gathering ------------------------------------------------------------------------------------
+
+
+def test_records_become_messages_with_counts_and_times() -> None:
+    second = admit("alice", "scheduler")
+    second.time = NOON + 5_000_000
+    found = gather([second, admit("alice", "scheduler"), counts(HEARTBEAT, HEARTBEAT)])
+    data = Message("alice", "scheduler", Kind.DATA, None, "dask", None)
+    beat = Message("worker", "scheduler", Kind.ADMIN, "heartbeat_worker", "msgpack", None)
+    assert found.messages.keys() == {data, beat}
+    seen = found.messages[data]
+    assert (seen.times, seen.first, seen.last, seen.where) == (2, NOON, NOON + 5_000_000, "data")
+    assert (found.messages[beat].times, found.times, found.skipped) == (80, 82, 0)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        admit("alice", "scheduler", permitted=False, event="refuse"),
+        admit("alice", "scheduler", permitted=False),
+        admit("alice", "scheduler", permitted="true"),
+        admit("alice", "scheduler", permitted=1),
+        admit("alice", "scheduler", event="load"),
+        counts(["a", "b", "identity", "operation.not-granted", False, 3]),
+        counts(["a", "b", "handshake", "suite.encrypt", True, 3]),
+        counts(["a", "b", "identity", "permit", True, -3]),
+        counts(["a", "b", "identity", "permit", True, True]),
+        counts(["a", "b", "identity", "permit", 1, 3]),
+        counts("abcdef", {}, None, 5, []),
+        Record({"counts": "x"}, type="counts"),
+        Record({}, type="genesis"),
+    ],
+)
+def test_what_was_not_permitted_is_no_traffic(record: Record) -> None:
+    found = gather([record])
+    assert (found.messages, found.skipped) == ({}, 0)
+
+
+HOSTILE = ("\x1b[31m", "a\nb: c", "&x", "{}", "a" * 65, "", "=1+1", "<script>", "\u202e", " a", "é")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *({"sender": name} for name in (*HOSTILE, "unknown", "any", 5, None, ["alice"])),
+        *({"recipient": name} for name in ("unknown", "a b", None)),
+        *({"author": name} for name in ("unknown", "a b", "\n")),
+        {"kind": "everything"},
+        {"kind": None},
+        {"operation": "no-such-operation"},
+        {"operation": "run"},  # never of kind data
+        {"family": "DASK"},
+        {"family": "a\nb"},
+    ],
+)
+def test_what_no_policy_can_be_asked_about_is_skipped_and_counted(said: dict[str, Any]) -> None:
+    record = admit("alice", "scheduler")
+    found = gather([Record({**record.fields, **said})])
+    assert (found.messages, found.skipped) == ({}, 1)
+
+
+def test_a_sealed_reply_to_its_author_is_no_matter_of_policy() -> None:
+    found = gather([admit("worker", "carol", family="sealed", author="carol")])
+    assert (found.messages, found.skipped) == ({}, 1)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic_module, "MOST_MESSAGES", 10)
+    with pytest.raises(ConfigError) as caught:
+        gather(admit(f"user-{number}", "scheduler") for number in range(11))
+    assert caught.value.rule == "config.log-size"
+
+
+# --- replay ---------------------------------------------------------------------------------------
+
+
+def test_replay_names_what_is_refused_the_most_frequent_first() -> None:
+    pickles = [admit("alice", "scheduler", family="pickle")] * 3
+    steer = admit("dashboard", "scheduler", kind="control", operation="restart", family="")
+    found = gather([*pickles, steer, admit("alice", "scheduler")])
+    policy = Policy.load("dask-cluster")
+    refused = replay(policy, found)
+    assert [(each.decision.rule, each.seen.times) for each in refused] == [
+        ("context.family", 3),
+        ("operation.not-granted", 1),
+    ]
+    said = json.loads(json.dumps(as_json(policy, found, refused)))
+    assert said["messages"] == 5
+    assert said["refused"][0]["sender"] == "alice"
+    assert said["refused"][0]["kind"] == "data"
+    assert replay(policy, gather([admit("alice", "scheduler")])) == []
+
+
+# --- learn ----------------------------------------------------------------------------------------
+
+
+def recorded(policy: Policy, first: int = 0, step: int = 1) -> list[Record]:
+    """Return the records of all messages that *policy* permits between listed principals."""
+    found = []
+    for context, family, sealing, author in QUESTIONS[first::step]:
+        plain = Context(context.sender, context.recipient, context.kind, context.operation)
+        known = context.operation is None or context.operation in OPERATION_NAMES
+        if (
+            not {context.sender, context.recipient} <= policy.principals.keys()
+            or not known
+            or (
+                known
+                and context.operation
+                and WEAKEST[context.operation].strength > context.kind.strength
+            )
+            or sealing
+            or author == "unknown"
+            or not policy.decide(plain, family, author=author).permitted
+        ):
+            continue
+        found.append(
+            admit(
+                context.sender,
+                context.recipient,
+                kind=context.kind.value,
+                operation=context.operation or "",
+                family=family,
+                author=author or context.sender,
+            )
+        )
+    return found
+
+
+@given(policies(), st.integers(0, 6), st.sampled_from([13, 40]))
+@settings(max_examples=40, deadline=None)
+def test_what_is_learned_loads_and_permits_what_it_was_learned_from(
+    spelled: dict[str, Any], first: int, step: int
+) -> None:
+    policy = loaded(spelled)
+    records = recorded(policy, first, step)
+    found = gather(records)
+    text = learn(found, like=policy)
+    assert learn(gather(reversed(records)), like=policy) == text
+    if found.messages:
+        assert replay(Policy.parse(text), found) == []
+        assert "not permitted above" not in text
+
+
+@pytest.mark.parametrize("name", ["default", "strict", "dask-cluster", "trusted"])
+def test_a_proposal_permits_nothing_that_was_not_seen(name: str) -> None:
+    policy = Policy.load(name)
+    sender, recipient = (
+        ("client", "scheduler") if name != "dask-cluster" else ("carol", "scheduler")
+    )
+    records = [
+        admit(sender, recipient, family="dask"),
+        admit(sender, recipient, kind="admin", operation="identity", family=""),
+    ]
+    learned = Policy.parse(learn(gather(records), like=policy))
+    assert not learned.decide(Context(sender, recipient), "pickle").permitted
+    assert learned.decide(Context(sender, recipient), "dask").permitted
+    admin = Context(sender, recipient, "admin", "identity")
+    assert learned.permits_operation(admin).permitted
+    assert not learned.permits_operation(Context(sender, recipient, "admin", "ping")).permitted
+    assert not learned.decide(Context(recipient, sender), "msgpack").permitted
+    assert learned.revision == policy.revision + 1
+
+
+CLUSTER = [
+    admit("alice", "scheduler", operation="scatter"),
+    admit("carol", "scheduler", operation="scatter"),
+    admit("carol", "scheduler", kind="task", operation="update-graph", family="sealed"),
+    admit(
+        "scheduler",
+        "worker",
+        kind="task",
+        operation="compute-task",
+        family="sealed",
+        author="carol",
+    ),
+    admit("worker", "scheduler", kind="control", operation="register-worker", family="pickle"),
+    admit("no", "scheduler", family="cloudpickle"),
+    counts(HEARTBEAT),
+]
+
+
+def test_a_proposal_reads_as_a_policy() -> None:
+    text = learn(gather(CLUSTER))
+    assert text.startswith("# Learned from 46 permitted messages, 2026-09-21")
+    assert '"no": {}' in text
+    assert "    sender: [alice, carol]\n    recipient: scheduler\n    kinds: [data]" in text
+    assert "- scatter    # 2 times, 2026-09-21" in text
+    assert "# RISK: these senders can run any code in these recipients" in text
+    assert "pickle: {profile: [data]}" in text
+    policy = Policy.parse(text)
+    assert replay(policy, gather(CLUSTER)) == []
+    assert policy.decide(Context("no", "scheduler"), "cloudpickle").permitted
+
+
+def test_groups_profiles_and_values_come_from_the_policy_of_the_traffic() -> None:
+    like = Policy.parse(
+        "safeser: 1\nname: like\nrevision: 4\nsuite: encrypt\n"
+        "principals: {s: {}, a: {groups: [g]}, b: {groups: [g]}, c: {groups: [g]}}\ncontexts:\n"
+        "- name: x\n  sender: group:g\n  recipient: s\n  values: [group:g]\n"
+        "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
+        "  pickle: {profile: [data, numpy], allow: {'my.lib:P': class}}\n"
+        "  operations: {grant: [basic]}\n"
+    )
+    seen = [admit(name, "s", operation="gather", family="pickle") for name in "ab"]
+    text = learn(gather(seen), like=like)
+    assert "sender: group:g" in text
+    assert "values: [group:g]" in text
+    assert 'pickle: {profile: [data, numpy], allow: {"my.lib:P": class}}' in text
+    assert "suite: encrypt" in text
+    assert "revision: 5" in text
+    Policy.parse(text)
+
+
+def test_nothing_permitted_gives_no_context() -> None:
+    text = learn(gather([]))
+    assert "nothing that was permitted" in text
+    with pytest.raises(ConfigError):
+        Policy.parse(text)
+
+
+def test_what_no_policy_permits_is_named_in_a_comment() -> None:
+    found = gather([admit("a", "b", family="pickle", author="any")])
+    text = learn(found)
+    assert "#   a -> b data  as pickle of any: author.relayed, 1 times" in text
+    Policy.parse(text)
+
+
+def test_a_worker_of_another_group_is_an_error_with_advice() -> None:
+    seen = [
+        admit("w1", "s", kind="task", operation="update-graph", family="sealed"),
+        admit("s", "w1", kind="task", operation="compute-task", family="sealed", author="w2"),
+        admit("s", "w2", kind="task", operation="compute-task", family="sealed", author="w1"),
+    ]
+    with pytest.raises(ConfigError) as caught:
+        learn(gather(seen))
+    assert caught.value.rule == "config.learned"
+    assert "--like" in caught.value.fix
+
+
+def test_a_time_that_no_calendar_has_is_said() -> None:
+    record = admit("a", "b")
+    record.time = 1 << 60
+    assert "at a time that no calendar has" in learn(gather([record]))
