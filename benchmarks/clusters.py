@@ -236,6 +236,8 @@ class Cluster:
         env["DASK_CONFIG"] = str(self.folder / "no-configuration")
         env["DASK_TEMPORARY_DIRECTORY"] = str(self.folder)
         env["PYTHONPATH"] = str(PROJECT)
+        # Where a checkout has no bytecode, each process on safeser:// would compile all of it anew.
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         if self.scheme == "safeser":
             name = self.transport.user if role == "client" else role
             env["DASK_SAFESER__IDENTITY"] = str(self.folder / "keys" / f"{name}.key")
