@@ -30,7 +30,7 @@ from safeser.channel.records import event
 from safeser.channel.sending import Sending, is_own_reply
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
-from safeser.policy.questions.shadow import PERMIT, shadow_rule
+from safeser.policy.questions.shadow import PERMIT, UNREAD, Allowance, shadow_rule
 from safeser.values import SEALED, Context, Grant, Kind, Payload
 
 __all__ = ["Receiving"]
@@ -46,9 +46,6 @@ _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 
 #: Families whose names a shadow may judge otherwise than the enforced policy.
 _PICKLES = frozenset({"pickle", "cloudpickle"})
-
-#: Bytes of a pickle that is read for a shadow alone: some ten milliseconds.
-_SHADOW_READ = 1 << 20
 
 #: The grant where no context matches.
 _NOTHING = Grant(context="", families=())
@@ -239,16 +236,18 @@ class Receiving(Sending):
 
     def _record_payloads(self, admitted: Admitted) -> None:
         """Record each payload that may be loaded, and after all of them the pickles inside some."""
-        events, inside = [], []
+        events, inside, allowance = [], [], Allowance()
         context = admitted.admission.context
         for outcome in admitted.outcomes:
             if isinstance(outcome, Permitted):
-                events.append(self._admission_event(context, outcome.payload))
+                events.append(self._admission_event(context, outcome.payload, allowance))
                 if outcome.inside is not None:
-                    inside.append(self._admission_event(context, outcome.inside.payload))
+                    inside.append(self._admission_event(context, outcome.inside.payload, allowance))
         self._permitted(events + inside, admitted.admission.records)
 
-    def _admission_event(self, context: Context, payload: Received) -> dict[str, Any]:
+    def _admission_event(
+        self, context: Context, payload: Received, allowance: Allowance
+    ) -> dict[str, Any]:
         """Return the record of a permitted payload, with the rule by which a shadow refuses it."""
         made = event("admit", context, payload, PERMIT, True)
         shadow = self.voices.shadow
@@ -259,10 +258,17 @@ class Receiving(Sending):
         author = None if payload.author == self.peer else payload.author
         rule = shadow_rule(shadow, context, payload.family, author)
         if payload.family in _PICKLES and payload.grant is not None:
-            rule = self._shadow_pickle(shadow, context, payload, rule)
+            rule = self._shadow_pickle(shadow, context, payload, rule, allowance)
         return _shadowed(made, rule)
 
-    def _shadow_pickle(self, shadow: Policy, context: Context, payload: Received, rule: str) -> str:
+    def _shadow_pickle(
+        self,
+        shadow: Policy,
+        context: Context,
+        payload: Received,
+        rule: str,
+        allowance: Allowance,
+    ) -> str:
         """Return the rule by which *shadow* refuses a pickle, which it may take for another family.
 
         Where the enforced policy grants code, the pickle was not read, and counts as code.
@@ -280,12 +286,14 @@ class Receiving(Sending):
             names = (enforced.profiles, enforced.allow)
             if names == (grant.profiles, grant.allow):
                 return ""  # judged by these very names already
-        if payload.nbytes > _SHADOW_READ:
-            return "shadow.unread"
+        size = payload.nbytes
+        limits = allowance.limits(size, shadow.limits)
+        if limits is None:
+            return UNREAD
         try:
-            serialization.judge(payload.header, payload.frames, grant, limits=shadow.limits)
+            serialization.judge(payload.header, payload.frames, grant, limits=limits)
         except SafeserError as error:
-            return error.rule
+            return allowance.rule(error, size, limits)
         return ""
 
     def _check_origin(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 _ROLES = ("client", "worker", "nanny", "scheduler")
-_SETTINGS = ("identity", "policy", "audit", "roster", "audit_key", "expected_scheduler")
+_SETTINGS = ("identity", "policy", "audit", "roster", "audit_key", "expected_scheduler", "shadow")
 
 
 def _setting(meaning: str) -> typer.models.OptionInfo:
@@ -56,6 +56,9 @@ def doctor(
     expected_scheduler: Annotated[
         str | None, _setting("Principal that must answer at the address.")
     ] = None,
+    shadow: Annotated[
+        str | None, _setting("A policy, as above, whose refusals are only recorded.")
+    ] = None,
     seconds: Annotated[
         float, typer.Option("--timeout", min=0.1, max=600, help="Seconds to connect.")
     ] = 5.0,
@@ -77,7 +80,7 @@ def doctor(
     require_distributed()
     from safeser.dask.diagnosis import Diagnosis
 
-    given = (identity, policy, audit, roster, audit_key, expected_scheduler)
+    given = (identity, policy, audit, roster, audit_key, expected_scheduler, shadow)
     overrides = {
         name: value for name, value in zip(_SETTINGS, given, strict=True) if value is not None
     }

@@ -158,6 +158,7 @@ def show(
         ],
     )
     _show_matrix(loaded)
+    _show_code(loaded)
     _show_workers(loaded)
     _show_readers(loaded)
     _show_confined(loaded)
@@ -194,6 +195,20 @@ def _show_matrix(policy: Policy) -> None:
     line()
     for letter, meaning in LEGEND.items():
         line(f"  {letter}  {meaning}")
+
+
+def _show_code(policy: Policy) -> None:
+    """Show in whose processes a holder of each principal's key can run code, and how."""
+    from safeser.policy.questions.code_paths import code_paths
+
+    reached: dict[str, list[str]] = {}
+    for start, *between, end in code_paths(policy):
+        through = f" (through {', '.join(between)})" if between else ""
+        reached.setdefault(start, []).append(f"{end}{through}")
+    if reached:
+        line()
+        rows = [(name, ", ".join(ends)) for name, ends in reached.items()]
+        table(("a holder of the key of", "can run code as"), rows)
 
 
 def _show_confined(policy: Policy) -> None:

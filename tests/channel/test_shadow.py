@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import pytest
 
@@ -109,12 +110,32 @@ class Weird:
         (Weird(), NOTHING, "context.family"),
         (Weird(), (), None),
         (b"x" * (2 << 20), NO_CODE, "shadow.unread"),
+        (b"x" * (1 << 19), NO_CODE, None),
+        (list(range(1 << 15)), NO_CODE, "shadow.unread"),
+        (list(range(1 << 12)), NO_CODE, None),
     ],
 )
 def test_a_pickle_is_read_for_the_shadow(bea, policy, value, changes, expected):
     link, message = bea(stricter(policy, *changes))
     admitted(link, message, (PICKLE, [pickle.dumps(value)]), operation=None)
     assert rules(link) == [expected]
+
+
+def test_all_pickles_of_a_message_share_what_is_read_for_the_shadow(bea, policy):
+    link, message = bea(stricter(policy, *NO_CODE))
+    each = (PICKLE, [pickle.dumps(list(range(2_000)))])  # 6 kB
+    admitted(link, message, *[each] * 5, operation=None)
+    assert rules(link) == [None, None, None, "shadow.unread", "shadow.unread"]
+
+
+@pytest.mark.parametrize("opcode", [b"\x8f", b"}", b"N0", b"(1", b"\x94", b"(\x91"])
+def test_reading_for_the_shadow_ends_soon(bea, policy, opcode):
+    link, message = bea(stricter(policy, *NO_CODE))
+    hostile = b"\x80\x04](" + opcode * (900_000 // len(opcode)) + b"e."
+    start = time.process_time()
+    admitted(link, message, (PICKLE, [hostile]), operation=None)
+    assert time.process_time() - start < 0.5  # 4 seconds without a bound
+    assert rules(link)[0] is not None
 
 
 def test_a_header_that_claims_another_family_does_not_deceive_the_shadow(bea, policy):

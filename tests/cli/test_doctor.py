@@ -470,3 +470,22 @@ def test_an_answer_that_does_not_come_ends_the_wait(monkeypatch):
     monkeypatch.setattr(diagnosis, "send_recv", never)
     asking = Diagnosis("client", {}, seconds=0.01)
     assert isinstance(asyncio.run(asking._answer(None, op="identity")), TimeoutError)
+
+
+# --- policies that only record --------------------------------------------------------------------
+
+
+def test_a_policy_that_only_observes_is_a_note(found):
+    code, checks = found(policy="observe")
+    assert code == 0
+    assert checks["policy"]["state"] == "note"
+    assert "only observes: it refuses the floors alone" in checks["policy"]["what"]
+
+
+def test_a_shadow_is_named_or_wrong(found, tmp_path):
+    code, checks = found(shadow="strict")
+    assert code == 0
+    assert "strict revision 1, whose refusals are only recorded" in checks["shadow"]["what"]
+    code, checks = found(shadow=tmp_path / "missing.yaml")
+    assert code == 1
+    assert checks["shadow"]["state"] == "wrong"

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import dask
 import pytest
 
+from safeser.audit import read
 from safeser.channel import watcher
 from safeser.dask import settings as module
 from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
@@ -23,6 +24,7 @@ from safeser.errors import AuditError, ConfigError
 from safeser.identities import make_identities
 from safeser.identity import KeyState, Roster
 from safeser.operations import Server
+from safeser.policy.ready import locate
 from tests.conftest import until
 from tests.dask.patched import serve, with_rows
 
@@ -406,3 +408,47 @@ def test_a_closed_channel_is_not_watched(made):
     close_channels_in(made)
     assert files not in watcher._watcher._files
     assert not module._files
+
+
+# --- observing and shadows ------------------------------------------------------------------
+
+
+def records(folder):
+    return [record.fields for record in read(folder / "audit")]
+
+
+def test_a_process_that_only_observes_records_it_at_each_start(made):
+    channel = channel_for("worker", {"policy": "observe"})
+    assert channel.shadow is channel.policy.written
+    channel.audit.flush()
+    assert [each["rule"] for each in records(made) if each.get("event") == "observe"] == [
+        "policy.observe"
+    ]
+
+
+def test_a_shadow_is_loaded_watched_and_taken_while_the_process_runs(made):
+    shadow = made / "next.yaml"
+    text = locate("strict").read_text("utf-8")
+    shadow.write_text(text)
+    shadow.chmod(0o600)
+    channel = channel_for("worker", {"shadow": str(shadow)})
+    assert (channel.policy.name, channel.shadow.revision) == ("default", 1)
+    (files,) = module._files.values()
+    shadow.write_text(text.replace("revision: 1", "revision: 2"))
+    files.look(at_once=True)
+    assert channel.shadow.revision == 2
+    shadow.write_text("broken")
+    files.look(at_once=True)
+    assert channel.shadow.revision == 2
+    rules = [each["rule"] for each in records(made) if each.get("event") == "reload"]
+    assert rules == ["shadow.adopted", "config.yaml"]
+
+
+def test_a_shadow_that_is_not_there_stops_the_process(made):
+    with pytest.raises(ConfigError):
+        channel_for("worker", {"shadow": str(made / "missing.yaml")})
+
+
+def test_a_ready_shadow_keeps_its_name(made):
+    assert Settings(shadow="strict").absolute() == {"shadow": "strict"}
+    assert channel_for("worker", {"shadow": "observe"}).shadow.name == "observe"

@@ -6,12 +6,51 @@ shadow, with the same facts by which the enforced policy decided.
 
 from __future__ import annotations
 
-from safeser.policy.policy import Policy
-from safeser.values import Context
+from dataclasses import replace
 
-__all__ = ["PERMIT", "shadow_rule"]
+from safeser.errors import SafeserError
+from safeser.policy.policy import Policy
+from safeser.values import Context, Limits
+
+__all__ = ["PERMIT", "UNREAD", "Allowance", "shadow_rule"]
 
 PERMIT = "permit"
+
+#: The rule for a pickle that would take too long to read for a shadow alone.
+UNREAD = "shadow.unread"
+
+#: Elements of pickles that are read for a shadow, of one message: some forty milliseconds. Bytes of
+#: text and buffers cost little, and are bounded apart.
+_ELEMENTS = 1 << 14
+_BYTES = 1 << 20
+
+#: Rules by which a pickle with more elements than it may have is refused.
+_LARGER = frozenset({"pickle.max-refs", "pickle.opcodes"})
+
+
+class Allowance:
+    """How much of one message's pickles may still be read for a shadow."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _ELEMENTS
+
+    def limits(self, nbytes: int, limits: Limits) -> Limits | None:
+        """Return the limits for reading a pickle of *nbytes*; None if it may not be read.
+
+        A pickle has no more elements than bytes, so that small ones are read whole.
+        """
+        if nbytes > _BYTES or not self._left:
+            return None
+        most = min(nbytes, self._left)
+        self._left -= most
+        return replace(limits, max_refs=max(1, min(limits.max_refs, most)))
+
+    @staticmethod
+    def rule(error: SafeserError, nbytes: int, limits: Limits) -> str:
+        """Return the rule to record for *error*, raised while a pickle was read by *limits*."""
+        return UNREAD if error.rule in _LARGER and limits.max_refs < nbytes else error.rule
 
 
 def shadow_rule(
