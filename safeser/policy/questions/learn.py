@@ -41,14 +41,14 @@ class _Cell:
 
     seen: Seen = field(default_factory=Seen)
     operations: dict[str, Seen] = field(default_factory=dict)
-    families: dict[str, Seen] = field(default_factory=dict)
+    carried: dict[str, Seen] = field(default_factory=dict)
     authors: set[str] = field(default_factory=set)
 
     def add(self, message: Message, seen: Seen) -> None:
         _join(self.seen, seen)
         if message.operation is not None:
             _join(self.operations.setdefault(message.operation, Seen()), seen)
-        _join(self.families.setdefault(message.family, Seen()), seen)
+        _join(self.carried.setdefault(message.family, Seen()), seen)
         if message.author not in (None, ANY_AUTHOR) and message.family not in HARMLESS:
             self.authors.add(str(message.author))
 
@@ -145,7 +145,7 @@ def _grant(
     operations = frozenset(cell.operations)
     if submission == SEALED and not operations & ({SUBMIT, COMPUTE} | SIGNED_OPERATIONS):
         operations |= {_SIGNED}
-    families = {"msgpack", *cell.families} - {SEALED, "error"}
+    families = {"msgpack", *cell.carried} - {SEALED, "error"}
     if "cloudpickle" in families:
         families.add("pickle")
     rule = None if like is None else like.match(Message(*place, None, "msgpack", None).context)
@@ -175,9 +175,9 @@ def _strength(family: str) -> tuple[int, str]:
 
 
 def _submission(cell: _Cell) -> str:
-    if "cloudpickle" in cell.families:
+    if "cloudpickle" in cell.carried:
         return "code"
-    if SEALED in cell.families:
+    if SEALED in cell.carried:
         return SEALED
     if cell.operations.keys() & (CODE_OPERATIONS | SUBMITTING):
         return "code"
@@ -257,7 +257,7 @@ def _context(
         _join(whole.seen, cell.seen)
         for into, each in (
             (whole.operations, cell.operations),
-            (whole.families, cell.families),
+            (whole.carried, cell.carried),
         ):
             for name, one in each.items():
                 _join(into.setdefault(name, Seen()), one)
@@ -276,7 +276,7 @@ def _context(
         yield f"    # RISK: {_RISKS[grant.submission]}"
         yield f"    submission: {grant.submission}"
     if grant.families != ("msgpack",):
-        seen = ", ".join(f"{name} {each.times:,}" for name, each in sorted(whole.families.items()))
+        seen = ", ".join(f"{name} {each.times:,}" for name, each in sorted(whole.carried.items()))
         yield f"    serializers: [{', '.join(grant.families)}]    # {seen}"
         yield f"    deserializers: [{', '.join(grant.families)}]"
     if grant.profiles:
