@@ -9,8 +9,18 @@ from __future__ import annotations
 from safeser.audit.key import AuditKey
 from safeser.audit.log import AuditLog
 from safeser.audit.query import read, render
-from safeser.audit.record import Record
+from safeser.audit.record import Record, SessionFacts
 from safeser.audit.report import Problem, Report
 from safeser.audit.verify import verify
 
-__all__ = ["AuditKey", "AuditLog", "Problem", "Record", "Report", "read", "render", "verify"]
+__all__ = [
+    "AuditKey",
+    "AuditLog",
+    "Problem",
+    "Record",
+    "Report",
+    "SessionFacts",
+    "read",
+    "render",
+    "verify",
+]

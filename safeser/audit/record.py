@@ -15,10 +15,34 @@ from typing import NoReturn, TypeAlias
 
 from safeser.errors import AuditError
 
-__all__ = ["MAX_LINE", "Field", "Record", "clean", "encode", "label", "line", "parse", "printable"]
+__all__ = [
+    "MAX_LINE",
+    "Field",
+    "Record",
+    "SessionFacts",
+    "clean",
+    "encode",
+    "label",
+    "line",
+    "parse",
+    "printable",
+]
 
-#: What a field of an event may hold.
-Field: TypeAlias = str | int | bool | Sequence[str] | None
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SessionFacts:
+    """What every record of one session says alike: its peer's key and address, its suite.
+
+    :param id: the start of the session's id, which both ends know.
+    :param fields: further fields; those of an event come before them.
+    """
+
+    id: str
+    fields: Mapping[str, str | bool]
+
+
+#: What a field of an event may hold; the field ``session`` holds facts, and no other does.
+Field: TypeAlias = str | int | bool | Sequence[str] | SessionFacts | None
 
 # A peer chooses the text of some fields (operation, where, globals), so each bound is one on what
 # a peer can make us write. The longest real names in Dask traffic are below 120 characters.
@@ -37,8 +61,10 @@ _BODY_AT = len(_PREFIX) + 64 + len(_MIDDLE)
 #: Bytes of the longest line, its newline left out.
 MAX_LINE = _BODY_AT + MAX_BODY + len(_SUFFIX)
 
-#: Fields that the log itself writes into every record.
-RESERVED = frozenset({"policy", "seq", "time", "type"})
+#: Fields that the log itself writes into records, or that reading adds.
+RESERVED = frozenset(
+    {"case", "decision", "n", "policy", "s", "seq", "session", "time", "type"}
+)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 # Lower case only: an upper-case digit would be a changed byte that still decodes to the same MAC.
@@ -55,7 +81,8 @@ class Record:
 
     :param sequence: position in its file; the genesis record is 0.
     :param time: microseconds since 1970, UTC.
-    :param type: ``"event"``, ``"counts"``, ``"suppressed"``, ``"genesis"``, ``"close"`` and so on.
+    :param type: ``"event"``, which a file does not spell, ``"session"``, ``"counts"``,
+        ``"suppressed"``, ``"genesis"``, ``"close"`` and so on.
     :param fields: everything else.
     """
 
@@ -99,6 +126,9 @@ def clean(event: Mapping[str, Field]) -> dict[str, object]:
     left = MAX_CHARS
     fields: dict[str, object] = {}
     for name, value in event.items():
+        if name == "session" and type(value) is SessionFacts:
+            fields[name] = value
+            continue
         if not _is_free_name(name):
             raise _refused(
                 "a field's name must be a short lower-case word that the log leaves free"
@@ -204,14 +234,19 @@ def parse(raw: bytes) -> Record:
         raise AuditError("a line is not a record", rule="audit.record")
     mac, body = parts
     try:
-        fields = json.loads(
-            body, object_pairs_hook=_unique, parse_float=_no_float, parse_constant=_no_float
-        )
+        fields = _decode(body.decode("ascii"))
+        # Each name is followed by these two characters, and a text may hold them as well.
+        if not isinstance(fields, dict) or body.count(b'":') != len(fields):
+            fields = _decode_strictly(body.decode("ascii"))
     except (ValueError, RecursionError):
         raise AuditError("a line is not a record", rule="audit.record") from None
     if not isinstance(fields, dict):
         raise AuditError("a line is not a record", rule="audit.record")
-    sequence, time, kind = (fields.pop(name, None) for name in ("seq", "time", "type"))
+    sequence, time, kind = (
+        fields.pop("seq", None),
+        fields.pop("time", None),
+        fields.pop("type", "event"),
+    )
     if not (_is_count(sequence) and _is_count(time) and isinstance(kind, str)):
         raise AuditError("a line is not a record", rule="audit.record")
     return Record(sequence, time, kind, fields, mac)
@@ -230,6 +265,12 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_float(_: str) -> NoReturn:
     raise ValueError("the log has no floats")
+
+
+_decode = json.JSONDecoder(parse_float=_no_float, parse_constant=_no_float).decode
+_decode_strictly = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_no_float, parse_constant=_no_float
+).decode
 
 
 def _refused(why: str) -> AuditError:
