@@ -6,6 +6,7 @@ be made, changed, moved or taken out of the middle; the head says where the end 
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 import struct
@@ -13,18 +14,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from safeser.audit.key import AuditKey
 from safeser.errors import AuditError
 
-__all__ = ["ZERO", "Head", "Keys", "file_keys", "index_keys", "pae", "step"]
+__all__ = ["STEP", "ZERO", "Head", "Keys", "file_keys", "index_keys", "keyed", "pae", "step"]
 
 #: What stands for the MAC before the first record; the key is the file's own, so no two collide.
 ZERO = bytes(32)
 
-_STEP = struct.Struct("<QQ32sQQQ")
+_BLOCK = 64  # bytes of a block of SHA-256, which no key here is longer than
+STEP = struct.Struct("<QQ32sQQQ")
 _HEAD = re.compile(
     rb'\{"count":"([0-9]{16})","file":"([0-9a-f]{32})","mac":"([0-9a-f]{64})",'
     rb'"size":"([0-9]{16})","tag":"([0-9a-f]{64})"\}\n\Z'
@@ -43,20 +44,29 @@ def pae(*parts: bytes) -> bytes:
 
 def step(key: bytes, previous: bytes, sequence: int, body: bytes) -> bytes:
     """Return the MAC of one record. The packed prefix is PAE(previous, sequence, body) exactly."""
-    prefix = _STEP.pack(3, 32, previous, 8, sequence, len(body))
+    prefix = STEP.pack(3, 32, previous, 8, sequence, len(body))
     return _mac(key, prefix + body)
 
 
 def _mac(key: bytes, data: bytes) -> bytes:
-    mac = _keyed(key).copy()
-    mac.update(data)
-    return mac.finalize()
+    """Return HMAC-SHA256 (RFC 2104) of *data*."""
+    inner, outer = keyed(key)
+    inner, outer = inner.copy(), outer.copy()
+    inner.update(data)
+    outer.update(inner.digest())
+    return outer.digest()
 
 
 @lru_cache(maxsize=8)
-def _keyed(key: bytes) -> HMAC:
-    # To take in the key takes as long as to hash a record.
-    return HMAC(key, SHA256())
+def keyed(key: bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
+    """Return the two hashes of HMAC with the key, of 32 bytes, taken in.
+
+    To take in the key takes as long as to hash a record, and a copy of these takes half the time of
+    a copy of the HMAC objects of hmac or cryptography, of which verification makes millions.
+    """
+    block = key.ljust(_BLOCK, b"\0")
+    inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
+    return inner, hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
 
 
 @dataclass(frozen=True, slots=True)

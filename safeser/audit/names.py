@@ -7,7 +7,6 @@ same file; a file can be read without any other, and a reader that misses the de
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from safeser.audit.record import Field, Record, SessionFacts
@@ -120,8 +119,8 @@ class Resolver:
         """
         fields = record.fields
         match record.type:
-            case "event" if self.version > 1:
-                fields = self._event(fields)
+            case "event":
+                fields = fields if self.version == 1 else self._event(fields)
             case "session":
                 self._define(self._sessions, MAX_SESSIONS, fields)
             case "genesis" | "policy":
@@ -129,26 +128,27 @@ class Resolver:
                 self.version = (
                     record.number("version") if record.type == "genesis" else self.version
                 )
-        if "policy" in fields:
-            return replace(record, fields=fields)
-        return replace(record, fields={**fields, "policy": self._policy})
+        if "policy" not in fields:
+            fields = {**fields, "policy": self._policy}
+        return Record(record.sequence, record.time, record.type, fields, record.mac)
 
-    def _event(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+    def _event(self, fields: Mapping[str, object]) -> dict[str, object]:
         own = dict(fields)
         case, session = own.pop("case", None), own.pop("s", None)
         if "n" in own:
             own["message"] = own.pop("n")
-        if case is not None and "event" in own:
-            if type(case) is int and (case in self._cases or len(self._cases) < 2 * MAX_CASES):
-                self._cases[case] = {name: own[name] for name in CASE_FIELDS if name in own}
-        elif case is not None:
-            own = {**_found(self._cases, case), **own}
+        defines = case is not None and "event" in own
+        if defines and type(case) is int and len(self._cases) < 2 * MAX_CASES:
+            self._cases[case] = {name: own[name] for name in CASE_FIELDS if name in own}
+        said: dict[str, object] = {"policy": self._policy}
         if session is not None:
-            said = _found(self._sessions, session)
-            own = {**said, **own}
+            said.update(_found(self._sessions, session))
             if "message" in own:
-                own["decision"] = f"{said['session']}-{own['message']}"
-        return own
+                said["decision"] = f"{said['session']}-{own['message']}"
+        if case is not None and not defines:
+            said.update(_found(self._cases, case))
+        said.update(own)
+        return said
 
     @staticmethod
     def _define(

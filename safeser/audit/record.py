@@ -62,13 +62,13 @@ _BODY_AT = len(_PREFIX) + 64 + len(_MIDDLE)
 MAX_LINE = _BODY_AT + MAX_BODY + len(_SUFFIX)
 
 #: Fields that the log itself writes into records, or that reading adds.
-RESERVED = frozenset(
-    {"case", "decision", "n", "policy", "s", "seq", "session", "time", "type"}
-)
+RESERVED = frozenset({"case", "decision", "n", "policy", "s", "seq", "session", "time", "type"})
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 # Lower case only: an upper-case digit would be a changed byte that still decodes to the same MAC.
 _HEX_MAC = re.compile(rb"[0-9a-f]{64}\Z")
+_SEQUENCE = re.compile(rb'[,{]"seq":(0|[1-9][0-9]{0,15})[,}]')
+_TIME = re.compile(rb',"time":(0|[1-9][0-9]{0,15})[,}]')
 _UNPRINTABLE = re.compile(r"[^ -~]")
 _encode = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
@@ -193,6 +193,13 @@ def line(mac: bytes, body: bytes) -> bytes:
     return b'{"mac":"%b","record":%b}\n' % (mac.hex().encode("ascii"), body)
 
 
+def fields_of(raw: bytes) -> tuple[bytes, bytes] | None:
+    """Return the hexadecimal MAC, unchecked, and the record bytes of one line, or None."""
+    if raw[:8] != _PREFIX or raw[72:_BODY_AT] != _MIDDLE or raw[-1:] != _SUFFIX:
+        return None
+    return raw[8:72], raw[_BODY_AT:-1]
+
+
 def split(raw: bytes) -> tuple[bytes, bytes] | None:
     """Return the MAC and the record bytes of one line without its newline, or None."""
     if not raw.startswith(_PREFIX) or not raw.endswith(_SUFFIX) or len(raw) > MAX_LINE:
@@ -201,6 +208,19 @@ def split(raw: bytes) -> tuple[bytes, bytes] | None:
     if not _HEX_MAC.match(digits) or raw[_BODY_AT - len(_MIDDLE) : _BODY_AT] != _MIDDLE:
         return None
     return bytes.fromhex(digits.decode("ascii")), raw[_BODY_AT : -len(_SUFFIX)]
+
+
+def position(body: bytes) -> tuple[int, int] | None:
+    """Return the sequence number and time that stand in the canonical *body*, without parsing it.
+
+    A quotation mark inside of a JSON string has a backslash before it, so neither text can be found
+    there. Nothing else of *body* is looked at.
+    """
+    sequence, time = _SEQUENCE.search(body), _TIME.search(body)
+    if sequence is None or time is None:
+        return None
+    found = int(sequence[1]), int(time[1])
+    return found if max(found) <= MAX_INT else None
 
 
 def salvage(raw: bytes) -> tuple[bytes | None, bytes]:

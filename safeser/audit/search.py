@@ -10,9 +10,10 @@ import heapq
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import NamedTuple
 
 from safeser.audit.files import Directory, head_name
 from safeser.audit.index import INDEX
@@ -21,7 +22,7 @@ from safeser.audit.record import MAX_LINE, Record, parse
 from safeser.audit.report import shown
 from safeser.errors import AuditError
 
-__all__ = ["Found", "Question", "Skipped", "search"]
+__all__ = ["Found", "Question", "Skipped", "follow", "search"]
 
 _CHUNK = 256 << 10
 
@@ -69,7 +70,7 @@ class Question:
         fields = (self.refers_to, self.task)
         return [[json.dumps(text).encode("ascii") for text in each] for each in fields if each]
 
-    def may_match(self, fields: dict[str, object]) -> bool:
+    def may_match(self, fields: Mapping[str, object]) -> bool:
         """Tell whether an event that has at least *fields*, those of its case, can match."""
         return (
             (not self.rule or fields.get("rule") in self.rule)
@@ -81,7 +82,7 @@ class Question:
         )
 
     def matches(self, record: Record) -> bool:
-        fields = dict(record.fields)
+        fields = record.fields
         return (
             self.since <= record.time < self.until
             and self.may_match(fields)
@@ -90,18 +91,17 @@ class Question:
             and (not self.peer or self._is_of_peer(fields))
         )
 
-    def _is_of_peer(self, fields: dict[str, object]) -> bool:
+    def _is_of_peer(self, fields: Mapping[str, object]) -> bool:
         address = fields.get("address")
         host = address.rpartition(":")[0] if isinstance(address, str) else ""
         return host in self.peer or _has(fields, self.peer, "peer", "address", "key")
 
 
-def _has(fields: dict[str, object], wanted: frozenset[str], *names: str) -> bool:
+def _has(fields: Mapping[str, object], wanted: frozenset[str], *names: str) -> bool:
     return any(isinstance(value := fields.get(name), str) and value in wanted for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """One answer.
 
     :param log: principal whose process wrote it, as its file is named.
@@ -111,9 +111,9 @@ class Found:
     log: str
     record: Record
 
-    @property
-    def order(self) -> tuple[int, str, int]:
-        return self.record.time, self.log, self.record.sequence
+
+def _order(found: Found) -> int:
+    return found.record.time
 
 
 #: Called with a file, or a place in it, that is left out, and why.
@@ -127,9 +127,42 @@ def search(
 
     The records of one file are taken to be in the order of their times.
     """
-    files = dict.fromkeys(each for place in places for each in _files(os.fspath(place), skipped))
-    each_file = [_LogFile(folder, name, question, skipped).found() for folder, name in files]
-    return heapq.merge(*each_file, key=lambda found: found.order)
+    for part in follow(places, question, skipped=skipped, wait=lambda: False):
+        yield from part
+
+
+def follow(
+    places: Iterable[str | os.PathLike[str]],
+    question: Question,
+    *,
+    skipped: Skipped,
+    wait: Callable[[], bool],
+) -> Iterator[Iterator[Found]]:
+    """Yield what :func:`search` does, then what is new in those files and folders, again and again.
+
+    :param wait: called at the end of each part, which must be taken before the next is asked for;
+        following ends where it returns False.
+    """
+    files: dict[tuple[str, str], _LogFile] = {}
+    named: set[tuple[str, str]] = set()
+
+    def name_once(place: str, why: str) -> None:
+        if (place, why) not in named:
+            named.add((place, why))
+            skipped(place, why)
+
+    asked = [os.fspath(place) for place in places]
+    while True:
+        for place in asked:
+            for key in _files(place, name_once):
+                if key not in files:
+                    files[key] = _LogFile(*key, question, name_once)
+        grown = [each.found() for each in files.values() if each.has_grown]
+        yield grown[0] if len(grown) == 1 else heapq.merge(*grown, key=_order)
+        if not wait():
+            break
+    for each in files.values():
+        each.name_half_line()
 
 
 def _files(place: str, skipped: Skipped) -> Iterator[tuple[str, str]]:
@@ -165,16 +198,35 @@ class _LogFile:
         self._needed = question.needed
         self._other_cases: set[int] = set()  # in which no event can match
         self._unread = 0
+        self._number = 0  # of the last line that was taken
+        self._start = 0  # of the next
+        self._size = -1  # when it was last read
+        self._foreign = False
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether the file has another size than when it was read."""
+        try:
+            return not self._foreign and os.stat(self._path).st_size != self._size
+        except OSError:
+            return self._size < 0  # to say so once
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self._folder, self._name)
 
     def found(self) -> Iterator[Found]:
-        for number, raw in enumerate(self._lines(), start=1):
+        """Yield the answers in the lines that were not taken before."""
+        for raw in self._lines():
+            self._number += 1
+            number = self._number
             if number > 1 and self._is_other(raw):
                 continue
             try:
                 record = self._resolver.resolve(parse(raw))
             except AuditError as error:
                 if number == 1:
-                    self._skip("", "it is no audit log: its first line is no record")
+                    self._leave("it is no audit log: its first line is no record")
                     return
                 self._skip(f", line {number}", error.message)
                 continue
@@ -185,9 +237,9 @@ class _LogFile:
     def _is_known(self, genesis: Record) -> bool:
         """Tell whether this reader knows the file's version; name the file if not."""
         if genesis.type != "genesis":
-            self._skip("", "its first record is not that of a log file")
+            self._leave("its first record is not that of a log file")
         elif not 1 <= self._resolver.version <= VERSION:
-            self._skip("", f"it has version {self._resolver.version}, and this reads {VERSION}")
+            self._leave(f"it has version {self._resolver.version}, and this reads {VERSION}")
         else:
             return True
         return False
@@ -212,7 +264,7 @@ class _LogFile:
         question = self._question
         if record.type == "event":
             case = _CASE.search(raw) if b'"event":' in raw else None
-            if case is not None and not question.may_match(dict(record.fields)):
+            if case is not None and not question.may_match(record.fields):
                 self._other_cases.add(int(case[1]))
             if question.matches(record):
                 yield Found(self._log, record)
@@ -225,22 +277,32 @@ class _LogFile:
             yield Found(self._log, record)
 
     def _lines(self) -> Iterator[bytes]:
-        """Yield the whole lines of the file, which is open only while it is read.
+        """Yield further whole lines of the file, which is open only while it is read.
 
-        Many files are searched at a time, more than a process may have open.
+        Many files are searched at a time, more than a process may have open. A line that is not
+        whole is read again: its process may take it back, and write another.
         """
-        start, rest, ended = 0, b"", False
+        rest, ended = b"", False
         while not ended:
-            chunk = self._read(start)
-            start += len(chunk)
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from lines
+            chunk = self._read(self._start + len(rest))
             ended = len(chunk) < _CHUNK
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._start += len(line) + 1
+                yield line
             if len(rest) > MAX_LINE:
-                self._skip("", "it has a line that is longer than any record; its rest is not read")
+                self._leave("it has a line longer than any record; the rest is not read")
                 return
-        if rest:
+        self._size = self._start + len(rest)
+
+    def name_half_line(self) -> None:
+        """Name the last line of the file if it is not whole."""
+        if not self._foreign and self._size > self._start:
             self._skip("", "its last line is not whole: it is being written, or was cut off")
+
+    def _leave(self, why: str) -> None:
+        self._foreign = True
+        self._skip("", why)
 
     def _read(self, start: int) -> bytes:
         try:
@@ -248,7 +310,7 @@ class _LogFile:
             try:
                 handle = directory.open(self._name)
                 if handle is None:
-                    self._skip("", "it is not there")
+                    self._leave("it is not there")
                     return b""
                 try:
                     return handle.read(_CHUNK, start)
@@ -257,15 +319,15 @@ class _LogFile:
             finally:
                 directory.close()
         except AuditError as error:
-            self._skip("", error.message)
+            self._leave(error.message)
             return b""
 
     def _skip(self, place: str, why: str) -> None:
         self._unread += 1
         if self._unread <= _NAMED:
-            self._skipped(os.path.join(self._folder, self._name) + place, why)
+            self._skipped(self._path + place, why)
         elif self._unread == _NAMED + 1:
-            self._skipped(os.path.join(self._folder, self._name), "further lines are no records")
+            self._skipped(self._path, "further lines are no records")
 
 
 def _rows(record: Record) -> Iterator[Record]:
