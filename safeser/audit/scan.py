@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from safeser.audit.chain import ZERO, Keys, step
-from safeser.audit.fast_chain import Verified, verified_start
+from safeser.audit.chain import ZERO, Keys, Verified, step, verified_start
 from safeser.audit.record import (
     MAX_LINE,
     Record,
@@ -109,8 +108,8 @@ class Scan:
 
     def add(self, found: Verified, final: End) -> None:
         """Add records that verified, of which *final* is the last."""
-        self.records += found.count
-        self.lines += found.count
+        self.records += found.records
+        self.lines += found.records
         self.final = final
         self.first = found.first if self.first < 0 else min(self.first, found.first)
         self.last = max(self.last, found.last)
@@ -279,13 +278,13 @@ class _Scanner:
         until = min([len(raws), *ahead])
         some = [raw for raw in raws[at:until] if raw is not None]
         found = verified_start(keys.chain, sequence, previous, some)
-        if not found.count:
+        if not found.records:
             return 0
         if len(some) < until - at:  # one that is too long stands between them
             return 0
-        self._state = sequence + found.count, found.mac
+        self._state = sequence + found.records, found.mac
         self._result.add(found, End(self._state[0] - 1, found.time, found.mac))
-        return found.count
+        return found.records
 
     def _take_one(self, keys: Keys, raw: bytes | None) -> bool:
         """Take one line; return whether to go on."""

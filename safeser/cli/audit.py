@@ -20,11 +20,11 @@ import typer
 
 from safeser.cli.ending import DENIED, one_line
 from safeser.cli.moments import moment_of
-from safeser.cli.screen import mark, say, width
+from safeser.cli.screen import line, mark, say, width
 from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
-    from safeser.audit.search import Found
+    from safeser.audit.reading.search import Found
 
 __all__ = ["app"]
 
@@ -158,7 +158,7 @@ def query(  # noqa: PLR0917 - typer reads the parameters by name
 
     Times are UTC. Files that are no audit logs are named on standard error and left out.
     """
-    from safeser.audit.search import Question, search
+    from safeser.audit.reading.search import Question, search
 
     for log in logs:
         _must_exist(log)
@@ -189,7 +189,7 @@ def _skipped(place: str, why: str) -> None:
 
 
 def _write_table(found: Iterable[Found]) -> None:
-    from safeser.audit.show import line as as_line
+    from safeser.audit.reading.show import line as as_line
 
     columns = width()
     for each in found:
@@ -197,14 +197,14 @@ def _write_table(found: Iterable[Found]) -> None:
 
 
 def _write_json(found: Iterable[Found]) -> None:
-    from safeser.audit.show import json_line
+    from safeser.audit.reading.show import json_line
 
     for each in found:
         print(json_line(each))
 
 
 def _write_csv(found: Iterable[Found]) -> None:
-    from safeser.audit.show import COLUMNS, row
+    from safeser.audit.reading.show import COLUMNS, row
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -220,7 +220,7 @@ _WRITERS: dict[Format, Callable[[Iterable[Found]], None]] = {
 
 def _write_counts(fields: Sequence[str], found: Iterable[Found], form: Format) -> None:
     """Write how often each combination of values occurs, the most frequent first."""
-    from safeser.audit.show import cell, counted, escaped, when
+    from safeser.audit.reading.show import cell, counted, escaped, when
     from safeser.cli.screen import table
 
     columns = ["count", *fields, "first", "last"]
@@ -272,8 +272,8 @@ def tail(
 
     This does not verify them. Heartbeats and other messages that are only counted are left out.
     """
-    from safeser.audit.search import Question
-    from safeser.audit.search import follow as following
+    from safeser.audit.reading.search import Question
+    from safeser.audit.reading.search import follow as following
 
     for log in logs:
         _must_exist(log)
@@ -284,6 +284,47 @@ def tail(
         sys.stdout.flush()
         _write_table(part)
         sys.stdout.flush()
+
+
+@app.command(short_help="Write one HTML page about logs.")
+def report(
+    logs: Logs,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
+    since: Annotated[str, typer.Option(help="As of 'query'.")] = "",
+    until: Annotated[str, typer.Option(help="The same, for the end.")] = "",
+) -> None:
+    """Write one HTML page: decisions over time, who talks to whom, refusals, who ran code.
+
+    It needs no other file or host, and runs no script. This does not verify the logs.
+    """
+    from safeser.audit.reading.page import page
+    from safeser.audit.reading.search import Question, search
+    from safeser.audit.reading.summary import summarize
+
+    for log in logs:
+        _must_exist(log)
+    now = datetime.now(UTC)
+    question = Question(
+        since=moment_of(since, now=now) if since else 0,
+        until=moment_of(until, now=now) if until else Question().until,
+        everything=True,
+    )
+    skipped: list[str] = []
+
+    def note(place: str, why: str) -> None:
+        skipped.append(f"{place}: {why}")
+        _skipped(place, why)
+
+    summary = summarize(search(logs, question, skipped=note))
+    made = now.strftime("%Y-%m-%d %H:%M UTC")
+    text = page(summary, logs=[str(log) for log in logs], skipped=skipped, made=made)
+    try:
+        output.write_text(text, encoding="ascii", errors="xmlcharrefreplace")
+    except OSError as error:
+        raise ConfigError(
+            f"{output} cannot be written: {error.strerror}", rule="config.audit"
+        ) from None
+    line(f"{output}: {summary.records:,} decisions")
 
 
 def _wait() -> bool:

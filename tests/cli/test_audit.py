@@ -366,3 +366,15 @@ def test_moments():
 
 def test_a_log_that_is_not_there_is_an_error(safeser, tmp_path):
     assert safeser("audit", "query", tmp_path / "nowhere").code == 2
+
+
+def test_a_report_is_one_page(safeser, log, tmp_path):
+    (tmp_path / "audit" / "x.log").write_text("<b>\n")
+    ended = safeser("audit", "report", tmp_path / "audit", "-o", tmp_path / "page.html")
+    assert ended.code == 0
+    assert ended.err.count("skipped") == 1
+    text = (tmp_path / "page.html").read_text()
+    assert text.startswith("<!doctype html>")
+    assert "x.log" in text
+    ended = safeser("audit", "report", tmp_path / "audit", "-o", tmp_path / "no" / "page.html")
+    assert ended.code == 2

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from safeser.audit import AuditKey, AuditLog, SessionFacts, names, read
+from safeser.audit.reading.search import Question, follow, search
 from safeser.audit.record import MAX_LINE
-from safeser.audit.search import Question, follow, search
 
 WORDS = ["alice", "bob", 'a"case":0,', "x\\", "os:system", ""]
 PEERS = [SessionFacts(f"{n:012x}", {"peer": word}) for n, word in enumerate(WORDS[:3])]

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from safeser.audit.reading.search import Found
 from safeser.audit.record import Record
 from safeser.audit.report import moment
-from safeser.audit.search import Found
 
 __all__ = ["COLUMNS", "Counted", "cell", "counted", "escaped", "json_line", "line", "row", "when"]
 
