@@ -150,7 +150,7 @@ class Recording:
                 "address": self.address,
                 "key": session.peer_key.fingerprint,
                 "peer": session.peer,
-                "peer_policy": policy_text(claims.policy, claims.revision, claims.sha256),
+                "peer_states": policy_text(claims.policy, claims.revision, claims.sha256),
                 "suite": session.suite.word,
             },
         )

@@ -147,7 +147,7 @@ def query(  # noqa: PLR0917 - typer reads the parameters by name
     task: Annotated[_Names, _asking("Key of a task.")] = [],  # noqa: B006
     outcome: Annotated[Outcome | None, typer.Option(help="Without it, both.")] = None,
     by: Annotated[
-        _Names, typer.Option(help="Count by this field: rule, sender, peer... Repeatable.")
+        _Names, typer.Option(help="Count by this field: rule, sender, user, log... Repeatable.")
     ] = [],  # noqa: B006
     form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TABLE,
     everything: Annotated[

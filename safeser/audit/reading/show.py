@@ -149,7 +149,8 @@ class Counted(NamedTuple):
 def counted(found: Iterable[Found], fields: Sequence[str]) -> list[Counted]:
     """Return how often each combination of the values of *fields* occurs, the most frequent first.
 
-    A record of counts is as many as it says.
+    A record of counts is as many as it says. Beside fields of records there are ``log``, ``type``
+    and ``user``: whose task it is, or else who wrote the payload.
     """
     table: dict[tuple[str, ...], list[int]] = {}
     for each in found:
@@ -169,4 +170,6 @@ def counted(found: Iterable[Found], fields: Sequence[str]) -> list[Counted]:
 def _value(found: Found, name: str) -> object:
     if name == "log":
         return found.log
+    if name == "user":
+        return found.record.text("task_author") or found.record.text("author")
     return found.record.type if name == "type" else found.record.fields.get(name)
