@@ -33,7 +33,7 @@ MAX_SESSIONS = 4_096
 # A longer place, or one inside a value, names keys of a peer's.
 _MAX_WHERE = 32
 
-_PLAIN = frozenset({str, bool, type(None)})
+_PLAIN = frozenset({str, bool, type(None), tuple})  # the last is that of _ABSENT alone
 
 _Case = tuple[Field, ...]
 
@@ -87,12 +87,9 @@ def _case_of(fields: Mapping[str, object]) -> _Case | None:
     """Return the case of an event, or None where it is written in full."""
     if "event" not in fields:
         return None
-    case = []
-    for name in CASE_FIELDS:
-        value = fields.get(name, _ABSENT)
-        if value is not _ABSENT and type(value) not in _PLAIN:
-            return None  # 1 would have the number of True
-        case.append(value)
+    case = [fields.get(name, _ABSENT) for name in CASE_FIELDS]
+    if not _PLAIN.issuperset(map(type, case)):
+        return None  # 1 would have the number of True
     where = case[-1]
     if isinstance(where, str) and (len(where) > _MAX_WHERE or "." in where or "[" in where):
         case[-1] = _ABSENT

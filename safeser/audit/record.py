@@ -6,7 +6,6 @@ terminal or another reader would act on. Payload bytes have no field to stand in
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -126,34 +125,45 @@ def clean(event: Mapping[str, Field]) -> dict[str, object]:
     left = MAX_CHARS
     fields: dict[str, object] = {}
     for name, value in event.items():
-        if name == "session" and type(value) is SessionFacts:
+        kind = type(value)
+        if name not in _free:
+            if name == "session" and kind is SessionFacts:
+                fields[name] = value
+                continue
+            _require_free(name)
+        if kind is str and len(value) <= MAX_TEXT and len(value) <= left:  # type: ignore[arg-type]
             fields[name] = value
-            continue
-        if not _is_free_name(name):
-            raise _refused(
-                "a field's name must be a short lower-case word that the log leaves free"
-            )
-        if type(value) is str and len(value) <= MAX_TEXT and len(value) <= left:
+            left -= len(value)  # type: ignore[arg-type]
+        elif kind is bool or value is None:
             fields[name] = value
-            left -= len(value)
-        elif value is None or value is True or value is False:
-            fields[name] = value
-        elif isinstance(value, str):
-            fields[name] = text = _cut(value, left)
-            left -= min(left, len(text))
-        elif isinstance(value, int):
-            number = int.__int__(value)
-            fields[name] = number if -MAX_INT <= number <= MAX_INT else "out of range"
-        elif isinstance(value, (list, tuple)):
-            fields[name], left = _cut_items(value, left)
         else:
-            raise _refused("a field holds a string, an integer, a bool, None or a list of strings")
+            fields[name], left = _cleaned(value, left)
     return fields
 
 
-@functools.lru_cache(maxsize=256)
-def _is_free_name(name: object) -> bool:
-    return type(name) is str and _NAME.match(name) is not None and name not in RESERVED
+def _cleaned(value: object, left: int) -> tuple[object, int]:
+    """Return a value that is no short text within its bound, and what is left for others."""
+    if isinstance(value, str):
+        text = _cut(value, left)
+        return text, left - min(left, len(text))
+    if isinstance(value, int):
+        number = int.__int__(value)
+        return (number if -MAX_INT <= number <= MAX_INT else "out of range"), left
+    if isinstance(value, (list, tuple)):
+        return _cut_items(value, left)
+    raise _refused("a field holds a string, an integer, a bool, None or a list of strings")
+
+
+def _require_free(name: object) -> None:
+    if type(name) is not str or _NAME.match(name) is None or name in RESERVED:
+        raise _refused("a field's name must be a short lower-case word that the log leaves free")
+    if len(_free) < _MAX_NAMES:
+        _free.add(name)
+
+
+#: Names that were found to be free. They come from code, never from a peer.
+_free: set[str] = set()
+_MAX_NAMES = 256
 
 
 def _cut(text: str, left: int) -> str:

@@ -143,8 +143,9 @@ def test_what_was_not_written_has_no_number(make, records, monkeypatch):
 
 @pytest.mark.parametrize("name", ["session", "case", "decision", "s", "n"])
 def test_no_event_chooses_a_number_itself(make, name):
-    with pytest.raises(AuditError):
-        make().record({**ADMIT, name: 3})
+    for value in (3, "3", ["3"], None):
+        with pytest.raises(AuditError):
+            make().record({**ADMIT, name: value})
     with pytest.raises(AuditError):
         make().record({**ADMIT, "other": facts()})
 
