@@ -24,6 +24,7 @@ from safeser.cli.screen import line, mark, say, width
 from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
+    from safeser.audit import Report
     from safeser.audit.reading.search import Found
 
 __all__ = ["app"]
@@ -33,15 +34,13 @@ app = typer.Typer(help="Verify and read audit logs.", no_args_is_help=True)
 Logs = Annotated[
     list[Path], typer.Argument(metavar="LOG...", help="Folders of logs, or single files.")
 ]
-LogPath = Annotated[Path, typer.Argument(metavar="LOG", help="The folder of a log, or a file.")]
-
 _POLL = 0.25  # seconds; a person follows, nothing waits for this
 
 
-@app.command(short_help="Verify a log against its key.")
+@app.command(short_help="Verify logs against their key.")
 def verify(
-    log: LogPath,
-    key: Annotated[Path, typer.Option(help="The file of the log's key.")],
+    logs: Logs,
+    key: Annotated[Path, typer.Option(help="The file of the logs' key.")],
     expect: Annotated[
         Path | None,
         typer.Option(help="A head that --save-head wrote; the log must have grown from there."),
@@ -51,20 +50,45 @@ def verify(
         typer.Option(help="Write the log's head to this new file, to keep it elsewhere."),
     ] = None,
 ) -> None:
-    """Verify a log against its key; code 1 names the place of each problem."""
+    """Verify logs against their key; code 1 names the place of each problem.
+
+    A head is of one log: --expect and --save-head take one LOG.
+    """
     from safeser.audit import verify as verified
 
-    _must_exist(log)
+    if len(logs) > 1 and (expect is not None or save_head is not None):
+        raise ConfigError(
+            "a head is of one log, and several were named",
+            rule="config.audit-head",
+            fix="Verify each by itself with --expect or --save-head.",
+        )
+    for log in logs:
+        _must_exist(log)
     expected = "" if expect is None else _read_head(expect)
-    report = verified(log, key=key, expect=expected)
+    whole = True
+    for log in logs:
+        found = verified(log, key=key, expect=expected, progress=_progress)
+        whole = _say_verdict(log if len(logs) > 1 else None, found) and whole
+        if save_head is not None and found.ok:
+            _write_head(save_head, found.head)
+    if not whole:
+        raise typer.Exit(DENIED)
+
+
+def _say_verdict(log: Path | None, report: Report) -> bool:
+    """Print what verification found, under the name of *log* if there is one."""
     summary, *rest = str(report).splitlines()
-    mark(report.ok, summary)
+    mark(report.ok, summary if log is None else f"{log}: {summary}")
     for each in rest:
         say(each)
-    if save_head is not None and report.ok:
-        _write_head(save_head, report.head)
-    if not report.ok:
-        raise typer.Exit(DENIED)
+    return report.ok
+
+
+def _progress(done: int, total: int) -> None:
+    """Say on a terminal how far verification is, on one line that the next one replaces."""
+    if sys.stderr.isatty() and total > 1:
+        end = "\r" if done < total - 1 else "\r\x1b[K"
+        print(f"\rverifying file {done + 1} of {total}", end=end, file=sys.stderr, flush=True)
 
 
 def _must_exist(log: Path) -> None:

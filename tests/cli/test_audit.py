@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from safeser.audit import AuditKey, AuditLog, SessionFacts
+from safeser.cli.audit import _progress
 from safeser.cli.moments import moment_of
 
 
@@ -38,6 +39,31 @@ def test_verify_of_a_whole_log(safeser, log, tmp_path):
     ended = safeser("audit", "verify", tmp_path / "audit", "--key", tmp_path / "audit.key")
     assert (ended.code, ended.err) == (0, "")
     assert "no problem found" in ended.out
+
+
+def test_several_logs_are_verified_and_one_problem_is_enough(safeser, log, tmp_path):
+    key = f"--key={tmp_path / 'audit.key'}"
+    ended = safeser("audit", "verify", tmp_path / "audit", log.path, key)
+    assert ended.code == 0
+    assert [line.split(": ")[0] for line in ended.out.splitlines()] == [
+        str(tmp_path / "audit"),
+        str(log.path),
+    ]
+    Path(log.path).write_bytes(Path(log.path).read_bytes().replace(b"field-7", b"field-6"))
+    assert safeser("audit", "verify", tmp_path / "audit", log.path, key).code == 1
+    head = ("--save-head", tmp_path / "head")
+    assert safeser("audit", "verify", tmp_path / "audit", log.path, key, *head).code == 2
+
+
+def test_progress_is_for_a_terminal_alone(monkeypatch, capsys):
+    _progress(0, 3)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    for done in range(3):
+        _progress(done, 3)
+    shown = capsys.readouterr().err
+    assert "verifying file 3 of 3" in shown
+    assert shown.endswith("\r\x1b[K")
 
 
 def test_verify_names_the_place_of_a_changed_byte(safeser, log, tmp_path):
