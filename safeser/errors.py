@@ -39,6 +39,9 @@ class SafeserError(Exception):
     #: Which operation the message names that was refused before anything in it was judged.
     operation = ""
 
+    #: The global of a pickle that is refused, for the log.
+    subject = ""
+
     def __init__(self, message: str, *, rule: str = "", where: str = "", fix: str = "") -> None:
         super().__init__(message)
         self.message = message

@@ -317,6 +317,9 @@ class Payload:
     :param header: the family's header, plain msgpack values.
     :param frames: the family's frames, buffers in order.
     :param author: principal that wrote it; :data:`ANY_AUTHOR` where a relay lost it.
+    :param task: key of the task that its message is about, as text for the log.
+    :param task_author: principal whose task that is, as the peer states; for the log only.
+    :param digest: of what its author signed, for the log; a pickle's is made when it is recorded.
     """
 
     where: str
@@ -324,6 +327,14 @@ class Payload:
     header: dict[str, Any] = field(repr=False)
     frames: tuple[Any, ...] = field(repr=False)
     author: str = ANY_AUTHOR
+    task: str = ""
+    task_author: str = ""
+    digest: str = ""
+
+    @property
+    def message(self) -> int | None:
+        """The number of its message in the session; None where this process wrote it."""
+        return None
 
     @property
     def nbytes(self) -> int:

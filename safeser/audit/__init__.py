@@ -11,14 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from safeser.audit.key import AuditKey
 from safeser.audit.log import AuditLog
-from safeser.audit.record import Record
+from safeser.audit.record import Record, SessionFacts
 
 if TYPE_CHECKING:
     from safeser.audit.query import read, render
     from safeser.audit.report import Problem, Report
     from safeser.audit.verify import verify
 
-__all__ = ["AuditKey", "AuditLog", "Problem", "Record", "Report", "read", "render", "verify"]
+__all__ = [
+    "AuditKey",
+    "AuditLog",
+    "Problem",
+    "Record",
+    "Report",
+    "SessionFacts",
+    "read",
+    "render",
+    "verify",
+]
 
 #: Imported when first used: a process that writes a log reads none.
 _READERS = {

@@ -6,23 +6,41 @@ be made, changed, moved or taken out of the middle; the head says where the end 
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from safeser.audit.key import AuditKey
+from safeser.audit.record import MAX_INT, MAX_LINE
 from safeser.errors import AuditError
 
-__all__ = ["ZERO", "Head", "Keys", "file_keys", "index_keys", "pae", "step"]
+__all__ = [
+    "ZERO",
+    "Head",
+    "Keys",
+    "Verified",
+    "file_keys",
+    "index_keys",
+    "pae",
+    "step",
+    "verified_start",
+]
 
 #: What stands for the MAC before the first record; the key is the file's own, so no two collide.
 ZERO = bytes(32)
+
+_BLOCK = 64  # bytes of a block of SHA-256, which no key here is longer than
+# Where the record of a line begins, and what may follow a number in it.
+_BODY_AT = len('{"mac":"') + 64 + len('","record":')
+_ENDS = (b",", b"}")
 
 _STEP = struct.Struct("<QQ32sQQQ")
 _HEAD = re.compile(
@@ -48,15 +66,76 @@ def step(key: bytes, previous: bytes, sequence: int, body: bytes) -> bytes:
 
 
 def _mac(key: bytes, data: bytes) -> bytes:
-    mac = _keyed(key).copy()
-    mac.update(data)
-    return mac.finalize()
+    """Return HMAC-SHA256 (RFC 2104) of *data*."""
+    inner, outer = _keyed(key)
+    inner, outer = inner.copy(), outer.copy()
+    inner.update(data)
+    outer.update(inner.digest())
+    return outer.digest()
 
 
 @lru_cache(maxsize=8)
-def _keyed(key: bytes) -> HMAC:
-    # To take in the key takes as long as to hash a record.
-    return HMAC(key, SHA256())
+def _keyed(key: bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
+    """Return the two hashes of HMAC with the key, of 32 bytes, taken in.
+
+    To take in the key takes as long as to hash a record, and a copy of these takes half the time of
+    a copy of the HMAC objects of hmac or cryptography, of which verification makes millions.
+    """
+    block = key.ljust(_BLOCK, b"\0")
+    inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
+    return inner, hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
+
+
+class Verified(NamedTuple):
+    """Records that verified, one after the other.
+
+    :param records: how many.
+    :param mac: of the last.
+    :param first: the earliest of their times, and *last* the latest, and *time* that of the last.
+    """
+
+    records: int
+    mac: bytes
+    first: int
+    last: int
+    time: int
+
+
+def verified_start(key: bytes, sequence: int, previous: bytes, raws: Sequence[bytes]) -> Verified:
+    """Verify *raws* from the first on, as far as each is the record that follows the one before.
+
+    What this takes, a scan would take as well, and the scan says what the line is before which this
+    ends: one loop for the millions that nothing is wrong with.
+
+    :param key: of the chain.
+    :param sequence: number of the record that the first is to be, after the MAC *previous*.
+    """
+    inner_start, outer_start = _keyed(key)
+    pack = _STEP.pack
+    start = sequence
+    first, last, time = MAX_INT, -1, -1
+    for raw in raws:
+        body = raw[_BODY_AT:-1]
+        inner, outer = inner_start.copy(), outer_start.copy()
+        inner.update(pack(3, 32, previous, 8, sequence, len(body)) + body)
+        outer.update(inner.digest())
+        mac = outer.digest()
+        # MACs in the files are not secret, so the time of the comparison reveals nothing.
+        head = b'{"mac":"%b","record":' % mac.hex().encode("ascii")
+        if raw[:_BODY_AT] != head or raw[-1:] != b"}" or len(raw) > MAX_LINE:
+            break
+        # A quotation mark inside a JSON string has a backslash before it: neither is found there.
+        at = body.rfind(b',"time":') + 8
+        digits = body[at : at + 16]
+        if b',"seq":%d,' % sequence not in body or not digits.isdigit():
+            break
+        if body[at + 16 : at + 17] not in _ENDS or digits[:1] == b"0":
+            break
+        time = int(digits)
+        first, last = (time if time < first else first), (time if time > last else last)
+        previous = mac
+        sequence += 1
+    return Verified(sequence - start, previous, first, last, time)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from safeser.audit.chain_file import ChainFile, new_file
 from safeser.audit.files import Directory
 from safeser.audit.index import Entries
 from safeser.audit.key import KeySource, resolve
+from safeser.audit.names import VERSION
 from safeser.audit.record import MAX_INT, Field, clean, printable
 from safeser.audit.state import Draft, Fields, PolicyName, State, initial_state, policy_fields
 from safeser.audit.tally import SECOND, note_refusal
@@ -341,7 +342,7 @@ class AuditLog:
             "pid": os.getpid(),
             "principal": self._principal,
             "program": printable(os.path.basename(sys.argv[0] if sys.argv else ""), 64),
-            "version": 1,
+            "version": VERSION,
             **policy_fields(chain.state.policy),
         }
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from safeser.audit.files import Directory, Handle
+from safeser.audit.names import Resolver
 from safeser.audit.record import MAX_LINE, Record, parse, printable
 from safeser.audit.report import moment, shown
 from safeser.errors import AuditError
@@ -27,7 +28,8 @@ def read(
 ) -> Iterator[Record]:
     """Yield the records of one file, or of every log file of a directory, in order of their names.
 
-    A last line that is not whole yet is left alone.
+    Each has all of its fields, those included that the file states once and refers to. A last line
+    that is not whole yet is left alone.
 
     :param wait: called at the end of a single file; if it returns True, reading goes on with what
         was written meanwhile.
@@ -58,6 +60,7 @@ def _read_file(directory: Directory, name: str, wait: Callable[[], bool]) -> Ite
 
 def _read_handle(handle: Handle, name: str, wait: Callable[[], bool]) -> Iterator[Record]:
     start, number = 0, 0  # of the next line
+    resolver = Resolver()
     buffer = b""
     while True:
         chunk = handle.read(_CHUNK, start + len(buffer))
@@ -75,7 +78,7 @@ def _read_handle(handle: Handle, name: str, wait: Callable[[], bool]) -> Iterato
         for raw in whole:
             number += 1
             try:
-                record = parse(raw)
+                record = resolver.resolve(parse(raw))
             except AuditError:
                 raise _not_a_record(name, number) from None
             yield record

@@ -6,7 +6,6 @@ terminal or another reader would act on. Payload bytes have no field to stand in
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,34 @@ from typing import NoReturn, TypeAlias
 
 from safeser.errors import AuditError
 
-__all__ = ["MAX_LINE", "Field", "Record", "clean", "encode", "label", "line", "parse", "printable"]
+__all__ = [
+    "MAX_LINE",
+    "Field",
+    "Record",
+    "SessionFacts",
+    "clean",
+    "encode",
+    "label",
+    "line",
+    "parse",
+    "printable",
+]
 
-#: What a field of an event may hold.
-Field: TypeAlias = str | int | bool | Sequence[str] | None
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SessionFacts:
+    """What every record of one session says alike: its peer's key and address, its suite.
+
+    :param id: the start of the session's id, which both ends know.
+    :param fields: further fields; those of an event come before them.
+    """
+
+    id: str
+    fields: Mapping[str, str | bool]
+
+
+#: What a field of an event may hold; the field ``session`` holds facts, and no other does.
+Field: TypeAlias = str | int | bool | Sequence[str] | SessionFacts | None
 
 # A peer chooses the text of some fields (operation, where, globals), so each bound is one on what
 # a peer can make us write. The longest real names in Dask traffic are below 120 characters.
@@ -37,12 +60,14 @@ _BODY_AT = len(_PREFIX) + 64 + len(_MIDDLE)
 #: Bytes of the longest line, its newline left out.
 MAX_LINE = _BODY_AT + MAX_BODY + len(_SUFFIX)
 
-#: Fields that the log itself writes into every record.
-RESERVED = frozenset({"policy", "seq", "time", "type"})
+#: Fields that the log itself writes into records, or that reading adds.
+RESERVED = frozenset({"case", "decision", "n", "policy", "s", "seq", "session", "time", "type"})
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 # Lower case only: an upper-case digit would be a changed byte that still decodes to the same MAC.
 _HEX_MAC = re.compile(rb"[0-9a-f]{64}\Z")
+_SEQUENCE = re.compile(rb'[,{]"seq":(0|[1-9][0-9]{0,15})[,}]')
+_TIME = re.compile(rb',"time":(0|[1-9][0-9]{0,15})[,}]')
 _UNPRINTABLE = re.compile(r"[^ -~]")
 _encode = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
@@ -55,7 +80,8 @@ class Record:
 
     :param sequence: position in its file; the genesis record is 0.
     :param time: microseconds since 1970, UTC.
-    :param type: ``"event"``, ``"counts"``, ``"suppressed"``, ``"genesis"``, ``"close"`` and so on.
+    :param type: ``"event"``, which a file does not spell, ``"session"``, ``"counts"``,
+        ``"suppressed"``, ``"genesis"``, ``"close"`` and so on.
     :param fields: everything else.
     """
 
@@ -99,31 +125,45 @@ def clean(event: Mapping[str, Field]) -> dict[str, object]:
     left = MAX_CHARS
     fields: dict[str, object] = {}
     for name, value in event.items():
-        if not _is_free_name(name):
-            raise _refused(
-                "a field's name must be a short lower-case word that the log leaves free"
-            )
-        if type(value) is str and len(value) <= MAX_TEXT and len(value) <= left:
+        kind = type(value)
+        if name not in _free:
+            if name == "session" and kind is SessionFacts:
+                fields[name] = value
+                continue
+            _require_free(name)
+        if kind is str and len(value) <= MAX_TEXT and len(value) <= left:  # type: ignore[arg-type]
             fields[name] = value
-            left -= len(value)
-        elif value is None or value is True or value is False:
+            left -= len(value)  # type: ignore[arg-type]
+        elif kind is bool or value is None:
             fields[name] = value
-        elif isinstance(value, str):
-            fields[name] = text = _cut(value, left)
-            left -= min(left, len(text))
-        elif isinstance(value, int):
-            number = int.__int__(value)
-            fields[name] = number if -MAX_INT <= number <= MAX_INT else "out of range"
-        elif isinstance(value, (list, tuple)):
-            fields[name], left = _cut_items(value, left)
         else:
-            raise _refused("a field holds a string, an integer, a bool, None or a list of strings")
+            fields[name], left = _cleaned(value, left)
     return fields
 
 
-@functools.lru_cache(maxsize=256)
-def _is_free_name(name: object) -> bool:
-    return type(name) is str and _NAME.match(name) is not None and name not in RESERVED
+def _cleaned(value: object, left: int) -> tuple[object, int]:
+    """Return a value that is no short text within its bound, and what is left for others."""
+    if isinstance(value, str):
+        text = _cut(value, left)
+        return text, left - min(left, len(text))
+    if isinstance(value, int):
+        number = int.__int__(value)
+        return (number if -MAX_INT <= number <= MAX_INT else "out of range"), left
+    if isinstance(value, (list, tuple)):
+        return _cut_items(value, left)
+    raise _refused("a field holds a string, an integer, a bool, None or a list of strings")
+
+
+def _require_free(name: object) -> None:
+    if type(name) is not str or _NAME.match(name) is None or name in RESERVED:
+        raise _refused("a field's name must be a short lower-case word that the log leaves free")
+    if len(_free) < _MAX_NAMES:
+        _free.add(name)
+
+
+#: Names that were found to be free. They come from code, never from a peer.
+_free: set[str] = set()
+_MAX_NAMES = 256
 
 
 def _cut(text: str, left: int) -> str:
@@ -163,6 +203,13 @@ def line(mac: bytes, body: bytes) -> bytes:
     return b'{"mac":"%b","record":%b}\n' % (mac.hex().encode("ascii"), body)
 
 
+def fields_of(raw: bytes) -> tuple[bytes, bytes] | None:
+    """Return the hexadecimal MAC, unchecked, and the record bytes of one line, or None."""
+    if raw[:8] != _PREFIX or raw[72:_BODY_AT] != _MIDDLE or raw[-1:] != _SUFFIX:
+        return None
+    return raw[8:72], raw[_BODY_AT:-1]
+
+
 def split(raw: bytes) -> tuple[bytes, bytes] | None:
     """Return the MAC and the record bytes of one line without its newline, or None."""
     if not raw.startswith(_PREFIX) or not raw.endswith(_SUFFIX) or len(raw) > MAX_LINE:
@@ -171,6 +218,19 @@ def split(raw: bytes) -> tuple[bytes, bytes] | None:
     if not _HEX_MAC.match(digits) or raw[_BODY_AT - len(_MIDDLE) : _BODY_AT] != _MIDDLE:
         return None
     return bytes.fromhex(digits.decode("ascii")), raw[_BODY_AT : -len(_SUFFIX)]
+
+
+def position(body: bytes) -> tuple[int, int] | None:
+    """Return the sequence number and time that stand in the canonical *body*, without parsing it.
+
+    A quotation mark inside of a JSON string has a backslash before it, so neither text can be found
+    there. Nothing else of *body* is looked at.
+    """
+    sequence, time = _SEQUENCE.search(body), _TIME.search(body)
+    if sequence is None or time is None:
+        return None
+    found = int(sequence[1]), int(time[1])
+    return found if max(found) <= MAX_INT else None
 
 
 def salvage(raw: bytes) -> tuple[bytes | None, bytes]:
@@ -204,14 +264,19 @@ def parse(raw: bytes) -> Record:
         raise AuditError("a line is not a record", rule="audit.record")
     mac, body = parts
     try:
-        fields = json.loads(
-            body, object_pairs_hook=_unique, parse_float=_no_float, parse_constant=_no_float
-        )
+        fields = _decode(body.decode("ascii"))
+        # Each name is followed by these two characters, and a text may hold them as well.
+        if not isinstance(fields, dict) or body.count(b'":') != len(fields):
+            fields = _decode_strictly(body.decode("ascii"))
     except (ValueError, RecursionError):
         raise AuditError("a line is not a record", rule="audit.record") from None
     if not isinstance(fields, dict):
         raise AuditError("a line is not a record", rule="audit.record")
-    sequence, time, kind = (fields.pop(name, None) for name in ("seq", "time", "type"))
+    sequence, time, kind = (
+        fields.pop("seq", None),
+        fields.pop("time", None),
+        fields.pop("type", "event"),
+    )
     if not (_is_count(sequence) and _is_count(time) and isinstance(kind, str)):
         raise AuditError("a line is not a record", rule="audit.record")
     return Record(sequence, time, kind, fields, mac)
@@ -230,6 +295,12 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_float(_: str) -> NoReturn:
     raise ValueError("the log has no floats")
+
+
+_decode = json.JSONDecoder(parse_float=_no_float, parse_constant=_no_float).decode
+_decode_strictly = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_no_float, parse_constant=_no_float
+).decode
 
 
 def _refused(why: str) -> AuditError:

@@ -9,14 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from safeser.audit.chain import ZERO, Keys, step
-from safeser.audit.record import MAX_LINE, Record, begins_like_a_line, parse, salvage, split
+from safeser.audit.chain import ZERO, Keys, Verified, step, verified_start
+from safeser.audit.record import (
+    MAX_LINE,
+    Record,
+    begins_like_a_line,
+    fields_of,
+    parse,
+    position,
+    salvage,
+)
 from safeser.audit.report import Mark, Problem, lines_text, records_text
 from safeser.errors import AuditError
 
-__all__ = ["Line", "Scan", "lines", "scan"]
+__all__ = ["Lines", "Scan", "lines", "scan"]
 
 _CHUNK = 64 << 10
 
@@ -30,20 +38,19 @@ MAX_PROBLEMS = 50  # of one file
 _REMEMBERED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a file.
+class Lines(NamedTuple):
+    """Consecutive lines of a file.
 
-    :param raw: its bytes without the newline, or None if it is longer than any record.
-    :param whole: whether a newline ended it.
+    :param raws: the bytes of each without its newline, or None if it is longer than any record.
+    :param whole: whether newlines ended them all.
     """
 
-    raw: bytes | None
+    raws: Sequence[bytes | None]
     whole: bool = True
 
 
-def lines(handle: int) -> Iterator[Line]:
-    """Yield the lines of an open file as long as it is now, holding at most one of them.
+def lines(handle: int) -> Iterator[Lines]:
+    """Yield the lines of an open file as long as it is now, holding those of one chunk.
 
     A process that writes faster than this reads would keep it busy for ever.
     """
@@ -57,22 +64,21 @@ def lines(handle: int) -> Iterator[Line]:
             junk += len(chunk)
             if not newline:
                 if junk > _MAX_JUNK:
-                    yield Line(None, whole=False)
+                    yield Lines((None,), whole=False)
                     return
                 continue
-            yield Line(None)
+            yield Lines((None,))
             junk, buffer = 0, rest
         else:
             buffer += chunk
         *whole, buffer = buffer.split(b"\n")
-        for raw in whole:
-            yield Line(raw if len(raw) <= MAX_LINE else None)
+        yield Lines([raw if len(raw) <= MAX_LINE else None for raw in whole])
         if len(buffer) > MAX_LINE:
             junk, buffer = len(buffer), b""
     if junk:
-        yield Line(None, whole=False)
+        yield Lines((None,), whole=False)
     elif buffer:
-        yield Line(buffer, whole=False)
+        yield Lines((buffer,), whole=False)
 
 
 #: Finds the keys of a file from its first record, which is not verified yet.
@@ -97,8 +103,24 @@ class Scan:
     first: int = -1
     last: int = -1
     genesis: Record | None = None
-    final: Record | None = None
+    final: End | None = None
     readable: bool = True
+
+    def add(self, found: Verified, final: End) -> None:
+        """Add records that verified, of which *final* is the last."""
+        self.records += found.records
+        self.lines += found.records
+        self.final = final
+        self.first = found.first if self.first < 0 else min(self.first, found.first)
+        self.last = max(self.last, found.last)
+
+
+class End(NamedTuple):
+    """A record that verified: its number, time and MAC."""
+
+    sequence: int
+    time: int
+    mac: bytes
 
 
 # Where the chain may go on: the number of the next record, and the MAC before it.
@@ -190,7 +212,7 @@ def scan(
     file: str,
     find_keys: FindKeys,
     marks: Sequence[Mark] = (),
-    see: Callable[[Record], None] = lambda record: None,
+    see: Callable[[Record], None] | None = None,
 ) -> Scan:
     """Verify the chain of one open file.
 
@@ -199,56 +221,117 @@ def scan(
     :param marks: records that must be there.
     :param see: called with each record that verified, in order.
     """
-    result = Scan()
-    keys: Keys | None = None
-    state: _State = (0, ZERO)
-    run: _Run | None = None
-    wanted: dict[int, list[Mark]] = {}
-    for mark in marks:
-        wanted.setdefault(mark.sequence, []).append(mark)
+    scanner = _Scanner(file, marks, see)
     try:
-        for number, each in enumerate(lines(handle), start=1):
-            if number == 1:
-                keys = find_keys(_record(each.raw))
-            if keys is None:
-                result.readable = False
+        for each in lines(handle):
+            if not scanner.take(each, find_keys):
                 break
-            if not each.whole:
-                _end(result, file, number, each.raw)
-                break
-            result.lines = number
-            states = run.next_states() if run is not None else [state]
-            found = _verified(keys, each.raw, states)
-            if found is None:
-                run = run or _Run(number, state)
-                run.add(keys, each.raw)
-                continue
-            record, state = found
-            if run is not None:
-                result.problems.append(run.explain(file, record.sequence))
-                run = None
-                if len(result.problems) >= MAX_PROBLEMS:
-                    text = "the rest of this file was not read"
-                    result.problems.append(Problem(file, number, -1, "more problems", text))
-                    result.readable = False
-                    break
-            _take(result, record)
-            result.problems += _marked(record, file, number, wanted.get(record.sequence, ()))
-            see(record)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        result.problems.append(Problem(file, 0, -1, "unreadable file", f"reading failed: {reason}"))
-        result.readable = False
-    result.end = state[0]
-    if run is not None:
-        problem = run.explain(file, None)
-        result.problems.append(problem)
-        result.end = state[0] + run.length
-        if problem.kind == "missing records":
-            result.end = run.claims[-1][0] + 1
-    if result.readable:
-        _missing_tail(result, file, wanted)
-    return result
+        problem = Problem(file, 0, -1, "unreadable file", f"reading failed: {reason}")
+        scanner.stop(problem)
+    return scanner.end()
+
+
+class _Scanner:
+    """The state of a scan between two lines."""
+
+    def __init__(
+        self, file: str, marks: Sequence[Mark], see: Callable[[Record], None] | None
+    ) -> None:
+        self._file = file
+        self._see = see
+        self._result = Scan()
+        self._keys: Keys | None = None
+        self._state: _State = (0, ZERO)
+        self._run: _Run | None = None
+        self._wanted: dict[int, list[Mark]] = {}
+        for mark in marks:
+            self._wanted.setdefault(mark.sequence, []).append(mark)
+
+    def take(self, each: Lines, find_keys: FindKeys) -> bool:
+        """Take further lines; return whether to go on."""
+        result, at = self._result, 0
+        if result.lines == 0 and each.raws:
+            self._keys = find_keys(_record(each.raws[0]))
+            result.readable = self._keys is not None
+        if self._keys is None:
+            return result.readable
+        if not each.whole:
+            _end(result, self._file, result.lines + 1, each.raws[0])
+            return False
+        while at < len(each.raws):
+            at += self._take_many(self._keys, each.raws, at)
+            if at < len(each.raws):
+                if not self._take_one(self._keys, each.raws[at]):
+                    return False
+                at += 1
+        return True
+
+    def _take_many(self, keys: Keys, raws: Sequence[bytes | None], at: int) -> int:
+        """Take lines from number *at* on that follow the last one; return how many."""
+        sequence, previous = self._state
+        if self._run is not None or self._see is not None or not sequence:
+            return 0
+        # Up to the next record that must be another's, which is looked at by itself.
+        ahead = [n - sequence + at for n in self._wanted if n >= sequence]
+        until = min([len(raws), *ahead])
+        some = [raw for raw in raws[at:until] if raw is not None]
+        found = verified_start(keys.chain, sequence, previous, some)
+        if not found.records:
+            return 0
+        if len(some) < until - at:  # one that is too long stands between them
+            return 0
+        self._state = sequence + found.records, found.mac
+        self._result.add(found, End(self._state[0] - 1, found.time, found.mac))
+        return found.records
+
+    def _take_one(self, keys: Keys, raw: bytes | None) -> bool:
+        """Take one line; return whether to go on."""
+        result, run = self._result, self._run
+        result.lines += 1
+        states = run.next_states() if run is not None else [self._state]
+        found = _verified(keys, raw, states, parsed=self._see is not None)
+        if found is None:
+            self._run = run or _Run(result.lines, self._state)
+            self._run.add(keys, raw)
+            return True
+        end, record, self._state = found
+        if run is not None:
+            result.problems.append(run.explain(self._file, end.sequence))
+            self._run = None
+            if len(result.problems) >= MAX_PROBLEMS:
+                text = "the rest of this file was not read"
+                self.stop(Problem(self._file, result.lines, -1, "more problems", text))
+                return False
+        if record is not None and end.sequence == 0:
+            result.genesis = record
+        result.lines -= 1
+        result.add(Verified(1, end.mac, end.time, end.time, end.time), end)
+        marks = self._wanted.get(end.sequence, ())
+        result.problems += _marked(end, self._file, result.lines, marks)
+        if self._see is not None and record is not None:
+            self._see(record)
+        return True
+
+    def stop(self, problem: Problem) -> None:
+        """Note why the rest is not read."""
+        self._result.problems.append(problem)
+        self._result.readable = False
+
+    def end(self) -> Scan:
+        """Return what was found, with what the last lines are."""
+        result, run = self._result, self._run
+        result.end = self._state[0]
+        if run is not None:
+            problem = run.explain(self._file, None)
+            result.problems.append(problem)
+            result.end = self._state[0] + run.length
+            if problem.kind == "missing records":
+                result.end = run.claims[-1][0] + 1
+        if result.readable:
+            _missing_tail(result, self._file, self._wanted)
+        return result
 
 
 def _record(raw: bytes | None) -> Record | None:
@@ -259,31 +342,33 @@ def _record(raw: bytes | None) -> Record | None:
 
 
 def _verified(
-    keys: Keys, raw: bytes | None, states: Sequence[_State]
-) -> tuple[Record, _State] | None:
-    parts = split(raw) if raw is not None else None
+    keys: Keys, raw: bytes | None, states: Sequence[_State], *, parsed: bool
+) -> tuple[End, Record | None, _State] | None:
+    """Return the record in *raw* if it follows one of *states*, and where the chain goes on.
+
+    :param parsed: whether all of it is wanted. Otherwise only its place and time are read, except
+        of the first: what a holder of the key wrote is not the verifier's to judge.
+    """
+    parts = fields_of(raw) if raw is not None else None
     if parts is None or raw is None:
         return None
-    mac, body = parts
+    digits, body = parts
     for sequence, previous in states:
-        # MACs in the files are not secret, so the time of the comparison reveals nothing.
-        if step(keys.chain, previous, sequence, body) == mac:
-            record = _record(raw)
-            if record is not None and record.sequence == sequence:
-                return record, (sequence + 1, mac)
+        mac = step(keys.chain, previous, sequence, body)
+        # MACs in the files are not secret, so the time of the comparison reveals nothing. Only
+        # lower-case digits are equal: a changed byte must not give the same MAC.
+        if mac.hex().encode("ascii") != digits:
+            continue
+        place = position(body)
+        if place is None or place[0] != sequence:
+            continue
+        record = _record(raw) if parsed or sequence == 0 else None
+        if record is not None or (sequence and not parsed):
+            return End(*place, mac), record, (sequence + 1, mac)
     return None
 
 
-def _take(result: Scan, record: Record) -> None:
-    result.records += 1
-    if record.sequence == 0:
-        result.genesis = record
-    result.final = record
-    result.first = record.time if result.first < 0 else min(result.first, record.time)
-    result.last = max(result.last, record.time)
-
-
-def _marked(record: Record, file: str, number: int, marks: Sequence[Mark]) -> list[Problem]:
+def _marked(record: End, file: str, number: int, marks: Sequence[Mark]) -> list[Problem]:
     return [
         Problem(
             file,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from safeser.audit.record import printable
+from safeser.audit.names import Names
+from safeser.audit.record import SessionFacts
 from safeser.audit.tally import Tally, Throttle, note_refusal
 
 __all__ = ["Draft", "Fields", "PolicyName", "State", "initial_state", "policy_fields"]
@@ -22,7 +23,8 @@ Fields: TypeAlias = dict[str, object]
 class State(NamedTuple):
     """What holds after the last record of a log's file.
 
-    :param policy: the policy by which it decides, and *policy_text* what each record says of it.
+    :param policy: the policy by which it decides; the last record that names it says so.
+    :param names: numbers of sessions and cases that the file defines.
     :param tally: decisions that are counted and not written yet.
     :param throttle: how many refusals of each sender and rule are still written one by one.
     :param refusals: how often the process refused, by rule.
@@ -30,7 +32,7 @@ class State(NamedTuple):
     """
 
     policy: PolicyName
-    policy_text: str
+    names: Names
     tally: Tally
     throttle: Throttle
     refusals: dict[str, int]
@@ -39,7 +41,7 @@ class State(NamedTuple):
 
 def initial_state(policy: PolicyName) -> State:
     """Return the state of a process that has recorded and counted nothing."""
-    return State(policy, _policy_text(policy), Tally(), Throttle(), {})
+    return State(policy, Names(), Tally(), Throttle(), {})
 
 
 class Draft:
@@ -58,9 +60,9 @@ class Draft:
 
     def add(self, kind: str, fields: Fields) -> None:
         """Add one record of type *kind*; *fields* becomes a part of it."""
-        fields["policy"] = self.state.policy_text
         fields["time"] = self._now
-        fields["type"] = kind
+        if kind != "event":  # nine records of ten
+            fields["type"] = kind
         self.records.append(fields)
 
     def add_event(self, fields: Fields) -> None:
@@ -74,7 +76,25 @@ class Draft:
                 return
             if last:
                 fields["then"] = "counted"
+        session = fields.pop("session", None)
+        if isinstance(session, SessionFacts):
+            fields["s"] = self._session(session)
+        if "message" in fields:
+            fields["n"] = fields.pop("message")
+        names = self.state.names.named(fields)
+        if names is not self.state.names:
+            self.state = self.state._replace(names=names)
         self.add("event", fields)
+
+    def _session(self, facts: SessionFacts) -> int:
+        """Return the number of a session, for which a record is added where it is new."""
+        number = self.state.names.sessions.get(facts)
+        if number is None:
+            names = self.state.names.with_session(facts)
+            number = names.sessions[facts]
+            self.state = self.state._replace(names=names)
+            self.add("session", {**facts.fields, "id": facts.id, "s": number})
+        return number
 
     def add_counts(self, *, everything: bool) -> None:
         """Add the counts and summaries whose time has come, or all that there are."""
@@ -89,7 +109,7 @@ class Draft:
 
     def add_policy(self, policy: PolicyName) -> None:
         """Add the record of a new policy, which this record and all later ones name."""
-        self.state = self.state._replace(policy=policy, policy_text=_policy_text(policy))
+        self.state = self.state._replace(policy=policy)
         self.add("policy", policy_fields(policy))
 
     def add_end(self) -> None:
@@ -104,12 +124,6 @@ class Draft:
             self.state = self.state._replace(
                 throttle=before.throttle.copy(), refusals=before.refusals.copy()
             )
-
-
-def _policy_text(policy: PolicyName) -> str:
-    # Short in each record; the genesis or policy record before it has the whole digest.
-    name, revision, digest = policy
-    return f"{printable(name, 64)}/{revision}/{digest[:16]}"
 
 
 def policy_fields(policy: PolicyName) -> Fields:

@@ -7,7 +7,7 @@ names its place.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -30,7 +30,13 @@ MAX_PROBLEMS = 1_000  # of one report
 _WAIT = 2.0
 
 
-def verify(path: str | os.PathLike[str], *, key: KeySource, expect: str = "") -> Report:
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    key: KeySource,
+    expect: str = "",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Report:
     """Return what is wrong with the log in the directory *path*, or with the one file *path*.
 
     A file alone shows whether its own records are whole; only the directory shows whether files
@@ -40,6 +46,7 @@ def verify(path: str | os.PathLike[str], *, key: KeySource, expect: str = "") ->
     :param key: the log's key, its 32 bytes or the path of its file.
     :param expect: :attr:`Report.head` of an earlier verification, kept where a user who can change
         the log cannot change it. The log must have grown from there.
+    :param progress: called before each file of a directory with how many are done, and of how many.
     :raises ConfigError: if the key cannot be read or *expect* is not such a text. Whatever the log
         holds gives a report.
     """
@@ -58,7 +65,7 @@ def verify(path: str | os.PathLike[str], *, key: KeySource, expect: str = "") ->
         if single:
             verification.one_file(directory, name)
         else:
-            verification.everything(directory)
+            verification.everything(directory, progress)
     except AuditError as error:
         text = f"{error.message}; what was not read was not verified"
         verification.problem(path, "unreadable file", text)
@@ -99,12 +106,13 @@ class _Verification:
 
     # --- the directory -------------------------------------------------------------------------
 
-    def everything(self, directory: Directory) -> None:
+    def everything(self, directory: Directory, progress: Callable[[int, int], None]) -> None:
         # 1. The names and the index, under one lock, so that a process that is just opening is
         #    seen with its file or without it, never half.
         names = self._names_and_index(directory)
         # 2. Each file that the index names.
-        for file, entry in self.registered.items():
+        for done, (file, entry) in enumerate(self.registered.items()):
+            progress(done, len(self.registered))
             self._registered(directory, file, entry, names)
         # 3. Each file that it does not name.
         known = {entry.name for entry in self.registered.values()}

@@ -107,6 +107,10 @@ class Received(Payload):
     sealed: Any = field(default=None, repr=False, compare=False)
     _proof: object = field(repr=False, compare=False)
 
+    @property
+    def message(self) -> int:
+        return self.verified.sequence
+
     def __post_init__(self) -> None:
         if self._proof is not MADE_BY_PAYLOAD:
             raise TypeError("only a Link makes a Received")

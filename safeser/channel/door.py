@@ -25,7 +25,7 @@ from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyD
 from safeser.families.registered.own import own_families
 from safeser.identity import Identity, KeyState, PublicKey, Roster, VerifyingKey, today
 from safeser.policy import Policy
-from safeser.values import Context, Kind
+from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Channel"]
 
@@ -381,6 +381,15 @@ class Channel:
             return None
         return principal
 
+    def note_unlisted_key(self, key: str, address: str) -> None:
+        """Record a peer that proved a key which the roster does not let speak here.
+
+        :param key: fingerprint of the key.
+        """
+        context = Context(UNKNOWN, self.identity.principal, Kind.ADMIN, "handshake")
+        said = event("refuse", context, None, "authentication.key", False)
+        self.audit.record({**said, "address": address, "key": key})
+
     def refuse_submission(self, context: Context) -> NoReturn:
         """Record and raise that this principal may submit no graph to any scheduler."""
         rule = "submission.none"
@@ -399,6 +408,7 @@ class Channel:
         shared: bool = True,
         transport: str = "library",
         same_host: bool | None = None,
+        address: str = "",
     ) -> Link:
         """Return the link of a completed handshake.
 
@@ -406,6 +416,7 @@ class Channel:
             must not use a connection that other code reads and writes, since messages are numbered.
         :param transport: how its messages travel, for contexts that name a transport.
         :param same_host: whether its other end is on this machine, as this process measured it.
+        :param address: of its other end, for the log.
         :raises AuthenticationError: if the handshake is not complete, if its suite is weaker than
             the policy requires between these principals on this transport, or if its peer has lost
             its right to a session since the handshake began.
@@ -421,6 +432,7 @@ class Channel:
             audit=self.audit,
             transport=transport,
             same_host=same_host,
+            address=address,
         )
         if session.suite < link.required_suite:
             raise SuiteRefused(link.peer, suite=session.suite, required=link.required_suite)

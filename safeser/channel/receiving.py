@@ -26,7 +26,6 @@ from safeser.channel.admitted import (
 from safeser.channel.budgets import UNUSED
 from safeser.channel.lists import is_asked_for
 from safeser.channel.pending_records import PendingRecords
-from safeser.channel.records import event
 from safeser.channel.sending import Sending, is_own_reply
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
@@ -68,6 +67,8 @@ class Receiving(Sending):
         wraps: bool = False,
         relayed: bool = False,
         policy: Policy | None = None,
+        task: str = "",
+        task_author: str = "",
     ) -> Received:
         """Return a payload of *verified*, whose family is derived from its content.
 
@@ -79,6 +80,8 @@ class Receiving(Sending):
         :param wraps: whether its handler unpickles bytes that it may hold.
         :param relayed: whether this process relays it and never opens it.
         :param policy: the policy that decides its message; without it the one in force.
+        :param task: key of the task that its message is about, and *task_author* whose task that
+            is, as the peer states; for the log.
         :raises PayloadError: if it does not have the shape of a payload.
         """
         own, policy = dict(header), policy or self.policy
@@ -103,6 +106,8 @@ class Receiving(Sending):
             own,
             tuple(frames),
             author,
+            task,
+            task_author,
             verified=verified,
             policy=policy,
             context=context,
@@ -123,11 +128,14 @@ class Receiving(Sending):
         *,
         author: str,
         sealed: Any,
+        task: str = "",
+        digest: str = "",
     ) -> Received:
         """Return a payload of *verified* that its author signed, whichever peer relays it.
 
         :param author: the principal whose signature was verified.
         :param sealed: the parsed graph or task.
+        :param task: key of the task, and *digest* that of its definition or graph, for the log.
         """
         return Received(
             where,
@@ -135,6 +143,8 @@ class Receiving(Sending):
             dict(header),
             tuple(frames),
             author,
+            task,
+            digest=digest,
             verified=verified,
             sealed=sealed,
             _proof=MADE_BY_PAYLOAD,
@@ -185,9 +195,9 @@ class Receiving(Sending):
         policy = self.policy
         decision = policy.decide(context, "msgpack")
         if not decision.permitted:
-            self._refuse_operation(context, decision)
+            self._refuse_operation(context, decision, message=verified.sequence)
         if not payloads:
-            self._record_plain(context, records)
+            self._record_plain(context, records, message=verified.sequence)
             admission = Admission(context, policy, UNUSED[2], records)
             return Admitted(admission, (), MADE_BY_ADMIT)
         # 3. Every payload by its family; none is decoded before all have passed.
@@ -225,11 +235,13 @@ class Receiving(Sending):
         self._permitted_plain(admitted.context, records)
         return True
 
-    def _record_plain(self, context: Context, records: PendingRecords | None) -> None:
+    def _record_plain(
+        self, context: Context, records: PendingRecords | None, *, message: int
+    ) -> None:
         """Record a message without payloads, or count it where it needs no authority."""
         if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
             # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
-            made = event("admit", context, None, PERMIT, True)
+            made = self.event("admit", context, None, PERMIT, True, message=message)
             self._permitted([_shadowed(made, shadow_rule(self.voices.shadow, context))], records)
         else:
             self._permitted_plain(context, records)
@@ -249,7 +261,9 @@ class Receiving(Sending):
         self, context: Context, payload: Received, allowance: Allowance
     ) -> dict[str, Any]:
         """Return the record of a permitted payload, with the rule by which a shadow refuses it."""
-        made = event("admit", context, payload, PERMIT, True)
+        scope = None if payload.grant is None else payload.grant.context
+        number = payload.verified.sequence
+        made = self.event("admit", context, payload, PERMIT, True, message=number, scope=scope)
         shadow = self.voices.shadow
         if shadow is None or (
             payload.family == SEALED and is_own_reply(context, payload, self.local)
@@ -343,6 +357,8 @@ class Receiving(Sending):
             wraps=payload.wraps,
             relayed=payload.relayed,
             policy=policy,
+            task=payload.task,
+            task_author=payload.task_author,
         )
 
     def _refusal(
@@ -368,11 +384,13 @@ class Receiving(Sending):
         decision = policy.decide(context, payload.family, author=author)
         if decision.permitted:
             return None
-        reason, fix = decision.reason, decision.fix
+        reason, fix, subject = decision.reason, decision.fix, ""
         if payload.denial is not None and decision.rule == "context.family":
             named = serialization.as_code(payload.denial, reason, where=payload.where)
-            reason, fix = named.message, named.fix
-        return self.refusal(context, decision.rule, reason, payload=payload, fix=fix)
+            reason, fix, subject = named.message, named.fix, named.subject
+        return self.refusal(
+            context, decision.rule, reason, payload=payload, fix=fix, subject=subject
+        )
 
     def _unwrapped(
         self, policy: Policy, context: Context, willing: Sequence[str] | None, decided: _Decided
@@ -397,6 +415,8 @@ class Receiving(Sending):
                 [data],
                 author=payload.author,
                 policy=policy,
+                task=payload.task,
+                task_author=payload.task_author,
             )
         except SafeserError as error:
             self._note_failure("refuse", context, payload, error)

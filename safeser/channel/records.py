@@ -6,11 +6,14 @@ turns a refusal into a permission.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
+from safeser.audit import SessionFacts
+from safeser.audit.names import policy_text
 from safeser.channel.budgets import MessageBudgets
 from safeser.channel.pending_records import PendingRecords
 from safeser.channel.standing import Ending, Voices
@@ -21,13 +24,21 @@ from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
 from safeser.values import UNKNOWN, Context, Kind, Limits, Payload, Suite
 
-__all__ = ["PATIENCE", "AuditSink", "Recording", "event", "note_refusal"]
+__all__ = ["ID_LENGTH", "PATIENCE", "AuditSink", "Recording", "event", "note_refusal"]
 
 logger = logging.getLogger("safeser.channel")
 
 #: Seconds, counted in calls of tend(), that a new key or stricter suite waits for sessions to be
 #: renewed with it: a peer that does not respond must not delay it for longer.
 PATIENCE = 10
+
+#: Characters of an id or digest in a record: 48 bits to name a session, 96 to name a payload.
+ID_LENGTH, _DIGEST = 12, 24
+
+#: Families whose payloads have a digest in the log, and the size above which they have none: it
+#: takes 10 ms to compute, and a larger one stands out by its size.
+_DIGESTED = frozenset({"pickle", "cloudpickle"})
+_MOST_DIGESTED = 16 << 20
 
 #: Contexts that one link caches: more than there are operations.
 _CONTEXTS_MAX = 512
@@ -62,6 +73,7 @@ class Recording:
     :param voices: the source of policy, identity and roster, which may change meanwhile.
     :param transport: how its messages travel, as this process measured it.
     :param same_host: whether its other end is on this machine, as this process measured it.
+    :param address: of its other end, for the log.
     """
 
     def __init__(
@@ -74,10 +86,12 @@ class Recording:
         audit: AuditSink,
         transport: str = "library",
         same_host: bool | None = None,
+        address: str = "",
     ) -> None:
         self.transport = transport
         self.same_host = same_host
         self._addresses: tuple[str, str] | None = None
+        self.address = address
         self.session = session
         self.own_key = own_key
         self.told = told
@@ -99,6 +113,9 @@ class Recording:
         self.over: Ending | None = None
         self._when_over: Callable[[Ending], None] | None = None
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
+        # Names of the policy's contexts, for the log, and the policy that has them.
+        self._scopes: tuple[Policy | None, dict[Context, str]] = (None, {})
+        self.facts = self._session_facts()
 
     @property
     def policy(self) -> Policy:
@@ -136,6 +153,68 @@ class Recording:
                 self._contexts.clear()
             self._contexts[key] = context
         return context
+
+    def _session_facts(self) -> SessionFacts:
+        """Return what every record of the present session says alike."""
+        session, claims = self.session, self.session.peer_claims
+        return SessionFacts(
+            session.id.hex()[:ID_LENGTH],
+            {
+                "address": self.address,
+                "key": session.peer_key.fingerprint,
+                "peer": session.peer,
+                "peer_states": policy_text(claims.policy, claims.revision, claims.sha256),
+                "suite": session.suite.word,
+            },
+        )
+
+    def event(
+        self,
+        name: str,
+        context: Context,
+        payload: Payload | None,
+        rule: str,
+        permitted: bool,
+        *,
+        where: str = "",
+        message: int | None = None,
+        subject: str = "",
+        task: str = "",
+        scope: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the event of one decision on this connection.
+
+        :param message: number of the message in the session; without it that of *payload*.
+        :param subject: the refused global.
+        :param task: key of the task that the message is about, if *payload* does not say so.
+        :param scope: name of the policy's context, where the caller knows it.
+        """
+        said = event(name, context, payload, rule, permitted, where=where)
+        said["session"] = self.facts
+        if message is None and payload is not None:
+            message = payload.message
+        scope = self._scope(context) if scope is None else scope
+        if message is not None:
+            said["message"] = message
+        if scope:
+            said["context"] = scope
+        if subject:
+            said["global"] = subject
+        if task:
+            said["task"] = task
+        return said
+
+    def _scope(self, context: Context) -> str:
+        """Return the name of the policy's context that decides for *context*."""
+        policy, names = self._scopes
+        if policy is not self.policy or len(names) >= _CONTEXTS_MAX:
+            policy, names = self.policy, {}
+            self._scopes = policy, names
+        name = names.get(context)
+        if name is None:
+            rule = policy.match(context)
+            names[context] = name = "" if rule is None else rule.name
+        return name
 
     def is_own(self, context: Context) -> bool:
         """Tell whether *context* is the same object that :meth:`inbound` returned."""
@@ -207,6 +286,7 @@ class Recording:
         """Receive messages by the session of *handshake* from now on, in place of the old one."""
         self.session.receive_as(handshake.session())
         self.own_key, self.told = handshake.local_key, handshake.told
+        self.facts = self._session_facts()
         self.stale = False
         self.voices.inspect(self)
         self.note_suite()
@@ -219,7 +299,7 @@ class Recording:
         self.over = ending
         logger.warning("Ending the session with %s: %s", self.peer, ending)
         try:
-            self.audit.record(event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
+            self.audit.record(self.event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
         except AuditError as failure:
             # A full disk must not keep a thief connected.
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
@@ -282,9 +362,12 @@ class Recording:
         payload: Payload | None = None,
         where: str = "",
         fix: str = "",
+        message: int | None = None,
     ) -> NoReturn:
         """Record a refusal and raise it as :class:`PolicyDenied`."""
-        raise self.refusal(context, rule, reason, payload=payload, where=where, fix=fix)
+        raise self.refusal(
+            context, rule, reason, payload=payload, where=where, fix=fix, message=message
+        )
 
     def refusal(
         self,
@@ -295,17 +378,41 @@ class Recording:
         payload: Payload | None = None,
         where: str = "",
         fix: str = "",
+        message: int | None = None,
+        subject: str = "",
     ) -> PolicyDenied:
-        """Record a refusal and return it."""
+        """Record a refusal and return it; see :meth:`event`."""
         where = payload.where if payload is not None else where
-        self.audit.record(event("refuse", context, payload, rule, False, where=where))
+        self.audit.record(
+            self.event(
+                *("refuse", context, payload, rule, False),
+                where=where,
+                message=message,
+                subject=subject,
+            )
+        )
         error = PolicyDenied(f"{context}: {reason}", rule=rule, where=where, fix=fix)
         error.recorded = True
         return error
 
-    def note_refusal(self, context: Context, error: SafeserError, *, where: str = "") -> None:
-        """Record a refusal raised elsewhere, such as a malformed message."""
-        note_refusal(self.audit, context, error, where=where)
+    def note_refusal(
+        self,
+        context: Context,
+        error: SafeserError,
+        *,
+        where: str = "",
+        message: int | None = None,
+        task: str = "",
+    ) -> None:
+        """Record a refusal raised elsewhere, such as a malformed message; see :meth:`event`."""
+        said = self.event(
+            *("refuse", context, None, error.rule, False),
+            where=where or error.where,
+            message=message,
+            subject=error.subject,
+            task=task,
+        )
+        _try_to_record(self.audit, said)
 
     def note_unauthenticated(self, error: EnvelopeError) -> None:
         """Record bytes that do not authenticate, under an unknown sender."""
@@ -335,7 +442,7 @@ class Recording:
         if theirs == (policy.name, policy.revision, policy.sha256):
             return
         names = ("peer_policy", "peer_revision", "peer_sha256")
-        drift = event("drift", self.inbound(Kind.ADMIN), None, "policy.drift", True)
+        drift = self.event("drift", self.inbound(Kind.ADMIN), None, "policy.drift", True)
         try:
             self.audit.record({**drift, **dict(zip(names, theirs, strict=True))})
         except AuditError as failure:
@@ -353,7 +460,9 @@ class Recording:
     ) -> None:
         """Record what refuses *payload* alone; the caller raises it."""
         error.where = error.where or payload.where
-        self.audit.record(event(name, context, payload, error.rule, False))
+        self.audit.record(
+            self.event(name, context, payload, error.rule, False, subject=error.subject)
+        )
         error.recorded = True
 
     def _count(self, context: Context, rule: str, permitted: bool, times: int = 1) -> None:
@@ -370,9 +479,14 @@ class Recording:
 def note_refusal(
     audit: AuditSink, context: Context, error: SafeserError, *, where: str = ""
 ) -> None:
-    """Record a refusal in *audit*; *where* replaces the place that the error names."""
+    """Record a refusal without a connection; *where* replaces the place that the error names."""
+    said = event("refuse", context, None, error.rule, False, where=where or error.where)
+    _try_to_record(audit, said)
+
+
+def _try_to_record(audit: AuditSink, said: Mapping[str, Any]) -> None:
     try:
-        audit.record(event("refuse", context, None, error.rule, False, where=where or error.where))
+        audit.record(said)
     except AuditError as failure:
         # The message stays refused; a failure to record that must not end the event loop that
         # reads messages.
@@ -388,7 +502,8 @@ def event(
     *,
     where: str = "",
 ) -> dict[str, Any]:
-    return {
+    """Return the event of one decision; :meth:`Recording.event` adds what its connection knows."""
+    said = {
         "event": name,
         "sender": context.sender,
         "recipient": context.recipient,
@@ -401,3 +516,20 @@ def event(
         "rule": rule,
         "permitted": permitted,
     }
+    if payload is not None:
+        if payload.task:
+            said["task"] = payload.task
+        if payload.task_author:
+            said["task_author"] = payload.task_author
+        digest = payload.digest
+        if not digest and payload.frames and payload.family in _DIGESTED:
+            digest = _digest(payload)
+        if digest:
+            said["digest"] = digest
+    return said
+
+
+def _digest(payload: Payload) -> str:
+    """Return the start of the SHA-256 of a pickle, its buffers left out, as it arrived."""
+    stream = memoryview(payload.frames[0])
+    return hashlib.sha256(stream).hexdigest()[:_DIGEST] if stream.nbytes <= _MOST_DIGESTED else ""

@@ -88,10 +88,17 @@ class Sending(Recording):
                 f" {error.fix}",
             )
 
-    def _refuse_operation(self, context: Context, decision: Decision, *, where: str = "") -> None:
+    def _refuse_operation(
+        self,
+        context: Context,
+        decision: Decision,
+        *,
+        where: str = "",
+        message: int | None = None,
+    ) -> None:
         """Refuse an operation, naming the policy so that its operator finds the place."""
         reason = f"{decision.reason} of policy {self.policy.name!r}"
-        self.refuse(context, decision.rule, reason, where=where, fix=decision.fix)
+        self.refuse(context, decision.rule, reason, where=where, fix=decision.fix, message=message)
 
 
 def is_own_reply(context: Context, payload: Payload, principal: str) -> bool:

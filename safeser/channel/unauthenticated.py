@@ -10,9 +10,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from safeser.audit import SessionFacts
 from safeser.channel.admitted import Arrived, Received, Unverified
 from safeser.channel.link import Link
-from safeser.channel.records import AuditSink
+from safeser.channel.records import ID_LENGTH, AuditSink
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.identity import PublicKey, VerifyingKey
 from safeser.pickles import held_by
@@ -76,32 +77,6 @@ class _FixedPolicy:
         pass
 
 
-class _UnauthenticatedLog:
-    """An audit sink that adds the sender's address and ``authenticated: False`` to each event."""
-
-    def __init__(self, audit: AuditSink, *, transport: str, address: str) -> None:
-        self._audit = audit
-        self._said = {"authenticated": False, "transport": transport, "address": address}
-
-    def record(self, event: Mapping[str, Any], /) -> None:
-        self._audit.record({**event, **self._said})
-
-    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None:
-        self._audit.record_all([{**event, **self._said} for event in events])
-
-    def count(
-        self,
-        sender: str,
-        recipient: str,
-        operation: str,
-        rule: str,
-        permitted: bool,
-        *,
-        times: int = 1,
-    ) -> None:
-        self._audit.count(sender, recipient, operation, rule, permitted, times=times)
-
-
 class OpenLink(Link):
     """One connection to an unauthenticated peer, under one policy.
 
@@ -125,11 +100,18 @@ class OpenLink(Link):
         super().__init__(
             session=session,
             voices=_FixedPolicy(policy),
-            audit=_UnauthenticatedLog(audit, transport=transport, address=address),
+            audit=audit,
             transport=transport,
             same_host=same_host,
+            address=address,
         )
         self._heard = 0
+
+    def _session_facts(self) -> SessionFacts:
+        return SessionFacts(
+            self.session.id.hex()[:ID_LENGTH],
+            {"address": self.address, "authenticated": False, "transport": self.transport},
+        )
 
     def hear(self, frames: Sequence[memoryview]) -> Unverified:
         """Return *frames* as the next message of this connection."""
@@ -148,6 +130,8 @@ class OpenLink(Link):
         wraps: bool = False,
         relayed: bool = False,
         policy: Policy | None = None,
+        task: str = "",
+        task_author: str = "",
     ) -> Received:
         if isinstance(header, Unreadable):
             header.error.where = header.error.where or where
@@ -162,6 +146,8 @@ class OpenLink(Link):
             wraps=wraps,
             relayed=relayed,
             policy=policy,
+            task=task,
+            task_author=task_author,
         )
 
     def caller_refusal(

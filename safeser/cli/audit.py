@@ -1,41 +1,46 @@
-"""``safeser audit``: verify a log, and read its newest records.
+"""``safeser audit``: verify logs, ask them, follow them.
 
 The one rule: reading is not verifying, and each command says which of the two it did.
 """
 
 from __future__ import annotations
 
-import heapq
+import csv
+import enum
+import json
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from safeser.cli.ending import DENIED
-from safeser.cli.screen import line, mark, say
+from safeser.cli.ending import DENIED, one_line
+from safeser.cli.moments import moment_of
+from safeser.cli.screen import line, mark, say, width
 from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
-    from safeser.audit import Record
-
-    #: A record, with whose log holds it.
-    Owned = tuple[str, Record]
+    from safeser.audit import Report
+    from safeser.audit.reading.search import Found
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Verify and read audit logs.", no_args_is_help=True)
 
-LogPath = Annotated[Path, typer.Argument(metavar="LOG", help="The folder of a log, or a file.")]
-
+Logs = Annotated[
+    list[Path], typer.Argument(metavar="LOG...", help="Folders of logs, or single files.")
+]
 _POLL = 0.25  # seconds; a person follows, nothing waits for this
 
 
-@app.command(short_help="Verify a log against its key.")
+@app.command(short_help="Verify logs against their key.")
 def verify(
-    log: LogPath,
-    key: Annotated[Path, typer.Option(help="The file of the log's key.")],
+    logs: Logs,
+    key: Annotated[Path, typer.Option(help="The file of the logs' key.")],
     expect: Annotated[
         Path | None,
         typer.Option(help="A head that --save-head wrote; the log must have grown from there."),
@@ -45,20 +50,45 @@ def verify(
         typer.Option(help="Write the log's head to this new file, to keep it elsewhere."),
     ] = None,
 ) -> None:
-    """Verify a log against its key; code 1 names the place of each problem."""
+    """Verify logs against their key; code 1 names the place of each problem.
+
+    A head is of one log: --expect and --save-head take one LOG.
+    """
     from safeser.audit import verify as verified
 
-    _must_exist(log)
+    if len(logs) > 1 and (expect is not None or save_head is not None):
+        raise ConfigError(
+            "a head is of one log, and several were named",
+            rule="config.audit-head",
+            fix="Verify each by itself with --expect or --save-head.",
+        )
+    for log in logs:
+        _must_exist(log)
     expected = "" if expect is None else _read_head(expect)
-    report = verified(log, key=key, expect=expected)
+    whole = True
+    for log in logs:
+        found = verified(log, key=key, expect=expected, progress=_progress)
+        whole = _say_verdict(log if len(logs) > 1 else None, found) and whole
+        if save_head is not None and found.ok:
+            _write_head(save_head, found.head)
+    if not whole:
+        raise typer.Exit(DENIED)
+
+
+def _say_verdict(log: Path | None, report: Report) -> bool:
+    """Print what verification found, under the name of *log* if there is one."""
     summary, *rest = str(report).splitlines()
-    mark(report.ok, summary)
+    mark(report.ok, summary if log is None else f"{log}: {summary}")
     for each in rest:
         say(each)
-    if save_head is not None and report.ok:
-        _write_head(save_head, report.head)
-    if not report.ok:
-        raise typer.Exit(DENIED)
+    return report.ok
+
+
+def _progress(done: int, total: int) -> None:
+    """Say on a terminal how far verification is, on one line that the next one replaces."""
+    if sys.stderr.isatty() and total > 1:
+        end = "\r" if done < total - 1 else "\r\x1b[K"
+        print(f"\rverifying file {done + 1} of {total}", end=end, file=sys.stderr, flush=True)
 
 
 def _must_exist(log: Path) -> None:
@@ -99,86 +129,233 @@ def _write_head(path: Path, head: str) -> None:
         ) from None
 
 
-@app.command()
-def tail(
-    log: LogPath,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many records.")] = 20,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written; needs one file.")
-    ] = False,
-    refused: Annotated[
-        bool, typer.Option("--refused", help="Only what says that something was refused.")
+class Outcome(enum.StrEnum):
+    """What a record says of its message."""
+
+    PERMITTED = "permitted"
+    REFUSED = "refused"
+
+
+class Format(enum.StrEnum):
+    """How answers are written."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+_Names = list[str]
+
+
+def _asking(help_: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(help=f"{help_} Repeat it to allow several.")
+    return option
+
+
+@app.command(short_help="Find records by time, peer, rule, task and so on.")
+def query(  # noqa: PLR0917 - typer reads the parameters by name
+    logs: Logs,
+    since: Annotated[
+        str, typer.Option(help="1h, 30m, 2d, today, yesterday, or 2026-11-26T20:00 (UTC).")
+    ] = "",
+    until: Annotated[str, typer.Option(help="The same, for the end.")] = "",
+    principal: Annotated[_Names, _asking("Sender or recipient.")] = [],  # noqa: B006 - typer reads it
+    author: Annotated[_Names, _asking("Who wrote the payload, or whose task it is.")] = [],  # noqa: B006
+    peer: Annotated[_Names, _asking("Other end: principal, address, host or key.")] = [],  # noqa: B006
+    rule: Annotated[_Names, _asking("The rule that decided.")] = [],  # noqa: B006
+    operation: Annotated[_Names, _asking("Dask's operation.")] = [],  # noqa: B006
+    family: Annotated[_Names, _asking("Serialization family.")] = [],  # noqa: B006
+    refers_to: Annotated[
+        _Names, typer.Option("--global", help="The refused global, as module:name.")
+    ] = [],  # noqa: B006
+    task: Annotated[_Names, _asking("Key of a task.")] = [],  # noqa: B006
+    outcome: Annotated[Outcome | None, typer.Option(help="Without it, both.")] = None,
+    by: Annotated[
+        _Names, typer.Option(help="Count by this field: rule, sender, user, log... Repeatable.")
+    ] = [],  # noqa: B006
+    form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TABLE,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also permitted messages that are only counted.")
     ] = False,
 ) -> None:
-    """Show the newest records, oldest first. This does not verify them.
+    """Show the records of all LOGs that match, oldest first. This does not verify them.
 
-    Of a folder, each line begins with the principal whose log holds the record.
+    Times are UTC. Files that are no audit logs are named on standard error and left out.
     """
-    from safeser.audit import render
+    from safeser.audit.reading.search import Question, search
 
-    _must_exist(log)
-    if follow and log.is_dir():
-        raise ConfigError(
-            f"{log} is a folder, and one file is followed at a time",
-            rule="config.audit",
-            fix="Name one of its .log files.",
+    for log in logs:
+        _must_exist(log)
+    now = datetime.now(UTC)
+    question = Question(
+        since=moment_of(since, now=now) if since else 0,
+        until=moment_of(until, now=now) if until else Question().until,
+        principal=frozenset(principal),
+        author=frozenset(author),
+        peer=frozenset(peer),
+        rule=frozenset(rule),
+        operation=frozenset(operation),
+        family=frozenset(family),
+        refers_to=frozenset(refers_to),
+        task=frozenset(task),
+        permitted=None if outcome is None else outcome is Outcome.PERMITTED,
+        everything=everything,
+    )
+    found = search(logs, question, skipped=_skipped)
+    if by:
+        _write_counts(by, found, form)
+    else:
+        _WRITERS[form](found)
+
+
+def _skipped(place: str, why: str) -> None:
+    print(one_line(f"safeser: skipped {place}: {why}"), file=sys.stderr)
+
+
+def _write_table(found: Iterable[Found]) -> None:
+    from safeser.audit.reading.show import line as as_line
+
+    columns = width()
+    for each in found:
+        print(as_line(each, columns))
+
+
+def _write_json(found: Iterable[Found]) -> None:
+    from safeser.audit.reading.show import json_line
+
+    for each in found:
+        print(json_line(each))
+
+
+def _write_csv(found: Iterable[Found]) -> None:
+    from safeser.audit.reading.show import COLUMNS, row
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(map(row, found))
+
+
+_WRITERS: dict[Format, Callable[[Iterable[Found]], None]] = {
+    Format.TABLE: _write_table,
+    Format.JSONL: _write_json,
+    Format.CSV: _write_csv,
+}
+
+
+def _write_counts(fields: Sequence[str], found: Iterable[Found], form: Format) -> None:
+    """Write how often each combination of values occurs, the most frequent first."""
+    from safeser.audit.reading.show import cell, counted, escaped, when
+    from safeser.cli.screen import table
+
+    columns = ["count", *fields, "first", "last"]
+    rows = counted(found, fields)
+    if form is Format.JSONL:
+        for each in rows:
+            print(
+                json.dumps(
+                    {
+                        **dict(zip(fields, each.values, strict=True)),
+                        "count": each.times,
+                        "first": when(each.first),
+                        "last": when(each.last),
+                    }
+                )
+            )
+    elif form is Format.CSV:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(map(cell, columns))
+        for each in rows:
+            values = (each.times, *each.values, when(each.first), when(each.last))
+            writer.writerow(map(cell, values))
+    else:
+        shown = (
+            [
+                str(each.times),
+                *map(escaped, each.values),
+                when(each.first, short=True),
+                when(each.last, short=True),
+            ]
+            for each in rows
         )
-    wanted = _says_refused if refused else _says_anything
-    if log.is_dir():
-        for whose, record in _newest(_of_all(log), lines, wanted):
-            line(f"{whose}: {render(record)}")
-        return
-    for record in _following(log, lines, wanted) if follow else _of_one(log, lines, wanted):
-        line(render(record))
+        table([escaped(name) for name in columns], shown)
 
 
-def _says_anything(record: Record) -> bool:
-    return True
+@app.command()
+def tail(
+    logs: Logs,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many records.")] = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written, in new files too.")
+    ] = False,
+    refused: Annotated[bool, typer.Option("--refused", help="Only refusals.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also counts, and records about the log itself.")
+    ] = False,
+) -> None:
+    """Show the newest records, oldest first, one line each; times are UTC.
+
+    This does not verify them. Heartbeats and other messages that are only counted are left out.
+    """
+    from safeser.audit.reading.search import Question
+    from safeser.audit.reading.search import follow as following
+
+    for log in logs:
+        _must_exist(log)
+    question = Question(everything=everything, permitted=False if refused else None)
+    parts = following(logs, question, skipped=_skipped, wait=_wait if follow else _ended)
+    _write_table(deque(next(parts), maxlen=lines))
+    for part in parts:
+        sys.stdout.flush()
+        _write_table(part)
+        sys.stdout.flush()
 
 
-def _says_refused(record: Record) -> bool:
-    """Tell whether *record* is a refusal, or numbers among which there is one."""
-    if record.type == "counts":
-        counts = record.fields.get("counts")
-        rows = counts if isinstance(counts, list) else []
-        # By identity: a count of 0 equals False.
-        return any(isinstance(row, list) and any(cell is False for cell in row) for row in rows)
-    return record.type == "suppressed" or record.fields.get("permitted") is False
+@app.command(short_help="Write one HTML page about logs.")
+def report(
+    logs: Logs,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
+    since: Annotated[str, typer.Option(help="As of 'query'.")] = "",
+    until: Annotated[str, typer.Option(help="The same, for the end.")] = "",
+) -> None:
+    """Write one HTML page: decisions over time, who talks to whom, refusals, who ran code.
 
+    It needs no other file or host, and runs no script. This does not verify the logs.
+    """
+    from safeser.audit.reading.page import page
+    from safeser.audit.reading.search import Question, search
+    from safeser.audit.reading.summary import summarize
 
-def _of_all(folder: Path) -> Iterator[Owned]:
-    from safeser.audit import read
+    for log in logs:
+        _must_exist(log)
+    now = datetime.now(UTC)
+    question = Question(
+        since=moment_of(since, now=now) if since else 0,
+        until=moment_of(until, now=now) if until else Question().until,
+        everything=True,
+    )
+    skipped: list[str] = []
 
-    for path in sorted(folder.glob("*.log")):
-        # <principal>-<UTC>-<id>.log; other files of the folder may have any name.
-        whose = "".join(c if c.isascii() and c.isprintable() else "?" for c in path.name)
-        for record in read(path):
-            yield whose.rsplit("-", 2)[0][:64], record
+    def note(place: str, why: str) -> None:
+        skipped.append(f"{place}: {why}")
+        _skipped(place, why)
 
-
-def _of_one(log: Path, count: int, wanted: Callable[[Record], bool]) -> list[Record]:
-    from safeser.audit import read
-
-    return [record for _, record in _newest((("", each) for each in read(log)), count, wanted)]
-
-
-def _newest(records: Iterator[Owned], count: int, wanted: Callable[[Record], bool]) -> list[Owned]:
-    found = (each for each in records if wanted(each[1]))
-    newest = heapq.nlargest(count, found, key=lambda each: (each[1].time, each[1].sequence))
-    return newest[::-1]
-
-
-def _following(log: Path, count: int, wanted: Callable[[Record], bool]) -> Iterator[Record]:
-    from safeser.audit import read
-
-    newest = _of_one(log, count, wanted)
-    yield from newest
-    shown = newest[-1].sequence if newest else -1
-    for record in filter(wanted, read(log, wait=_wait)):
-        if record.sequence > shown:
-            yield record
+    summary = summarize(search(logs, question, skipped=note))
+    made = now.strftime("%Y-%m-%d %H:%M UTC")
+    text = page(summary, logs=[str(log) for log in logs], skipped=skipped, made=made)
+    try:
+        output.write_text(text, encoding="ascii", errors="xmlcharrefreplace")
+    except OSError as error:
+        raise ConfigError(
+            f"{output} cannot be written: {error.strerror}", rule="config.audit"
+        ) from None
+    line(f"{output}: {summary.records:,} decisions")
 
 
 def _wait() -> bool:
+    sys.stdout.flush()
     time.sleep(_POLL)
     return True
+
+
+def _ended() -> bool:
+    return False

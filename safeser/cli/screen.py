@@ -16,15 +16,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["line", "mark", "say", "table"]
+__all__ = ["line", "mark", "say", "table", "width"]
 
 #: How much of a terminal's width, in percent, dotted names in a table may take.
 _NAMES_PART = 45
 
 
-def _console(width: int | None = None) -> Console:
+def _console(columns: int | None = None) -> Console:
     # Made for each use: tests and pipes replace sys.stdout.
-    return Console(markup=False, highlight=False, emoji=False, width=width)
+    return Console(markup=False, highlight=False, emoji=False, width=columns)
+
+
+def width() -> int | None:
+    """Return the columns of the terminal, or None in a pipe, where lines stay whole."""
+    console = _console()
+    return console.width if console.is_terminal else None
 
 
 def _plain(text: str, style: str = "") -> Text:

@@ -43,7 +43,7 @@ from safeser.dask.worker.confinement import REPORT, prove
 from safeser.dask.worker.endings import silence_closed_connections
 from safeser.dask.worker.interrupts import unblock
 from safeser.dask.worker.process_surface import confine
-from safeser.envelope import Handshake, SuiteRefused
+from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
 from safeser.operations import Server
 from safeser.values import UNKNOWN
@@ -183,7 +183,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
                 PREFIX + get_stream_address(stream),
                 PREFIX + address,
                 deserialize,
-                link=channel.link(handshake, shared=False, **way),
+                link=channel.link(handshake, shared=False, address=address, **way),
                 server=None,
                 deserializers=given.get("deserializers"),
                 registration_refused=partial(self._roles.stop_registering, at=address),
@@ -373,12 +373,13 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             way = _transport_of(stream)
             handshake = self._channel.handshake(initiator=False, **way)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
-            return self._channel.link(handshake, shared=False, **way)
+            address = peer.removeprefix(PREFIX)
+            return self._channel.link(handshake, shared=False, address=address, **way)
         except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:
             logger.warning("Closed %s: it did not authenticate (%s)", peer, _detail(error))
             # Closed first: a log that cannot be written must not keep a stranger connected.
             stream.close()
-            self._count_refused(error)
+            self._note_refused(error, address=peer.removeprefix(PREFIX))
             return None
         except BaseException:
             stream.close()  # the event loop ends while a peer is proving itself
@@ -386,9 +387,15 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         finally:
             self._pending.pop(stream, None)
 
-    def _count_refused(self, error: Exception) -> None:
-        """Count a peer that did not authenticate, or that did and proposed too little."""
+    def _note_refused(self, error: Exception, *, address: str) -> None:
+        """Record a peer whose key is not listed; count one that proves none, or too weak a suite.
+
+        A key costs its owner nothing either: the log writes some of a flood, and counts the others.
+        """
         sender, rule = UNKNOWN, "authentication"
+        if isinstance(error, HandshakeRefused) and error.key:
+            self._channel.note_unlisted_key(error.key, address)
+            return
         if isinstance(error, SuiteRefused):
             sender, rule = error.principal, f"suite.{error.suite.word}"
         self._channel.audit.count(

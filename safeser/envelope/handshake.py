@@ -239,7 +239,8 @@ class Handshake(KeepsSecrets):
         assert key is not None
         principal = self._principal_of(key)
         if principal is None:
-            raise HandshakeRefused(f"{key.text} is not an active key of any principal")
+            detail = f"{key.text} is not an active key of any principal"
+            raise HandshakeRefused(detail, key=key.fingerprint)
         claims = Claims.decode(payload)
         if claims.principal != principal:
             raise HandshakeRefused(f"a key of {principal} claims to be {claims.principal}")

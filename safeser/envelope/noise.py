@@ -35,11 +35,13 @@ class HandshakeRefused(AuthenticationError):
 
     :ivar detail: what went wrong, for this process's own log; carries no secret, is not in the
         message, and is lost when the error is pickled or copied.
+    :ivar key: fingerprint of the key that the peer proved, where no principal has it; likewise.
     """
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, *, key: str = "") -> None:
         super().__init__(_OPAQUE)
         self.detail = detail
+        self.key = key
 
     def __reduce__(self) -> tuple[object, ...]:
         return AuthenticationError, (_OPAQUE,)

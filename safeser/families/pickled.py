@@ -59,12 +59,14 @@ def family_of(
 
 def as_code(denial: PolicyDenied, refused: str, *, where: str) -> PolicyDenied:
     """Return the error for a pickle that is code: which global makes it so, and where it is."""
-    return PolicyDenied(
+    denied = PolicyDenied(
         f"{refused}: {denial.message} at {denial.where}, which makes it code",
         rule="context.family",
         where=where,
         fix=denial.fix,
     )
+    denied.subject = denial.subject
+    return denied
 
 
 def judge(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> None:

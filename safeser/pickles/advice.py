@@ -48,12 +48,14 @@ def deny(use: Use, *more: Use, profile: Profile) -> PolicyDenied:
     fix = _fix_all([use, *more], profile) if others else _fix(use, profile)
     every = profile.name.startswith("+".join(DATA_PROFILES))
     denies = "no profile allows" if every else f"profile {profile.name} does not allow"
-    return PolicyDenied(
+    denial = PolicyDenied(
         f"{name} is {use.role}, and {denies} that: {use.problem}{also}",
         rule="pickle.global",
         where=f"byte {use.offset}",
         fix=fix,
     )
+    denial.subject = name
+    return denial
 
 
 def _fix_all(uses: list[Use], profile: Profile) -> str:

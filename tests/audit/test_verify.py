@@ -47,7 +47,7 @@ def test_a_changed_byte_is_found_in_its_line(logs, place, key, which, number, pa
         line = lines[number - 1]
         old, new = {
             "mac": (line[8:72], line[8:71] + (b"1" if line[71:72] != b"1" else b"2")),
-            "body": (b'"policy":"production', b'"policy":"productioN'),
+            "body": (b'"time":179', b'"time":178'),
             "sequence": (b'"seq":%d' % (number - 1), b'"seq":%d' % (number + 2)),
             "shape": (b'"record":', b'"recorD":'),
         }[part]
@@ -181,7 +181,7 @@ def test_a_deleted_tail_is_found(logs, place, key, which, kept, found, edit):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("cut", [1, 30, 150])
+@pytest.mark.parametrize("cut", [1, 30, 100])
 def test_a_tail_cut_in_the_middle_of_a_line_is_found(logs, place, key, which, cut):
     path = logs[which]
     count = path.read_bytes().count(b"\n")
@@ -284,7 +284,9 @@ def test_problems_are_bounded(make, place, key, edit):
         log.record(ADMIT)
     edit(
         Path(log.path),
-        lambda x: [line.replace(b"bob", b"eve") if n % 2 else line for n, line in enumerate(x)],
+        lambda x: [
+            line.replace(b'"bytes":5', b'"bytes":6') if n % 2 else line for n, line in enumerate(x)
+        ],
     )
     report = verify(place, key=key)
     assert len(report.problems) == scan_module.MAX_PROBLEMS + 1

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import io
+import json
 import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from safeser.audit import AuditKey, AuditLog
+from safeser.audit import AuditKey, AuditLog, SessionFacts
+from safeser.cli.audit import _progress
+from safeser.cli.moments import moment_of
 
 
 @pytest.fixture
@@ -34,6 +39,31 @@ def test_verify_of_a_whole_log(safeser, log, tmp_path):
     ended = safeser("audit", "verify", tmp_path / "audit", "--key", tmp_path / "audit.key")
     assert (ended.code, ended.err) == (0, "")
     assert "no problem found" in ended.out
+
+
+def test_several_logs_are_verified_and_one_problem_is_enough(safeser, log, tmp_path):
+    key = f"--key={tmp_path / 'audit.key'}"
+    ended = safeser("audit", "verify", tmp_path / "audit", log.path, key)
+    assert ended.code == 0
+    assert [line.split(": ")[0] for line in ended.out.splitlines()] == [
+        str(tmp_path / "audit"),
+        str(log.path),
+    ]
+    Path(log.path).write_bytes(Path(log.path).read_bytes().replace(b"field-7", b"field-6"))
+    assert safeser("audit", "verify", tmp_path / "audit", log.path, key).code == 1
+    head = ("--save-head", tmp_path / "head")
+    assert safeser("audit", "verify", tmp_path / "audit", log.path, key, *head).code == 2
+
+
+def test_progress_is_for_a_terminal_alone(monkeypatch, capsys):
+    _progress(0, 3)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    for done in range(3):
+        _progress(done, 3)
+    shown = capsys.readouterr().err
+    assert "verifying file 3 of 3" in shown
+    assert shown.endswith("\r\x1b[K")
 
 
 def test_verify_names_the_place_of_a_changed_byte(safeser, log, tmp_path):
@@ -107,8 +137,13 @@ def test_tail_shows_the_newest_last(safeser, log, tmp_path):
     assert ended.code == 0
     lines = ended.out.splitlines()
     assert len(lines) == 3
-    assert "field-28" in lines[0]
-    assert "field-29" in lines[1]
+    assert "field-28" in lines[1]
+    assert "field-29" in lines[2]
+    assert (
+        safeser("audit", "tail", tmp_path / "audit", "--all")
+        .out.splitlines()[-1]
+        .endswith("worker close")
+    )
 
 
 def _opened(folder: Path, principal: str) -> AuditLog:
@@ -127,31 +162,37 @@ def test_tail_shows_what_was_refused_alone_when_asked(safeser, log, tmp_path):
         opened.record({"event": "load", "where": "yes", "permitted": True})
         opened.count("alice", "scheduler", "ping", "permit", True)
         opened.flush()
-        opened.count("mallory", "scheduler", "run", "operation.not-granted", False)
+        opened.count("mallory", "scheduler", "run", "operation.not-granted", False, times=3)
     shown = safeser("audit", "tail", tmp_path / "audit", "--refused").out.splitlines()
     assert len(shown) == 2
-    assert shown[0].startswith("scheduler: ")
     assert "no-1" in shown[0]
-    assert "mallory" in shown[1]
-    alone = safeser("audit", "tail", opened.path, "--refused").out
-    assert alone.startswith("2")
+    assert "mallory -> scheduler run operation.not-granted x3" in shown[1]
+    assert "yes" not in "".join(shown)
     assert safeser("audit", "tail", log.path, "--refused").out == ""
 
 
-def test_tail_of_a_folder_says_whose_records_it_shows(safeser, log, tmp_path):
-    (tmp_path / "audit" / "a\n-b.log").write_bytes(b"")
-    with _opened(tmp_path, "team-1.scheduler"):
-        pass
-    shown = safeser("audit", "tail", tmp_path / "audit").out.splitlines()
-    assert {each.partition(": ")[0] for each in shown} == {"worker", "team-1.scheduler"}
-
-
-def test_tail_of_a_changed_file_says_to_verify(safeser, log):
+def test_what_is_no_record_is_named_and_left_out(safeser, log, tmp_path):
+    folder = tmp_path / "audit"
+    (folder / "a\n\x1b[2J.log").write_bytes(b"\x1b[2J no log\n")
+    (folder / "notes.txt").write_text("mine")
+    later = Path(log.path).read_bytes().replace(b'"version":2', b'"version":9')
+    (folder / "later-1-2.log").write_bytes(later)
     with open(log.path, "ab") as file:
-        file.write(b"nonsense\n")
-    ended = safeser("audit", "tail", log.path)
-    assert ended.code == 1
-    assert "safeser audit verify" in ended.err
+        file.write(b'nonsense\n{"mac":"00')
+    ended = safeser("audit", "tail", folder)
+    assert ended.code == 0
+    assert "field-29" in ended.out
+    assert "\x1b" not in ended.out + ended.err
+    named = ended.err.splitlines()
+    assert len(named) == 5
+    for text in (
+        "first line is no record",
+        "notes.txt: it is no file",
+        "version 9",
+        ", line 33: a",
+    ):
+        assert any(text in line for line in named), (text, named)
+    assert "its last line is not whole" in named[-1]
 
 
 def test_tail_prints_what_peers_wrote_as_plain_text(safeser, tmp_path):
@@ -163,12 +204,6 @@ def test_tail_prints_what_peers_wrote_as_plain_text(safeser, tmp_path):
     assert "[red]x[/red]" in out
 
 
-def test_follow_needs_one_file(safeser, log, tmp_path):
-    ended = safeser("audit", "tail", tmp_path / "audit", "--follow")
-    assert ended.code == 2
-    assert ".log files" in ended.err
-
-
 def test_follow_shows_the_end_then_what_is_new_and_ends_cleanly(tmp_path):
     AuditKey.new().save(tmp_path / "audit.key")
     opened = AuditLog.open(
@@ -177,6 +212,7 @@ def test_follow_shows_the_end_then_what_is_new_and_ends_cleanly(tmp_path):
         principal="worker",
         policy=("p", 1, "0" * 64),
     )
+    place = str(tmp_path / "audit")
     for number in range(5):
         opened.record({"event": "load", "where": f"old-{number}"})
     opened.flush()
@@ -186,7 +222,7 @@ def test_follow_shows_the_end_then_what_is_new_and_ends_cleanly(tmp_path):
         "from safeser.cli import main; main()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", command, "audit", "tail", opened.path, "-n", "2", "--follow"],
+        [sys.executable, "-c", command, "audit", "tail", place, "-n", "2", "--follow"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -198,7 +234,173 @@ def test_follow_shows_the_end_then_what_is_new_and_ends_cleanly(tmp_path):
         opened.record({"event": "load", "where": "new"})
         opened.flush()
         assert "new" in tail.stdout.readline()
+        opened.count("worker", "scheduler", "heartbeat", "permit", True)
+        opened.flush()
+        with _opened(tmp_path, "other") as other:
+            other.record({"event": "load", "where": "in another file"})
+        assert "in another file" in tail.stdout.readline()
         tail.send_signal(signal.SIGINT)
         assert tail.stderr.read() == ""
         assert tail.wait(timeout=30) == 130
     opened.close()
+
+
+# --- query ----------------------------------------------------------------------------------------
+
+HOSTILE = '=HYPERLINK("http://x")\x1b[2J\r\n<script>alert(1)</script>\u202e'
+
+
+@pytest.fixture
+def asked(tmp_path, safeser):
+    """Two logs in two folders, and what asks them."""
+    AuditKey.new().save(tmp_path / "audit.key")
+    admit = {
+        "event": "admit",
+        "sender": "alice",
+        "recipient": "scheduler",
+        "operation": "update-graph",
+        "family": "sealed",
+        "author": "alice",
+        "rule": "permit",
+        "permitted": True,
+    }
+    refuse = {**admit, "event": "refuse", "sender": "bob", "permitted": False}
+    one = SessionFacts("aa", {"peer": "alice", "address": "10.0.0.7:99", "key": "abcd-efgh"})
+    two = SessionFacts("bb", {"peer": "bob", "address": "10.0.0.8:99", "key": "ijkl-mnop"})
+    for place, clock in (("one", 1_795_000_000), ("two", 1_795_000_060)):
+        with AuditLog.open(
+            tmp_path / place,
+            key=tmp_path / "audit.key",
+            principal=f"scheduler-{place}",
+            policy=("p", 1, "0" * 64),
+            clock=lambda clock=clock: clock * 10**9,
+        ) as log:
+            log.record_all(
+                [
+                    {**admit, "session": one, "message": 3, "task": f"t-{place}"},
+                    {**refuse, "session": two, "rule": "pickle.global", "global": "os:system"},
+                    {**refuse, "session": two, "rule": "context.none", "family": "cloudpickle"},
+                    {**admit, "sender": "worker", "author": "carol", "operation": HOSTILE[:100]},
+                ]
+            )
+            log.count("worker", "scheduler", "heartbeat", "permit", True, times=7)
+            log.count("unknown", "scheduler", "handshake", "authentication", False, times=4)
+
+    def ask(*options):
+        ended = safeser("audit", "query", tmp_path / "one", tmp_path / "two", *options)
+        assert (ended.code, ended.err) == (0, "")
+        return ended.out
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ([], 10),
+        (["--all"], 20),
+        (["--outcome", "refused"], 6),
+        (["--outcome", "permitted"], 4),
+        (["--rule", "context.none"], 2),
+        (["--rule", "context.none", "--rule", "pickle.global"], 4),
+        (["--principal", "alice"], 2),
+        (["--author", "carol"], 2),
+        (["--author", "alice", "--principal", "bob"], 4),
+        (["--peer", "10.0.0.8"], 4),
+        (["--peer", "10.0.0.8:99"], 4),
+        (["--peer", "abcd-efgh"], 2),
+        (["--peer", "bob"], 4),
+        (["--global", "os:system"], 2),
+        (["--global", "os:syste"], 0),
+        (["--task", "t-one"], 1),
+        (["--family", "cloudpickle"], 2),
+        (["--operation", "handshake"], 2),
+        (["--since", "2026-11-18T11:07"], 5),
+        (["--until", "2026-11-18T11:07"], 5),
+        (["--until", "2026-11-18T11:07:40Z", "--since", "2026-11-18T11:06:41"], 0),
+    ],
+)
+def test_a_query_answers_exactly(asked, options, lines):
+    assert len(asked(*options).splitlines()) == lines
+
+
+def test_answers_of_several_folders_come_in_the_order_of_time(asked):
+    times = [json.loads(line)["time"] for line in asked("--format", "jsonl").splitlines()]
+    assert times == sorted(times)
+    assert len(set(times)) == 2
+
+
+def test_json_lines_have_every_field(asked):
+    found = json.loads(asked("--task", "t-one", "--format", "jsonl"))
+    assert found["decision"] == "aa-3"
+    assert (found["address"], found["key"], found["policy"]) == (
+        *("10.0.0.7:99", "abcd-efgh"),
+        "p/1/0000000000000000",
+    )
+    assert found["log"] == "scheduler-one"
+
+
+def test_csv_holds_no_formula_and_no_line_of_a_peer(asked):
+    text = asked("--format", "csv")
+    rows = list(csv.reader(io.StringIO(text)))
+    assert len(rows) == 11
+    assert len({len(row) for row in rows}) == 1
+    assert not [cell for row in rows for cell in row if cell[:1] in tuple("=+-@\t\r")]
+    assert "'=HYPERLINK" in text
+    assert all(32 <= ord(char) < 127 or char == "\n" for char in text)
+
+
+def test_control_characters_show_as_escapes_in_the_table(asked):
+    text = asked("--author", "carol")
+    assert "\\x1b[2J\\r\\n<script>" in text
+    assert "\x1b" not in text
+
+
+def test_counts_are_as_many_as_they_say(asked):
+    lines = asked("--outcome", "refused", "--by", "rule", "--format", "csv").splitlines()
+    assert [line.split(",")[:2] for line in lines] == [
+        ["count", "rule"],
+        ["8", "authentication"],
+        ["2", "context.none"],
+        ["2", "pickle.global"],
+    ]
+    assert "authentication" in asked("--outcome", "refused", "--by", "rule", "--by", "log")
+    found = map(json.loads, asked("--by", "rule", "--format", "jsonl", "--all").splitlines())
+    assert {each["rule"]: each["count"] for each in found}["permit"] == 18
+
+
+@pytest.mark.parametrize("text", ["1 fortnight", "tomorrow", "99999999d", "2026-13-01", "x" * 99])
+def test_what_names_no_moment_is_refused(safeser, log, tmp_path, text):
+    ended = safeser("audit", "query", tmp_path / "audit", "--since", text)
+    assert ended.code == 2
+    assert "30m" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_moments():
+    now = datetime(2026, 11, 26, 20, 30, tzinfo=UTC)
+
+    def at(text):
+        return datetime.fromtimestamp(moment_of(text, now=now) / 1e6, UTC)
+
+    assert at("90s") == now - timedelta(seconds=90)
+    assert at("2w") == now - timedelta(weeks=2)
+    assert at("yesterday") == datetime(2026, 11, 25, tzinfo=UTC)
+    assert at("today") == datetime(2026, 11, 26, tzinfo=UTC)
+    assert at("2026-11-26T20:00+01:00") == datetime(2026, 11, 26, 19, tzinfo=UTC)
+
+
+def test_a_log_that_is_not_there_is_an_error(safeser, tmp_path):
+    assert safeser("audit", "query", tmp_path / "nowhere").code == 2
+
+
+def test_a_report_is_one_page(safeser, log, tmp_path):
+    (tmp_path / "audit" / "x.log").write_text("<b>\n")
+    ended = safeser("audit", "report", tmp_path / "audit", "-o", tmp_path / "page.html")
+    assert ended.code == 0
+    assert ended.err.count("skipped") == 1
+    text = (tmp_path / "page.html").read_text()
+    assert text.startswith("<!doctype html>")
+    assert "x.log" in text
+    ended = safeser("audit", "report", tmp_path / "audit", "-o", tmp_path / "no" / "page.html")
+    assert ended.code == 2

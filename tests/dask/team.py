@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from safeser.audit.names import Resolver
+from safeser.audit.record import parse
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
 from tests.conftest import DASK, Cluster, until
 
@@ -60,7 +62,7 @@ class Team(Cluster):
         super().__init__(path, str(self.policy_path), PRINCIPALS)
         self._rounds = 0
         #: For each log how much of it was read, and what that was.
-        self._read: dict[Path, tuple[int, list[dict[str, Any]]]] = {}
+        self._read: dict[Path, tuple[int, list[dict[str, Any]], Resolver]] = {}
 
     def environment(self, principal: str, **more: str) -> dict[str, str]:
         # Nobody listens where a revoked process was, and who asks there waits.
@@ -136,13 +138,14 @@ class Team(Cluster):
         """Return what all processes of *principal* recorded, as far as it is written."""
         found = []
         for path in self.audit.glob(f"{principal}-*.log"):
-            read, kept = self._read.get(path, (0, []))
+            read, kept, resolver = self._read.get(path, (0, [], Resolver()))
             with path.open("rb") as file:
                 file.seek(read)
                 whole = file.read().rpartition(b"\n")[0]
             if whole:
-                kept += [json.loads(line)["record"] for line in whole.splitlines()]
-                self._read[path] = (read + len(whole) + 1, kept)
+                records = [resolver.resolve(parse(line)) for line in whole.splitlines()]
+                kept += [{**each.fields, "type": each.type} for each in records]
+                self._read[path] = (read + len(whole) + 1, kept, resolver)
             found += kept
         return found
 

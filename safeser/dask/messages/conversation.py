@@ -221,7 +221,7 @@ class Conversation:
             self._taken,
             self._statements,
         )
-        refusals = Refusals(self.link)
+        refusals = Refusals(self.link, verified.sequence)
         try:
             message = self._parse(verified, refusals)
         except SafeserError as error:

@@ -39,6 +39,7 @@ from safeser.dask.wire.slots import (
     find,
     plan,
 )
+from safeser.dask.wire.task_key import task_of
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
@@ -456,6 +457,7 @@ def _payload(
             wraps=slot.role.wrapped and not row.failed,
             relayed=relayed,
             policy=message.policy,
+            **(task_of(body) if isinstance(body, dict) and "key" in body else {}),
         )
     except SafeserError as error:
         return error

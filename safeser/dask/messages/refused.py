@@ -15,6 +15,7 @@ from safeser.dask.groups.author_statements import StatedKeys
 from safeser.dask.messages import replies
 from safeser.dask.messages.translate import STATING
 from safeser.dask.wire.shapes import sound
+from safeser.dask.wire.task_key import task_of
 from safeser.errors import SafeserError
 from safeser.operations import Operation
 from safeser.policy.rules import WEAKEST
@@ -35,14 +36,16 @@ _EXPLAINED = 100
 class Refusals:
     """The refusals of one message.
 
+    :param message: its number in the session.
     :ivar count: how many there are.
     :ivar latest: the last of them.
     """
 
-    __slots__ = ("_link", "count", "latest")
+    __slots__ = ("_link", "_message", "count", "latest")
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, message: int | None = None) -> None:
         self._link = link
+        self._message = message
         self.count = 0
         self.latest: SafeserError | None = None
 
@@ -59,7 +62,12 @@ class Refusals:
         if self.count == _NOTED:
             logger.warning("Further refusals of this message from %s are counted", self._link.peer)
         if not error.recorded:
-            self._link.note_refusal(self._context(about), error)
+            self._link.note_refusal(
+                self._context(about),
+                error,
+                message=self._message,
+                task=task_of(about).get("task", ""),
+            )
 
     def _context(self, message: Any) -> Context:
         """Return the context of the refused *message*; unknown operations are left out of it."""

@@ -20,12 +20,16 @@ from safeser.dask.sealed.verification import require_permitted, require_signed
 from safeser.dask.sealed.writing import ACTOR
 from safeser.dask.wire.codec import PayloadRow
 from safeser.dask.wire.reader import Reference
+from safeser.dask.wire.task_key import key_text
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.policy.rules import COMPUTE, SUBMIT
 from safeser.policy.signable import Signable
 from safeser.values import SEALED, Context, Kind
 
 __all__ = ["received", "require_sealed", "runnable"]
+
+#: Characters of a digest in the log: 96 bits.
+_DIGEST = 24
 
 
 def require_sealed(link: Link, context: Context, body: Any, rows: Sequence[PayloadRow]) -> None:
@@ -77,7 +81,12 @@ def received(
         _require_place(call.head, body)
         may = link.policy.signable(author, link.peer, Kind.TASK)
         if not may.code:
-            own = link.signed(verified, where, row.header, row.frames, author=author, sealed=None)
+            own = link.signed(
+                *(verified, where, row.header, row.frames),
+                author=author,
+                sealed=None,
+                task=key_text(call.head.key),
+            )
             link.permit_payload(context, own, None)
             _require_listed([call.head], call.definitions, may)
         sealed = call
@@ -87,7 +96,27 @@ def received(
         raise PayloadError(
             "a sealed payload stands where no graph or task can", rule="sealed.place", where=where
         )
-    return link.signed(verified, where, row.header, row.frames, author=author, sealed=sealed)
+    task = key_text(sealed.head.key) if isinstance(sealed, Call) else ""
+    digest = _digest(sealed)
+    return link.signed(
+        *(verified, where, row.header, row.frames),
+        author=author,
+        sealed=sealed,
+        task=task,
+        digest=digest,
+    )
+
+
+def _digest(sealed: SealedGraph | Call) -> str:
+    """Return, for the log, the start of a task's first definition's digest, or of a graph's root.
+
+    Tasks of one function have the same one, whatever their arguments.
+    """
+    if isinstance(sealed, SealedGraph):
+        named = sealed.signed.statement.root
+    else:
+        named = sealed.head.digests[0] if sealed.head.digests else b""
+    return named.hex()[:_DIGEST]
 
 
 def _graph(

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from safeser.audit.names import Resolver
+from safeser.audit.record import parse
 from safeser.channel import Channel
 from safeser.identity import Identity, Roster
 from safeser.policy import Policy
@@ -79,23 +81,23 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read: dict[Path, int] = {}
+        self._read: dict[Path, tuple[int, Resolver]] = {}
         self.text = b""  # all of it, to look for what must not be there
 
     def new(self) -> list[dict[str, Any]]:
         """Return the records since the last call."""
         found = []
         for path in sorted(self._folder.glob("*.log")):
-            start = self._read.get(path, 0)
+            start, resolver = self._read.get(path, (0, Resolver()))
             if path.stat().st_size <= start:
                 continue
             with path.open("rb") as file:
                 file.seek(start)
                 data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
-            self._read[path] = start + len(whole)
+            self._read[path] = start + len(whole), resolver
             self.text += whole
-            found += [json.loads(line)["record"] for line in whole.splitlines()]
+            found += [dict(resolver.resolve(parse(line)).fields) for line in whole.splitlines()]
         return found
 
     def holds(self, text: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import shifted
 
 import safeser
+from safeser.audit import read
 from safeser.dask.sealed.statement import LIFETIME, RENEWED_AFTER
 
 
@@ -38,10 +39,11 @@ def answered():
 
 def admitted(audit, operation):
     """Return how often *operation* was recorded as permitted."""
-    texts = (log.read_text() for log in Path(audit).glob("*.log"))
-    lines = [line for text in texts for line in text[: text.rfind("\n") + 1].splitlines()]
-    records = (json.loads(line)["record"] for line in lines if f'"{operation}"' in line)
-    return sum(each.get("permitted") is True for each in records)
+    records = (each for log in Path(audit).glob("*.log") for each in read(log))
+    return sum(
+        each.text("operation") == operation and each.fields.get("permitted") is True
+        for each in records
+    )
 
 
 def failure(future):

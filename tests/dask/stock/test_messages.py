@@ -403,8 +403,9 @@ def test_records_say_that_nobody_vouched(peer):
     refused, admitted = peer.audit.events
     for record in (refused, admitted):
         assert (record["sender"], record["recipient"]) == ("unknown", "client")
-        assert record["authenticated"] is False
-        assert (record["transport"], record["address"]) == ("tcp", "tcp://127.0.0.1:8786")
+        said = record["session"].fields
+        assert said["authenticated"] is False
+        assert (said["transport"], said["address"]) == ("tcp", "tcp://127.0.0.1:8786")
     assert (refused["rule"], refused["family"]) == ("floor.unknown", "pickle")
     assert (admitted["event"], admitted["family"]) == ("admit", "dask")
 

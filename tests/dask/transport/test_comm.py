@@ -291,8 +291,9 @@ def test_a_principal_that_proposes_too_little_is_refused_and_counted_by_name(net
 
     async def main():
         async with net.serving() as listener:
-            counts = []
+            counts, events = [], []
             listener._channel.adopt(policy=stricter)
+            monkeypatch.setattr(listener._channel.audit, "record", events.append)
             monkeypatch.setattr(
                 listener._channel.audit, "count", lambda **said: counts.append(said)
             )
@@ -302,11 +303,15 @@ def test_a_principal_that_proposes_too_little_is_refused_and_counted_by_name(net
             monkeypatch.setattr(listener._channel, "_principal_of", lambda key: None)
             with pytest.raises(AuthenticationError):
                 await net.asks(listener.contact_address)
-            return counts
+            return counts, events
 
-    counts = run(main())
+    counts, events = run(main())
     said = [(each["sender"], each["rule"], each["permitted"]) for each in counts]
-    assert said == [("client", "suite.authenticate", False), ("unknown", "authentication", False)]
+    assert said == [("client", "suite.authenticate", False)]
+    [refused] = events
+    assert (refused["sender"], refused["rule"]) == ("unknown", "authentication.key")
+    assert refused["address"].startswith("127.0.0.1:")
+    assert len(refused["key"]) == 19
     assert net.seen == []
 
 

@@ -1,0 +1,180 @@
+"""What many records of one file say alike, written once and named by number afterwards.
+
+The one rule: a number means what the last record before it that defines the number says, in the
+same file; a file can be read without any other, and a reader that misses the definition says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from safeser.audit.record import Field, Record, SessionFacts
+from safeser.errors import AuditError
+
+__all__ = ["CASE_FIELDS", "VERSION", "Names", "Resolver", "policy_text"]
+
+#: The version of a file, in its first record. In version 1 each record had all of its fields.
+VERSION: Final = 2
+
+#: Fields of an event that together take few values in a file: who, what, and by which rule.
+CASE_FIELDS: Final = (
+    *("event", "sender", "recipient", "kind", "operation"),
+    *("context", "family", "author", "task_author", "rule", "permitted", "where"),
+)
+
+# A cluster has some forty cases. Above the bound an event is written in full, so that a peer that
+# chooses operations or rules makes records longer and costs no memory. Refused events have a table
+# of their own: what is refused cannot take the numbers of what is permitted.
+MAX_CASES = 512
+# Sessions that a file refers to at a time; the oldest gets another number where it comes again.
+MAX_SESSIONS = 4_096
+
+# A longer place, or one inside a value, names keys of a peer's.
+_MAX_WHERE = 32
+
+_PLAIN = frozenset({str, bool, type(None), tuple})  # the last is that of _ABSENT alone
+
+_Case = tuple[Field, ...]
+
+
+class Names(NamedTuple):
+    """The numbers of one file at one moment; changes give another value.
+
+    :param begun: sessions that were given a number so far.
+    """
+
+    sessions: Mapping[SessionFacts, int] = {}
+    permitted: Mapping[_Case, int] = {}
+    refused: Mapping[_Case, int] = {}
+    begun: int = 0
+
+    def with_session(self, facts: SessionFacts) -> Names:
+        """Return these names and a number for *facts*; the oldest session gives way to it."""
+        sessions = dict(self.sessions)
+        if len(sessions) >= MAX_SESSIONS:
+            del sessions[next(iter(sessions))]
+        sessions[facts] = self.begun
+        return self._replace(sessions=sessions, begun=self.begun + 1)
+
+    def named(self, fields: dict[str, object]) -> Names:
+        """Put a number in place of the fields of a case, or define one; return the new names."""
+        case = _case_of(fields)
+        if case is None:
+            return self
+        refused = fields.get("permitted") is False
+        table = self.refused if refused else self.permitted
+        number = table.get(case)
+        if number is not None:
+            for name, value in zip(CASE_FIELDS, case, strict=True):
+                if value is not _ABSENT:
+                    del fields[name]
+            fields["case"] = number
+            return self
+        if len(table) >= MAX_CASES:
+            return self
+        # The event that defines a case is written in full, with the number beside it.
+        fields["case"] = number = len(self.permitted) + len(self.refused)
+        table = {**table, case: number}
+        return self._replace(refused=table) if refused else self._replace(permitted=table)
+
+
+#: Stands for a field that an event does not have; no event has a tuple as a value.
+_ABSENT: Final = ("absent",)
+
+
+def _case_of(fields: Mapping[str, object]) -> _Case | None:
+    """Return the case of an event, or None where it is written in full."""
+    if "event" not in fields:
+        return None
+    case = [fields.get(name, _ABSENT) for name in CASE_FIELDS]
+    if not _PLAIN.issuperset(map(type, case)):
+        return None  # 1 would have the number of True
+    where = case[-1]
+    if isinstance(where, str) and (len(where) > _MAX_WHERE or "." in where or "[" in where):
+        case[-1] = _ABSENT
+    return tuple(case)  # type: ignore[arg-type]  # of the values that were looked at
+
+
+class Resolver:
+    """Restores, record by record, what the records of one file leave out.
+
+    It reads files of every version: those of version 1 leave nothing out.
+    """
+
+    def __init__(self) -> None:
+        #: The version that the first record states; until then the present one.
+        self.version = VERSION
+        self._policy = ""
+        self._sessions: dict[object, dict[str, object]] = {}
+        self._cases: dict[object, dict[str, object]] = {}
+
+    def resolve(self, record: Record) -> Record:
+        """Return *record* with all of its fields; records come in the order of their file.
+
+        :raises AuditError: if it names a session or case that no record before it defines.
+        """
+        fields = record.fields
+        match record.type:
+            case "event":
+                fields = fields if self.version == 1 else self._event(fields)
+            case "session":
+                self._define(self._sessions, MAX_SESSIONS, fields)
+            case "genesis" | "policy":
+                self._policy = _stated_policy(record)
+                self.version = (
+                    record.number("version") if record.type == "genesis" else self.version
+                )
+        if "policy" not in fields:
+            fields = {**fields, "policy": self._policy}
+        return Record(record.sequence, record.time, record.type, fields, record.mac)
+
+    def _event(self, fields: Mapping[str, object]) -> dict[str, object]:
+        own = dict(fields)
+        case, session = own.pop("case", None), own.pop("s", None)
+        if "n" in own:
+            own["message"] = own.pop("n")
+        defines = case is not None and "event" in own
+        if defines and type(case) is int and len(self._cases) < 2 * MAX_CASES:
+            self._cases[case] = {name: own[name] for name in CASE_FIELDS if name in own}
+        said: dict[str, object] = {"policy": self._policy}
+        if session is not None:
+            said.update(_found(self._sessions, session))
+            if "message" in own:
+                said["decision"] = f"{said['session']}-{own['message']}"
+        if case is not None and not defines:
+            said.update(_found(self._cases, case))
+        said.update(own)
+        return said
+
+    @staticmethod
+    def _define(
+        table: dict[object, dict[str, object]], limit: int, fields: Mapping[str, object]
+    ) -> None:
+        number = fields.get("s")
+        if type(number) is not int:
+            return
+        said = {name: value for name, value in fields.items() if name not in ("s", "id", "policy")}
+        table[number] = {**said, "session": fields.get("id")}
+        if len(table) > limit:
+            del table[next(iter(table))]
+
+
+def _found(table: Mapping[object, dict[str, object]], number: object) -> dict[str, object]:
+    found = table.get(number) if type(number) is int else None
+    if found is None:
+        raise AuditError(
+            "a record refers to a session or case that the file does not define before it",
+            rule="audit.record",
+        )
+    return found
+
+
+def policy_text(name: str, revision: int, digest: str) -> str:
+    """Return the text by which records name a policy: name, revision, and start of its hash."""
+    return f"{name}/{revision}/{digest[:16]}"
+
+
+def _stated_policy(record: Record) -> str:
+    name, digest = record.text("policy_name"), record.text("policy_sha256")
+    return policy_text(name, record.number("policy_revision"), digest)

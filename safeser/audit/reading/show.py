@@ -1,0 +1,175 @@
+"""Records as text: a line of a terminal, a row of CSV, a line of JSON.
+
+The one rule: what a peer wrote stays text. No byte of it moves a cursor, and no cell is a formula.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from safeser.audit.reading.search import Found
+from safeser.audit.record import Record
+from safeser.audit.report import moment
+
+__all__ = ["COLUMNS", "Counted", "cell", "counted", "escaped", "json_line", "line", "row", "when"]
+
+#: The columns of CSV.
+COLUMNS = (
+    *("time", "log", "type", "event", "permitted", "rule", "sender", "recipient", "context"),
+    *("kind", "operation", "family", "author", "task_author", "task", "where", "global", "bytes"),
+    *("digest", "decision", "session", "address", "key", "suite", "policy", "shadow_rule"),
+    *("times", "sequence"),
+)
+
+# A spreadsheet takes a cell that begins with one of these for a formula, spaces in front or not.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+#: What a line shows of one text.
+_SHOWN = 120
+
+
+def escaped(text: str, limit: int = _SHOWN) -> str:
+    """Return the start of *text* as printable ASCII, in which an escape shows as an escape."""
+    shown = text[:limit].encode("unicode_escape", "backslashreplace").decode("ascii")
+    return shown if len(text) <= limit else shown + "..."
+
+
+def when(time: int, *, short: bool = False) -> str:
+    """Return microseconds since 1970 as text, UTC."""
+    found = moment(time)
+    if found is None:
+        return "-"
+    if short:
+        return found.strftime("%m-%d %H:%M:%S")
+    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def line(found: Found, width: int | None = None) -> str:
+    """Return *found* as one line of at most *width* columns, UTC."""
+    record = found.record
+    text = " ".join(
+        [when(record.time, short=True), _outcome(record).ljust(7), *_parts(found.log, record)]
+    )
+    return text if width is None or len(text) <= width else text[: max(0, width - 2)] + ".."
+
+
+def _outcome(record: Record) -> str:
+    permitted = record.fields.get("permitted")
+    return "ok" if permitted is True else "REFUSED" if permitted is False else "-"
+
+
+def _parts(log: str, record: Record) -> list[str]:
+    """Return who, what and why; of a record about the log itself, its type."""
+    sender, recipient = record.text("sender"), record.text("recipient")
+    if not sender:
+        return [escaped(log), escaped(record.type), *_others(record)]
+    who = f"{escaped(sender)} -> {escaped(recipient)}" if recipient else escaped(sender)
+    event = record.text("event")
+    refused = record.fields.get("permitted") is False
+    author = record.text("task_author") or record.text("author")
+    named = record.text("global") or record.text("task") or record.text("where")
+    parts = [
+        who,
+        escaped(event) if event not in ("", "admit", "refuse") else "",
+        escaped(record.text("operation")) or ("reply" if record.text("family") else ""),
+        escaped(record.text("family")),
+        escaped(record.text("rule")) if refused else "",
+        f"by {escaped(author)}" if author not in ("", sender) else "",
+        f"x{record.number('times')}" if "times" in record.fields else "",
+        escaped(named),
+        f"shadow {escaped(record.text('shadow_rule'))}" if "shadow_rule" in record.fields else "",
+    ]
+    return [part for part in parts if part]
+
+
+def _others(record: Record) -> list[str]:
+    return [
+        f"{escaped(name)}={escaped(_text(value))}"
+        for name, value in sorted(record.fields.items())
+        if name != "policy" and not isinstance(value, list)
+    ]
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return (
+        json.dumps(value, ensure_ascii=True) if not isinstance(value, int) else str(value).lower()
+    )
+
+
+def cell(value: object) -> str:
+    """Return *value* as one cell of CSV that no spreadsheet takes for a formula."""
+    text = escaped(_text(value), 4_096)
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+
+
+def row(found: Found) -> list[str]:
+    """Return the cells of *found* under :data:`COLUMNS`."""
+    return [cell(value) for value in _columns(found).values()]
+
+
+def _columns(found: Found) -> dict[str, object]:
+    record = found.record
+    own: Mapping[str, object] = {
+        "time": when(record.time),
+        "log": found.log,
+        "type": record.type,
+        "sequence": record.sequence,
+    }
+    return {name: own.get(name, record.fields.get(name, "")) for name in COLUMNS}
+
+
+def json_line(found: Found) -> str:
+    """Return *found* as one line of JSON, ASCII."""
+    record = found.record
+    said = {
+        **record.fields,
+        "log": found.log,
+        "sequence": record.sequence,
+        "time": when(record.time),
+        "type": record.type,
+    }
+    return json.dumps(said, sort_keys=True, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+class Counted(NamedTuple):
+    """How often the same values of some fields were found, and from when to when."""
+
+    times: int
+    values: tuple[str, ...]
+    first: int
+    last: int
+
+
+def counted(found: Iterable[Found], fields: Sequence[str]) -> list[Counted]:
+    """Return how often each combination of the values of *fields* occurs, the most frequent first.
+
+    A record of counts is as many as it says. Beside fields of records there are ``log``, ``type``
+    and ``user``: whose task it is, or else who wrote the payload.
+    """
+    table: dict[tuple[str, ...], list[int]] = {}
+    for each in found:
+        record = each.record
+        values = tuple([_text(_value(each, name)) for name in fields])
+        times = record.number("times") if "times" in record.fields else 1
+        entry = table.get(values)
+        if entry is None:
+            table[values] = [times, record.time, record.time]
+        else:
+            entry[0] += times
+            entry[2] = record.time
+    rows = [Counted(times, values, *span) for values, (times, *span) in table.items()]
+    return sorted(rows, key=lambda each: (-each.times, each.values))
+
+
+def _value(found: Found, name: str) -> object:
+    if name == "log":
+        return found.log
+    if name == "user":
+        return found.record.text("task_author") or found.record.text("author")
+    return found.record.type if name == "type" else found.record.fields.get(name)

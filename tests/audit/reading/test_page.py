@@ -1,0 +1,148 @@
+"""The report: right sums, bounded, and nothing of a peer's that a browser would act on."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from safeser.audit import Record
+from safeser.audit.reading import summary as summary_module
+from safeser.audit.reading.page import page
+from safeser.audit.reading.search import Found
+from safeser.audit.reading.summary import Summary, summarize
+
+HOSTILE = [
+    "<script>document.title='ran'</script>",
+    "<img src=x onerror=\"document.title='ran'\">",
+    "' onmouseover='document.title=1",
+    '"><svg onload=document.title="ran">',
+    "</style></title><b>",
+    "\x1b[2J\u202e",
+    "javascript:alert(1)",
+    "<td class=n>",
+    "&lt;b&gt;",
+]
+
+
+def found(time: int = 0, **fields: object) -> Found:
+    said = {"event": "admit", "sender": "alice", "recipient": "scheduler", "permitted": True}
+    return Found("scheduler", Record(1, time * 1_000_000, "event", {**said, **fields}, b""))
+
+
+def of(*records: Found) -> Summary:
+    return summarize(records)
+
+
+def hostile() -> str:
+    names = ("sender", "recipient", "family", "rule", "author", "task_author", "task")
+    records = [
+        found(n, **dict.fromkeys(names, text), permitted=allowed, shadow_rule=text)
+        for n, text in enumerate(HOSTILE)
+        for allowed in (True, False)
+    ]
+    records += [found(author=text, task=text, family="sealed") for text in HOSTILE]
+    return page(of(*records), logs=HOSTILE, skipped=HOSTILE, made=HOSTILE[0])
+
+
+class Tags(HTMLParser):
+    """The elements of a page and the names of their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_hostile_texts_are_texts():
+    parsed = Tags(hostile())
+    assert parsed.tags == {
+        *("html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "p", "code"),
+        *("div", "b", "span", "svg", "rect", "line", "text", "table", "thead", "tbody"),
+        *("tr", "th", "td"),
+    }
+    assert not [name for name in parsed.attributes if name.startswith("on")]
+    assert not parsed.attributes & {"src", "href", "srcset", "action", "data"}
+    for text in HOSTILE:
+        assert text.encode("unicode_escape").decode("ascii") in parsed.text
+    assert "\x1b" not in parsed.text
+
+
+def test_the_page_names_no_host_and_forbids_all_loads():
+    text = hostile()
+    assert "default-src 'none'" in text
+    assert not re.search(r"https?:|//|url\(|@import", text.replace("<!doctype html>", ""))
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_a_browser_shows_it_and_runs_nothing(tmp_path):
+    place = tmp_path / "page.html"
+    place.write_text(hostile(), encoding="ascii", errors="xmlcharrefreplace")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/own"]
+    shown = subprocess.run(
+        ["chromium", *options, "--dump-dom", f"file://{place}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    assert "<title>safeser audit report</title>" in shown
+    assert "<img" not in shown
+    assert "<script" not in shown
+    assert "&lt;script&gt;document.title" in shown
+    assert shown.count("<rect") >= 10
+
+
+def test_sums_are_right():
+    got = of(
+        found(1),
+        found(1, family="sealed", task="inc-0123456789abcdef", author="bob"),
+        found(2, family="sealed", task="('fit-sum-0123456789abcdef', 3)", author="bob"),
+        found(9, permitted=False, rule="context.none", sender="mallory"),
+        found(9, permitted=False, rule="authentication", sender="unknown", times=40),
+        found(10, permitted=True, shadow_rule="context.family"),
+        found(10, permitted=None),
+    )
+    assert (got.records, got.first, got.last) == (45, 1_000_000, 10_000_000)
+    assert got.pairs["alice", "scheduler", "sealed"] == [2, 0]
+    assert got.refusals == {("context.none", "mallory"): 1, ("authentication", "unknown"): 40}
+    [code] = got.code.values()
+    assert (code.count, code.tasks) == (2, {"inc", "fit-sum"})
+    assert got.shadow == {("context.family", "alice"): 1}
+    text = page(got, logs=["a"], skipped=[], made="now")
+    assert "45</b>decisions" in text
+    assert "41</b>refused" in text
+
+
+def test_an_empty_log_has_a_page():
+    assert "The log holds none" in page(of(), logs=["a"], skipped=[], made="now")
+
+
+def test_a_log_of_many_names_and_years_takes_bounded_memory(monkeypatch):
+    monkeypatch.setattr(summary_module, "MAX_NAMES", 50)
+    monkeypatch.setattr(summary_module, "MAX_PARTS", 50)
+    records = [
+        found(n * 100_000, sender=f"s{n}", rule=f"r{n}", permitted=n % 2 == 0, family=f"f{n}")
+        for n in range(500)
+    ]
+    records += [found(author=f"a{n}", family="sealed", task=f"t{n}") for n in range(100)]
+    got = of(*records)
+    assert len(got.parts) <= 50
+    assert max(map(len, (got.pairs, got.refusals, got.code))) <= 51
+    assert sum(map(sum, got.parts.values())) == sum(map(sum, got.pairs.values())) == 600
+    text = page(got, logs=["a"], skipped=["x"] * 100, made="now")
+    assert len(text) < 60_000
+    assert "more are not shown" in text

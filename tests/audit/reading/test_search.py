@@ -1,0 +1,155 @@
+"""The search finds exactly what reading everything would, and nothing stops it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from safeser.audit import AuditKey, AuditLog, SessionFacts, names, read
+from safeser.audit.reading.search import Question, follow, search
+from safeser.audit.record import MAX_LINE
+
+WORDS = ["alice", "bob", 'a"case":0,', "x\\", "os:system", ""]
+PEERS = [SessionFacts(f"{n:012x}", {"peer": word}) for n, word in enumerate(WORDS[:3])]
+EVENTS = st.fixed_dictionaries(
+    {"event": st.sampled_from(["admit", "refuse"])},
+    optional={
+        **{
+            name: st.sampled_from(WORDS)
+            for name in ("sender", "recipient", "author", "task_author", "rule", "family")
+        },
+        **{name: st.sampled_from(WORDS) for name in ("operation", "global", "task", "where")},
+        "permitted": st.booleans(),
+        "session": st.sampled_from(PEERS),
+    },
+)
+SETS = st.frozensets(st.sampled_from(WORDS), max_size=2)
+QUESTIONS = st.builds(
+    Question,
+    since=st.integers(0, 20),
+    until=st.integers(10, 40),
+    principal=SETS,
+    author=SETS,
+    peer=SETS,
+    rule=SETS,
+    operation=SETS,
+    family=SETS,
+    refers_to=SETS,
+    task=SETS,
+    permitted=st.sampled_from([None, True, False]),
+)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(EVENTS, max_size=20), QUESTIONS)
+def test_nothing_that_matches_is_skipped_unread(tmp_path, no_disk, monkeypatch, events, question):
+    monkeypatch.setattr(names, "MAX_CASES", 6)  # so that some events are written in full
+    now = [0]
+
+    def clock():
+        now[0] += 1_000
+        return now[0]
+
+    folder = tmp_path / os.urandom(8).hex()
+    with AuditLog.open(folder, key=AuditKey(bytes(32)), principal="a", clock=clock) as log:
+        for event in events:
+            log.record(event)
+    kept = [each for each in read(log.path) if each.type == "event"]
+    wanted = [each.sequence for each in kept if question.matches(each)]
+    found = search([folder], question, skipped=pytest.fail)
+    assert [each.record.sequence for each in found if each.record.type == "event"] == wanted
+
+
+def named(place: Path, question: Question = Question()) -> tuple[int, list[str]]:  # noqa: B008
+    skipped: list[str] = []
+    found = list(search([place], question, skipped=lambda place, why: skipped.append(why)))
+    return len(found), skipped
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"no log\n", "first line"),
+        (b"{}\n", "first line"),
+        (b"x" * (MAX_LINE + 300_000), "longer than any record"),
+        (b"half", "not whole"),
+    ],
+)
+def test_a_foreign_file_is_named(place, content, why):
+    place.mkdir()
+    (place / "x.log").write_bytes(content)
+    count, [text] = named(place)
+    assert count == 0
+    assert why in text
+
+
+def test_links_and_fifos_are_named_and_not_waited_for(make, place):
+    make().record({"event": "admit", "permitted": True})
+    os.symlink("/etc/passwd", place / "b.log")
+    os.mkfifo(place / "c.log")
+    count, skipped = named(place)
+    assert count == 1
+    assert len(skipped) == 2
+
+
+def test_lines_that_are_no_records_are_named_up_to_a_bound(make, place):
+    log = make()
+    with open(log.path, "ab") as file:
+        file.write(b"nonsense\n" * 100)
+    log_count, skipped = named(place)
+    assert (log_count, len(skipped)) == (0, 11)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    assert named(tmp_path / "gone.log")[1] == ["it is not there"]
+
+
+def test_a_file_of_version_1_is_searched(make, place, edit):
+    log = make()
+    log.record({"event": "admit", "sender": "bob", "permitted": True})
+
+    def older(lines):
+        genesis, event = lines
+        whole = event.replace(b'"case":0,', b"").replace(b"}}", b',"type":"event"}}')
+        return [genesis.replace(b'"version":2', b'"version":1'), whole]
+
+    edit(Path(log.path), older)
+    assert named(place, Question(principal=frozenset({"bob"}))) == (1, [])
+
+
+def test_more_files_than_may_be_open_are_searched(make, monkeypatch, place):
+    for number in range(40):
+        make(f"p{number}").record({"event": "admit", "permitted": True})
+    before = len(os.listdir("/proc/self/fd"))
+    most = 0
+    for _ in search([place], Question(), skipped=pytest.fail):
+        most = max(most, len(os.listdir("/proc/self/fd")))
+    assert most <= before + 3
+
+
+def test_following_takes_a_line_when_it_is_whole_and_files_that_are_new(make, place):
+    log = make()
+    steps = []
+
+    def wait():
+        steps.append(1)
+        if len(steps) == 1:
+            log.record({"event": "one", "permitted": True})
+            make("other").record({"event": "two", "permitted": True})
+        elif len(steps) == 2:
+            with open(log.path, "ab") as file:
+                file.write(b'{"mac":"00')
+        elif len(steps) == 3:
+            os.truncate(log.path, os.path.getsize(log.path) - 10)
+            log.record({"event": "three", "permitted": True})
+        return len(steps) < 5
+
+    parts = follow([place], Question(), skipped=pytest.fail, wait=wait)
+    found = [[each.record.text("event") for each in part] for part in parts]
+    assert found == [[], ["one", "two"], [], ["three"], []]
