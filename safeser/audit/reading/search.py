@@ -68,7 +68,7 @@ class Question:
     def needed(self) -> list[list[bytes]]:
         """Texts of which each matching line has one, spelled as in the file, for each field."""
         fields = (self.refers_to, self.task)
-        return [[json.dumps(text).encode("ascii") for text in each] for each in fields if each]
+        return [[_spelled(text) for text in each] for each in fields if each]
 
     def may_match(self, fields: Mapping[str, object]) -> bool:
         """Tell whether an event that has at least *fields*, those of its case, can match."""
@@ -95,6 +95,11 @@ class Question:
         address = fields.get("address")
         host = address.rpartition(":")[0] if isinstance(address, str) else ""
         return host in self.peer or _has(fields, self.peer, "peer", "address", "key")
+
+
+def _spelled(text: str) -> bytes:
+    """Return *text* as the encoder of records spells it."""
+    return json.dumps(text).replace("\x7f", "\\u007f").encode("ascii")
 
 
 def _has(fields: Mapping[str, object], wanted: frozenset[str], *names: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from safeser.audit import AuditKey, AuditLog, SessionFacts, names, read
+from safeser.audit.reading import search as search_module
 from safeser.audit.reading.search import Question, follow, search
 from safeser.audit.record import MAX_LINE
 
-WORDS = ["alice", "bob", 'a"case":0,', "x\\", "os:system", ""]
+WORDS = ["alice", "bob", 'a"case":0,', "x\\", "os:system\x7f\u00e9\U0001f4a3", ""]
 PEERS = [SessionFacts(f"{n:012x}", {"peer": word}) for n, word in enumerate(WORDS[:3])]
 EVENTS = st.fixed_dictionaries(
     {"event": st.sampled_from(["admit", "refuse"])},
@@ -153,3 +155,72 @@ def test_following_takes_a_line_when_it_is_whole_and_files_that_are_new(make, pl
     parts = follow([place], Question(), skipped=pytest.fail, wait=wait)
     found = [[each.record.text("event") for each in part] for part in parts]
     assert found == [[], ["one", "two"], [], ["three"], []]
+
+
+def test_a_folder_that_cannot_be_read_is_named(place, make, monkeypatch):
+    make()
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.listdir", refused)
+    assert named(place) == (0, ["it cannot be read (Permission denied)"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (b'"type":"genesis"', b'"type":"geneses"', "not that of a log file"),
+        (b'"version":2', b'"version":3', "it has version 3"),
+        (b'"version":2', b'"version":0', "it has version 0"),
+    ],
+)
+def test_a_file_that_begins_otherwise_is_named(make, place, edit, old, new, why):
+    log = make()
+    log.record({"event": "admit", "permitted": True})
+    edit(Path(log.path), lambda lines: [line.replace(old, new) for line in lines])
+    count, [text] = named(place)
+    assert count == 0
+    assert why in text
+
+
+def test_what_cannot_match_is_not_parsed(make, place, edit, monkeypatch):
+    log = make()
+    for number in range(20):
+        log.record({"event": "admit", "sender": "bob", "permitted": True, "task": f"t-{number}"})
+    parsed = []
+    real = search_module.parse
+    monkeypatch.setattr(search_module, "parse", lambda raw: parsed.append(raw) or real(raw))
+    assert named(place, Question(principal=frozenset({"eve"}))) == (0, [])
+    assert len(parsed) == 2  # the first record, and the one that defines the case
+    parsed.clear()
+    assert named(place, Question(task=frozenset({"t-7"}))) == (1, [])
+    assert len(parsed) == 3
+    parsed.clear()
+    assert named(place, Question(since=1 << 60)) == (0, [])
+    assert len(parsed) == 2
+
+
+def test_rows_of_counts_that_are_none_are_left_out(make, place, edit):
+    log = make()
+    log.count("bob", "alice", "x", "context.none", False)
+    log.flush()
+
+    def hostile(lines):
+        rows = b'[["a","b"],"x",7,["s","r","o","rule",false,3]]'
+        return [re.sub(rb'"counts":\[.*\]\]', b'"counts":' + rows, line) for line in lines]
+
+    edit(Path(log.path), hostile)
+    assert named(place) == (1, [])
+
+
+def test_a_disk_that_fails_is_named_and_ends_the_file_alone(make, place, monkeypatch):
+    make("alice")
+
+    def broken(handle, size, offset):
+        raise OSError(5, "broken")
+
+    monkeypatch.setattr(os, "pread", broken)
+    count, [text] = named(place)
+    assert count == 0
+    assert "Input/output error" in text
