@@ -230,36 +230,43 @@ class Receiving(Sending):
         if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
             # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
             made = event("admit", context, None, PERMIT, True)
-            self._permitted([_shadowed(made, shadow_rule(self.voices.shadow, context))], records)
+            rule = shadow_rule(self.voices.shadow, context)
+            if rule:
+                made["shadow_rule"] = rule
+            self._permitted([made], records)
         else:
             self._permitted_plain(context, records)
 
     def _record_payloads(self, admitted: Admitted) -> None:
         """Record each payload that may be loaded, and after all of them the pickles inside some."""
-        events, inside, allowance = [], [], Allowance()
-        context = admitted.admission.context
+        events, inside = [], []
+        context, shadow = admitted.admission.context, self.voices.shadow
         for outcome in admitted.outcomes:
             if isinstance(outcome, Permitted):
-                events.append(self._admission_event(context, outcome.payload, allowance))
+                events.append(event("admit", context, outcome.payload, PERMIT, True))
                 if outcome.inside is not None:
-                    inside.append(self._admission_event(context, outcome.inside.payload, allowance))
+                    within = outcome.inside.payload
+                    inside.append(event("admit", context, within, PERMIT, True))
+        if shadow is not None:
+            self._judge_by_shadow(shadow, context, admitted, events + inside)
         self._permitted(events + inside, admitted.admission.records)
 
-    def _admission_event(
-        self, context: Context, payload: Received, allowance: Allowance
-    ) -> dict[str, Any]:
-        """Return the record of a permitted payload, with the rule by which a shadow refuses it."""
-        made = event("admit", context, payload, PERMIT, True)
-        shadow = self.voices.shadow
-        if shadow is None or (
-            payload.family == SEALED and is_own_reply(context, payload, self.local)
-        ):
-            return made
-        author = None if payload.author == self.peer else payload.author
-        rule = shadow_rule(shadow, context, payload.family, author)
-        if payload.family in _PICKLES and payload.grant is not None:
-            rule = self._shadow_pickle(shadow, context, payload, rule, allowance)
-        return _shadowed(made, rule)
+    def _judge_by_shadow(
+        self, shadow: Policy, context: Context, admitted: Admitted, events: list[dict[str, Any]]
+    ) -> None:
+        """Add to *events*, the records of *admitted*, the rules by which *shadow* refuses."""
+        allowance = Allowance()
+        payloads = list(admitted.payloads)
+        payloads += [each.inside.payload for each in admitted.permitted if each.inside is not None]
+        for made, payload in zip(events, payloads, strict=True):
+            if payload.family == SEALED and is_own_reply(context, payload, self.local):
+                continue
+            author = None if payload.author == self.peer else payload.author
+            rule = shadow_rule(shadow, context, payload.family, author)
+            if payload.family in _PICKLES and payload.grant is not None:
+                rule = self._shadow_pickle(shadow, context, payload, rule, allowance)
+            if rule:
+                made["shadow_rule"] = rule
 
     def _shadow_pickle(
         self,
@@ -540,13 +547,6 @@ class Receiving(Sending):
         if records is not None and not records.written:
             raise TypeError("that payload is not recorded yet")
         return permitted.payload
-
-
-def _shadowed(made: dict[str, Any], rule: str) -> dict[str, Any]:
-    """Return the record *made*, with the shadow's rule added where it refuses."""
-    if rule:
-        made["shadow_rule"] = rule
-    return made
 
 
 def _unread(bound: Grant) -> str | None:

@@ -55,9 +55,9 @@ def _opens(policy: Policy, sender: str, recipient: str) -> bool:
 def code_paths(policy: Policy) -> list[tuple[str, ...]]:
     """Return the shortest chain of grants from each principal to each that it can act as."""
     edges = runs_code_in(policy)
-    found = []
+    found: list[tuple[str, ...]] = []
     for start in sorted(edges):
-        reached = {start: (start,)}
+        reached: dict[str, tuple[str, ...]] = {start: (start,)}
         queue = [start]
         for name in queue:
             for other in sorted(edges[name] - reached.keys()):
