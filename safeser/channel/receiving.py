@@ -24,12 +24,12 @@ from safeser.channel.admitted import (
     Received,
 )
 from safeser.channel.budgets import UNUSED
-from safeser.channel.lists import is_asked_for
 from safeser.channel.pending_records import PendingRecords
-from safeser.channel.sending import Sending, is_own_reply
+from safeser.channel.sending import Sending, is_asked_for, is_own_reply
+from safeser.channel.shadow import bound, note_shadow
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
-from safeser.policy.questions.shadow import PERMIT, UNREAD, Allowance, shadow_rule
+from safeser.policy.questions.shadow import PERMIT, shadow_rule
 from safeser.values import SEALED, Context, Grant, Kind, Payload
 
 __all__ = ["Receiving"]
@@ -42,12 +42,6 @@ _T = TypeVar("_T")
 
 #: The header of a pickle that arrives as bare bytes.
 _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
-
-#: Families whose names a shadow may judge otherwise than the enforced policy.
-_PICKLES = frozenset({"pickle", "cloudpickle"})
-
-#: The grant where no context matches.
-_NOTHING = Grant(context="", families=())
 
 _WRAPS = attrgetter("wraps")
 
@@ -86,7 +80,7 @@ class Receiving(Sending):
         """
         own, policy = dict(header), policy or self.policy
         author = author or self.peer
-        grant = _bound(policy, context).written_by(author, sender=self.peer)
+        grant = bound(policy, context).written_by(author, sender=self.peer)
         try:
             reading = serialization.read(
                 own,
@@ -242,73 +236,33 @@ class Receiving(Sending):
         if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
             # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
             made = self.event("admit", context, None, PERMIT, True, message=message)
-            self._permitted([_shadowed(made, shadow_rule(self.voices.shadow, context))], records)
+            rule = shadow_rule(self.voices.shadow, context)
+            if rule:
+                made["shadow_rule"] = rule
+            self._permitted([made], records)
         else:
             self._permitted_plain(context, records)
 
     def _record_payloads(self, admitted: Admitted) -> None:
         """Record each payload that may be loaded, and after all of them the pickles inside some."""
-        events, inside, allowance = [], [], Allowance()
-        context = admitted.admission.context
-        for outcome in admitted.outcomes:
-            if isinstance(outcome, Permitted):
-                events.append(self._admission_event(context, outcome.payload, allowance))
-                if outcome.inside is not None:
-                    inside.append(self._admission_event(context, outcome.inside.payload, allowance))
-        self._permitted(events + inside, admitted.admission.records)
-
-    def _admission_event(
-        self, context: Context, payload: Received, allowance: Allowance
-    ) -> dict[str, Any]:
-        """Return the record of a permitted payload, with the rule by which a shadow refuses it."""
-        scope = None if payload.grant is None else payload.grant.context
-        number = payload.verified.sequence
-        made = self.event("admit", context, payload, PERMIT, True, message=number, scope=scope)
-        shadow = self.voices.shadow
-        if shadow is None or (
-            payload.family == SEALED and is_own_reply(context, payload, self.local)
-        ):
-            return made
-        author = None if payload.author == self.peer else payload.author
-        rule = shadow_rule(shadow, context, payload.family, author)
-        if payload.family in _PICKLES and payload.grant is not None:
-            rule = self._shadow_pickle(shadow, context, payload, rule, allowance)
-        return _shadowed(made, rule)
-
-    def _shadow_pickle(
-        self,
-        shadow: Policy,
-        context: Context,
-        payload: Received,
-        rule: str,
-        allowance: Allowance,
-    ) -> str:
-        """Return the rule by which *shadow* refuses a pickle, which it may take for another family.
-
-        Where the enforced policy grants code, the pickle was not read, and counts as code.
-        """
-        author = None if payload.author == self.peer else payload.author
-        if payload.family == "cloudpickle" and (
-            not rule or shadow_rule(shadow, context, "pickle", author)
-        ):
-            return rule
-        if payload.family == "pickle" and rule:
-            return rule
-        grant = _bound(shadow, context).written_by(payload.author, sender=self.peer)
-        enforced = payload.grant
-        if enforced is not None and payload.family == "pickle":
-            names = (enforced.profiles, enforced.allow)
-            if names == (grant.profiles, grant.allow):
-                return ""  # judged by these very names already
-        size = payload.nbytes
-        limits = allowance.limits(size, shadow.limits)
-        if limits is None:
-            return UNREAD
-        try:
-            serialization.judge(payload.header, payload.frames, grant, limits=limits)
-        except SafeserError as error:
-            return allowance.rule(error, size, limits)
-        return ""
+        context, shadow = admitted.admission.context, self.voices.shadow
+        payloads = list(admitted.payloads)
+        payloads += [each.inside.payload for each in admitted.permitted if each.inside is not None]
+        events = [
+            self.event(
+                "admit",
+                context,
+                each,
+                PERMIT,
+                True,
+                message=each.verified.sequence,
+                scope=None if each.grant is None else each.grant.context,
+            )
+            for each in payloads
+        ]
+        if shadow is not None:
+            note_shadow(shadow, context, payloads, events, peer=self.peer, local=self.local)
+        self._permitted(events, admitted.admission.records)
 
     def _check_origin(
         self, verified: Arrived, context: Context, payloads: Sequence[Received]
@@ -562,13 +516,6 @@ class Receiving(Sending):
         return permitted.payload
 
 
-def _shadowed(made: dict[str, Any], rule: str) -> dict[str, Any]:
-    """Return the record *made*, with the shadow's rule added where it refuses."""
-    if rule:
-        made["shadow_rule"] = rule
-    return made
-
-
 def _unread(bound: Grant) -> str | None:
     """Return the family of an unread pickle where *bound* may pass; None if it must be read.
 
@@ -578,14 +525,6 @@ def _unread(bound: Grant) -> str | None:
     if "cloudpickle" in bound.families:
         return "cloudpickle"
     return None if "pickle" in bound.families else "pickle"
-
-
-def _bound(policy: Policy, context: Context) -> Grant:
-    """Return the grant of *context*, or an empty one where the policy has none."""
-    try:
-        return policy.grant(context)
-    except PolicyDenied:
-        return _NOTHING
 
 
 def _outcomes(

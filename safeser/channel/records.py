@@ -348,7 +348,8 @@ class Recording:
 
     def _counted_as(self, context: Context) -> str:
         """Return the rule by which a plain message is counted; a shadow's refusal is told apart."""
-        rule = shadow_rule(self.voices.shadow, context)
+        shadow = self.voices.shadow
+        rule = "" if shadow is None else shadow_rule(shadow, context)
         return f"shadow.{rule}" if rule else PERMIT
 
     # --- refusals --------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
     from safeser.policy import Policy
-    from safeser.policy.questions.replay import Refusal
-    from safeser.policy.questions.traffic import Message, Traffic
+    from safeser.policy.recorded.replay import Refusal
+    from safeser.policy.recorded.traffic import Message, Traffic
 
 __all__ = ["app"]
 
@@ -126,7 +126,7 @@ LogPaths = Annotated[
 def _traffic(logs: list[Path]) -> Traffic:
     """Return the permitted messages of unverified *logs*."""
     from safeser.audit import read
-    from safeser.policy.questions.traffic import gather
+    from safeser.policy.recorded.traffic import gather
 
     for log in logs:
         if not log.exists():
@@ -150,8 +150,8 @@ def replay(
     Logs are read and not verified: run safeser audit verify first. Code 1: it refuses some.
     """
     from safeser.policy import Policy
-    from safeser.policy.questions.replay import as_json
-    from safeser.policy.questions.replay import replay as replayed
+    from safeser.policy.recorded.replay import as_json
+    from safeser.policy.recorded.replay import replay as replayed
 
     loaded = Policy.load(policy)
     traffic = _traffic(logs)
@@ -215,7 +215,7 @@ def learn(
     records what it received.
     """
     from safeser.policy import Policy
-    from safeser.policy.questions.learn import learn as learned
+    from safeser.policy.recorded.learn import learn as learned
 
     base = None if like is None else Policy.load(like)
     line(learned(_traffic(logs), like=base).removesuffix("\n"))

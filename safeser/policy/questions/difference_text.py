@@ -80,9 +80,8 @@ def lines(difference: Difference) -> list[Line]:
         who = f"{people(difference.new, senders)} -> {people(difference.new, recipients)}"
         how = way_words(tuple(ways), difference.domain)
         found.append(Line(effect, f"{who}{how}: {may} {'; '.join(phrases)}"))
-    explained = {name for pair in difference.renamed for name in pair} | hidden
     for setting in difference.settings:
-        if setting.what.removeprefix("principal ") not in explained:
+        if setting.what.removeprefix("principal ") not in hidden:
             found.append(Line(setting.effect, _setting(setting)))
     return found
 

@@ -19,7 +19,7 @@ from safeser.policy.questions.readable import readable
 from safeser.policy.rules import READING, SEALED_IN, SUBMIT, WEAKEST
 from safeser.values import FAMILIES, HARMLESS, SEALED, Context, Grant, Kind
 
-__all__ = ["REPLIES", "Permission", "contents", "derived", "permissions", "weakest_kind"]
+__all__ = ["REPLIES", "Permission", "contents", "derived", "weakest_kind"]
 
 #: Stands for the operation of messages that name none: replies, and what a program seals itself.
 REPLIES = "replies"
@@ -52,16 +52,6 @@ def weakest_kind(permission: Permission) -> Kind:
     if permission.what == "carry" and permission.value == "msgpack":
         return Kind.ADMIN
     return Kind.DATA
-
-
-def permissions(
-    policy: Policy, context: Context, *, authors: Collection[str] = ()
-) -> frozenset[Permission]:
-    """Return all that *policy* permits in *context*, which names no operation.
-
-    :param authors: principals other than the sender whose payloads and values are asked about.
-    """
-    return contents(policy, context, authors) | derived(policy, context, authors)
 
 
 def contents(

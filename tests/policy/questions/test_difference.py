@@ -312,3 +312,38 @@ def test_the_form_for_programs_holds_every_change() -> None:
     assert (change["what"], change["value"], change["side"]) == ("carry", "dask", "open")
     assert {hop["kind"] for hop in change["hops"]} == {"data", "task", "control"}
     assert change["hops"][0]["senders"] == ["dashboard"]
+
+
+def test_allowed_names_and_types_are_said_with_all_that_they_say() -> None:
+    allow = (
+        "{'my.lib:P': {role: class, fields: [x], trust: [__hash__]},"
+        " 'my.lib:make': {role: callable, returns: 'my.lib:P'}}"
+    )
+    workers = "    recipient: worker\n    serializers: [dask, msgpack, pickle]\n"
+    names = (
+        workers
+        + "    deserializers: [dask, msgpack, pickle]\n    pickle: {profile: [data, numpy, pandas]"
+    )
+    found = said(
+        edited("strict", (names, f"    dask: {{types: ['my.lib:T']}}\n{names}, allow: {allow}"))
+    )
+    assert found == [
+        "+ worker -> worker: now may use my.lib:P as class (fields x, trust __hash__),"
+        " my.lib:make as callable (returns my.lib:P) in pickles; use my.lib:T in family dask"
+    ]
+
+
+def test_a_name_that_replaces_another_with_fewer_grants_is_no_new_name() -> None:
+    found = said(
+        edited(
+            "dask-cluster",
+            ("  alice: {groups: [analysts]}", "  anna: {groups: [analysts]}"),
+            (
+                "    operations: {grant: [basic]}\n  - name: analysts-fetch",
+                "    operations: {grant: [look, update-graph]}\n  - name: analysts-fetch",
+            ),
+        )
+    )
+    assert not any("is called" in each for each in found)
+    assert "- principal alice: removed" in found
+    assert "+ principal anna: added" in found

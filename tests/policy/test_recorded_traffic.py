@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from safeser.errors import ConfigError
 from safeser.operations import NAMES as OPERATION_NAMES
 from safeser.policy import Policy
-from safeser.policy.questions import traffic as traffic_module
-from safeser.policy.questions.learn import learn
-from safeser.policy.questions.replay import as_json, replay
-from safeser.policy.questions.traffic import Message, gather
+from safeser.policy.recorded import traffic as traffic_module
+from safeser.policy.recorded.learn import learn
+from safeser.policy.recorded.replay import as_json, replay
+from safeser.policy.recorded.traffic import Message, gather
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Kind
 from tests.policy.random_policies import QUESTIONS, loaded, policies

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from safeser.policy.policy import Policy
-from safeser.policy.questions.traffic import Message, Seen, Traffic
+from safeser.policy.recorded.traffic import Message, Seen, Traffic
 from safeser.values import Decision
 
 __all__ = ["Refusal", "as_json", "replay"]

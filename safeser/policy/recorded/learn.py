@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from safeser.errors import ConfigError
 from safeser.policy.policy import Policy
-from safeser.policy.questions.replay import replay
-from safeser.policy.questions.traffic import Message, Seen, Traffic
+from safeser.policy.recorded.replay import replay
+from safeser.policy.recorded.traffic import Message, Seen, Traffic
 from safeser.policy.rules import (
     CODE_OPERATIONS,
     COMPUTE,
