@@ -246,20 +246,21 @@ class Receiving(Sending):
     def _record_payloads(self, admitted: Admitted) -> None:
         """Record each payload that may be loaded, and after all of them the pickles inside some."""
         context, shadow = admitted.admission.context, self.voices.shadow
-        payloads = list(admitted.payloads)
-        payloads += [each.inside.payload for each in admitted.permitted if each.inside is not None]
-        events = [
-            self.event(
-                "admit",
-                context,
-                each,
-                PERMIT,
-                True,
-                message=each.verified.sequence,
-                scope=None if each.grant is None else each.grant.context,
+        payloads: list[Received] = []
+        inside: list[Received] = []
+        for outcome in admitted.outcomes:
+            if isinstance(outcome, Permitted):
+                payloads.append(outcome.payload)
+                if outcome.inside is not None:
+                    inside.append(outcome.inside.payload)
+        payloads += inside
+        events = []
+        for each in payloads:
+            scope = None if each.grant is None else each.grant.context
+            number = each.verified.sequence
+            events.append(
+                self.event("admit", context, each, PERMIT, True, message=number, scope=scope)
             )
-            for each in payloads
-        ]
         if shadow is not None:
             note_shadow(shadow, context, payloads, events, peer=self.peer, local=self.local)
         self._permitted(events, admitted.admission.records)
