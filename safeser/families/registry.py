@@ -250,6 +250,10 @@ class Registry:
         """Return all names that are listed; imports nothing."""
         return frozenset(self._by_name.keys() | self._lazy_names.keys())
 
+    def has_package(self, package: str) -> bool:
+        """Tell whether types of *package* are listed, loaded or not."""
+        return package in self._lazy
+
     def ready(self, name: str) -> Typed | None:
         """Return the serializer that is registered as *name* already, or None."""
         return self._by_name.get(name)

@@ -159,12 +159,12 @@ def _pairs(summary: Summary) -> str:
     weight: Counter[str] = Counter()
     for (*_, family), counts in summary.pairs.items():
         weight[family] += sum(counts)
-    families = sorted(name for name, _ in weight.most_common(_FAMILIES))
-    if len(weight) > len(families):
-        families.append(OTHER)
+    chosen = sorted(name for name, _ in weight.most_common(_FAMILIES))
+    if len(weight) > len(chosen):
+        chosen.append(OTHER)
     rows: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for (sender, recipient, family), counts in summary.pairs.items():
-        shown = family if family in families else OTHER
+        shown = family if family in chosen else OTHER
         both = rows.setdefault((sender, recipient), {}).setdefault(shown, [0, 0])
         both[0] += counts[0]
         both[1] += counts[1]
@@ -172,10 +172,10 @@ def _pairs(summary: Summary) -> str:
     order = sorted(rows, key=lambda pair: (-sum(map(sum, rows[pair].values())), pair))
     lines = [
         [_text(sender), _text(recipient), *(_heat(rows[sender, recipient].get(family), most)
-                                            for family in families)]
+                                            for family in chosen)]
         for sender, recipient in order[:_ROWS]
     ]  # fmt: skip
-    columns = ["sender", "recipient", *map(_text, families)]
+    columns = ["sender", "recipient", *map(_text, chosen)]
     text = "Numbers are permitted messages and payloads; in red, refused ones."
     return _section("Who talks to whom, by family", text, columns, lines, len(order), raw=2)
 

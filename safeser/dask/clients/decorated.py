@@ -91,11 +91,13 @@ def reporting(stock: Function) -> Function:
 def report(cls: type, function: Function) -> None:
     """Log, once for each package, when safeser uses *function*, registered for *cls*, and when not.
 
-    What distributed registered for itself is not reported: safeser has its own in its place.
+    What distributed registers itself is not reported: safeser has its own in its place.
     """
     generic = isinstance(getattr(function, "__self__", None), ObjectDictSerializer)
     package = getattr(cls, "__module__", "").partition(".")[0]
-    if package in _reported or (_is_of_distributed(function) and not generic):
+    if package in _reported or functions.types.has_package(package):
+        return
+    if _is_of_distributed(function) and not generic:
         return
     _reported.add(package)
     name = name_of(cls)
