@@ -297,9 +297,18 @@ def _no_float(_: str) -> NoReturn:
     raise ValueError("the log has no floats")
 
 
-_decode = json.JSONDecoder(parse_float=_no_float, parse_constant=_no_float).decode
+def _int(text: str) -> int:
+    # A sum of longer ones may have more digits than Python prints.
+    number = int(text) if len(text) <= _DIGITS else _BEYOND
+    if not -MAX_INT <= number <= MAX_INT:
+        raise ValueError("the log has no such numbers")
+    return number
+
+
+_DIGITS, _BEYOND = len(str(-MAX_INT)), MAX_INT + 1
+_decode = json.JSONDecoder(parse_int=_int, parse_float=_no_float, parse_constant=_no_float).decode
 _decode_strictly = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=_no_float, parse_constant=_no_float
+    object_pairs_hook=_unique, parse_int=_int, parse_float=_no_float, parse_constant=_no_float
 ).decode
 
 

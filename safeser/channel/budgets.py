@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from safeser.channel.admitted import Arrived
 from safeser.families import Budget
+from safeser.policy.questions.shadow import Allowance
 from safeser.values import Limits
 
 __all__ = ["UNUSED", "Budgets", "MessageBudgets"]
@@ -27,6 +28,7 @@ class MessageBudgets:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits  # of messages that arrive from now on
         self._of: WeakKeyDictionary[Arrived, Budgets] = WeakKeyDictionary()
+        self._allowances: WeakKeyDictionary[Arrived, Allowance] = WeakKeyDictionary()
 
     def of(self, verified: Arrived) -> Budgets:
         """Return the budgets of *verified*, which all of its elements share."""
@@ -35,3 +37,7 @@ class MessageBudgets:
             limits = self.limits
             found = self._of[verified] = (Budget(limits), Budget(limits), Budget(limits))
         return found
+
+    def allowance(self, verified: Arrived) -> Allowance:
+        """Return what may be read of *verified* for a shadow policy."""
+        return self._allowances.setdefault(verified, Allowance())

@@ -261,8 +261,16 @@ class Receiving(Sending):
             events.append(
                 self.event("admit", context, each, PERMIT, True, message=number, scope=scope)
             )
-        if shadow is not None:
-            note_shadow(shadow, context, payloads, events, peer=self.peer, local=self.local)
+        if shadow is not None and payloads:
+            note_shadow(
+                shadow,
+                context,
+                payloads,
+                events,
+                peer=self.peer,
+                local=self.local,
+                allowance=self.budgets.allowance(payloads[0].verified),
+            )
         self._permitted(events, admitted.admission.records)
 
     def _check_origin(

@@ -33,9 +33,12 @@ def note_shadow(
     *,
     peer: str,
     local: str,
+    allowance: Allowance,
 ) -> None:
-    """Add to *events*, the records of *payloads*, the rules by which *shadow* refuses them."""
-    allowance = Allowance()
+    """Add to *events*, the records of *payloads*, the rules by which *shadow* refuses them.
+
+    :param allowance: what may be read for the shadow, shared by all elements of one message.
+    """
     for made, payload in zip(events, payloads, strict=True):
         if payload.family == SEALED and is_own_reply(context, payload, local):
             continue

@@ -126,6 +126,7 @@ class _Builder:
             context=self.context,
             contextual=family.loads_context,
             views=family.views,
+            limits=self.limits,
         )
 
 

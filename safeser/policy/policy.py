@@ -136,11 +136,18 @@ class Policy:
         :param sealing: ask for the side that seals (``serializers``), not the one that opens.
         :param author: the author of the payload, if it was not the sender.
         """
-        return self._table.decide(context, family, sealing=sealing, author=author)
+        decision = self._table.decide(context, family, sealing=sealing, author=author)
+        if self.written is not None and not decision.permitted:
+            # Sealed calls, which a context of code does not permit: nothing is lost by observing.
+            return self.written.decide(context, family, sealing=sealing, author=author)
+        return decision
 
     def permits_operation(self, context: Context) -> Decision:
         """Answer whether the operation of *context* may be asked for, whatever it carries."""
-        return self._table.permits_operation(context)
+        decision = self._table.permits_operation(context)
+        if self.written is not None and not decision.permitted:
+            return self.written.permits_operation(context)
+        return decision
 
     def grant(self, context: Context, *, sealing: bool = False) -> Grant:
         """Return the most that may pass in *context*, floors kept; callers can only narrow it.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickle
 import time
+from itertools import product
+from pathlib import Path
 
 import pytest
 
 from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.policy import Policy
-from safeser.values import Context, Kind
+from safeser.values import FAMILIES, SEALED, Context, Kind
 
 ONE = ({"serializer": "msgpack"}, [b"\x01"])
 PICKLE = {"serializer": "pickle", "writeable": []}
@@ -125,6 +127,15 @@ def test_all_pickles_of_a_message_share_what_is_read_for_the_shadow(bea, policy)
     link, message = bea(stricter(policy, *NO_CODE))
     each = (PICKLE, [pickle.dumps(list(range(2_000)))])  # 6 kB
     admitted(link, message, *[each] * 5, operation=None)
+    assert rules(link) == [None, None, None, "shadow.unread", "shadow.unread"]
+
+
+def test_elements_of_a_batch_share_it_too(bea, policy):
+    """Each element is admitted by itself, and a batch holds thousands."""
+    link, message = bea(stricter(policy, *NO_CODE))
+    each = (PICKLE, [pickle.dumps(list(range(2_000)))])
+    for _ in range(5):
+        admitted(link, message, each, operation=None)
     assert rules(link) == [None, None, None, "shadow.unread", "shadow.unread"]
 
 
@@ -254,3 +265,27 @@ def test_a_file_that_observes_is_as_strict_as_others(policy, change, rule):
     with pytest.raises(ConfigError) as caught:
         Policy.parse(text)
     assert caught.value.rule == rule
+
+
+@pytest.mark.parametrize("name", ["strict", "dask-cluster", "demo", "default", "trusted"])
+def test_what_the_contexts_permit_is_permitted_while_they_are_observed(name):
+    """Sealed calls too, which a context of code refuses."""
+    path = Path(__file__).parents[2] / "policies" / f"{name}.yaml"
+    enforced = Policy.parse(path.read_text())
+    text = path.read_text().replace("\nprincipals:", "\nmode: observe\nprincipals:", 1)
+    observed = Policy.parse(text)
+    assert observed.observes
+    asked = permitted = 0
+    ends = sorted({*enforced.principals, "unknown"})
+    operations = (None, "update-graph", "compute-task", "gather", "get_data", "run")
+    for sender, recipient, kind, operation in product(ends, ends, Kind, operations):
+        context = Context(sender, recipient, kind, operation, transport="safeser", same_host=True)
+        for family, sealing in product((*FAMILIES, SEALED), (True, False)):
+            asked += 1
+            if enforced.decide(context, family, sealing=sealing).permitted:
+                permitted += 1
+                found = observed.decide(context, family, sealing=sealing)
+                assert found.permitted, (context, family)
+        if enforced.permits_operation(context).permitted:
+            assert observed.permits_operation(context).permitted
+    assert 0 < permitted < asked

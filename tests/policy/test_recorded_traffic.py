@@ -297,3 +297,23 @@ def test_a_time_that_no_calendar_has_is_said() -> None:
     record = admit("a", "b")
     record.time = 1 << 60
     assert "at a time that no calendar has" in learn(gather([record]))
+
+
+def test_what_one_record_can_add_is_marked() -> None:
+    """Logs are unverified: a thief of a folder writes lines into them."""
+    records = [
+        admit("ann", "bea"),
+        admit("mallory", "scheduler", kind="control", operation="terminate", family=""),
+        admit("mallory", "bea", family="evilfam"),
+    ]
+    like = Policy.parse(
+        "safeser: 1\nname: team\nrevision: 1\n"
+        "principals: {ann: {}, bea: {}, scheduler: {}}\n"
+        "contexts: [{name: c, sender: ann, recipient: bea, kinds: [data]}]\n"
+    )
+    text = learn(gather(records), like=like)
+    lines = text.splitlines()
+    assert "  mallory: {}    # RISK: team does not list it" in lines
+    assert "  ann: {}" in lines
+    assert "    kinds: [control]    # RISK: these end, restart and register processes" in lines
+    assert lines[lines.index("families: [evilfam]") - 1].startswith("# RISK")

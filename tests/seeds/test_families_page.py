@@ -15,10 +15,11 @@ import pytest
 import safeser
 from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
+from safeser.families import Unencodable
 from safeser.families.registered.dispatch import Dispatch, Functions
 from safeser.families.registered.hosted import SMALL_FRAME
 from safeser.families.registry import Registry
-from safeser.values import Context
+from safeser.values import Context, Limits
 
 #: The page's own example, but for the name of the package.
 HUMAN = """
@@ -182,6 +183,17 @@ def test_a_dispatch_of_ones_own_builds_plain_attributes_alone(attributes):
     assert caught.value.rule == "families.attribute"
 
 
+def test_a_dispatch_of_ones_own_takes_no_subclass_for_its_base():
+    """Dask's dispatch serves subclasses by their base's function, which loses what they add."""
+    from dask.utils import Dispatch as DaskDispatch
+
+    serialize, deserialize = DaskDispatch(), DaskDispatch()
+    safeser.register_generic(Wraps, "dask", serialize, deserialize)
+    with pytest.raises(Unencodable) as caught:
+        serialize(type("More", (Wraps, list), {})())
+    assert caught.value.reason == "it is no direct instance of Wraps"
+
+
 def test_a_dispatch_of_ones_own_opens_no_pickle():
     serialize, deserialize = dispatches()
     safeser.register_generic(Wraps, "dask", serialize, deserialize)
@@ -253,3 +265,26 @@ def test_pickle_is_read_restricted_even_where_it_is_asked_for():
     with pytest.raises(PolicyDenied) as caught:
         safeser.deserialize(header, [pickle.dumps(Evil())], ["pickle"])
     assert "builtins:print" in str(caught.value)
+
+
+def test_what_such_a_dispatch_reads_is_held_to_the_limits_of_its_message():
+    from dask.utils import Dispatch as DaskDispatch
+
+    serialize, deserialize = DaskDispatch(), DaskDispatch()
+    safeser.register_generic(Wraps, "dask", serialize, deserialize)
+
+    def dumps(x):
+        header, frames = serialize(x)
+        return {"inside": header}, frames
+
+    def loads(header, frames):
+        return deserialize.dispatch(Wraps)(header["inside"], frames)
+
+    safeser.register_serialization_family("seeds_generic", dumps, loads)
+    wide = Wraps()
+    wide.label = list(range(5_000))
+    header, frames = safeser.serialize(wide, ["seeds_generic"])
+    assert safeser.deserialize(header, frames, ["seeds_generic"]).label == wide.label
+    with pytest.raises(PayloadError) as caught:
+        safeser.deserialize(header, frames, ["seeds_generic"], limits=Limits(max_refs=1_000))
+    assert caught.value.rule == "families.refs"

@@ -30,8 +30,8 @@ _CHUNK = 256 << 10
 _NAMED = 10
 
 # A quotation mark inside a JSON string has a backslash before it, so these stand outside of all.
-_CASE = re.compile(rb'[,{]"case":([0-9]+)[,}]')
-_TIME = re.compile(rb',"time":([0-9]+)[,}]')
+_CASE = re.compile(rb'[,{]"case":([0-9]{1,16})[,}]')
+_TIME = re.compile(rb',"time":([0-9]{1,16})[,}]')
 
 _COUNTED = ("sender", "recipient", "operation", "rule", "permitted", "times")
 _SUPPRESSED = ("sender", "rule", "times", "since")

@@ -100,7 +100,8 @@ class Summary:
         return counts
 
     def _add_code(self, record: Record, family: str) -> None:
-        author = record.text("task_author") or record.text("author") or record.text("sender")
+        # The author that a signature or session proved; the scheduler only states a task's.
+        author = record.text("author") or record.text("sender")
         key = _known(self.code, (author, record.text("recipient"), family))
         code = self.code.setdefault(key, Code(first=record.time, last=record.time))
         code.count += 1

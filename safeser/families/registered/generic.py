@@ -18,6 +18,7 @@ from safeser.families.plain import DEFAULTS, Unencodable, label
 from safeser.families.receiving import deserialize
 from safeser.families.registered.constructed import cached_names, other_bases
 from safeser.families.registered.dispatch import dask_deserialize, dask_serialize
+from safeser.families.registered.hosted import current_limits
 from safeser.families.registered.naming import refuse_class, wire_name
 from safeser.families.registry import Typed, registry
 from safeser.families.sending import serialize
@@ -198,7 +199,12 @@ class _Attributes:
         return made
 
     def serialize(self, x: Any) -> tuple[dict[str, Any], list[Any]]:
-        """Return header and frames of the attributes of *x*, for another dispatch than dask's."""
+        """Return header and frames of the attributes of *x*, for another dispatch than dask's.
+
+        :raises Unencodable: for an instance of a subclass, which may consist of more.
+        """
+        if type(x) is not self._cls:
+            raise Unencodable(x, f"it is no direct instance of {self._cls.__qualname__}")
         return serialize(self.of(x), _WITHIN, limits=DEFAULTS)
 
     def deserialize(self, header: dict[str, Any], frames: list[Any]) -> Any:
@@ -206,7 +212,8 @@ class _Attributes:
 
         :raises PayloadError: for attributes that no instance of the class may have.
         """
-        found = deserialize(header, frames, Grant(context="", families=_WITHIN), limits=DEFAULTS)
+        limits = current_limits.get() or DEFAULTS
+        found = deserialize(header, frames, Grant(context="", families=_WITHIN), limits=limits)
         if type(found) is not dict or not all(type(key) is str and self.fits(key) for key in found):
             raise PayloadError(f"that is no {self._cls.__qualname__}", rule="families.attribute")
         return self.made(found)

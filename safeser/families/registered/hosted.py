@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from safeser.errors import ConfigError
@@ -22,6 +23,7 @@ __all__ = [
     "Failed",
     "check_function",
     "check_header",
+    "current_limits",
     "dump",
     "load",
     "takes_context",
@@ -34,6 +36,10 @@ _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1  # what msgpack can say
 #: Frames below it, in bytes, reach registered functions as bytes, which have every method that text
 #: has; copying a larger one costs more than calling the function.
 SMALL_FRAME = 1 << 16
+
+
+#: Limits of the message that a registered function reads a part of; None outside of one.
+current_limits: ContextVar[Limits | None] = ContextVar("current_limits", default=None)
 
 
 class Failed(Unencodable):
@@ -143,17 +149,23 @@ def load(
     context: dict[str, Any] | None,
     contextual: bool,
     views: bool,
+    limits: Limits | None = None,
 ) -> Any:
     """Call *function* as Dask does: with a header whose sequences are tuples, and its frames.
 
     :param views: whether it is handed memoryviews of frames from :data:`SMALL_FRAME` on.
+    :param limits: those of the message, for what it reads by safeser's own functions.
     """
     handed = [
         frame if views and frame.nbytes >= SMALL_FRAME else frame.tobytes() for frame in frames
     ]
-    if contextual:
-        return function(header, handed, context=context)
-    return function(header, handed)
+    before = current_limits.set(limits)
+    try:
+        if contextual:
+            return function(header, handed, context=context)
+        return function(header, handed)
+    finally:
+        current_limits.reset(before)
 
 
 class _NotPlainError(Exception):

@@ -209,6 +209,7 @@ def _head(traffic: Traffic, like: Policy | None) -> Iterator[str]:
     yield f"# Learned from {traffic.times:,} permitted messages, {_span(first, last)}."
     if traffic.skipped:
         yield f"# {traffic.skipped:,} messages are left out: no policy decides about them."
+    yield "# The logs are taken as they are: run 'safeser audit verify' on them first."
     yield "# Review every line marked RISK. Logs name no values that were read, and no globals of"
     if like is None:
         yield "# pickles: 'values' and 'pickle' are not learned. --like POLICY takes them from one."
@@ -222,6 +223,7 @@ def _head(traffic: Traffic, like: Policy | None) -> Iterator[str]:
         yield "suite: encrypt"
     own = {message.family for message in traffic.messages} - {*FAMILIES, SEALED}
     if own:
+        yield "# RISK: code of the processes that read them"
         yield f"families: [{', '.join(map(_text, sorted(own)))}]"
     yield ""
 
@@ -232,7 +234,9 @@ def _principals(names: Iterable[str], like: Policy | None) -> Iterator[str]:
         listed = None if like is None else like.principals.get(name)
         groups = sorted(listed.groups) if listed else []
         inside = f"groups: [{', '.join(map(_text, groups))}]" if groups else ""
-        yield f"  {_text(name)}: {{{inside}}}"
+        new = like is not None and listed is None
+        risk = f"    # RISK: {like.name} does not list it" if like is not None and new else ""
+        yield f"  {_text(name)}: {{{inside}}}{risk}"
 
 
 def _groups(names: Collection[str], like: Policy | None) -> Mapping[frozenset[str], str]:
@@ -266,7 +270,12 @@ def _context(
     yield f"    # {whole.seen.times:,} messages, {_span(whole.seen.first, whole.seen.last)}"
     yield f"    sender: {_people(place.senders, groups)}"
     yield f"    recipient: {_people(place.recipients, groups)}"
-    yield f"    kinds: [{place.kind.value}]"
+    risk = (
+        "    # RISK: these end, restart and register processes"
+        if place.kind is Kind.CONTROL
+        else ""
+    )
+    yield f"    kinds: [{place.kind.value}]{risk}"
     if grant.authors:
         yield "    # RISK: what these wrote passes as if the sender wrote it"
         yield f"    authors: {_people(grant.authors, groups, single=False)}"
@@ -277,8 +286,9 @@ def _context(
         yield f"    submission: {grant.submission}"
     if grant.families != ("msgpack",):
         seen = ", ".join(f"{name} {each.times:,}" for name, each in sorted(whole.carried.items()))
-        yield f"    serializers: [{', '.join(grant.families)}]    # {seen}"
-        yield f"    deserializers: [{', '.join(grant.families)}]"
+        listed = ", ".join(map(_text, grant.families))
+        yield f"    serializers: [{listed}]    # {seen}"
+        yield f"    deserializers: [{listed}]"
     if grant.profiles:
         allow = "".join(
             f'{", " if at else ""}"{name}": {role}'

@@ -108,6 +108,24 @@ def test_lines_that_are_no_records_are_named_up_to_a_bound(make, place):
     assert (log_count, len(skipped)) == (0, 11)
 
 
+@pytest.mark.parametrize("question", [Question(), Question(rule=("x",)), Question(since=1)])
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"case":%s,"seq":1,"time":1}',
+        '{"case":1,"seq":1,"time":%s}',
+        '{"event":"x","seq":1,"time":1,"times":%s}',
+    ],
+)
+@pytest.mark.parametrize("digits", [17, 4_300, 5_000])
+def test_numbers_that_no_log_holds_make_a_line_no_record(make, place, question, record, digits):
+    """Python converts no text of more than 4,300 digits, and prints no such sum."""
+    log = make()
+    with open(log.path, "ab") as file:
+        file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, (record % ("9" * digits)).encode()))
+    assert named(place, question)[0] == 0
+
+
 def test_a_missing_file_is_named(tmp_path):
     assert named(tmp_path / "gone.log")[1] == ["it is not there"]
 
