@@ -127,11 +127,22 @@ def test_claims_of_sizes_take_nothing_from_a_server(unfinished: Unfinished) -> N
     assert unfinished.after - unfinished.before < 64 << 20
 
 
-@pytest.mark.parametrize("target", ["scheduler", "worker", "nanny"])
-def test_a_key_that_nobody_lists_gets_no_session(rig: Rig, target: str) -> None:
+@pytest.mark.parametrize("target", ["scheduler", "worker"])
+def test_a_key_that_is_not_listed_gets_no_session_and_a_record(rig: Rig, target: str) -> None:
     rig.log.new()
     with pytest.raises((SafeserError, ConnectionError)):
         rig.sealed_to(target, "unlisted")
+    record = rig.log.wait(lambda each: each["rule"] == "authentication.key")
+    assert (record["event"], record["sender"], record["permitted"]) == ("refuse", "unknown", False)
+    assert record["key"]
+    assert record["address"].partition(":")[0] == "127.0.0.1"
+
+
+def test_a_peer_that_ends_before_it_proves_a_key_is_counted(rig: Rig) -> None:
+    """A user's policy has no context with nannies, so that the user's side ends the handshake."""
+    rig.log.new()
+    with pytest.raises((SafeserError, ConnectionError)):
+        rig.sealed_to("nanny", "unlisted")
     assert not _not_counted(rig, 1)
 
 
