@@ -24,7 +24,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks.report import grid, grid_markdown, machine, number, ratio
+from benchmarks.report import machine, number, ratio, show_grid
 from safeser.audit import AuditKey, AuditLog, SessionFacts, verify
 from safeser.audit.reading.search import Question, search
 from safeser.audit.reading.show import counted
@@ -163,12 +163,7 @@ def main(
         f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds of {records:,}"
         f" records; load average {load[0]:.1f} before and {os.getloadavg()[0]:.1f} after",
     ]
-    console.print(grid(HEADINGS, lines))
-    for note in known:
-        console.print(note, style="dim", highlight=False, soft_wrap=True)
-    if markdown_file is not None:
-        text = [grid_markdown(HEADINGS, lines), *(f"- {note}" for note in known), ""]
-        markdown_file.write_text("\n".join(text))
+    show_grid(console, HEADINGS, lines, known, markdown_file)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from distributed.protocol import deserialize, serialize
 from rich.console import Console
 
 from benchmarks.payloads import TYPES, Type
-from benchmarks.report import grid, grid_markdown, machine, number, ratio
+from benchmarks.report import machine, number, ratio, show_grid
 from safeser import families
 from safeser.errors import SafeserError
 from safeser.values import Grant
@@ -359,12 +359,7 @@ def main(
                 runs.append(run)
     lines = [run.cells() for run in runs]
     known = [*aims(runs), *notes(rounds=rounds, load=load)]
-    console.print(grid(HEADINGS, lines))
-    for note in known:
-        console.print(note, style="dim", highlight=False, soft_wrap=True)
-    if markdown_file is not None:
-        text = [grid_markdown(HEADINGS, lines), *(f"- {note}" for note in known), ""]
-        markdown_file.write_text("\n".join(text))
+    show_grid(console, HEADINGS, lines, known, markdown_file)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table
 
 PACKAGES = ("safeser", "distributed", "numpy", "msgpack", "cryptography")
@@ -144,6 +145,22 @@ def grid_markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> st
     rule = "|---|" + "--:|" * (len(headings) - 1)
     rows = ["| " + " | ".join(line) + " |" for line in (headings, *lines)]
     return "\n".join([rows[0], rule, *rows[1:], ""])
+
+
+def show_grid(
+    console: Console,
+    headings: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    notes: Sequence[str],
+    markdown_file: Path | None,
+) -> None:
+    """Print the table and the *notes* below it; write both to *markdown_file* where it is given."""
+    console.print(grid(headings, lines))
+    for note in notes:
+        console.print(note, style="dim", highlight=False, soft_wrap=True)
+    if markdown_file is not None:
+        text = [grid_markdown(headings, lines), *(f"- {note}" for note in notes), ""]
+        markdown_file.write_text("\n".join(text))
 
 
 def machine(packages: Sequence[str] = PACKAGES) -> list[str]:

@@ -29,7 +29,7 @@ from dask.base import tokenize as dask_tokenize
 from rich.console import Console
 
 import safeser
-from benchmarks.report import grid, grid_markdown, machine, number, ratio
+from benchmarks.report import machine, number, ratio, show_grid
 
 PACKAGES = ("safeser", "dask", "cloudpickle", "numpy", "pandas", "pyarrow")
 HEADINGS = ("object", "safeser (µs)", "dask (µs)", "safeser / dask")
@@ -173,12 +173,7 @@ def main(
             run.round(at)
     lines = [run.cells() for run in runs]
     known = notes(mixed, rounds=rounds, load=load)
-    console.print(grid(HEADINGS, lines))
-    for note in known:
-        console.print(note, style="dim", highlight=False, soft_wrap=True)
-    if markdown_file is not None:
-        text = [grid_markdown(HEADINGS, lines), *(f"- {note}" for note in known), ""]
-        markdown_file.write_text("\n".join(text))
+    show_grid(console, HEADINGS, lines, known, markdown_file)
 
 
 if __name__ == "__main__":

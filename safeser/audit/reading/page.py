@@ -51,7 +51,8 @@ svg text{fill:var(--soft);font-size:12px}svg line{stroke:var(--line)}
 def page(summary: Summary, *, logs: Sequence[str], skipped: Sequence[str], made: str) -> str:
     """Return the page.
 
-    :param logs: the files and folders that were read, and *skipped* what of them was not.
+    :param logs: the files and folders that were read.
+    :param skipped: each file or line that was not read, with the reason.
     :param made: the time at which it is made, as text.
     """
     title = "safeser audit report"

@@ -1,8 +1,8 @@
 """Propose a policy from recorded traffic: exactly what was seen, by exact names.
 
 The one rule: what is written loads, and permits the traffic that it was learned from; what no
-policy can permit is named in a comment. Names come from logs that nobody verified: each is checked,
-and quoted where YAML could read it as something else.
+policy can permit is named in a comment. Names come from unverified logs: each is checked, and
+quoted where YAML could read it as something else.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ class Document:
     :param sha256: of the exact bytes.
     :param places: path of each value to its place.
     :param keys: path of each value to the place of its key, where it has one.
-    :param faults: of values that YAML readers disagree on, with their paths. Whoever reads the
-        values refuses the text for them, with what else is wrong.
+    :param faults: of values that YAML readers disagree on, with their paths.
+        :func:`safeser.policy.source.shape.shape_as` refuses the text for them and for the rest.
     """
 
     value: dict[str, Value]

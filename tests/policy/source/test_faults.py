@@ -90,7 +90,7 @@ def test_a_file_of_another_version_has_that_fault_alone():
 
 
 def test_of_many_faults_the_first_are_reported():
-    lines = "".join(f"  - {{name: n{at}, sender: nobody{at}, recipient: s}}\n" for at in range(900))
+    lines = "".join(f"  - {{name: n{at}, sender: absent{at}, recipient: s}}\n" for at in range(900))
     text = f"safeser: 1\nname: x\nrevision: 1\nprincipals: {{s: {{}}}}\ncontexts:\n{lines}"
     assert len(faults(text)) == 20
 
