@@ -184,7 +184,7 @@ def _problem(name: str, role: str) -> str:
         found = own_object(name, role, module)
     except SafeserError as error:
         return f"is refused by each load: {error.message}"
-    except Exception as error:
+    except Exception as error:  # a module may raise anything while it is imported
         return f"cannot be imported: {type(error).__name__}"
     if role == "class" and not isinstance(found, type):
         return "is no class"
