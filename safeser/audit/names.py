@@ -33,7 +33,7 @@ MAX_SESSIONS = 4_096
 # A longer place, or one inside a value, names keys of a peer's.
 _MAX_WHERE = 32
 
-_PLAIN = frozenset({str, bool, type(None), tuple})  # the last is that of _ABSENT alone
+_PLAIN = frozenset({str, bool, type(None), tuple})  # the last is that of _ABSENT and _OWN alone
 
 _Case = tuple[Field, ...]
 
@@ -67,7 +67,7 @@ class Names(NamedTuple):
         number = table.get(case)
         if number is not None:
             for name, value in zip(CASE_FIELDS, case, strict=True):
-                if value is not _ABSENT:
+                if value is not _ABSENT and value is not _OWN:
                     del fields[name]
             fields["case"] = number
             return self
@@ -82,6 +82,9 @@ class Names(NamedTuple):
 #: Stands for a field that an event does not have; no event has a tuple as a value.
 _ABSENT: Final = ("absent",)
 
+#: Stands for a place that each event of the case states itself.
+_OWN: Final = ("own",)
+
 
 def _case_of(fields: Mapping[str, object]) -> _Case | None:
     """Return the case of an event, or None where it is written in full."""
@@ -92,7 +95,7 @@ def _case_of(fields: Mapping[str, object]) -> _Case | None:
         return None  # 1 would have the number of True
     where = case[-1]
     if isinstance(where, str) and (len(where) > _MAX_WHERE or "." in where or "[" in where):
-        case[-1] = _ABSENT
+        case[-1] = _OWN
     return tuple(case)  # type: ignore[arg-type]  # of the values that were looked at
 
 

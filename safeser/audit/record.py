@@ -6,6 +6,7 @@ terminal or another reader would act on. Payload bytes have no field to stand in
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,9 @@ MAX_FIELDS = 32
 MAX_TEXT = 256  # characters of one string
 MAX_ITEMS = 64  # strings of one list
 MAX_CHARS = 4_096  # characters of all strings of one record; 12 bytes each when escaped
+#: Characters of a task's key, and of the digest at the end of a longer one.
+KEY_LENGTH, _KEY_DIGEST = 128, 16
+
 MAX_INT = (1 << 53) - 1  # what every JSON reader still holds exactly
 MAX_BODY = 64 << 10  # bytes of one encoded record
 
@@ -106,6 +110,17 @@ def printable(text: str, limit: int = 120) -> str:
     """Return *text* as at most *limit* printable ASCII characters, for messages and terminals."""
     shown = _UNPRINTABLE.sub("?", text[:limit])
     return shown if len(text) <= limit else shown + "..."
+
+
+def short_key(text: str) -> str:
+    """Return the key of a task as records have it: a long one by its start and a digest of all.
+
+    Without the digest a peer could give its tasks keys that no question tells apart.
+    """
+    if len(text) <= KEY_LENGTH:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_DIGEST]
+    return f"{text[: KEY_LENGTH - _KEY_DIGEST - 1]}#{digest}"
 
 
 def label(text: object) -> str:

@@ -183,6 +183,7 @@ def query(  # noqa: PLR0917 - typer reads the parameters by name
     Times are UTC. Files that are no audit logs are named on standard error and left out.
     """
     from safeser.audit.reading.search import Question, search
+    from safeser.audit.record import short_key
 
     for log in logs:
         _must_exist(log)
@@ -197,7 +198,7 @@ def query(  # noqa: PLR0917 - typer reads the parameters by name
         operation=frozenset(operation),
         family=frozenset(family),
         refers_to=frozenset(refers_to),
-        task=frozenset(task),
+        task=frozenset(map(short_key, task)),
         permitted=None if outcome is None else outcome is Outcome.PERMITTED,
         everything=everything,
     )

@@ -201,3 +201,14 @@ def test_whatever_is_written_is_read_again(events):
         assert {k: type(v) for k, v in got.items() if k in event} == {
             k: type(v) for k, v in event.items()
         }
+
+
+@pytest.mark.parametrize("first", [{"where": "x.y.first"}, {}])
+def test_a_place_that_an_event_states_itself_is_no_other_event_s(make, first):
+    log = make()
+    said = [first, {}, {"where": "x.y.other"}, {}, {"where": "short"}]
+    for each in said:
+        bare = {name: value for name, value in ADMIT.items() if name != "where"}
+        log.record({**bare, **each})
+    found = [record.fields.get("where") for record in read(log.path) if record.type == "event"]
+    assert found == [each.get("where") for each in said]

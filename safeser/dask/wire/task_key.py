@@ -8,26 +8,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from safeser.audit.record import short_key
+
 __all__ = ["key_text", "task_of"]
 
-#: Characters of a key that a record has, and parts of a tuple.
-_LONGEST, _PARTS = 128, 6
+#: Parts of a tuple that a record has.
+_PARTS = 6
 
 
 def key_text(key: Any) -> str:
-    """Return the start of *key* as Dask writes it: a string, or a tuple of them and of numbers."""
+    """Return *key* as Dask writes it, a string or a tuple of them and of numbers, cut if long."""
     if isinstance(key, str):
-        return key[:_LONGEST]
+        return short_key(key)
     if isinstance(key, tuple) and len(key) > 0:
         parts = [_part(each) for each in key[:_PARTS]]
         beyond = ["..."] if len(key) > _PARTS else []
-        return f"({', '.join(parts + beyond)})"[:_LONGEST] if all(parts) else ""
+        return short_key(f"({', '.join(parts + beyond)})") if all(parts) else ""
     return ""
 
 
 def _part(part: Any) -> str:
     if isinstance(part, str):
-        return repr(part[:_LONGEST])
+        return repr(short_key(part))
     # str() of an int of a megabyte takes a minute; no partition has such a number.
     return str(part) if isinstance(part, int) and -(1 << 63) <= part < 1 << 63 else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from safeser.audit.record import short_key
 from safeser.dask.wire.task_key import key_text, task_of
 
 
@@ -31,6 +32,14 @@ def test_the_text_of_a_key_is_bounded():
     assert len(key_text("x" * 10_000_000)) == 128
     assert len(key_text(tuple(["\x00" * 1_000_000] * 100))) == 128
     assert key_text((1 << 10_000_000,)) == ""
+
+
+def test_long_keys_that_differ_at_their_end_are_told_apart():
+    one, other = ("x" * 200 + end for end in "ab")
+    assert key_text(one) != key_text(other)
+    assert key_text((one, 1)) != key_text((other, 1))
+    assert key_text(one) == short_key(one)  # as the question is cut
+    assert key_text("x" * 128) == "x" * 128
 
 
 @pytest.mark.parametrize(
