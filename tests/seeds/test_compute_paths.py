@@ -6,6 +6,7 @@ are those of the issue that describes ``dask.compute`` against ``Client.compute`
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import subprocess
@@ -82,6 +83,28 @@ def test_distributed_s_report_is_dropped_only_meanwhile(caplog):
         logger.error("Failed to serialize")
     logger.error("later")
     assert [each.getMessage() for each in caplog.records if each.name == logger.name] == ["later"]
+
+
+def test_another_task_of_the_loop_is_reported_meanwhile(caplog):
+    logger = logging.getLogger("distributed.protocol.pickle")
+
+    async def waiting(begun, done):
+        with blaming("it", list):
+            begun.set()
+            await done.wait()
+            logger.error("mine")
+
+    async def main():
+        begun, done = asyncio.Event(), asyncio.Event()
+        task = asyncio.ensure_future(waiting(begun, done))
+        await begun.wait()
+        logger.error("another's")
+        done.set()
+        await task
+
+    asyncio.run(main())
+    said = [each.getMessage() for each in caplog.records if each.name == logger.name]
+    assert said == ["another's"]
 
 
 def test_a_graph_is_taken_apart_by_its_tasks():

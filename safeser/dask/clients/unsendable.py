@@ -6,9 +6,9 @@ The one rule: nothing is looked at until sending has failed, so that what can be
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from dask._task_spec import DataNode, List, Task
@@ -21,7 +21,9 @@ from safeser.sendable.preflight import cannot_send
 
 __all__ = ["blaming", "graph_parts"]
 
-_here = threading.local()
+#: Whether what distributed logs is about to be said better. Of one task of an event loop: others
+#: that run while it waits are reported as ever.
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 @contextmanager
@@ -32,7 +34,7 @@ def blaming(name: str, roots: Callable[[], Iterable[Part]]) -> Iterator[None]:
     :param roots: returns the parts of it to look at, once sending has failed.
     :raises SerializationError: with the path to each culprit.
     """
-    _here.quiet = True
+    before = _quiet.set(True)
     try:
         yield
     except (TypeError, RecursionError, TokenizationError, PayloadError) as error:
@@ -43,7 +45,7 @@ def blaming(name: str, roots: Callable[[], Iterable[Part]]) -> Iterator[None]:
             raise
         raise cannot_send(name, found) from None
     finally:
-        _here.quiet = False
+        _quiet.reset(before)
 
 
 #: Rules of errors that say no more than that something cannot be written.
@@ -82,7 +84,7 @@ class _Quiet(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         del record
-        return not getattr(_here, "quiet", False)
+        return not _quiet.get()
 
 
 logging.getLogger("distributed.protocol.pickle").addFilter(_Quiet())
