@@ -427,8 +427,8 @@ class Channel:
         link = Link(
             session=session,
             own_key=handshake.local_key,
-            told=handshake.told,
-            voices=self,
+            stated_policy=handshake.stated_policy,
+            channel=self,
             audit=self.audit,
             transport=transport,
             same_host=same_host,

@@ -167,13 +167,13 @@ class Receiving(Sending):
         context: Context,
         payloads: Sequence[Received] = (),
         *,
-        willing: Sequence[str] | None = None,
+        requested: Sequence[str] | None = None,
         records: PendingRecords | None = None,
         each: bool = False,
     ) -> Admitted:
         """Decide one message and all of its payloads, record it, and return what may be loaded.
 
-        :param willing: families that the caller asked for; narrows what policy permits.
+        :param requested: families that the caller asked for; narrows what policy permits.
         :param records: collects the records, which the caller writes.
         :param each: whether a refused payload is refused alone; otherwise the first refusal
             refuses the message.
@@ -195,11 +195,11 @@ class Receiving(Sending):
             admission = Admission(context, policy, UNUSED[2], records)
             return Admitted(admission, (), MADE_BY_ADMIT)
         # 3. Every payload by its family; none is decoded before all have passed.
-        decide = partial(self._decided, policy, context, willing)
+        decide = partial(self._decided, policy, context, requested)
         decided = _outcomes(payloads, decide, each=each)
         # 4. Pickles in payloads of bytes, since their handler would unpickle them.
         if any(map(_WRAPS, payloads)):
-            unwrap = partial(self._unwrapped, policy, context, willing)
+            unwrap = partial(self._unwrapped, policy, context, requested)
             decided = _outcomes(decided, unwrap, each=each)
         # 5. The contents, without building or importing anything.
         _, budget, loading = self.budgets.of(verified)
@@ -236,7 +236,7 @@ class Receiving(Sending):
         if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
             # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
             made = self.event("admit", context, None, PERMIT, True, message=message)
-            rule = shadow_rule(self.voices.shadow, context)
+            rule = shadow_rule(self.channel.shadow, context)
             if rule:
                 made["shadow_rule"] = rule
             self._permitted([made], records)
@@ -245,7 +245,7 @@ class Receiving(Sending):
 
     def _record_payloads(self, admitted: Admitted) -> None:
         """Record each payload that may be loaded, and after all of them the pickles inside some."""
-        context, shadow = admitted.admission.context, self.voices.shadow
+        context, shadow = admitted.admission.context, self.channel.shadow
         payloads: list[Received] = []
         inside: list[Received] = []
         for outcome in admitted.outcomes:
@@ -292,7 +292,7 @@ class Receiving(Sending):
         self,
         policy: Policy,
         context: Context,
-        willing: Sequence[str] | None,
+        requested: Sequence[str] | None,
         payload: Received,
     ) -> _Decided | SafeserError:
         """Return *payload* if it may pass, or its refusal."""
@@ -301,7 +301,7 @@ class Receiving(Sending):
                 payload.policy is not policy or payload.context != context
             ):
                 payload = self._read_again(policy, context, payload)
-            return self._refusal(policy, context, payload, willing) or (payload, None)
+            return self._refusal(policy, context, payload, requested) or (payload, None)
         except SafeserError as error:  # it cannot be read, or its refusal cannot be recorded
             return error
 
@@ -325,16 +325,16 @@ class Receiving(Sending):
         )
 
     def _refusal(
-        self, policy: Policy, context: Context, payload: Received, willing: Sequence[str] | None
+        self, policy: Policy, context: Context, payload: Received, requested: Sequence[str] | None
     ) -> PolicyDenied | None:
         """Record and return why *payload* may not pass, or return None if it may."""
         # A caller's list restricts values, not bare pickles or sealed tasks.
         if not payload.bare and payload.family != SEALED:
-            refusal = self.caller_refusal(context, payload, willing)
+            refusal = self.caller_refusal(context, payload, requested)
             if refusal is not None:
                 return refusal
         author = None if payload.author == self.peer else payload.author
-        if author is not None and self.voices.is_silenced(author):
+        if author is not None and self.channel.is_silenced(author):
             return self.refusal(
                 context,
                 "author.retired",
@@ -356,7 +356,7 @@ class Receiving(Sending):
         )
 
     def _unwrapped(
-        self, policy: Policy, context: Context, willing: Sequence[str] | None, decided: _Decided
+        self, policy: Policy, context: Context, requested: Sequence[str] | None, decided: _Decided
     ) -> _Decided | SafeserError:
         """Return a decided payload with the pickle in its bytes, if it is plainly bytes.
 
@@ -384,7 +384,7 @@ class Receiving(Sending):
         except SafeserError as error:
             self._note_failure("refuse", context, payload, error)
             return error
-        return self._refusal(policy, context, inside, willing) or (payload, inside)
+        return self._refusal(policy, context, inside, requested) or (payload, inside)
 
     def _permit(
         self,
@@ -429,19 +429,19 @@ class Receiving(Sending):
         return None if payload.relayed or checked.typed is None else Once(checked)
 
     def permits_part(
-        self, context: Context, payload: Received, willing: Sequence[str] | None
+        self, context: Context, payload: Received, requested: Sequence[str] | None
     ) -> bool:
         """Tell whether *payload*, without which its message is complete, may pass.
 
         A refusal is recorded. A payload that may pass is decided again with its message.
         """
-        return self._refusal(self.policy, context, payload, willing) is None
+        return self._refusal(self.policy, context, payload, requested) is None
 
     def permit_payload(
-        self, context: Context, payload: Received, willing: Sequence[str] | None
+        self, context: Context, payload: Received, requested: Sequence[str] | None
     ) -> None:
         """Refuse *payload* if it may not pass in *context*, in any field."""
-        refusal = self._refusal(self.policy, context, payload, willing)
+        refusal = self._refusal(self.policy, context, payload, requested)
         if refusal is not None:
             raise refusal
 

@@ -16,7 +16,7 @@ from safeser.audit import SessionFacts
 from safeser.audit.names import policy_text
 from safeser.channel.budgets import MessageBudgets
 from safeser.channel.pending_records import PendingRecords
-from safeser.channel.standing import Ending, Voices
+from safeser.channel.standing import ChannelView, Ending
 from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.identity import PublicKey
@@ -69,8 +69,8 @@ class Recording:
     The base of :class:`safeser.channel.sending.Sending`.
 
     :param own_key: the key with which this side authenticated; None where it did not.
-    :param told: the hash of the policy that this side stated when it began the session.
-    :param voices: the source of policy, identity and roster, which may change meanwhile.
+    :param stated_policy: the hash of the policy that this side stated when it began the session.
+    :param channel: the source of policy, identity and roster, which may change meanwhile.
     :param transport: how its messages travel, as this process measured it.
     :param same_host: whether its other end is on this machine, as this process measured it.
     :param address: of its other end, for the log.
@@ -81,8 +81,8 @@ class Recording:
         *,
         session: Session,
         own_key: PublicKey | None = None,
-        told: str = "",
-        voices: Voices,
+        stated_policy: str = "",
+        channel: ChannelView,
         audit: AuditSink,
         transport: str = "library",
         same_host: bool | None = None,
@@ -94,10 +94,10 @@ class Recording:
         self.address = address
         self.session = session
         self.own_key = own_key
-        self.told = told
-        self.voices = voices
+        self.stated_policy = stated_policy
+        self.channel = channel
         self.audit = audit
-        self.budgets = MessageBudgets(voices.policy.limits)
+        self.budgets = MessageBudgets(channel.policy.limits)
         self.local = session.local
         self.peer = session.peer
         #: Whether its connection stays open while the two processes work together, and so is
@@ -120,7 +120,7 @@ class Recording:
     @property
     def policy(self) -> Policy:
         """The policy in force now."""
-        return self.voices.policy
+        return self.channel.policy
 
     def place(self, local: str, peer: str) -> None:
         """Tell registered functions the addresses of this connection's ends, in Dask's form."""
@@ -264,8 +264,8 @@ class Recording:
         self._weak = self._weak + 1 if weak else 0
         if weak and (self._when_stale is None or self._weak > PATIENCE):
             self.finish(Ending("policy.suite", self.peer))
-        told = self.told in (policy.sha256, "") or not self.lasts
-        fresh = told and not (weak or self.stale or self.session.is_aged)
+        current = self.stated_policy in (policy.sha256, "") or not self.lasts
+        fresh = current and not (weak or self.stale or self.session.is_aged)
         if own_key == self.own_key and fresh:
             return
         if self._when_stale is not None and self.over is None:
@@ -280,15 +280,15 @@ class Recording:
 
     def handshake(self, *, initiator: bool) -> Handshake:
         """Return a handshake that renews the session with the same peer."""
-        return self.voices.renewing(self, initiator=initiator)
+        return self.channel.renewing(self, initiator=initiator)
 
     def renewed(self, handshake: Handshake) -> None:
         """Receive messages by the session of *handshake* from now on, in place of the old one."""
         self.session.receive_as(handshake.session())
-        self.own_key, self.told = handshake.local_key, handshake.told
+        self.own_key, self.stated_policy = handshake.local_key, handshake.stated_policy
         self.facts = self._session_facts()
         self.stale = False
-        self.voices.inspect(self)
+        self.channel.inspect(self)
         self.note_suite()
         self.note_drift()
 
@@ -348,7 +348,7 @@ class Recording:
 
     def _counted_as(self, context: Context) -> str:
         """Return the rule by which a plain message is counted; a shadow's refusal is told apart."""
-        shadow = self.voices.shadow
+        shadow = self.channel.shadow
         rule = "" if shadow is None else shadow_rule(shadow, context)
         return f"shadow.{rule}" if rule else PERMIT
 

@@ -16,7 +16,7 @@ from safeser.identity import Identity, KeyState, PublicKey, Roster, RosterEntry,
 from safeser.policy import Policy
 from safeser.values import check_principal
 
-__all__ = ["SENTENCES", "Ending", "Standing", "Voices", "require_own_signing_key"]
+__all__ = ["SENTENCES", "ChannelView", "Ending", "Standing", "require_own_signing_key"]
 
 #: The sentence that explains why a session ends, by rule.
 SENTENCES = {
@@ -54,7 +54,7 @@ class Ending(NamedTuple):
             return None
 
 
-class Voices(Protocol):
+class ChannelView(Protocol):
     """The policy, identity and roster by which a link decides; :class:`Channel` implements it."""
 
     @property

@@ -43,7 +43,7 @@ class _NoSession:
 
 
 class _FixedPolicy:
-    """The :class:`Voices` of a policy that never changes and whose principals have no keys."""
+    """The :class:`ChannelView` of a policy that never changes and whose principals have no keys."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -99,7 +99,7 @@ class OpenLink(Link):
         session: Any = _NoSession(local)
         super().__init__(
             session=session,
-            voices=_FixedPolicy(policy),
+            channel=_FixedPolicy(policy),
             audit=audit,
             transport=transport,
             same_host=same_host,

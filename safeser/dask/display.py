@@ -138,7 +138,7 @@ class Display:
         if suite is not None:
             yield "suite", f"{suite.word} ({_SUITES[suite]})"
         if link is not None:
-            yield "opens", _families(link, willing=getattr(self, "_deserializers", None))
+            yield "opens", _families(link, requested=getattr(self, "_deserializers", None))
             yield "sends", _sent(link, getattr(self, "_serializers", None))
         yield "refused", _refusals(getattr(side.audit, "refusals", {}))
 
@@ -158,20 +158,20 @@ def _other_policy(link: Any, policy: Any) -> str:
     return f"{_text(claims.policy)} revision {_number(claims.revision)} (SHA-256 {sha256})"
 
 
-def _sent(link: Any, willing: Iterable[str] | None) -> str:
+def _sent(link: Any, requested: Iterable[str] | None) -> str:
     if link.transport in GUARDED:
         return "what you submit, by Dask's own protocol: nothing here decides it"
-    return _families(link, sealing=True, willing=willing)
+    return _families(link, sealing=True, requested=requested)
 
 
-def _families(link: Any, *, sealing: bool = False, willing: Iterable[str] | None = None) -> str:
+def _families(link: Any, *, sealing: bool = False, requested: Iterable[str] | None = None) -> str:
     """Return the families that may pass on *link*, cut to those that its user asked for."""
     context = link.outbound(Kind.DATA) if sealing else link.inbound(Kind.DATA)
     try:
         grant: Grant = link.policy.grant(context, sealing=sealing)
     except PolicyDenied:
         return "none"
-    asked = None if willing is None else {*willing, "msgpack", "error"}
+    asked = None if requested is None else {*requested, "msgpack", "error"}
     if asked is not None and "pickle" in asked:
         asked.add("cloudpickle")  # Dask has one word for both
     kept = [name for name in grant.families if asked is None or name in asked]

@@ -43,9 +43,9 @@ def stated(answer: Any, link: Link) -> Any:
     """Return *answer* to ``identity`` with what this process decides by; a refusal as it is."""
     if not isinstance(answer, dict) or "type" not in answer:
         return answer
-    said: dict[str, Any] = dict(link.voices.statement())
-    if answer["type"] == "Scheduler" and isinstance(link.voices, Channel):
-        said[_CLIENTS] = _clients(link.voices)
+    said: dict[str, Any] = dict(link.channel.statement())
+    if answer["type"] == "Scheduler" and isinstance(link.channel, Channel):
+        said[_CLIENTS] = _clients(link.channel)
     return {**answer, _FIELD: said}
 
 

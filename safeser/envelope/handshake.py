@@ -164,7 +164,7 @@ class Handshake(KeepsSecrets):
         return self._identity.public
 
     @property
-    def told(self) -> str:
+    def stated_policy(self) -> str:
         """The hash of the policy that this side claims to decide by."""
         return self._policy[2]
 

@@ -203,7 +203,7 @@ def test_what_a_caller_is_not_willing_to_open_is_not_opened_inside_either(arriva
     a = arrival("bea", "ann")
     outer = a.payload(*wrap(SHARD, "msgpack"), wraps=True)
     with pytest.raises(PolicyDenied) as caught:
-        a.admit(outer, willing=["dask", "msgpack"])
+        a.admit(outer, requested=["dask", "msgpack"])
     assert caught.value.rule == "caller.deserializers"
 
 

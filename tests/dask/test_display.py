@@ -170,7 +170,7 @@ contexts:
 
 def test_who_has_no_context_at_all_opens_and_sends_nothing(doors):
     client = without(doors, HONEST)
-    client.scheduler_comm.comm.link.voices = SimpleNamespace(policy=doors.policy(STRANGERS))
+    client.scheduler_comm.comm.link.channel = SimpleNamespace(policy=doors.policy(STRANGERS))
     rows = dict(client._said())
     assert rows["opens"] == rows["sends"] == "none"
 

@@ -53,7 +53,7 @@ def test_the_answer_to_identity_says_it_and_a_refusal_does_not(doors):
     assert drift.stated(refusal, far) is refusal
     rows = list(drift._read("scheduler", said))
     assert [row.process for row in rows] == ["scheduler", "1 client"]
-    assert rows[0].roster == far.voices.standing.listed.sha256
+    assert rows[0].roster == far.channel.standing.listed.sha256
 
 
 class Asked:

@@ -66,8 +66,8 @@ LATER = {
     "safeser.families.numpy.kinds",
     "safeser.families.pandas.frames",
     "safeser.inspection",
-    "safeser.pickles.shims.numpy",
-    "safeser.pickles.shims.pandas",
+    "safeser.pickles.shims.numpy.arrays",
+    "safeser.pickles.shims.pandas.frames",
     "safeser.policy.schema",
 }
 

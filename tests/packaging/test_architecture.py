@@ -64,7 +64,7 @@ def test_packages_are_small():
     assert not long
     counts = {folder: len(list(folder.glob("*.py"))) for folder in {p.parent for p in files}}
     crowded = {f.relative_to(ROOT).as_posix() for f, count in counts.items() if count > 16}
-    assert crowded == {"safeser/pickles/shims"}
+    assert not crowded
 
 
 def test_files_of_tests_are_small():

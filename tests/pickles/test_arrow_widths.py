@@ -11,7 +11,7 @@ pa = pytest.importorskip("pyarrow")
 
 from safeser.errors import PayloadError  # noqa: E402 - as below
 from safeser.pickles import DATA_PROFILES, loads  # noqa: E402
-from safeser.pickles.shims.arrow_widths import widths_of  # noqa: E402 - needs Arrow
+from safeser.pickles.shims.arrow.widths import widths_of  # noqa: E402 - needs Arrow
 
 TEXTS = pa.array(["", "abc", None, "defgh"])
 WIDTHS = [0, 3, 0, 5]

@@ -149,7 +149,7 @@ def shop(monkeypatch):
         setattr(module, made.__name__, made)
     monkeypatch.setitem(sys.modules, "safeser_shop", module)
     # Classes are looked up once for the process; these live for one test.
-    from safeser.pickles.shims import exceptions as shims_exceptions
+    from safeser.pickles.shims.stdlib import exceptions as shims_exceptions
 
     shims_exceptions._class_of.cache_clear()
     yield module

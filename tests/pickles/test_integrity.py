@@ -17,7 +17,7 @@ import pytest
 from safeser.errors import PolicyDenied
 from safeser.pickles import Profile, loads
 from safeser.pickles.live import Live, Witness
-from safeser.pickles.shims import plain
+from safeser.pickles.shims.stdlib import plain
 
 SOURCE = """
 class Meta(type):
@@ -264,9 +264,9 @@ witness.check()
 @pytest.mark.parametrize(
     ("name", "module"),
     [
-        ("pandas:Series", "safeser.pickles.shims.pandas_times"),
-        ("pandas:DataFrame", "safeser.pickles.shims.pandas_times"),
-        ("sklearn.utils:Bunch", "safeser.pickles.shims.sklearn"),
+        ("pandas:Series", "safeser.pickles.shims.pandas.times"),
+        ("pandas:DataFrame", "safeser.pickles.shims.pandas.times"),
+        ("sklearn.utils:Bunch", "safeser.pickles.shims.sklearn.estimators"),
         ("xarray:DataArray", "safeser.families.science.labelled"),
     ],
 )

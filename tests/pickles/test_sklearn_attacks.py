@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import loads
-from safeser.pickles.shims import sklearn_trees
+from safeser.pickles.shims.sklearn import trees as sklearn_trees
 
 pytest.importorskip("sklearn")
 from scipy import sparse

@@ -178,7 +178,7 @@ class Sealing(FutureReuse):
     def _identity(self) -> Identity | None:
         """Return the identity that signs, or None while there is no session."""
         link = self._policy_link()
-        channel = None if link is None else link.voices
+        channel = None if link is None else link.channel
         return channel.identity if isinstance(channel, Channel) else None
 
 

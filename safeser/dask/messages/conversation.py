@@ -376,10 +376,10 @@ class Conversation:
         assert self._elements is not None
         if self.state is State.OPENING:
             self._happens(Event.STREAM_BEGUN)
-        heard = self._elements.receive(side, message, refusals)
-        if heard.told:
-            self._answers.append(self._plain(heard.told, listed=True))
-        return heard.elements or SKIP
+        batch = self._elements.receive(side, message, refusals)
+        if batch.reports:
+            self._answers.append(self._plain(batch.reports, listed=True))
+        return batch.elements or SKIP
 
     def _start(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Read the start of a client's stream, or raise why there is none.

@@ -92,7 +92,7 @@ class Part(NamedTuple):
 class Side(NamedTuple):
     """How one side of a connection decides messages, and what it does with their payloads.
 
-    :param willing: families that this side asked for; narrows what policy permits.
+    :param requested: families that this side asked for; narrows what policy permits.
     :param opens: whether payloads are opened here; otherwise all but eager ones are relayed.
     :param taken: signed requests that this server has accepted; None where functions are relayed.
     :param statements: of the known sealed graphs, for elements of a stream.
@@ -100,7 +100,7 @@ class Side(NamedTuple):
     """
 
     link: Link
-    willing: Sequence[str] | None
+    requested: Sequence[str] | None
     opens: bool = True
     taken: Requests | None = None
     statements: Statements | None = None
@@ -333,7 +333,7 @@ def _judge(
         message.verified,
         context,
         [*found.payloads, *bare],
-        willing=side.willing,
+        requested=side.requested,
         records=side.records,
         each=each,
     )
@@ -398,7 +398,7 @@ def _payloads(
         if wholes is not None and number in wholes:
             # The same failure is in the message as data, so dropping its pickle loses nothing.
             failed = message.rows[number].failed
-            if failed or not side.link.permits_part(context, payload, side.willing):
+            if failed or not side.link.permits_part(context, payload, side.requested):
                 left_out.append(number)
                 continue
         elif not slot.role.declared and payload.family not in HARMLESS:
@@ -430,7 +430,7 @@ def _use(side: Side, context: Context, slot: Slot) -> _Use:
 def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoReturn:
     """Refuse a pickle in a field that declares none; Dask's own decoder would open it there."""
     if context.operation is None:  # a denied family is the more useful reason
-        side.link.permit_payload(context, payload, side.willing)
+        side.link.permit_payload(context, payload, side.requested)
     side.link.refuse(
         context,
         "operation.field",

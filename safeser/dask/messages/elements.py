@@ -33,7 +33,7 @@ from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy import Policy
 from safeser.values import Kind
 
-__all__ = ["STREAMS", "Elements", "Heard"]
+__all__ = ["STREAMS", "Batch", "Elements"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -50,15 +50,15 @@ _NOT_PERMITTED = frozenset({"context.none", "operation.not-granted"})
 _STRANGE = frozenset({"operation.missing", "operation.unknown"})
 
 
-class Heard(NamedTuple):
+class Batch(NamedTuple):
     """The result of one batch.
 
     :param elements: for Dask to handle, in order.
-    :param told: elements to send, which report refused graphs to the peer.
+    :param reports: elements to send, which report refused graphs to the peer.
     """
 
     elements: tuple[Any, ...]
-    told: list[dict[str, Any]]
+    reports: list[dict[str, Any]]
 
 
 class _Decided(NamedTuple):
@@ -102,7 +102,7 @@ class Elements:
         self._repeated: dict[str, Admitted] = {}
         self._repeated_under: Policy | None = None
 
-    def receive(self, side: Side, message: Message, refusals: Refusals) -> Heard:
+    def receive(self, side: Side, message: Message, refusals: Refusals) -> Batch:
         """Decide each element, record all of them, and build those that are permitted."""
         if self.reads is Server.WORKER:
             message = message.with_calls(self._kept, self.link.policy.limits)
@@ -122,7 +122,7 @@ class Elements:
                 for each in decided
             ]
         kept = [self._built(each, refusals, graphs) for each in decided]
-        return Heard(tuple([each for each in kept if each is not None]), graphs.elements())
+        return Batch(tuple([each for each in kept if each is not None]), graphs.elements())
 
     def _judged(
         self,
@@ -216,7 +216,7 @@ class Elements:
                 self._renew(judged.side, element)
                 return None
             message = build(judged)
-            takes_code = partial(self._takes_code, element["op"], judged.side.willing)
+            takes_code = partial(self._takes_code, element["op"], judged.side.requested)
             name = element["op"]
             translated = translate.incoming_element(
                 self.reads, name, message, takes_code=takes_code
@@ -234,9 +234,9 @@ class Elements:
         if current is not None and self._renewed is not None:
             self._renewed(current)
 
-    def _takes_code(self, operation: str, willing: Sequence[str] | None) -> bool:
+    def _takes_code(self, operation: str, requested: Sequence[str] | None) -> bool:
         """Tell whether the peer may send code to this side, and this side is willing to load it."""
-        if willing is not None and "cloudpickle" not in willing:
+        if requested is not None and "cloudpickle" not in requested:
             return False
         context = self.link.inbound(Kind.DATA, operation)
         return self.link.policy.decide(context, "cloudpickle").permitted

@@ -177,7 +177,7 @@ class Unfetched:
 
 
 #: The fields of an error that Dask's recommendation "error" takes, in its order.
-_TOLD = ("exception", "traceback", "exception_text", "traceback_text")
+_FIELDS = ("exception", "traceback", "exception_text", "traceback_text")
 
 
 def is_partly_gathered(event: Any) -> bool:
@@ -197,7 +197,7 @@ def handle_partly_gathered(state: Any, event: GatherDepSuccessEvent) -> Any:
             said = told.get(value.error)
             if said is None:
                 message = error_message(value.error)
-                said = told[value.error] = [message[name] for name in _TOLD]
+                said = told[value.error] = [message[name] for name in _FIELDS]
             recommendations[task] = ("error", *said, recommended[-1])
     return recommendations, instructions
 

@@ -127,10 +127,10 @@ class GraphFailures:
 
     def elements(self) -> list[dict[str, Any]]:
         """Return and clear the stream elements for the client."""
-        told, rest = self._elements, self._rest
+        reports, rest = self._elements, self._rest
         if rest:
-            told.append(
+            reports.append(
                 {"op": "cancelled-keys", "keys": rest, "reason": "refused", "msg": self._why}
             )
         self._elements, self._rest, self._why = [], [], ""
-        return told
+        return reports

@@ -77,7 +77,7 @@ def received(
         and not row.failed
     ):
         call: Call = row.call
-        author = require_signed(call.signed, link.voices, scheduler=link.peer)
+        author = require_signed(call.signed, link.channel, scheduler=link.peer)
         _require_place(call.head, body)
         may = link.policy.signable(author, link.peer, Kind.TASK)
         if not may.code:
@@ -128,7 +128,7 @@ def _graph(
     """
     where = "expr_ser"
     link.permit_named(context, where="op")
-    author = require_signed(read_statement(row.frames), link.voices, scheduler=link.local)
+    author = require_signed(read_statement(row.frames), link.channel, scheduler=link.local)
     if author != link.peer:
         raise PolicyDenied(
             f"the graph is signed by {author!r}, and {link.peer!r} submits it",
@@ -172,7 +172,7 @@ def _require_listed(heads: Iterable[Head], definitions: Iterable[bytes], may: Si
 def _own_task(link: Link, where: str, row: PayloadRow) -> tuple[str, Call]:
     """Return a task that is sent back to the principal that signed it."""
     call = Kept().call(row.frames, link.policy.limits)
-    author = require_signed(call.signed, link.voices, scheduler=link.peer)
+    author = require_signed(call.signed, link.channel, scheduler=link.peer)
     if author != link.local:
         raise PolicyDenied(
             f"the task is signed by {author!r}, and only its author opens it here",
@@ -223,7 +223,7 @@ def _require_valid(
     link: Link, context: Context, current: Current, definitions: Sequence[bytes]
 ) -> None:
     try:
-        author = require_signed(current.signed, link.voices, scheduler=link.peer)
+        author = require_signed(current.signed, link.channel, scheduler=link.peer)
         if context.operation is not None:  # in a reply, this principal's own
             require_permitted(link, context, author)
             require_signable(definitions, link.policy.signable(author, link.peer, Kind.TASK))

@@ -117,7 +117,7 @@ def require_renewal(link: Link, context: Context, packed: Any, statements: State
             fix="Each author renews its own.",
         )
     statements.check(signed)
-    require_signed(signed, link.voices, scheduler=link.local if submits else link.peer)
+    require_signed(signed, link.channel, scheduler=link.local if submits else link.peer)
     require_permitted(link, context, author)
 
 

@@ -106,7 +106,7 @@ def signed(
         if any(data.startswith(MAGIC) for data in found.values()):
             continue  # its author signed it, and this process passes it on
         pickles = {purpose_of(row, path, body): data for path, data in found.items()}
-        done = sign_request(pickles, link.voices.identity, link.session.peer_key)
+        done = sign_request(pickles, link.channel.identity, link.session.peer_key)
         body = {**body, **{path: done[purpose_of(row, path, body)] for path in found}}
         message = {**message, at: body} if at else body
     return message
@@ -152,7 +152,7 @@ def _require_meant(link: Link, value: SignedValue, raw: Raw) -> str:
             where=raw.where,
         )
     return require_current(
-        value, link.voices, servers=(link.local, link.peer), holds=value.verify()
+        value, link.channel, servers=(link.local, link.peer), holds=value.verify()
     )
 
 

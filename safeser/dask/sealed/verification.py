@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from safeser.channel import Link
-from safeser.channel.standing import Voices
+from safeser.channel.standing import ChannelView
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.errors import PolicyDenied
 from safeser.identity import PublicKey, VerifyingKey
@@ -37,18 +37,18 @@ class SignedObject(Protocol):
     def is_current(self, now: float) -> bool: ...
 
 
-def require_signed(signed: SignedStatement, voices: Voices, *, scheduler: str) -> str:
+def require_signed(signed: SignedStatement, channel: ChannelView, *, scheduler: str) -> str:
     """Return the author of the graph that *signed* is about, if it counts here and now.
 
     :param scheduler: principal of the scheduler that the graph was submitted to.
     :raises PolicyDenied: if it does not, with what its author or an operator can do about it.
     """
     holds = _holds(signed.packed)
-    return require_current(signed.statement, voices, servers=(scheduler,), holds=holds)
+    return require_current(signed.statement, channel, servers=(scheduler,), holds=holds)
 
 
 def require_current(
-    said: SignedObject, voices: Voices, *, servers: Collection[str], holds: bool
+    said: SignedObject, channel: ChannelView, *, servers: Collection[str], holds: bool
 ) -> str:
     """Return the author of *said*, if it is valid here and now.
 
@@ -58,13 +58,13 @@ def require_current(
     """
     if not holds:
         raise _refused("sealed.signature", "its signature is not valid")
-    if voices.author_of(said.signer) != said.author:
+    if channel.author_of(said.signer) != said.author:
         raise _refused(
             "sealed.author",
             f"the roster lists no signing key of {said.author!r} that made its signature",
             "Use a key that is active or verify-only in the roster, and submit it again.",
         )
-    if voices.owner_of(said.audience) not in servers:
+    if channel.owner_of(said.audience) not in servers:
         raise _refused(
             "sealed.audience",
             f"it was signed for another server than {' or '.join(servers)}",
@@ -84,7 +84,7 @@ def require_permitted(link: Link, context: Context, author: str) -> None:
 
     :raises PolicyDenied: as policy says it.
     """
-    decision = link.voices.policy.decide(context, SEALED, author=author)
+    decision = link.channel.policy.decide(context, SEALED, author=author)
     if not decision.permitted:
         raise PolicyDenied(decision.reason, rule=decision.rule, fix=decision.fix)
 

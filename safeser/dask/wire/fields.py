@@ -46,11 +46,11 @@ def _select(value: Any, steps: tuple[str, ...], where: str) -> Iterator[tuple[st
 
 
 #: As much of a path as places are told apart by, for people; what is deeper is told by that.
-_TOLD = 256
+_MAX_PATH = 256
 
 
 def _place(where: str, key: Any) -> str:
-    if len(where) >= _TOLD:
+    if len(where) >= _MAX_PATH:
         return where
     shown = str(key)[:64]
     if not shown.isprintable():
@@ -60,7 +60,7 @@ def _place(where: str, key: Any) -> str:
 
 def _item_place(where: str, position: int) -> str:
     # Each of a million items below a hundred long keys would have six kilobytes of its own.
-    return where if len(where) >= _TOLD else f"{where}[{position}]"
+    return where if len(where) >= _MAX_PATH else f"{where}[{position}]"
 
 
 def pickled(value: Any, where: str) -> Iterator[tuple[str, bytes]]:

@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 from safeser.errors import PayloadError
 from safeser.families.arrow.dictionaries import decoded_size
 from safeser.families.arrow.types import is_flat, storage_of
-from safeser.pickles.shims import arrow as reviewed
-from safeser.pickles.shims.arrow_types import check_noted
+from safeser.pickles.shims.arrow import arrays as reviewed
+from safeser.pickles.shims.arrow.types import check_noted
 from safeser.pickles.shims.site import Site
 from safeser.types.arrow import holds_list_view, measured
 from safeser.values import Limits

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from safeser.errors import PayloadError
 from safeser.families.arrow.layout import Reader, Writer
 from safeser.families.plain import DEFAULTS, Unencodable, label
-from safeser.pickles.shims import arrow_types
+from safeser.pickles.shims.arrow import types as arrow_types
 from safeser.types import arrow as bounds
 
 __all__ = [

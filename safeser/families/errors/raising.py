@@ -19,8 +19,8 @@ from safeser.families.plain import DEFAULTS
 from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import is_remade
 from safeser.pickles.profiles import Profile
-from safeser.pickles.shims.exceptions import SHIMS, check_arguments, without_file
 from safeser.pickles.shims.site import Site
+from safeser.pickles.shims.stdlib.exceptions import SHIMS, check_arguments, without_file
 
 __all__ = ["called", "from_data", "is_listed", "name_of", "register_exception"]
 

@@ -40,7 +40,7 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
-from safeser.pickles.shims.pandas_arrays import SHIMS
+from safeser.pickles.shims.pandas.arrays import SHIMS
 from safeser.pickles.shims.site import Draft
 from safeser.types import pandas as bounds
 from safeser.values import Limits

@@ -29,7 +29,7 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
-from safeser.pickles.shims import pandas_arrays as shims
+from safeser.pickles.shims.pandas import arrays as shims
 from safeser.types import pandas as bounds
 from safeser.values import Limits
 

@@ -279,7 +279,7 @@ _ENDS = {
     "builtins:slice": 64,
     "pandas._libs.internals:BlockValuesRefs": 320,
     "pandas:Flags": 320,
-    "safeser.pickles.shims.pandas:_Blocks": 128,
+    "safeser.pickles.shims.pandas.frames:_Blocks": 128,
 }
 _KINDS = dict.fromkeys(_SHARED, _Kind(None, 0, followed=False))
 

@@ -1,4 +1,4 @@
-"""Reviewed functions that make objects, one file for each library or kind of value.
+"""Reviewed functions that make objects, one file or package for each library.
 
 The one rule: they take checked values of plain types, bound them, and call constructors. A file is
 imported only when an entry that needs it is first used.

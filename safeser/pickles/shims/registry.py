@@ -17,22 +17,22 @@ __all__ = ["not_installed", "shim"]
 
 #: Modules of reviewed functions, by the prefix of the names in profile entries.
 _MODULES = {
-    "arrow": "safeser.pickles.shims.arrow",
-    "arrow_types": "safeser.pickles.shims.arrow_types",
-    "pandas": "safeser.pickles.shims.pandas",
-    "pandas_arrays": "safeser.pickles.shims.pandas_arrays",
-    "pandas_indexes": "safeser.pickles.shims.pandas_indexes",
-    "pandas_times": "safeser.pickles.shims.pandas_times",
-    "plain": "safeser.pickles.shims.plain",
-    "holders": "safeser.pickles.shims.holders",
-    "records": "safeser.pickles.shims.records",
-    "functions": "safeser.pickles.shims.functions",
-    "numpy_random": "safeser.pickles.shims.numpy_random",
-    "numpy_kinds": "safeser.pickles.shims.numpy_kinds",
-    "exceptions": "safeser.pickles.shims.exceptions",
-    "numpy": "safeser.pickles.shims.numpy",
+    "arrow": "safeser.pickles.shims.arrow.arrays",
+    "arrow_types": "safeser.pickles.shims.arrow.types",
+    "pandas": "safeser.pickles.shims.pandas.frames",
+    "pandas_arrays": "safeser.pickles.shims.pandas.arrays",
+    "pandas_indexes": "safeser.pickles.shims.pandas.indexes",
+    "pandas_times": "safeser.pickles.shims.pandas.times",
+    "plain": "safeser.pickles.shims.stdlib.plain",
+    "holders": "safeser.pickles.shims.stdlib.holders",
+    "records": "safeser.pickles.shims.stdlib.records",
+    "functions": "safeser.pickles.shims.stdlib.functions",
+    "numpy_random": "safeser.pickles.shims.numpy.random",
+    "numpy_kinds": "safeser.pickles.shims.numpy.kinds",
+    "exceptions": "safeser.pickles.shims.stdlib.exceptions",
+    "numpy": "safeser.pickles.shims.numpy.arrays",
     "scipy": "safeser.pickles.shims.scipy",
-    "sklearn": "safeser.pickles.shims.sklearn",
+    "sklearn": "safeser.pickles.shims.sklearn.estimators",
 }
 
 

@@ -65,7 +65,7 @@ def test_a_policy_that_withdraws_the_operation_counts_for_the_next_element(strea
     policy = Policy.parse(
         f"{before}  - name: workers-report\n{after.replace(granted, 'grant: [identity]', 1)}"
     )
-    stream.far.voices.adopt(policy=policy)
+    stream.far.channel.adopt(policy=policy)
     assert stream.attack([FINISHED]) is stream.SKIP
     assert "operation.not-granted" in stream.refused_by_server
 
@@ -83,7 +83,7 @@ def test_a_decision_under_a_policy_that_was_replaced_meanwhile_is_not_kept(strea
 
     def replaced(*arguments, **options):
         judged = real(*arguments, **options)
-        stream.far.voices.adopt(policy=newer)
+        stream.far.channel.adopt(policy=newer)
         return judged
 
     monkeypatch.setattr(module, "judge_operation", replaced)

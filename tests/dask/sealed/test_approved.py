@@ -373,7 +373,7 @@ def test_a_name_that_is_withdrawn_ends_queued_tasks(worker, models):
     call = call_of({"x": Task("x", models.train, [1])}, into=definitions())
     task = handed(worker, call)
     later = listing("mylib.models:double").replace("revision: 1", "revision: 2")
-    worker.near.voices.adopt(policy=Policy.parse(later))
+    worker.near.channel.adopt(policy=Policy.parse(later))
     with pytest.raises(PolicyDenied, match="does not list"):
         task()
 

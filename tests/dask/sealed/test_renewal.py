@@ -290,10 +290,10 @@ def test_a_retired_key_renews_nothing_and_another_of_its_author_s_does(doors, gr
     successor = doors.identity("alice", "new")
     stream = Stream(doors)
     task = stream.honest(nodes(graph)["x"])["run_spec"]
-    voices = stream.talk.near.voices
-    assert isinstance(voices, Channel)
+    channel = stream.talk.near.channel
+    assert isinstance(channel, Channel)
     lines = rosters(doors, alice={"state": KeyState.RETIRED}).entries
-    voices.adopt(roster=Roster((*lines, RosterEntry.of(successor, created=DAY))))
+    channel.adopt(roster=Roster((*lines, RosterEntry.of(successor, created=DAY))))
     with pytest.raises(PolicyDenied) as caught:
         task({})
     assert caught.value.rule == "sealed.author"

@@ -234,7 +234,7 @@ def test_a_renewal_beside_a_graph_that_takes_its_id_does_not_end_the_stream(
 def test_a_key_that_does_not_count_renews_nothing(doors, submitted, alice, state):
     far = submitted.talk.far
     lines = rosters(doors, alice={"state": state})
-    far.voices = doors.channel("scheduler", POLICY, roster=lines)
+    far.channel = doors.channel("scheduler", POLICY, roster=lines)
     renewed = later(submitted.first, alice).packed
     with pytest.raises(AssertionError):  # the control: it would otherwise
         submitted.refused(renewed, "none")

@@ -407,8 +407,8 @@ def test_what_counts_is_the_roster_of_whoever_asks(doors, author, name):
 def test_a_task_whose_author_was_retired_meanwhile_does_not_run(doors, stream, author, name):
     task = stream.honest(author()["x"])["run_spec"]
     near = stream.talk.near
-    assert isinstance(near.voices, Channel)
-    near.voices.adopt(roster=rosters(doors, alice=STATES[name][0]))
+    assert isinstance(near.channel, Channel)
+    near.channel.adopt(roster=rosters(doors, alice=STATES[name][0]))
     before = len(near.audit.rules)
     with pytest.raises(PolicyDenied) as caught:
         task({})
@@ -431,7 +431,7 @@ def test_a_task_whose_policy_was_withdrawn_meanwhile_does_not_run(stream, author
     text = POLICY.replace("authors: [group:engineers]", "authors: [group:guests]").replace(
         "revision: 1", "revision: 2"
     )
-    near.voices.adopt(policy=doors.policy(text))
+    near.channel.adopt(policy=doors.policy(text))
     with pytest.raises(PolicyDenied) as caught:
         task({})
     assert caught.value.rule == "author.relayed"
@@ -488,7 +488,7 @@ def test_a_task_that_waits_for_inputs_is_opened_when_it_arrives_and_asks_again(
     task = stream.honest(node)["run_spec"]
     assert task._opened is not None
     near = stream.talk.near
-    near.voices.adopt(roster=rosters(doors, alice=STATES["retired"][0]))
+    near.channel.adopt(roster=rosters(doors, alice=STATES["retired"][0]))
     with pytest.raises(PolicyDenied) as caught:
         task({"a": [1, 2]})
     assert caught.value.rule == "sealed.author"

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims.pandas_arrays import draft_of, unique
-from safeser.pickles.shims.pandas_indexes import column, held, label
-from safeser.pickles.shims.pandas_times import pd
+from safeser.pickles.shims.pandas.arrays import draft_of, unique
+from safeser.pickles.shims.pandas.indexes import column, held, label
+from safeser.pickles.shims.pandas.times import pd
 from safeser.pickles.shims.site import Draft, Site, bad, plain
 from safeser.types import pandas as bounds
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims.arrow_types import pa, sound_type, width_of
-from safeser.pickles.shims.arrow_widths import widths_of
+from safeser.pickles.shims.arrow.types import pa, sound_type, width_of
+from safeser.pickles.shims.arrow.widths import widths_of
 from safeser.pickles.shims.site import Site, plain
 from safeser.types import refused
 from safeser.types.arrow import (

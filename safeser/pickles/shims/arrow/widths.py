@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims.arrow_types import pa
+from safeser.pickles.shims.arrow.types import pa
 
 __all__ = ["widths_of"]
 

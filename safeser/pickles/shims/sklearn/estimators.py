@@ -2,7 +2,7 @@
 
 The one rule: no code of an estimator receives a peer's state. The fields that its entry lists, with
 values of known types and no functions but listed ones, are stored in an empty instance;
-:mod:`safeser.pickles.shims.sklearn_checks` then checks whatever compiled code trusts, and what
+:mod:`safeser.pickles.shims.sklearn.checks` then checks whatever compiled code trusts, and what
 cannot be checked is refused.
 """
 
@@ -23,8 +23,8 @@ from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.profiles import Profile
 from safeser.pickles.shims.labels import hide_memory
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
-from safeser.pickles.shims.sklearn_checks import check_estimator
-from safeser.pickles.shims.sklearn_trees import begin_tree, metric, search_tree, tree
+from safeser.pickles.shims.sklearn.checks import check_estimator
+from safeser.pickles.shims.sklearn.trees import begin_tree, metric, search_tree, tree
 from safeser.types import refused
 
 __all__ = ["SHIMS"]

@@ -16,7 +16,7 @@ import numpy as np
 from safeser.pickles.budget import over
 from safeser.pickles.shims.scipy import indexes, numbers
 from safeser.pickles.shims.site import Site, plain
-from safeser.pickles.shims.sklearn_trees import check_nodes, refuse, size
+from safeser.pickles.shims.sklearn.trees import check_nodes, refuse, size
 
 __all__ = ["check_estimator"]
 

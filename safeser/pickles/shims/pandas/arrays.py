@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.pandas_times import pd, walked, zone
+from safeser.pickles.shims.pandas.times import pd, walked, zone
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
 from safeser.types import pandas as bounds
 from safeser.types import refused

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.pandas_arrays import owned, unique
-from safeser.pickles.shims.pandas_times import pd, walked
+from safeser.pickles.shims.pandas.arrays import owned, unique
+from safeser.pickles.shims.pandas.times import pd, walked
 from safeser.pickles.shims.site import Site, bad, plain
 from safeser.types import pandas as bounds
 

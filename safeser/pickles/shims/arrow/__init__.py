@@ -1,0 +1,1 @@
+"""Reviewed functions for Arrow's values."""

@@ -1,0 +1,1 @@
+"""Reviewed functions for scikit-learn's values."""

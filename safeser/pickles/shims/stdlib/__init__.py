@@ -1,0 +1,1 @@
+"""Reviewed functions for values of the standard library."""
