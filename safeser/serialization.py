@@ -20,6 +20,7 @@ from safeser.families.pickled import as_code
 from safeser.families.plain import DEFAULTS, Unencodable
 from safeser.families.registered.own import own_families
 from safeser.pickles.names import shown
+from safeser.refused_loads import Reported
 from safeser.values import FAMILIES, Context, Decision, Grant, Limits
 
 if TYPE_CHECKING:
@@ -120,7 +121,21 @@ def deserialize(
     """
     asked = _asked(deserializers, "deserializers")
     limits = _limits(limits, policy)
-    context = _placed(context)
+    with Reported("safeser.deserialize"):
+        return _deserialize(
+            header, frames, asked, context=_placed(context), policy=policy, limits=limits
+        )
+
+
+def _deserialize(
+    header: Mapping[str, Any],
+    frames: Sequence[Any],
+    asked: tuple[str, ...],
+    *,
+    context: AnyContext | None,
+    policy: Policy | None,
+    limits: Limits,
+) -> Any:
     grant = _grant(policy, context, asked, sealing=False)
     if type(frames) is not list and not isinstance(frames, Sequence):
         raise ConfigError("frames is a list of buffers", rule="families.frames")

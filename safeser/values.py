@@ -16,6 +16,7 @@ from safeser.errors import ConfigError
 
 __all__ = [
     "ANY_AUTHOR",
+    "AUDIT_LEVELS",
     "CONFLICT_WORDS",
     "FAMILIES",
     "FAMILY",
@@ -53,6 +54,10 @@ HARMLESS = frozenset({"msgpack", "error", "dask"})
 #: The family of graphs that their author signed, and of tasks of them. No list of families names
 #: it: it passes where a context says ``submission: sealed``.
 SEALED = "sealed"
+
+#: What the audit log has of decisions: a record of each, records of refusals and of code, or counts
+#: alone. The later, the less.
+AUDIT_LEVELS = ("all", "refusals", "counts")
 
 #: The submitted work that a context lets through: none, listed functions, any code that workers
 #: alone open, any code.

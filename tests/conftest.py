@@ -142,6 +142,7 @@ class Witness:
         permitted: bool,
         *,
         times: int = 1,
+        kind: str = "admin",
     ) -> None:
         if "count" in self.broken:
             raise AuditError("the disk is full", rule="audit.write")

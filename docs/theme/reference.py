@@ -223,8 +223,8 @@ def _paragraphs(text: str) -> str:
 # ----------------------------------------------------------------------------- rules
 
 
-def rules() -> str:
-    """Return a table of the rules of each group, in the words of the code that refuses."""
+def declared() -> dict[str, set[tuple[str, str, str]]]:
+    """Return each rule that the code names, with its errors, messages and remedies."""
     trees = {
         path: ast.parse(path.read_text("utf-8"))
         for path in sorted((ROOT / "safeser").rglob("*.py"))
@@ -236,8 +236,13 @@ def rules() -> str:
             if isinstance(call, ast.Call):
                 for rule, *row in _rows(call, _maker_of(call, path, makers)):
                     found.setdefault(rule, set()).add((row[0], row[1], row[2]))
+    return found
+
+
+def rules() -> str:
+    """Return a table of the rules of each group, in the words of the code that refuses."""
     groups: dict[str, list[str]] = {}
-    for rule, rows in sorted(found.items()):
+    for rule, rows in sorted(declared().items()):
         group = groups.setdefault(rule.partition(".")[0], [])
         telling = {row for row in rows if any(row[1:])} or rows
         for error, says, fix in sorted(telling):

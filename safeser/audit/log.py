@@ -27,6 +27,8 @@ from safeser.audit.files import Directory
 from safeser.audit.index import Entries
 from safeser.audit.key import KeySource, resolve
 from safeser.audit.names import VERSION
+from safeser.audit.outputs.activity import Activity
+from safeser.audit.outputs.feed import Outputs
 from safeser.audit.record import MAX_INT, Field, clean, printable
 from safeser.audit.state import Draft, Fields, PolicyName, State, initial_state, policy_fields
 from safeser.audit.tally import SECOND, note_refusal
@@ -58,6 +60,7 @@ class AuditLog:
         policy: PolicyName,
         clock: Callable[[], int],
         durability: Durability,
+        outputs: Outputs | None = None,
     ) -> None:
         if durability not in ("kernel", "fsync"):
             raise ConfigError(
@@ -72,6 +75,10 @@ class AuditLog:
         self._closed = False
         self._index_size = -1  # of the index, before this log's end was first registered there
         self._looked = 0
+        #: What was decided so far, for metrics and dashboards.
+        self.activity = Activity()
+        #: Sinks that get each record once it is in the file.
+        self.outputs = Outputs() if outputs is None else outputs
         # One value, so that a process is never taken for the one that made its file.
         self._present = self._begun(initial_state(_check_policy(policy)), parent="")
 
@@ -91,6 +98,7 @@ class AuditLog:
         policy: PolicyName = _NO_POLICY,
         clock: Callable[[], int] = time.time_ns,
         durability: Durability = "kernel",
+        outputs: Outputs | None = None,
     ) -> AuditLog:
         """Begin a new file in *directory* for this process, and register it in the index.
 
@@ -102,6 +110,7 @@ class AuditLog:
         :param clock: nanoseconds since 1970.
         :param durability: ``"kernel"``: a record survives the death of the process, not a loss of
             power. ``"fsync"``: it survives that too, and costs a disk flush.
+        :param outputs: sinks beside the file, which the log closes.
         :raises AuditError: if the log cannot be written or was tampered with.
         :raises ConfigError: if the key or another argument is not right.
         """
@@ -115,6 +124,7 @@ class AuditLog:
                 policy=policy,
                 clock=clock,
                 durability=durability,
+                outputs=outputs,
             )
         except BaseException:
             place.close()
@@ -139,14 +149,20 @@ class AuditLog:
 
         :raises AuditError: if they could not be written; then none of them is in the file.
         """
-        self._lock.call(self._record, [clean(event) for event in events])
+        try:
+            self._lock.call(self._record, [clean(event) for event in events])
+        except AuditError:
+            self.activity.failures += 1
+            raise
 
     def _record(self, events: list[Fields]) -> None:
         chain = self._ready()
+        seen = self.activity.seen(events)  # before the draft takes fields out of them
         draft = self._draft(chain, everything=False)
         for fields in events:
             draft.add_event(fields)
         self._write(chain, draft)
+        self.activity.add(seen, draft.now)
 
     def count(
         self,
@@ -157,21 +173,29 @@ class AuditLog:
         permitted: bool,
         *,
         times: int = 1,
+        kind: str = "admin",
     ) -> None:
         """Count a decision; the counts become one record after a second or 1,000 decisions.
 
         :param times: how often it was taken.
-
+        :param kind: of its message, for metrics; the record does not say it.
         :raises AuditError: if that record was due and could not be written.
         """
-        self._lock.call(self._count, (sender, recipient, operation, rule, permitted), times)
+        try:
+            decision = (sender, recipient, operation, rule, permitted)
+            self._lock.call(self._count, decision, times, kind)
+        except AuditError:
+            self.activity.failures += 1
+            raise
 
-    def _count(self, decision: tuple[str, str, str, str, bool], times: int) -> None:
+    def _count(self, decision: tuple[str, str, str, str, bool], times: int, kind: str) -> None:
         chain = self._ready()
         state = chain.state
-        due = state.tally.add(decision, self._now(), times)
+        now = self._now()
+        due = state.tally.add(decision, now, times)
         if not decision[4]:
             note_refusal(state.refusals, decision[3], times)
+        self.activity.count(*decision[2:], kind=kind, times=times, now=now)
         if due:
             self._write(chain, self._draft(chain, everything=True))
 
@@ -251,6 +275,7 @@ class AuditLog:
         self._closed = True
         chain.close()
         self._directory.close()
+        self.outputs.close()
         _live.discard(self)
 
     def _ready(self) -> ChainFile[State]:
@@ -282,10 +307,10 @@ class AuditLog:
         draft.add_counts(everything=everything)
         return draft
 
-    @staticmethod
-    def _write(chain: ChainFile[State], draft: Draft) -> None:
+    def _write(self, chain: ChainFile[State], draft: Draft) -> None:
         if draft.records:
             chain.append_all(draft.records, draft.state)
+            self.outputs.put(self._principal, chain.end.file, draft.records)
         else:
             chain.keep(draft.state)
 
@@ -349,7 +374,8 @@ class AuditLog:
     def _after_fork(self) -> None:
         # The lock may be held by a thread that does not exist here. The file is closed at once:
         # two writers would break its chain.
-        self._lock = CallLock()
+        self._lock, self.activity = CallLock(), Activity()
+        self.outputs.after_fork()
         self._present[1].close()
 
     # --- the rest ------------------------------------------------------------------------------

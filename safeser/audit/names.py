@@ -111,6 +111,7 @@ class Resolver:
         self._policy = ""
         self._sessions: dict[object, dict[str, object]] = {}
         self._cases: dict[object, dict[str, object]] = {}
+        self._shared: dict[tuple[object, object], dict[str, object]] = {}
 
     def resolve(self, record: Record) -> Record:
         """Return *record* with all of its fields; records come in the order of their file.
@@ -123,8 +124,10 @@ class Resolver:
                 fields = fields if self.version == 1 else self._event(fields)
             case "session":
                 self._define(self._sessions, MAX_SESSIONS, fields)
+                self._shared.clear()
             case "genesis" | "policy":
                 self._policy = _stated_policy(record)
+                self._shared.clear()
                 self.version = (
                     record.number("version") if record.type == "genesis" else self.version
                 )
@@ -137,18 +140,32 @@ class Resolver:
         case, session = own.pop("case", None), own.pop("s", None)
         if "n" in own:
             own["message"] = own.pop("n")
-        defines = case is not None and "event" in own
-        if defines and type(case) is int and len(self._cases) < 2 * MAX_CASES:
-            self._cases[case] = {name: own[name] for name in CASE_FIELDS if name in own}
-        said: dict[str, object] = {"policy": self._policy}
-        if session is not None:
-            said.update(_found(self._sessions, session))
-            if "message" in own:
-                said["decision"] = f"{said['session']}-{own['message']}"
-        if case is not None and not defines:
-            said.update(_found(self._cases, case))
-        said.update(own)
-        return said
+        if case is not None and "event" in own:  # it defines the case, and has all of its fields
+            if type(case) is int and len(self._cases) < 2 * MAX_CASES:
+                self._cases[case] = {name: own[name] for name in CASE_FIELDS if name in own}
+                self._shared.clear()
+            case = None
+        shared = self._alike(session, case)
+        if session is None or "message" not in own:
+            return {**shared, **own}
+        return {**shared, "decision": f"{shared['session']}-{own['message']}", **own}
+
+    def _alike(self, session: object, case: object) -> dict[str, object]:
+        """Return what all events of a session and case say alike."""
+        for each in (session, case):
+            if each is not None and type(each) is not int:
+                raise _undefined()
+        found = self._shared.get((session, case))
+        if found is None:
+            found = {"policy": self._policy}
+            if session is not None:
+                found.update(_found(self._sessions, session))
+            if case is not None:
+                found.update(_found(self._cases, case))
+            if len(self._shared) >= MAX_SESSIONS:
+                self._shared.clear()
+            self._shared[session, case] = found
+        return found
 
     @staticmethod
     def _define(
@@ -166,11 +183,15 @@ class Resolver:
 def _found(table: Mapping[object, dict[str, object]], number: object) -> dict[str, object]:
     found = table.get(number) if type(number) is int else None
     if found is None:
-        raise AuditError(
-            "a record refers to a session or case that the file does not define before it",
-            rule="audit.record",
-        )
+        raise _undefined()
     return found
+
+
+def _undefined() -> AuditError:
+    return AuditError(
+        "a record refers to a session or case that the file does not define before it",
+        rule="audit.record",
+    )
 
 
 def policy_text(name: str, revision: int, digest: str) -> str:

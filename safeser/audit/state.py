@@ -50,17 +50,17 @@ class Draft:
     :param now: time of the call, microseconds since 1970.
     """
 
-    __slots__ = ("_before", "_now", "records", "state")
+    __slots__ = ("_before", "now", "records", "state")
 
     def __init__(self, state: State, now: int) -> None:
         self._before = state
-        self._now = now
+        self.now = now
         self.state = state
         self.records: list[Fields] = []
 
     def add(self, kind: str, fields: Fields) -> None:
         """Add one record of type *kind*; *fields* becomes a part of it."""
-        fields["time"] = self._now
+        fields["time"] = self.now
         if kind != "event":  # nine records of ten
             fields["type"] = kind
         self.records.append(fields)
@@ -71,7 +71,7 @@ class Draft:
             self._own_refusals()
             note_refusal(self.state.refusals, fields.get("rule"))
             sender, rule = fields.get("sender"), fields.get("rule")
-            write, last = self.state.throttle.admit(sender, rule, self._now)
+            write, last = self.state.throttle.admit(sender, rule, self.now)
             if not write:
                 return
             if last:
@@ -99,10 +99,10 @@ class Draft:
     def add_counts(self, *, everything: bool) -> None:
         """Add the counts and summaries whose time has come, or all that there are."""
         tally, throttle = self.state.tally, self.state.throttle
-        if tally.pending and (everything or tally.due(self._now)):
+        if tally.pending and (everything or tally.due(self.now)):
             self.add("counts", {"counts": tally.rows(), "since": tally.since})
             self.state = self.state._replace(tally=Tally())
-        if throttle.pending and (everything or throttle.due(self._now)):
+        if throttle.pending and (everything or throttle.due(self.now)):
             self._own_refusals()
             while self.state.throttle.pending:
                 self.add("suppressed", {"suppressed": self.state.throttle.take()})

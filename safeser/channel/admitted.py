@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from safeser import families as serialization
-from safeser.channel.pending_records import PendingRecords
+from safeser.channel.events import PendingRecords
 from safeser.envelope import Verified
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy

@@ -17,8 +17,9 @@ from weakref import WeakSet
 
 from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
+from safeser.channel.events import event, short_reason
 from safeser.channel.link import Link
-from safeser.channel.records import PATIENCE, AuditSink, Recording, event
+from safeser.channel.records import PATIENCE, AuditSink, Recording
 from safeser.channel.standing import Ending, Standing, require_own_signing_key
 from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
@@ -66,6 +67,7 @@ class Channel:
         self._coming: Identity | None = None  # the new key, to which sessions are being renewed
         self._waited = 0  # calls of tend() since the new key came
         own_families.look_for(policy.families)
+        self._declare_families(policy)
         _require_listed(self._standing, on=today())
         self._is_settled: Callable[[], bool] = lambda: True
         self._told: list[Callable[[frozenset[str]], None]] = []
@@ -144,6 +146,7 @@ class Channel:
             if new is not old:
                 if new.policy is not old.policy:
                     own_families.look_for(new.policy.families)
+                    self._declare_families(new.policy)
                 self._standing = new
                 self._note_adopted(old, new)
                 self.review()
@@ -254,6 +257,10 @@ class Channel:
             # Sessions that rest on a withdrawn key or grant must end all the same.
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
+    def _declare_families(self, policy: Policy) -> None:
+        if isinstance(self.audit, AuditLog):
+            self.audit.activity.declare(policy.families)
+
     def _note_observing(self) -> None:
         """Record that this process enforces nothing but the floors, where that is so."""
         policy = self.policy
@@ -268,14 +275,19 @@ class Channel:
         own = self.identity.principal
         logger.error("%s: the %s file is not taken, nothing changes: %s", own, what, error)
         try:
-            self._note_file(what, where, error.rule, permitted=False)
+            self._note_file(what, where, error.rule, permitted=False, reason=error.message)
         except AuditError as failure:
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
-    def _note_file(self, what: str, where: str, rule: str, *, permitted: bool) -> None:
+    def _note_file(
+        self, what: str, where: str, rule: str, *, permitted: bool, reason: str = ""
+    ) -> None:
         own = self.identity.principal
         context = Context(own, own, Kind.ADMIN)
-        self.audit.record(event("reload", context, None, rule, permitted, where=where or what))
+        said = event("reload", context, None, rule, permitted, where=where or what)
+        if reason:
+            said["reason"] = short_reason(reason)
+        self.audit.record(said)
 
     def statement(self) -> dict[str, str | int]:
         """Return names and hashes of policy and roster; see :meth:`Standing.statement`."""

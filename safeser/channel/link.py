@@ -12,7 +12,7 @@ from typing import Any
 from safeser import families as serialization
 from safeser.channel import library
 from safeser.channel.admitted import Admitted
-from safeser.channel.pending_records import PendingRecords
+from safeser.channel.events import PendingRecords
 from safeser.channel.receiving import Receiving
 from safeser.envelope import PRELUDE_SIZE, Sealed, Verified, check_payload
 from safeser.errors import EnvelopeError, PayloadError, SafeserError

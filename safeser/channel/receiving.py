@@ -24,7 +24,7 @@ from safeser.channel.admitted import (
     Received,
 )
 from safeser.channel.budgets import UNUSED
-from safeser.channel.pending_records import PendingRecords
+from safeser.channel.events import PendingRecords
 from safeser.channel.sending import Sending, is_asked_for, is_own_reply
 from safeser.channel.shadow import bound, note_shadow
 from safeser.errors import PolicyDenied, SafeserError

@@ -6,7 +6,6 @@ turns a refusal into a permission.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,14 @@ from typing import Any, NoReturn, Protocol
 from safeser.audit import SessionFacts
 from safeser.audit.names import policy_text
 from safeser.channel.budgets import MessageBudgets
-from safeser.channel.pending_records import PendingRecords
+from safeser.channel.events import (
+    Counted,
+    PendingRecords,
+    counted,
+    event,
+    is_code,
+    short_reason,
+)
 from safeser.channel.standing import ChannelView, Ending
 from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
@@ -24,7 +30,7 @@ from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
 from safeser.values import UNKNOWN, Context, Kind, Limits, Payload, Suite
 
-__all__ = ["ID_LENGTH", "PATIENCE", "AuditSink", "Recording", "event", "note_refusal"]
+__all__ = ["ID_LENGTH", "PATIENCE", "AuditSink", "Recording", "note_refusal"]
 
 logger = logging.getLogger("safeser.channel")
 
@@ -32,13 +38,8 @@ logger = logging.getLogger("safeser.channel")
 #: renewed with it: a peer that does not respond must not delay it for longer.
 PATIENCE = 10
 
-#: Characters of an id or digest in a record: 48 bits to name a session, 96 to name a payload.
-ID_LENGTH, _DIGEST = 12, 24
-
-#: Families whose payloads have a digest in the log, and the size above which they have none: it
-#: takes 10 ms to compute, and a larger one stands out by its size.
-_DIGESTED = frozenset({"pickle", "cloudpickle"})
-_MOST_DIGESTED = 16 << 20
+#: Characters of an id in a record: 48 bits to name a session.
+ID_LENGTH = 12
 
 #: Contexts that one link caches: more than there are operations.
 _CONTEXTS_MAX = 512
@@ -60,6 +61,7 @@ class AuditSink(Protocol):
         permitted: bool,
         *,
         times: int = 1,
+        kind: str = "admin",
     ) -> None: ...
 
 
@@ -181,6 +183,7 @@ class Recording:
         subject: str = "",
         task: str = "",
         scope: str | None = None,
+        reason: str = "",
     ) -> dict[str, Any]:
         """Return the event of one decision on this connection.
 
@@ -188,6 +191,7 @@ class Recording:
         :param subject: the refused global.
         :param task: key of the task that the message is about, if *payload* does not say so.
         :param scope: name of the policy's context, where the caller knows it.
+        :param reason: why it is refused.
         """
         said = event(name, context, payload, rule, permitted, where=where)
         said["session"] = self.facts
@@ -202,6 +206,8 @@ class Recording:
             said["global"] = subject
         if task:
             said["task"] = task
+        if reason:
+            said["reason"] = short_reason(reason)
         return said
 
     def _scope(self, context: Context) -> str:
@@ -330,14 +336,49 @@ class Recording:
     def _write(self, records: PendingRecords) -> None:
         for context, times in records.counts.items():
             self._count(context, self._counted_as(context), True, times)
+        for decision, times in records.counted.items():
+            self._count_alone(decision, times)
         if records.events:
             self.audit.record_all(records.events)
 
     def _permitted(self, events: list[dict[str, Any]], records: PendingRecords | None) -> None:
+        levels = self.policy.audit_levels
+        if levels:
+            events = self._of_level(levels, events, records)
         if records is None:
             self.audit.record_all(events)
         else:
             records.events += events
+
+    def _of_level(
+        self,
+        levels: Mapping[str, str],
+        events: list[dict[str, Any]],
+        records: PendingRecords | None,
+    ) -> list[dict[str, Any]]:
+        """Return those of *events* that the policy wants a record of; count the others."""
+        kept = []
+        for each in events:
+            level = levels.get(each.get("context", ""), "all")
+            if level == "all" or (level == "refusals" and is_code(each)):
+                kept.append(each)
+            elif records is None:
+                self._count_alone(counted(each), 1)
+            else:
+                decision = counted(each)
+                records.counted[decision] = records.counted.get(decision, 0) + 1
+        return kept
+
+    def _count_alone(self, decision: Counted, times: int) -> None:
+        sender, recipient, operation, rule, permitted, kind = decision
+        self.audit.count(*(sender, recipient, operation, rule, permitted), times=times, kind=kind)
+
+    def _record_refusal(self, said: dict[str, Any]) -> None:
+        """Record or, where the policy says so, count one refusal."""
+        if self.policy.audit_levels.get(said.get("context", "")) == "counts":
+            self._count_alone(counted(said), 1)
+        else:
+            self.audit.record(said)
 
     def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
         """Count a message that was permitted and needs no authority."""
@@ -384,12 +425,13 @@ class Recording:
     ) -> PolicyDenied:
         """Record a refusal and return it; see :meth:`event`."""
         where = payload.where if payload is not None else where
-        self.audit.record(
+        self._record_refusal(
             self.event(
                 *("refuse", context, payload, rule, False),
                 where=where,
                 message=message,
                 subject=subject,
+                reason=reason,
             )
         )
         error = PolicyDenied(f"{context}: {reason}", rule=rule, where=where, fix=fix)
@@ -412,8 +454,9 @@ class Recording:
             message=message,
             subject=error.subject,
             task=task,
+            reason=error.message,
         )
-        _try_to_record(self.audit, said)
+        _try_to_record(self._record_refusal, said)
 
     def note_unauthenticated(self, error: EnvelopeError) -> None:
         """Record bytes that do not authenticate, under an unknown sender."""
@@ -461,8 +504,12 @@ class Recording:
     ) -> None:
         """Record what refuses *payload* alone; the caller raises it."""
         error.where = error.where or payload.where
-        self.audit.record(
-            self.event(name, context, payload, error.rule, False, subject=error.subject)
+        self._record_refusal(
+            self.event(
+                *(name, context, payload, error.rule, False),
+                subject=error.subject,
+                reason=error.message,
+            )
         )
         error.recorded = True
 
@@ -474,6 +521,7 @@ class Recording:
             rule=rule,
             permitted=permitted,
             times=times,
+            kind=context.kind.value,
         )
 
 
@@ -482,55 +530,14 @@ def note_refusal(
 ) -> None:
     """Record a refusal without a connection; *where* replaces the place that the error names."""
     said = event("refuse", context, None, error.rule, False, where=where or error.where)
-    _try_to_record(audit, said)
+    said["reason"] = short_reason(error.message)
+    _try_to_record(audit.record, said)
 
 
-def _try_to_record(audit: AuditSink, said: Mapping[str, Any]) -> None:
+def _try_to_record(record: Callable[[dict[str, Any]], None], said: dict[str, Any]) -> None:
     try:
-        audit.record(said)
+        record(said)
     except AuditError as failure:
         # The message stays refused; a failure to record that must not end the event loop that
         # reads messages.
         logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
-
-
-def event(
-    name: str,
-    context: Context,
-    payload: Payload | None,
-    rule: str,
-    permitted: bool,
-    *,
-    where: str = "",
-) -> dict[str, Any]:
-    """Return the event of one decision; :meth:`Recording.event` adds what its connection knows."""
-    said = {
-        "event": name,
-        "sender": context.sender,
-        "recipient": context.recipient,
-        "kind": context.kind.value,
-        "operation": context.operation or "",
-        "family": payload.family if payload is not None else "",
-        "author": payload.author if payload is not None else "",
-        "where": where or (payload.where if payload is not None else ""),
-        "bytes": payload.nbytes if payload is not None else 0,
-        "rule": rule,
-        "permitted": permitted,
-    }
-    if payload is not None:
-        if payload.task:
-            said["task"] = payload.task
-        if payload.task_author:
-            said["task_author"] = payload.task_author
-        digest = payload.digest
-        if not digest and payload.frames and payload.family in _DIGESTED:
-            digest = _digest(payload)
-        if digest:
-            said["digest"] = digest
-    return said
-
-
-def _digest(payload: Payload) -> str:
-    """Return the start of the SHA-256 of a pickle, its buffers left out, as it arrived."""
-    stream = memoryview(payload.frames[0])
-    return hashlib.sha256(stream).hexdigest()[:_DIGEST] if stream.nbytes <= _MOST_DIGESTED else ""

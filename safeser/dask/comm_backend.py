@@ -30,6 +30,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from safeser.channel import Channel, Link
 from safeser.dask import patches
 from safeser.dask.clients.joblib_calls import register_backend
+from safeser.dask.monitoring import show
 from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
 from safeser.dask.same_host import is_same_host
 from safeser.dask.scheduler.request_authority import require_authority
@@ -43,6 +44,7 @@ from safeser.dask.worker.confinement import REPORT, prove
 from safeser.dask.worker.endings import silence_closed_connections
 from safeser.dask.worker.interrupts import unblock
 from safeser.dask.worker.process_surface import confine
+from safeser.dask.worker.task_loads import record_refused_loads
 from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
 from safeser.operations import Server
@@ -285,7 +287,10 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         patches.rebind(server)
         own_connections(server, self._server)
         confine(server, self._channel.policy)
+        if getattr(server, "http_server", None) is not None:
+            show(server)
         if self._server is Server.WORKER:
+            record_refused_loads()
             unblock()
             silence_closed_connections(server)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()

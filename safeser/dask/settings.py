@@ -13,6 +13,7 @@ Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
       audit: /var/log/safeser       # folder for this process's log
       roster: null                  # default: 'roster' beside the identity
       audit-key: null               # default: 'audit.key' beside the identity
+      audit-outputs: null           # beside the folder: stdout, syslog, otlp; see monitoring.md
       expected-scheduler: null      # principal that must answer at the scheduler's address
       tokenizer: dask               # dask, or safeser: whose tokens Dask's keys are made of
       worker: {identity: ...}       # what differs for one role: scheduler, worker, nanny, client
@@ -33,6 +34,7 @@ from distributed.client import _close_global_client
 from distributed.deploy.spec import close_clusters
 
 from safeser.audit import AuditLog
+from safeser.audit.outputs.feed import Outputs
 from safeser.channel import Channel, LiveFiles, unwatch, watch
 from safeser.errors import AuditError, ConfigError
 from safeser.identity import Identity, Roster
@@ -65,6 +67,7 @@ class Settings:
     audit_key: str | None = None
     expected_scheduler: str | None = None
     shadow: str | None = None
+    audit_outputs: str | None = None
 
     def __post_init__(self) -> None:
         if self.expected_scheduler is not None:
@@ -97,6 +100,9 @@ class Settings:
                 rule="config.settings",
                 fix=did_you_mean(name, [each.replace("_", "-") for each in known]),
             )
+        outputs = named.get("audit_outputs")
+        if isinstance(outputs, list | tuple):
+            named["audit_outputs"] = ", ".join(map(str, outputs)) or None
         return replace(self, **{key: value for key, value in named.items() if value is not None})
 
     def require_complete(self, role: str) -> None:
@@ -130,7 +136,7 @@ class Settings:
 
 
 #: Settings that are no paths.
-_NAMES = frozenset({"expected_scheduler"})
+_NAMES = frozenset({"audit_outputs", "expected_scheduler"})
 
 
 def _is_ready(setting: str, value: str) -> bool:
@@ -261,8 +267,9 @@ class _NoLog:
         permitted: bool,
         *,
         times: int = 1,
+        kind: str = "admin",
     ) -> NoReturn:
-        del sender, recipient, operation, rule, permitted, times
+        del sender, recipient, operation, rule, permitted, times, kind
         self.record({})
 
 
@@ -296,6 +303,15 @@ def _roster_path(identity: Path, settings: Settings) -> Path | None:
     return beside if beside.exists() else None
 
 
+def _outputs(named: str | None) -> Outputs | None:
+    """Return the outputs that a setting names, separated by commas or spaces."""
+    if named is None:
+        return None
+    from safeser.audit.outputs.configured import outputs  # noqa: PLC0415 - few processes have any
+
+    return outputs(named.replace(",", " ").split())
+
+
 def _open(role: str, settings: Settings) -> Channel:
     settings.require_complete(role)
     assert settings.identity is not None
@@ -317,6 +333,7 @@ def _open(role: str, settings: Settings) -> Channel:
         key=Path(audit_key).expanduser(),
         principal=identity.principal,
         policy=(policy.name, policy.revision, policy.sha256),
+        outputs=_outputs(settings.audit_outputs),
     )
     _close_clusters_before_the_log()
     try:

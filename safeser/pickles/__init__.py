@@ -30,6 +30,7 @@ from safeser.pickles.parsed import Judged, Parsed, parse, parse_tree, whole
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 from safeser.pickles.reading.machine import read
 from safeser.pickles.writing import Reduction, dumps, reduce
+from safeser.refused_loads import Reported
 from safeser.values import Limits
 
 __all__ = [
@@ -88,9 +89,12 @@ def loads(
     listed, given = Profile.of(profile), list(buffers)
     budget = Budget(limits) if budget is None else budget
     persistent = persistent_load is not None
-    parsed = parse(data, buffers=len(given), limits=limits, budget=budget, persistent=persistent)
-    judged = parsed.judged(listed, buffers=len(given))
-    return judged.build(given, budget, persistent_load=persistent_load)
+    with Reported("safeser.pickles.loads"):
+        parsed = parse(
+            data, buffers=len(given), limits=limits, budget=budget, persistent=persistent
+        )
+        judged = parsed.judged(listed, buffers=len(given))
+        return judged.build(given, budget, persistent_load=persistent_load)
 
 
 def check(

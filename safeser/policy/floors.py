@@ -321,6 +321,18 @@ def _check_key_conflicts(entry: Entry, rule: Rule) -> None:
         )
 
 
+def _check_audit(entry: Entry, rule: Rule) -> None:
+    """Where code can pass, the log says who sent it: it has a record of each piece of code."""
+    code = rule.submission in ("code", SEALED) or "cloudpickle" in rule.listed
+    if rule.audit == "counts" and code:
+        entry.refuse(
+            "code passes here, and a log that has counts alone cannot say whose it was",
+            "audit",
+            rule="config.audit-level",
+            fix="Write 'audit: refusals', which keeps a record of each refusal and of code.",
+        )
+
+
 #: In the order in which a file that fails several is corrected.
 _CHECKS = (
     _check_pickle,
@@ -328,6 +340,7 @@ _CHECKS = (
     _check_operations,
     _check_sender_listed,
     _check_suite,
+    _check_audit,
     _check_admin,
     _check_unknown,
     _check_approved,

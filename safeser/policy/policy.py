@@ -60,8 +60,13 @@ class Policy:
     written: Policy | None = None
     _counterparts: dict[str, frozenset[str]] = field(default_factory=dict)
     _suites: dict[tuple[str | None, ...], Suite] = field(default_factory=dict)
+    _levels: dict[str, str] = field(init=False)
     #: What other modules derived from this policy, by the question.
     remembered: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        levels = {rule.name: rule.audit for rule in self._table.rules if rule.audit != "all"}
+        object.__setattr__(self, "_levels", levels)
 
     @classmethod
     def load(cls, path_or_name: str | os.PathLike[str]) -> Policy:
@@ -117,6 +122,11 @@ class Policy:
     def contexts(self) -> tuple[Rule, ...]:
         """The contexts, top to bottom, with groups and operations spelled out."""
         return self._table.rules
+
+    @property
+    def audit_levels(self) -> Mapping[str, str]:
+        """What the audit log has of each context that says so, by its name; of others all."""
+        return self._levels
 
     @property
     def families(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from safeser.audit import AuditKey, AuditLog, read
-from safeser.channel.records import _MOST_DIGESTED, _digest
+from safeser.channel.events import _MOST_DIGESTED, _digest
 from safeser.errors import PolicyDenied
 from safeser.values import Context, Kind, Payload
 

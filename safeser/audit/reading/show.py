@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from safeser.audit.outputs import lines
 from safeser.audit.reading.search import Found
 from safeser.audit.record import Record
 from safeser.audit.report import moment
@@ -20,7 +22,7 @@ COLUMNS = (
     *("time", "log", "type", "event", "permitted", "rule", "sender", "recipient", "context"),
     *("kind", "operation", "family", "author", "task_author", "task", "where", "global", "bytes"),
     *("digest", "decision", "session", "address", "key", "suite", "policy", "shadow_rule"),
-    *("times", "sequence"),
+    *("reason", "times", "sequence"),
 )
 
 # A spreadsheet takes a cell that begins with one of these for a formula, spaces in front or not.
@@ -127,14 +129,7 @@ def _columns(found: Found) -> dict[str, object]:
 def json_line(found: Found) -> str:
     """Return *found* as one line of JSON, ASCII."""
     record = found.record
-    said = {
-        **record.fields,
-        "log": found.log,
-        "sequence": record.sequence,
-        "time": when(record.time),
-        "type": record.type,
-    }
-    return json.dumps(said, sort_keys=True, separators=(",", ":")).replace("\x7f", "\\u007f")
+    return lines.json_line(replace(record, fields={**record.fields, "log": found.log}))
 
 
 class Counted(NamedTuple):

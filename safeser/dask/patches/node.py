@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from safeser.dask.monitoring import show
 from safeser.dask.patches.patch import ANY, Patch
 from safeser.dask.servers import served
 from safeser.dask.transport.connection_roles import with_role
@@ -24,6 +25,7 @@ def _starting_confined(stock: Callable[..., None]) -> Callable[..., None]:
         known = served(self)
         if known is not None:
             confine_web_server(self, known.channel.policy)
+            show(self)
 
     return start_http_server
 

@@ -25,7 +25,8 @@ from dask._task_spec import Alias
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import TaskState
 
-from safeser.channel.records import event, note_refusal
+from safeser.channel.events import event
+from safeser.channel.records import note_refusal
 from safeser.dask.equality.calls import Sameness, SealedComparison
 from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.difference import find_difference

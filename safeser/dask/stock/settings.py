@@ -68,6 +68,7 @@ class _Unkept:
         permitted: bool,
         *,
         times: int = 1,
+        kind: str = "admin",
     ) -> None:
         if not permitted:
             self._note(rule, times)

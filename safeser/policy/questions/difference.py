@@ -16,7 +16,7 @@ from safeser.policy.policy import Policy
 from safeser.policy.questions.domain import Domain, Hops, Way
 from safeser.policy.questions.permissions import Permission, contents, derived
 from safeser.policy.source.context import Rule
-from safeser.values import Context, Kind, Suite
+from safeser.values import AUDIT_LEVELS, Context, Kind, Suite
 
 __all__ = ["Change", "Difference", "Effect", "Hop", "Setting", "compare"]
 
@@ -147,7 +147,9 @@ def _differing(
 
 
 #: The fields of a context by which messages match it, or that nothing is decided by.
-_PLACE = frozenset({"name", "senders", "recipients", "kinds", "transports", "same_host", "suite"})
+_PLACE = frozenset(
+    ("name", "senders", "recipients", "kinds", "transports", "same_host", "suite", "audit")
+)
 
 
 def _same(one: Rule | None, other: Rule | None) -> bool:
@@ -183,8 +185,18 @@ def _settings(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
             "declared" if added else "",
         )
     yield from _suites(old, new, domain)
+    yield from _audit_levels(old, new)
     for name in sorted(old.principals.keys() | new.principals.keys()):
         yield from _principal(name, old, new)
+
+
+def _audit_levels(old: Policy, new: Policy) -> Iterator[Setting]:
+    """Yield the contexts of one name of which the log has more or less than before."""
+    for name in sorted(each.name for each in old.contexts):
+        before, after = (each.audit_levels.get(name, AUDIT_LEVELS[0]) for each in (old, new))
+        if before != after and any(each.name == name for each in new.contexts):
+            less = AUDIT_LEVELS.index(after) > AUDIT_LEVELS.index(before)
+            yield Setting("loosens" if less else "tightens", f"audit of {name}", before, after)
 
 
 def _suites(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:

@@ -42,6 +42,7 @@ from safeser.policy.source.scope import Scope
 from safeser.policy.source.words import granted, phrase
 from safeser.values import (
     ANY_AUTHOR,
+    AUDIT_LEVELS,
     CONFLICT_WORDS,
     FAMILIES,
     FAMILY,
@@ -407,6 +408,13 @@ class Rule(Strict):
         shown=Shown("operations", lambda rule: granted(rule.operations)),
     )
     """Which operations of Dask the sender may ask for; absent: those that need no grant."""
+    audit: str = stated(
+        one_of(AUDIT_LEVELS, "audit level"),
+        default="all",
+        spelled="all",
+        shown=Shown("audit", lambda rule: "" if rule.audit == "all" else rule.audit),
+    )
+    """What the log has of it: a record of all, of refusals and code, or counts alone."""
     _line: int = PrivateAttr(default=0)
 
     @property

@@ -96,6 +96,7 @@ class Log:
         permitted: bool,
         *,
         times: int = 1,
+        kind: str = "admin",
     ) -> None:
         self.counts += [rule] * times
 

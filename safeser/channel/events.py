@@ -1,0 +1,132 @@
+"""Events of decisions for the log: what each says, and batches that are written at once.
+
+The one rule: nothing that the events of a batch permit is loaded before they are written, and no
+event holds a byte of a payload.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from safeser.audit.record import printable
+from safeser.values import SEALED, Context, Kind, Payload
+
+__all__ = ["Counted", "PendingRecords", "counted", "event", "is_code", "short_reason"]
+
+#: Sender, recipient, operation, rule, outcome and kind of an event that is only counted.
+Counted: TypeAlias = tuple[str, str, str, str, bool, str]
+
+#: Families whose payloads have a digest in the log, and the size above which they have none: it
+#: takes 10 ms to compute, and a larger one stands out by its size.
+_DIGESTED = frozenset({"pickle", "cloudpickle"})
+_MOST_DIGESTED = 16 << 20
+
+#: Characters of a digest: 96 bits to name a payload.
+_DIGEST = 24
+
+#: Characters of the reason in the record of a refusal: its rule and place stand beside it.
+_REASON = 100
+
+#: Families whose permitted payloads stay records where the log has refusals and code.
+_CODE = frozenset({"cloudpickle", SEALED})
+
+
+class PendingRecords:
+    """Records of permissions that are written together at the end of a block.
+
+    A batch of Dask's stream has a record for each element, and writing them singly costs more than
+    deciding them. Made by :meth:`Link.recorded_together`.
+
+    :param write: writes them to the log.
+    :ivar events: the events to record.
+    :ivar counts: how many messages without authority were permitted, by their contexts.
+    :ivar counted: how many events the policy has counted instead, by what a count says of each.
+    :ivar written: whether the log has them all.
+    """
+
+    __slots__ = ("_write", "counted", "counts", "events", "written")
+
+    def __init__(self, write: Callable[[PendingRecords], None]) -> None:
+        self._write = write
+        self.events: list[dict[str, Any]] = []
+        self.counts: dict[Context, int] = {}
+        self.counted: dict[Counted, int] = {}
+        self.written = False
+
+    def count(self, context: Context) -> None:
+        """Add a message that was permitted and needs no authority."""
+        self.counts[context] = self.counts.get(context, 0) + 1
+
+    def __enter__(self) -> PendingRecords:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write(self)
+        self.written = True
+        # An Admission refers to this object and may live as long as its connection.
+        self.events, self.counts, self.counted = [], {}, {}
+
+
+def event(
+    name: str,
+    context: Context,
+    payload: Payload | None,
+    rule: str,
+    permitted: bool,
+    *,
+    where: str = "",
+) -> dict[str, Any]:
+    """Return the event of one decision; :meth:`Recording.event` adds what its connection knows."""
+    said = {
+        "event": name,
+        "sender": context.sender,
+        "recipient": context.recipient,
+        "kind": context.kind.value,
+        "operation": context.operation or "",
+        "family": payload.family if payload is not None else "",
+        "author": payload.author if payload is not None else "",
+        "where": where or (payload.where if payload is not None else ""),
+        "bytes": payload.nbytes if payload is not None else 0,
+        "rule": rule,
+        "permitted": permitted,
+    }
+    if payload is not None:
+        if payload.task:
+            said["task"] = payload.task
+        if payload.task_author:
+            said["task_author"] = payload.task_author
+        digest = payload.digest
+        if not digest and payload.frames and payload.family in _DIGESTED:
+            digest = _digest(payload)
+        if digest:
+            said["digest"] = digest
+    return said
+
+
+def is_code(said: Mapping[str, Any]) -> bool:
+    """Tell whether an event permits code, or an operation that controls a process."""
+    return said["family"] in _CODE or said["kind"] == Kind.CONTROL.value
+
+
+def counted(said: Mapping[str, Any]) -> Counted:
+    """Return what a count says of an event; what a shadow policy refuses is told apart."""
+    shadow = said.get("shadow_rule")
+    rule = f"shadow.{shadow}" if shadow else said["rule"]
+    where = (said["sender"], said["recipient"], said["operation"])
+    return *where, rule, said["permitted"], said["kind"]
+
+
+def short_reason(text: str) -> str:
+    """Return what an error says as a field of a record: short, printable ASCII.
+
+    Errors hold no payload bytes, but names of a peer's choice: globals, fields, keys.
+    """
+    return printable(text, _REASON)
+
+
+def _digest(payload: Payload) -> str:
+    """Return the start of the SHA-256 of a pickle, its buffers left out, as it arrived."""
+    stream = memoryview(payload.frames[0])
+    return hashlib.sha256(stream).hexdigest()[:_DIGEST] if stream.nbytes <= _MOST_DIGESTED else ""
