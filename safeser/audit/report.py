@@ -133,7 +133,9 @@ class Expected:
         found: dict[str, dict[str, list[tuple[int, bytes]]]] = {}
         for line in lines:
             head = _EXPECTED.search(line)
-            for chain, end in _ends(head[2]) if head is not None else ():
+            if head is None:
+                continue
+            for chain, end in _ends(head[2]):
                 found.setdefault(head[1], {}).setdefault(chain, []).append(end)
         return [Expected(each, ends, "the kept head") for each, ends in found.items()]
 

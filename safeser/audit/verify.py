@@ -20,7 +20,7 @@ from safeser.audit.record import MAX_LINE, Record, begins_like_a_line
 from safeser.audit.registry import Registered, Registry
 from safeser.audit.report import Expected, Mark, Problem, Report, head_line, limited, moment, shown
 from safeser.audit.scan import Scan, lines, scan
-from safeser.audit.verify_file import Job, Verdict, head_marks, opened, verdict
+from safeser.audit.verify_file import Job, Verdict, head_marks, opened, verdict, verdicts
 from safeser.errors import AuditError, ConfigError
 
 __all__ = ["verify"]
@@ -41,6 +41,7 @@ def verify(
     key: KeySource,
     expect: str = "",
     heads: Iterable[str] | None = None,
+    processes: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """Return what is wrong with the log in the directory *path*, or with the one file *path*.
@@ -55,6 +56,8 @@ def verify(
         the log cannot change it. The log must have grown from there.
     :param heads: lines that hold heads which the log's processes wrote to a second place; text
         without one, and heads of other directories, are left out. Each must be a state of this log.
+    :param processes: how many verify files of a directory at a time. More than one are started
+        anew, so a script that asks for them must begin with ``if __name__ == "__main__"``.
     :param progress: called before each file of a directory with how many are done, and of how many.
     :raises ConfigError: if the key cannot be read, *expect* is not such a text, or *heads* holds no
         head. Whatever the log holds gives a report.
@@ -76,7 +79,7 @@ def verify(
         if single:
             verification.one_file(directory, name)
         else:
-            verification.everything(directory, progress)
+            verification.everything(directory, progress, processes)
     except AuditError as error:
         text = f"{error.message}; what was not read was not verified"
         verification.problem(path, "unreadable file", text)
@@ -119,15 +122,18 @@ class _Verification(Verdict):
 
     # --- the directory -------------------------------------------------------------------------
 
-    def everything(self, directory: Directory, progress: Callable[[int, int], None]) -> None:
+    def everything(
+        self, directory: Directory, progress: Callable[[int, int], None], processes: int
+    ) -> None:
         # 1. The names and the index, under one lock, so that a process that is just opening is
         #    seen with its file or without it, never half.
         names = self._names_and_index(directory)
         # 2. Each file that the index names.
         jobs = list(self._jobs(names))
+        found = verdicts(directory, jobs, processes)
         for done, job in enumerate(jobs):
             progress(done, len(jobs))
-            self._take(job, verdict(directory, job))
+            self._take(job, next(found))
         # 3. Each file that it does not name.
         known = {entry.name for entry in self.registry.files.values()}
         known |= {name + COMPRESSED for name in known}

@@ -7,9 +7,13 @@ and in any process; bytes of a compressed file are compared with the index befor
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
 from safeser.audit.chain import Head, Keys
 from safeser.audit.compressed import plain
@@ -20,7 +24,7 @@ from safeser.audit.report import Mark, Problem, shown
 from safeser.audit.scan import Scan, scan
 from safeser.errors import AuditError
 
-__all__ = ["Job", "Verdict", "head_marks", "opened", "verdict"]
+__all__ = ["Job", "Verdict", "head_marks", "opened", "verdict", "verdicts"]
 
 _CHUNK = 1 << 20
 
@@ -75,6 +79,36 @@ class Verdict:
         if found.torn:
             text = "an interrupted write left a torn last line, which says nothing"
             self.notes.append(f"{shown(name)}: {text}")
+
+
+def verdicts(directory: Directory, jobs: Sequence[Job], processes: int) -> Iterator[Verdict]:
+    """Yield the verdict of each of *jobs*, in their order, found by so many processes.
+
+    :raises AuditError: if one of them was ended from outside.
+    """
+    count = min(processes, len(jobs))
+    if count < 2:
+        for job in jobs:
+            yield verdict(directory, job)
+        return
+    # Started anew: a fork would copy the locks of this process's threads. A job holds the keys of
+    # its file, and not the key of the log.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context) as pool:
+        try:
+            yield from pool.map(partial(_verdict_in, directory.path), jobs)
+        except BrokenProcessPool:
+            raise AuditError(
+                "a process that verified was ended", rule="audit.verify", where=directory.path
+            ) from None
+
+
+def _verdict_in(path: str, job: Job) -> Verdict:
+    directory = Directory(path, create=False)
+    try:
+        return verdict(directory, job)
+    finally:
+        directory.close()
 
 
 def verdict(directory: Directory, job: Job) -> Verdict:

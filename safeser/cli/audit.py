@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import enum
 import json
+import os
 import sys
 import time
 from collections import deque
@@ -39,7 +40,7 @@ _POLL = 0.25  # seconds; a person follows, nothing waits for this
 
 
 @app.command(short_help="Verify logs against their key.")
-def verify(
+def verify(  # noqa: PLR0917 - typer reads the parameters by name
     logs: Logs,
     key: Annotated[Path, typer.Option(help="The file of the logs' key.")],
     expect: Annotated[
@@ -50,6 +51,10 @@ def verify(
         Path | None,
         typer.Option(help="A file of heads that the log's processes wrote to a second place."),
     ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(min=0, help="How many verify files at a time; 0: as many as processors."),
+    ] = 1,
     save_head: Annotated[
         Path | None,
         typer.Option(help="Write the log's head to this new file, to keep it elsewhere."),
@@ -75,7 +80,14 @@ def verify(
     whole = True
     for log in logs:
         kept = None if heads is None else _kept_heads(heads)
-        found = verified(log, key=key, expect=expected, heads=kept, progress=_progress)
+        found = verified(
+            log,
+            key=key,
+            expect=expected,
+            heads=kept,
+            processes=processes or os.cpu_count() or 1,
+            progress=_progress,
+        )
         whole = _say_verdict(log if len(logs) > 1 else None, found) and whole
         if save_head is not None and found.ok:
             _write_head(save_head, found.head)

@@ -206,11 +206,11 @@ def _due(directory: Directory, registry: Registry, files: AuditFiles, now: int) 
         found = directory.stat(name) if is_log(name) else None
         total += found.st_size if found is not None else 0
     for file, entry in registry.files.items():
-        name = stored(entry.name, names)
-        if name is None or entry.removed is not None or not entry.is_plain_name:
+        there = stored(entry.name, names)
+        if there is None or entry.removed is not None or not entry.is_plain_name:
             continue
-        found = directory.stat(name)
-        if found is not None and _has_ended(directory, name, entry):
+        found = directory.stat(there)
+        if found is not None and _has_ended(directory, there, entry):
             ended = entry.ended if entry.ended >= 0 else int(found.st_mtime * SECOND)
             old.append(_Old(ended, file, found.st_size))
     due = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, TypeAlias, TypeGuard
 
@@ -139,7 +139,7 @@ def _places(name: str, value: object) -> tuple[str, ...]:
 
 _HEADS_FIX = "Write file:PATH, syslog, syslog:HOST:PORT or command:PROGRAM ARGUMENTS."
 
-_READ: Final = {
+_READ: Final[Mapping[str, Callable[[str, object], _Value]]] = {
     "rotate_size": _size,
     "rotate_age": _time,
     "compress": _switch,
