@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from safeser.audit.key import AuditKey
 from safeser.audit.log import AuditLog
 from safeser.audit.record import Record, SessionFacts
+from safeser.audit.upkeep.settings import AuditFiles
 
 if TYPE_CHECKING:
     from safeser.audit.query import read, render
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from safeser.audit.verify import verify
 
 __all__ = [
+    "AuditFiles",
     "AuditKey",
     "AuditLog",
     "Problem",

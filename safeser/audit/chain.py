@@ -28,7 +28,9 @@ __all__ = [
     "Keys",
     "Verified",
     "file_keys",
+    "forget_keys",
     "index_keys",
+    "key_after",
     "pae",
     "step",
     "verified_start",
@@ -57,6 +59,9 @@ def pae(*parts: bytes) -> bytes:
     return struct.pack("<Q", len(parts)) + b"".join(
         struct.pack("<Q", len(part)) + part for part in parts
     )
+
+
+_MOVE = pae(b"safeser audit v1", b"move")
 
 
 def step(key: bytes, previous: bytes, sequence: int, body: bytes) -> bytes:
@@ -162,6 +167,23 @@ def index_keys(key: AuditKey, *, directory: str) -> Keys:
     return Keys(_derive(key, b"index chain", directory), _derive(key, b"index head", directory))
 
 
+def key_after(key: AuditKey, moves: int = 1) -> AuditKey:
+    """Return what *key* is after so many moves. From there no key before can be computed.
+
+    The forward security of Bellare and Yee (2003) and Schneier and Kelsey (1999), with a key for
+    each file and not for each record: ``k_(i+1) = HMAC-SHA256(k_i, PAE(version, "move"))``.
+    """
+    secret = key.secret
+    for _ in range(moves):
+        secret = hmac.digest(secret, _MOVE, "sha256")
+    return AuditKey(secret, key.moves + moves)
+
+
+def forget_keys() -> None:
+    """Forget the keys of chains that were used lately; they are derived again where needed."""
+    _keyed.cache_clear()
+
+
 def _derive(key: AuditKey, purpose: bytes, *ids: str) -> bytes:
     info = pae(b"safeser audit v1", purpose, *(each.encode("ascii") for each in ids))
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(key.secret)
@@ -193,18 +215,25 @@ class Head:
     @staticmethod
     def decode(data: bytes, key: bytes) -> Head:
         """Return the head that *data* holds if its tag is right, else raise :class:`AuditError`."""
+        head = Head.claimed(data)
+        if head is None:
+            raise AuditError("this is not a head of an audit file", rule="audit.head")
+        if not hmac.compare_digest(head.encode(key), data):
+            raise AuditError("the head of an audit file does not verify", rule="audit.head")
+        return head
+
+    @staticmethod
+    def claimed(data: bytes) -> Head | None:
+        """Return the head that *data* has the form of, unverified, or None."""
         found = _HEAD.match(data)
         if found is None:
-            raise AuditError("this is not a head of an audit file", rule="audit.head")
-        head = Head(
+            return None
+        return Head(
             found[2].decode("ascii"),
             int(found[1]),
             bytes.fromhex(found[3].decode("ascii")),
             int(found[4]),
         )
-        if not hmac.compare_digest(head.encode(key), data):
-            raise AuditError("the head of an audit file does not verify", rule="audit.head")
-        return head
 
 
 #: Bytes of every head.

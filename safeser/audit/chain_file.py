@@ -29,6 +29,7 @@ class _Position(NamedTuple, Generic[State]):
     """Where the file ends, and what holds there.
 
     :param end: the end that the head covers.
+    :param keys: of the next record and the head.
     :param state: what the writer keeps in step with the file.
     :param data: records on their way into the file, to stand after *end*.
     :param after: the position once *data* is in the file and covered; None if nothing is on its
@@ -36,6 +37,7 @@ class _Position(NamedTuple, Generic[State]):
     """
 
     end: Head
+    keys: Keys
     state: State
     data: bytes = b""
     after: _Position[State] | None = None
@@ -64,9 +66,8 @@ class ChainFile(Generic[State]):
         self.name = name
         self._log = log
         self._head = head
-        self._keys = keys
         self._fsync = fsync
-        self._position = _Position(end, state)
+        self._position = _Position(end, keys, state)
         self._looked = end.count
         self._broken = ""
         self._identity = [_identity(log), _identity(head)]
@@ -83,47 +84,53 @@ class ChainFile(Generic[State]):
 
     def keep(self, state: State) -> None:
         """Replace the state without writing anything."""
-        self._position = _Position(self.settled().end, state)
+        self._position = self.settled()._replace(state=state)
 
-    def append_all(self, records: Sequence[dict[str, object]], state: State) -> None:
+    def append_all(
+        self, records: Sequence[dict[str, object]], state: State, *, keys: Keys | None = None
+    ) -> None:
         """Write *records* at once and the head that covers them; the state is *state* from then on.
+
+        :param keys: of that head and of later records, where they change with these records.
 
         :raises AuditError: if they could not be written. Like any other exception it leaves all of
             them in the file, with their state, or none. All of them are there only where the file
             took them and their head, or the disk, failed afterwards.
         """
         now = self.settled()
-        data, end = self._chained(now.end, records)
-        after = _Position(end, state)
+        data, end = self._chained(now, records)
+        after = _Position(end, keys or now.keys, state)
         if now.end.count - self._looked >= _LOOK_EVERY:
             self.look()
-        self._position = _Position(now.end, now.state, data, after)
+        self._position = now._replace(data=data, after=after)
         try:
             self._log.append(data)
-            self._cover(end)
+            self._cover(after)
             self._position = after
         except BaseException:
             self._settle_now()
             raise
 
-    def _chained(self, end: Head, records: Sequence[dict[str, object]]) -> tuple[bytes, Head]:
+    @staticmethod
+    def _chained(now: _Position[State], records: Sequence[dict[str, object]]) -> tuple[bytes, Head]:
         """Return the lines of *records*, and where the file ends with them."""
+        end, key = now.end, now.keys.chain
         count, mac = end.count, end.mac
         lines = []
         for fields in records:
             fields["seq"] = count
             body = encode(fields)
-            mac = step(self._keys.chain, mac, count, body)
+            mac = step(key, mac, count, body)
             lines.append(line(mac, body))
             count += 1
         data = b"".join(lines)
         return data, Head(end.file, count, mac, end.size + len(data))
 
-    def _cover(self, end: Head) -> None:
-        """Write the head that covers the file up to *end*, and sync what must be synced."""
+    def _cover(self, position: _Position[State]) -> None:
+        """Write the head that covers the file up to *position*, and sync what must be synced."""
         if self._fsync:
             self._sync(self._log)
-        self._head.replace(end.encode(self._keys.head))
+        self._head.replace(position.end.encode(position.keys.head))
 
     # --- what an interrupted call left -----------------------------------------------------------
 
@@ -138,10 +145,10 @@ class ChainFile(Generic[State]):
         if position.after is None:
             return position
         if self._is_written(position):
-            self._cover(position.after.end)
+            self._cover(position.after)
             self._position = position.after
         else:
-            self._position = _Position(position.end, position.state)
+            self._position = position._replace(data=b"", after=None)
         return self._position
 
     def _is_written(self, position: _Position[State]) -> bool:
@@ -163,6 +170,19 @@ class ChainFile(Generic[State]):
             self.settled()
         except AuditError:
             return
+
+    def hold(self) -> None:
+        """Lock the file, so that other processes can tell that this one still writes it.
+
+        :raises AuditError: if that fails.
+        """
+        if not self._log.lock_alone():
+            self._fail("is held by another process")
+
+    def renew_head(self) -> None:
+        """Write the head again, with the keys of the next record, and sync it."""
+        self._cover(self.settled())
+        self._sync(self._head)
 
     def sync(self) -> None:
         """Make everything so far survive a loss of power: the file first, then its head."""

@@ -10,21 +10,56 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import NoReturn
 
 from safeser.audit.chain import HEAD_SIZE
 from safeser.errors import AuditError
 
-__all__ = ["Directory", "Handle", "failed", "head_name"]
+__all__ = [
+    "COMPRESSED",
+    "Directory",
+    "Handle",
+    "failed",
+    "head_name",
+    "is_log",
+    "log_name",
+    "stored",
+]
+
+#: What stands behind the name of a log file that is compressed.
+COMPRESSED = ".gz"
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def head_name(name: str) -> str:
     """Return the name of the head that stands beside the chained file *name*."""
-    return f"{name.removesuffix('.log')}.head"
+    return f"{log_name(name).removesuffix('.log')}.head"
+
+
+def log_name(name: str) -> str:
+    """Return the name that a log file had before it was compressed; any other name as it is."""
+    found = name.removesuffix(COMPRESSED)
+    return found if found.endswith(".log") else name
+
+
+def is_log(name: str) -> bool:
+    """Tell whether *name* is that of a log file, plain or compressed."""
+    return log_name(name).endswith(".log")
+
+
+def stored(name: str, names: Collection[str]) -> str | None:
+    """Return under which of *names* the log file *name* is there; the plain one where both are.
+
+    Both are there while a process that compresses it has not removed the plain file yet, or was
+    killed before it did.
+    """
+    for each in (name, name + COMPRESSED):
+        if each in names:
+            return each
+    return None
 
 
 class Handle:
@@ -86,6 +121,26 @@ class Handle:
         except OSError as error:
             what = "a record was cut short and cannot be taken back"
             raise failed(what, error, where=self.place) from None
+
+    def lock_alone(self) -> bool:
+        """Lock the file unless another open file holds its lock; closing it lets go of the lock.
+
+        The system lets go of it, too, when the process that holds it dies.
+        """
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise failed("a file cannot be locked", error, where=self.place) from None
+        return True
+
+    def sync(self) -> None:
+        """Make what the file holds survive a loss of power."""
+        try:
+            os.fdatasync(self.fd)
+        except OSError as error:
+            raise failed("a file cannot be synced", error, where=self.place) from None
 
     def unlock(self) -> None:
         """Let go of the lock on the file, which a forked child would hold on to otherwise."""
@@ -211,6 +266,22 @@ class Directory:
             return None
         with closing(handle):
             return handle.read(HEAD_SIZE + 1, 0)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the file *old* the name *new*, in place of a file that has it."""
+        try:
+            os.rename(old, new, src_dir_fd=self._handle.fd, dst_dir_fd=self._handle.fd)
+        except OSError as error:
+            raise failed("a file cannot be renamed", error, where=self.place(old)) from None
+
+    def remove(self, name: str) -> None:
+        """Remove the file *name*, if there is one."""
+        try:
+            os.unlink(name, dir_fd=self._handle.fd)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise failed("a file cannot be removed", error, where=self.place(name)) from None
 
     def sync(self) -> None:
         """Make the names of new files survive a loss of power."""

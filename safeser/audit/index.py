@@ -10,20 +10,45 @@ from __future__ import annotations
 import fcntl
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from safeser.audit.chain import HEAD_SIZE, ZERO, Head, Keys, index_keys, step
+from safeser.audit.chain import (
+    HEAD_SIZE,
+    ZERO,
+    Head,
+    Keys,
+    forget_keys,
+    index_keys,
+    key_after,
+    step,
+)
 from safeser.audit.chain_file import ChainFile
-from safeser.audit.files import Directory, Handle, failed, head_name
-from safeser.audit.key import AuditKey
+from safeser.audit.files import Directory, Handle, failed, head_name, is_log
+from safeser.audit.key import UNBOUND, AuditKey, KeyFile
 from safeser.audit.record import MAX_LINE, Record, begins_like_a_line, parse, split
-from safeser.errors import AuditError
+from safeser.errors import AuditError, ConfigError
 
-__all__ = ["INDEX", "Entries", "genesis_of", "is_id", "lock", "new_id", "update"]
+__all__ = [
+    "INDEX",
+    "MAX_MOVES",
+    "PART",
+    "Entries",
+    "genesis_of",
+    "is_id",
+    "lock",
+    "new_id",
+    "update",
+]
 
 INDEX = "index"
+
+#: Behind the name of a compressed file that is not whole yet.
+PART = ".part"
+
+#: How often a key moves at most, once with each file: 100 files a day for 28 years. Verification
+#: computes every move up to the number that a file claims, which takes a second.
+MAX_MOVES = 1 << 20
 
 # How long opening waits for another process that is opening; each holds the lock for milliseconds.
 _WAIT = 10.0
@@ -47,12 +72,50 @@ def is_id(text: str) -> bool:
     return len(text) == 32 and all(each in "0123456789abcdef" for each in text)
 
 
-@dataclass(frozen=True, slots=True)
 class Entries:
-    """An index whose lock is held: its chain, ready to be appended to, and its directory's id."""
+    """An index whose lock is held: its chain, ready to be appended to, and its directory's id.
 
-    chain: ChainFile[None]
-    directory_id: str
+    :param key: the log's key as it is now.
+    :param file: the file of the key, if it moves.
+    """
+
+    def __init__(
+        self, chain: ChainFile[None], directory_id: str, key: AuditKey, file: KeyFile | None
+    ) -> None:
+        self.chain = chain
+        self.directory_id = directory_id
+        self.key = key
+        self._file = file
+
+    @property
+    def moves(self) -> bool:
+        """Whether the key moves one way."""
+        return self._file is not None
+
+    def move_key(self, now: int) -> None:
+        """Replace a key that moves by the next one, here and in its file.
+
+        :param now: microseconds since 1970.
+        """
+        if self._file is None:
+            return
+        if self.key.moves >= MAX_MOVES:
+            raise AuditError(
+                "the key of the log has moved as often as it can",
+                rule="audit.key",
+                fix="Begin another directory with a new key.",
+            )
+        # 1. The record, and a head that the next key makes. 2. Both on the disk. 3. The file of the
+        # key. A process that is stopped in between leaves a head that the key in the file makes, or
+        # the one after it, and the next process finds which.
+        key = key_after(self.key)
+        fields: dict[str, object] = {"moves": key.moves, "time": now, "type": "key"}
+        keys = index_keys(key, directory=self.directory_id)
+        self.chain.append_all((fields,), None, keys=keys)
+        self.chain.sync()
+        _store(self._file, self.directory_id, key)
+        self.key = key
+        forget_keys()
 
     def add(self, fields: dict[str, object]) -> None:
         """Append one entry."""
@@ -64,16 +127,24 @@ class Entries:
         return any(each.type == "close" and each.text("file") == file for each in entries)
 
 
-def update(directory: Directory, key: AuditKey, *, now: int, write: Callable[[Entries], T]) -> T:
+def update(
+    directory: Directory,
+    key: AuditKey | KeyFile,
+    *,
+    now: int,
+    write: Callable[[Entries], T],
+    wait: float = _WAIT,
+) -> T:
     """Call *write* with the index of *directory* while its lock is held; make a missing index.
 
     :param now: microseconds since 1970, for the first record of a new index.
+    :param wait: seconds to wait for another process that holds it.
     :raises AuditError: if another process holds it for too long, the key is not the one that it
         was made with, its end is not as its head says, or the file is not an index at all.
     """
     opened: list[Handle] = []
     try:
-        return _update(directory, key, now, write, opened)
+        return _update(directory, key, now, write, opened, wait=wait)
     finally:
         # An exception can come before the lock is let go of, below: closing the file does it, too.
         for each in opened:
@@ -82,14 +153,16 @@ def update(directory: Directory, key: AuditKey, *, now: int, write: Callable[[En
 
 def _update(
     directory: Directory,
-    key: AuditKey,
+    key: AuditKey | KeyFile,
     now: int,
     write: Callable[[Entries], T],
     opened: list[Handle],
+    *,
+    wait: float,
 ) -> T:
     handle = _open_index(directory)
     opened.append(handle)
-    lock(handle, directory, shared=False)
+    lock(handle, directory, shared=False, wait=wait)
     try:
         return write(_entries(directory, key, opened, now))
     finally:
@@ -135,10 +208,12 @@ def _open_index(directory: Directory) -> Handle:
 
 
 def _logs(names: set[str]) -> bool:
-    return any(name.endswith(".log") for name in names)
+    return any(is_log(name) for name in names)
 
 
-def _entries(directory: Directory, key: AuditKey, opened: list[Handle], now: int) -> Entries:
+def _entries(
+    directory: Directory, key: AuditKey | KeyFile, opened: list[Handle], now: int
+) -> Entries:
     """Return the index that the first of *opened* is, ready to be appended to.
 
     Its head is opened as well.
@@ -160,8 +235,19 @@ def _entries(directory: Directory, key: AuditKey, opened: list[Handle], now: int
     return _begin(directory, key, handle, head, now)
 
 
-def _begin(directory: Directory, key: AuditKey, handle: Handle, head: Handle, now: int) -> Entries:
+def _begin(
+    directory: Directory, source: AuditKey | KeyFile, handle: Handle, head: Handle, now: int
+) -> Entries:
+    bound, key, file = _held(source)
+    if key.moves:
+        raise _tampered(directory, f"its key has moved {key.moves} times, and its index is empty")
     directory_id = new_id()
+    if file is not None and bound == UNBOUND:
+        # Before the index: a process that is stopped in between leaves a key that is bound to the
+        # id which the next process then takes.
+        _store(file, directory_id, key)
+    elif file is not None:
+        directory_id = bound
     keys = index_keys(key, directory=directory_id)
     chain = _chain(directory, handle, head, keys, Head(directory_id, 0, ZERO, 0))
     genesis = {"directory": directory_id, "time": now, "type": "index", "version": 1}
@@ -169,62 +255,111 @@ def _begin(directory: Directory, key: AuditKey, handle: Handle, head: Handle, no
     # The head as well: a loss of power that emptied it would look like its removal.
     chain.sync()
     directory.sync()
-    return Entries(chain, directory_id)
+    return Entries(chain, directory_id, key, file)
 
 
 def _resume(
-    directory: Directory, key: AuditKey, handle: Handle, head: Handle | None, data: bytes
+    directory: Directory,
+    source: AuditKey | KeyFile,
+    handle: Handle,
+    head: Handle | None,
+    data: bytes,
 ) -> Entries:
-    # 1. The genesis record gives the directory's id, and shows that the key is the right one.
+    # 1. The genesis record gives the directory's id, and shows that the key is the right one. A key
+    #    that has moved cannot verify it; the directory's id beside it says that it belongs here.
     start = handle.read(_MAX_GENESIS, 0)
     genesis = genesis_of(start)
     directory_id = genesis.text("directory") if genesis is not None else ""
     if not is_id(directory_id):
         raise _foreign(directory)
-    keys = index_keys(key, directory=directory_id)
-    begun = _extends(start.partition(b"\n")[0], keys, Head(directory_id, 0, ZERO, 0))
-    if begun is None:
-        raise AuditError(
-            "the index does not verify with this key",
-            rule="audit.key",
-            where=directory.place(INDEX),
-            fix="Use the key that the log was begun with, or another directory.",
-        )
-    if head is None or (not data and handle.stat().st_size != begun.size):
-        raise _tampered(directory, "the head of its index was removed")
+    bound, held, file = _held(source)
+    if file is not None and bound != directory_id:
+        raise _wrong_key(directory)
+    begun = None
+    if not held.moves:
+        keys = index_keys(held, directory=directory_id)
+        begun = _extends(start.partition(b"\n")[0], keys, Head(directory_id, 0, ZERO, 0))
+        if begun is None:
+            raise _wrong_key(directory)
     # 2. The head says where the index ended; beyond it a kill leaves one record, whole or torn.
-    end = _covered(directory, directory_id, keys, data) if data else begun
-    end = _repaired_head(directory, handle, keys, end)
-    return Entries(_chain(directory, handle, head, keys, end), directory_id)
+    if data and head is not None:
+        # A process that was killed while it moved the key leaves a head that the next key made.
+        candidates = [held] if file is None else [held, key_after(held)]
+        end, key = _covered(directory, directory_id, candidates, data)
+    elif head is not None and begun is not None and handle.stat().st_size == begun.size:
+        end, key = begun, held
+    else:
+        raise _tampered(directory, "the head of its index was removed")
+    end, key = _repaired_head(directory, handle, key, end, moves=file is not None)
+    keys = index_keys(key, directory=directory_id)
+    chain = _chain(directory, handle, head, keys, end)
+    if file is not None and key.moves != held.moves:
+        chain.renew_head()
+        _store(file, directory_id, key)
+    return Entries(chain, directory_id, key, file)
 
 
-def _covered(directory: Directory, directory_id: str, keys: Keys, data: bytes) -> Head:
-    """Return the end that the head *data* names."""
+def _held(source: AuditKey | KeyFile) -> tuple[str, AuditKey, KeyFile | None]:
+    """Return the directory that the key belongs to, the key, and its file if it moves."""
+    if isinstance(source, AuditKey):
+        return "", source, None
     try:
-        end = Head.decode(data, keys.head)
-    except AuditError:
-        raise _tampered(directory, "the head of its index was changed") from None
-    if end.file != directory_id:
-        raise _tampered(directory, "the head of its index is that of another")
-    return end
+        return *source.load(), source
+    except ConfigError as error:
+        raise _no_key(error) from None
 
 
-def _repaired_head(directory: Directory, handle: Handle, keys: Keys, end: Head) -> Head:
-    """Return the end of the index with what a process that was stopped left beyond *end*."""
+def _store(file: KeyFile, directory_id: str, key: AuditKey) -> None:
+    try:
+        file.store(directory_id, key)
+    except ConfigError as error:
+        raise _no_key(error) from None
+
+
+def _no_key(error: ConfigError) -> AuditError:
+    # The log is in use: what fails is a record, and the message is refused.
+    return AuditError(error.message, rule="audit.key", where=error.where, fix=error.fix)
+
+
+def _covered(
+    directory: Directory, directory_id: str, candidates: Sequence[AuditKey], data: bytes
+) -> tuple[Head, AuditKey]:
+    """Return the end that the head *data* names, and which of *candidates* made it."""
+    for key in candidates:
+        try:
+            end = Head.decode(data, index_keys(key, directory=directory_id).head)
+        except AuditError:
+            continue
+        if end.file != directory_id:
+            raise _tampered(directory, "the head of its index is that of another")
+        return end, key
+    raise _tampered(directory, "the head of its index was changed")
+
+
+def _repaired_head(
+    directory: Directory, handle: Handle, key: AuditKey, end: Head, *, moves: bool
+) -> tuple[Head, AuditKey]:
+    """Return the end of the index with what a process that was stopped left beyond *end*.
+
+    :param moves: whether a record there may say that the key has moved; the key after it is
+        returned, too.
+    """
     beyond = handle.stat().st_size - end.size
     if not 0 <= beyond <= _MAX_BEYOND:
         raise _tampered(directory, "the end of its index was removed or grew")
     *whole, torn = handle.read(beyond, end.size).split(b"\n")
     for raw in whole:
-        extended = _extends(raw, keys, end)
+        extended = _extends(raw, index_keys(key, directory=end.file), end)
         if extended is None:
             raise _tampered(directory, "the end of its index was changed")
         end = extended
+        if moves and parse(raw).type == "key":
+            key = key_after(key)
     if not begins_like_a_line(torn):
         raise _tampered(directory, "the end of its index was changed")
     if torn:
         handle.truncate(end.size)
-    return end
+    return end, key
 
 
 def _chain(
@@ -274,6 +409,16 @@ def _orphaned(directory: Directory) -> AuditError:
         where=directory.path,
         fix="If they are audit logs, the index or its head was removed: keep them for the"
         " investigation. In either case, use a directory for audit logs alone.",
+    )
+
+
+def _wrong_key(directory: Directory) -> AuditError:
+    return AuditError(
+        "the index does not verify with this key",
+        rule="audit.key",
+        where=directory.place(INDEX),
+        fix="Use the key that the log was begun with, or another directory. A key that moves"
+        " belongs to one directory.",
     )
 
 

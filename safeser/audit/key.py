@@ -10,26 +10,35 @@ import os
 import re
 import secrets
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from safeser.errors import ConfigError
 from safeser.identity.files import Unfit, load
 
-__all__ = ["AuditKey", "KeySource"]
+__all__ = ["UNBOUND", "AuditKey", "KeyFile", "KeySource", "resolve", "source"]
 
 _LINE = re.compile(rb"safeser-audit-key-v1 ([0-9a-f]{64})\n\Z")
-_FILE_SIZE = len("safeser-audit-key-v1 ") + 64 + 1
+_MOVING = re.compile(rb"safeser-audit-key-v2 ([0-9a-f]{32}) ([0-9]{16}) ([0-9a-f]{64})\n\Z")
+_FILE_SIZE = len("safeser-audit-key-v2 ") + 32 + 1 + 16 + 1 + 64 + 1
+
+#: What stands for the directory of a moving key before its log is begun.
+UNBOUND: Final = "0" * 32
 
 
 class AuditKey:
-    """32 secret bytes from which the keys of every file of a log are derived."""
+    """32 secret bytes from which the keys of every file of a log are derived.
 
-    __slots__ = ("_secret",)
+    :param moves: how often a key that moves one way has moved; 0 for others, and for the initial
+        key, which the auditor keeps.
+    """
 
-    def __init__(self, secret: bytes) -> None:
+    __slots__ = ("_secret", "moves")
+
+    def __init__(self, secret: bytes, moves: int = 0) -> None:
         if not isinstance(secret, bytes) or len(secret) != 32:
             raise ConfigError("an audit key has exactly 32 bytes", rule="config.audit-key")
         self._secret = secret
+        self.moves = moves
 
     @property
     def secret(self) -> bytes:
@@ -48,27 +57,30 @@ class AuditKey:
         :raises ConfigError: unless it is a regular file of this user or root that no other user can
             read, holding exactly what :meth:`save` wrote.
         """
-        try:
-            data = load(path, "private", limit=_FILE_SIZE)
-        except Unfit as error:
-            raise _refused(path, error.what, fix=error.fix) from None
-        line = _LINE.match(data)
-        if line is None:
-            raise _refused(path, "does not hold an audit key")
-        return cls(bytes.fromhex(line[1].decode("ascii")))
+        found = source(path)
+        key = found.load()[1] if isinstance(found, KeyFile) else found
+        if key.moves:
+            raise _refused(
+                path,
+                f"has moved {key.moves} times, and its log was begun with the initial key",
+                fix="Use the initial key, which 'safeser audit moving-key' wrote for the auditor.",
+            )
+        return key
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, moving: bool = False) -> None:
         """Write the key into the new file *path*, readable by its owner only.
 
+        :param moving: as a key that moves one way with each file that the log begins.
         :raises ConfigError: if the file exists or cannot be written; a key is never overwritten,
             since the logs made with it could no longer be verified.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        text = _moving_line(UNBOUND, self) if moving else self._line()
         try:
             with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
                 try:
                     os.fchmod(file.fileno(), 0o600)
-                    file.write(b"safeser-audit-key-v1 %b\n" % self._secret.hex().encode("ascii"))
+                    file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
                 except BaseException:
@@ -78,6 +90,9 @@ class AuditKey:
             reason = os.strerror(error.errno or 0)
             raise _refused(path, f"cannot be written ({reason})") from None
 
+    def _line(self) -> bytes:
+        return b"safeser-audit-key-v1 %b\n" % self._secret.hex().encode("ascii")
+
     def __repr__(self) -> str:
         return "AuditKey(...)"
 
@@ -85,17 +100,91 @@ class AuditKey:
         raise TypeError("an audit key is not pickled; pass the path of its file")
 
 
+class KeyFile:
+    """The file of a key that moves one way; it belongs to one directory of logs.
+
+    It is read and written while the lock of that directory's index is held, except when it is read
+    for the first time.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
+
+    def load(self) -> tuple[str, AuditKey]:
+        """Return the id of the directory that the key belongs to, and the key as it is now.
+
+        :raises ConfigError: as :meth:`AuditKey.load` does.
+        """
+        found = _MOVING.match(_read(self.path))
+        if found is None:
+            raise _refused(self.path, "does not hold a moving audit key any more")
+        key = AuditKey(bytes.fromhex(found[3].decode("ascii")), int(found[2]))
+        return found[1].decode("ascii"), key
+
+    def store(self, directory: str, key: AuditKey) -> None:
+        """Write *key* over the one before, in one write of the same length, and sync it.
+
+        In place, since the bytes of a file that another one replaces stay on the disk.
+        """
+        text = _moving_line(directory, key)
+        try:
+            handle = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                count = os.pwrite(handle, text, 0)
+                os.fdatasync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise _refused(
+                self.path,
+                f"cannot be moved ({reason})",
+                fix="A moving key must be in a file that the process may write.",
+            ) from None
+        if count != len(text):
+            raise _refused(self.path, "was cut short: the disk is full")
+
+
+def _moving_line(directory: str, key: AuditKey) -> bytes:
+    text = f"safeser-audit-key-v2 {directory} {key.moves:016d} {key.secret.hex()}\n"
+    return text.encode("ascii")
+
+
 #: What stands for a key in calls: the key, its 32 bytes, or the path of its file.
 KeySource: TypeAlias = AuditKey | bytes | str | os.PathLike[str]
 
 
-def resolve(source: KeySource) -> AuditKey:
-    """Return the key that *source* is or names."""
-    if isinstance(source, AuditKey):
-        return source
-    if isinstance(source, bytes):
-        return AuditKey(source)
-    return AuditKey.load(source)
+def source(key: KeySource) -> AuditKey | KeyFile:
+    """Return the key that *key* is or names; of one that moves, its file."""
+    if isinstance(key, AuditKey):
+        return key
+    if isinstance(key, bytes):
+        return AuditKey(key)
+    data = _read(key)
+    if _MOVING.match(data) is not None:
+        return KeyFile(key)
+    line = _LINE.match(data)
+    if line is None:
+        raise _refused(key, "does not hold an audit key")
+    return AuditKey(bytes.fromhex(line[1].decode("ascii")))
+
+
+def resolve(key: KeySource) -> AuditKey:
+    """Return the key with which a whole log is verified, that *key* is or names."""
+    return AuditKey.load(key) if isinstance(key, (str, os.PathLike)) else _plain(key)
+
+
+def _plain(key: AuditKey | bytes) -> AuditKey:
+    return AuditKey(key) if isinstance(key, bytes) else key
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    try:
+        return load(path, "private", limit=_FILE_SIZE)
+    except Unfit as error:
+        raise _refused(path, error.what, fix=error.fix) from None
 
 
 def _refused(path: str | os.PathLike[str], why: str, *, fix: str = "") -> ConfigError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import socket
@@ -17,32 +18,46 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from safeser.audit import index
 from safeser.audit.call_lock import CallLock
-from safeser.audit.chain import file_keys
+from safeser.audit.chain import Head, file_keys
 from safeser.audit.chain_file import ChainFile, new_file
-from safeser.audit.files import Directory
+from safeser.audit.files import Directory, head_name
 from safeser.audit.index import Entries
-from safeser.audit.key import KeySource, resolve
+from safeser.audit.key import KeySource, source
 from safeser.audit.names import VERSION
 from safeser.audit.outputs.activity import Activity
 from safeser.audit.outputs.feed import Outputs
 from safeser.audit.record import MAX_INT, Field, clean, printable
+from safeser.audit.report import head_line
 from safeser.audit.state import Draft, Fields, PolicyName, State, initial_state, policy_fields
 from safeser.audit.tally import SECOND, note_refusal
+from safeser.audit.upkeep.settings import AuditFiles
 from safeser.errors import AuditError, ConfigError, SafeserError
 from safeser.values import check_principal
+
+if TYPE_CHECKING:
+    from safeser.audit.upkeep.keeper import Keeper
 
 __all__ = ["AuditLog", "Durability", "PolicyName"]
 
 Durability: TypeAlias = Literal["kernel", "fsync"]
 
+logger = logging.getLogger("safeser.audit")
+
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _NO_POLICY: PolicyName = ("none", 0, "0" * 64)
 
 _LAST_TIME = 253_402_300_799 * SECOND  # the end of the year 9999
+
+_FILES = AuditFiles()
+
+# How long a rotation waits for another process that adds to the index; without the lock the present
+# file goes on, and the rotation is tried again a second later.
+_ROTATION_WAIT = 0.05
+_CLOSING_WAIT = 5.0  # seconds for the last heads
 
 
 class AuditLog:
@@ -61,19 +76,25 @@ class AuditLog:
         clock: Callable[[], int],
         durability: Durability,
         outputs: Outputs | None = None,
+        files: AuditFiles,
     ) -> None:
         if durability not in ("kernel", "fsync"):
             raise ConfigError(
                 "durability must be 'kernel' or 'fsync'", rule="config.audit-durability"
             )
         self._directory = directory
-        self._key = resolve(key)
+        self._key = source(key)
         self._principal = check_principal(principal)
         self._clock = clock
         self._fsync = durability == "fsync"
         self._lock = CallLock()
         self._closed = False
-        self._index_size = -1  # of the index, before this log's end was first registered there
+        self._files = files
+        self._keeper: Keeper | None = None
+        # The file whose end is being registered, and the size of the index before it first was.
+        self._registering = ("", 0)
+        self._index_end: Head | None = None  # when this process last added to the index
+        self._tried = -SECOND  # when a rotation failed last
         self._looked = 0
         #: What was decided so far, for metrics and dashboards.
         self.activity = Activity()
@@ -99,6 +120,7 @@ class AuditLog:
         clock: Callable[[], int] = time.time_ns,
         durability: Durability = "kernel",
         outputs: Outputs | None = None,
+        files: AuditFiles = _FILES,
     ) -> AuditLog:
         """Begin a new file in *directory* for this process, and register it in the index.
 
@@ -111,6 +133,7 @@ class AuditLog:
         :param durability: ``"kernel"``: a record survives the death of the process, not a loss of
             power. ``"fsync"``: it survives that too, and costs a disk flush.
         :param outputs: sinks beside the file, which the log closes.
+        :param files: when its files are rotated, compressed and removed, and where heads go.
         :raises AuditError: if the log cannot be written or was tampered with.
         :raises ConfigError: if the key or another argument is not right.
         """
@@ -125,11 +148,14 @@ class AuditLog:
                 clock=clock,
                 durability=durability,
                 outputs=outputs,
+                files=files,
             )
         except BaseException:
             place.close()
             raise
         _live.add(log)
+        if files.is_timed:
+            log._keep()
         return log
 
     # --- writing -------------------------------------------------------------------------------
@@ -230,23 +256,30 @@ class AuditLog:
         :raises AuditError: if the end could not be written; the file is closed all the same.
         """
         # From a signal handler in the middle of a call it would wait for its own thread.
-        if not self._lock.is_mine():
+        if self._lock.is_mine():
+            return
+        try:
             self._lock.call(self._close)
+        finally:
+            keeper, self._keeper = self._keeper, None
+            if keeper is not None:
+                keeper.stop(_CLOSING_WAIT)
 
     def _close(self) -> None:
         if self._closed:
             return
-        pid, chain = self._present
         try:
-            if pid == os.getpid():
-                self._finish(chain)
+            if self._present[0] == os.getpid():
+                self._finish()
         except AuditError:
-            self._shut(chain)
+            self._shut()
             raise
-        self._shut(chain)
+        self._shut()
 
-    def _finish(self, chain: ChainFile[State]) -> None:
-        chain.settled()
+    def _finish(self) -> None:
+        chain = self._present[1]
+        if chain.settled().state.rotated:
+            chain = self._rotate(chain)  # that was interrupted
         if not chain.state.ended:
             draft = self._draft(chain, everything=True)
             draft.add_end()
@@ -257,9 +290,11 @@ class AuditLog:
 
     def _register_end(self, entries: Entries) -> None:
         end = self._present[1].end
-        if self._index_size < 0:
-            self._index_size = entries.chain.end.size
-        elif entries.has_end(end.file, since=self._index_size):
+        self._index_end = entries.chain.end
+        file, size = self._registering
+        if file != end.file:
+            self._registering = (end.file, entries.chain.end.size)
+        elif entries.has_end(end.file, since=size):
             return  # the call before was interrupted after it had written the entry
         entries.add(
             {
@@ -270,10 +305,11 @@ class AuditLog:
                 "type": "close",
             }
         )
+        self._index_end = entries.chain.end
 
-    def _shut(self, chain: ChainFile[State]) -> None:
+    def _shut(self) -> None:
         self._closed = True
-        chain.close()
+        self._present[1].close()
         self._directory.close()
         self.outputs.close()
         _live.discard(self)
@@ -287,7 +323,12 @@ class AuditLog:
             self._present = self._begun(initial_state(chain.state.policy), parent=chain.end.file)
             chain.close()
             _, chain = self._present
-        if chain.settled().state.ended:
+            if self._files.is_timed:
+                self._keep()
+        state = chain.settled().state
+        if state.rotated or self._is_due(chain):
+            return self._rotated(chain)
+        if state.ended:
             raise AuditError("the log is closed", rule="audit.closed")
         return chain
 
@@ -319,42 +360,139 @@ class AuditLog:
     def _begun(self, state: State, *, parent: str) -> tuple[int, ChainFile[State]]:
         """Make and register the file of this process; return it with the process's id."""
         now = self._now()
+        state = state._replace(begun=now)
 
         def begin(entries: Entries) -> ChainFile[State]:
-            return self._new_file(entries, state, parent, now)
+            chain = self._created(entries, state, now)
+            try:
+                self._begin(entries, chain, state, {"parent": parent}, now)
+            except BaseException:
+                chain.close()
+                raise
+            return chain
 
         return os.getpid(), index.update(self._directory, self._key, now=now, write=begin)
 
-    def _new_file(self, entries: Entries, state: State, parent: str, now: int) -> ChainFile[State]:
+    def rotate_if_due(self) -> bool:
+        """Go on in a new file if this one is large or old enough; return whether that happened.
+
+        Every record does that before it is written. This is for a log that is idle.
+
+        :raises AuditError: if the new file could not be begun.
+        """
+        return not self._closed and self._lock.call(self._rotate_if_due)
+
+    def _rotate_if_due(self) -> bool:
+        before = self._present
+        return not self._closed and self._ready() is not before[1]
+
+    def _is_due(self, chain: ChainFile[State]) -> bool:
+        """Tell whether it is time for another file."""
+        end, age = chain.end, self._files.rotate_age * SECOND
+        if end.size < self._files.rotate_size and not age:
+            return False
+        now, begun = self._now(), chain.state.begun
+        if 0 <= now - self._tried < SECOND or chain.state.ended:
+            return False
+        old = age and end.count > 1 and not 0 <= now - begun < age
+        return bool(old) or end.size >= self._files.rotate_size
+
+    def _rotated(self, chain: ChainFile[State]) -> ChainFile[State]:
+        """Return the file that the log goes on in: a new one, or *chain* if none can be begun."""
+        now = self._now()
+        if 0 <= now - self._tried < SECOND:
+            raise AuditError(
+                "the log has ended a file and cannot begin the next",
+                rule="audit.rotation",
+                where=self._directory.path,
+                fix="See the error before this one; it is tried again every second.",
+            )
+        try:
+            return self._rotate(chain)
+        except AuditError:
+            self._tried = now
+            if chain.settled().state.ended:
+                raise
+            return chain
+
+    def _rotate(self, chain: ChainFile[State]) -> ChainFile[State]:
+        """End the file, and go on in a new one that names its end; return that."""
+        now = self._now()
+
+        def go_on(entries: Entries) -> ChainFile[State]:
+            # The new file first: where it cannot be made, the present one goes on.
+            fresh = self._created(entries, chain.state, now)
+            try:
+                if not chain.settled().state.ended:
+                    draft = self._draft(chain, everything=False)
+                    draft.add_end(rotated=True)
+                    self._write(chain, draft)
+                self._register_end(entries)
+                end = chain.end
+                before: Fields = {
+                    "previous": end.file,
+                    "previous_count": end.count,
+                    "previous_mac": end.mac.hex(),
+                }
+                self._begin(entries, fresh, chain.state.in_new_file(now), before, now)
+            except BaseException:
+                fresh.close()
+                if not fresh.end.count:
+                    self._discard(fresh.name)
+                raise
+            return fresh
+
+        fresh = index.update(self._directory, self._key, now=now, write=go_on, wait=_ROTATION_WAIT)
+        self._present = (os.getpid(), fresh)
+        chain.close()
+        if self._files.compress or self._files.is_timed:
+            self._keep()
+        return fresh
+
+    def _created(self, entries: Entries, state: State, now: int) -> ChainFile[State]:
+        """Return a new file without a record."""
         file = index.new_id()
         stamp = datetime.fromtimestamp(now // SECOND, UTC).strftime("%Y%m%dT%H%M%SZ")
         name = f"{self._principal}-{stamp}-{file}.log"
-        keys = file_keys(self._key, directory=entries.directory_id, file=file)
-        chain = new_file(
-            self._directory, name, file=file, keys=keys, state=state, fsync=self._fsync
-        )
-        try:
-            draft = Draft(state, now)
-            draft.add("genesis", self._genesis(entries, chain, parent))
-            self._write(chain, draft)
-            chain.sync()
-            self._directory.sync()
-            entries.add(
-                {
-                    "file": file,
-                    "genesis": chain.end.mac.hex(),
-                    "name": name,
-                    "principal": self._principal,
-                    "time": now,
-                    "type": "open",
-                }
-            )
-        except BaseException:
-            chain.close()
-            raise
-        return chain
+        keys = file_keys(entries.key, directory=entries.directory_id, file=file)
+        return new_file(self._directory, name, file=file, keys=keys, state=state, fsync=self._fsync)
 
-    def _genesis(self, entries: Entries, chain: ChainFile[State], parent: str) -> Fields:
+    def _begin(
+        self, entries: Entries, chain: ChainFile[State], state: State, before: Fields, now: int
+    ) -> None:
+        """Write the first record of a new file, and register the file.
+
+        :param before: fields that say what was before it.
+        """
+        # The lock of the file first: what is registered and not locked counts as a dead process's.
+        chain.hold()
+        draft = Draft(state, now)
+        draft.add("genesis", self._genesis(entries, chain, state, before))
+        self._write(chain, draft)
+        chain.sync()
+        self._directory.sync()
+        entries.add(
+            {
+                "file": chain.end.file,
+                "genesis": chain.end.mac.hex(),
+                "name": chain.name,
+                "principal": self._principal,
+                "time": now,
+                "type": "open",
+            }
+        )
+        entries.move_key(now)
+        self._index_end = entries.chain.end
+
+    def _discard(self, name: str) -> None:
+        """Remove a file that never had a record."""
+        for each in (name, head_name(name)):
+            with contextlib.suppress(AuditError):
+                self._directory.remove(each)
+
+    def _genesis(
+        self, entries: Entries, chain: ChainFile[State], state: State, before: Fields
+    ) -> Fields:
         # The genesis names the end of the index, and the index then names the genesis: neither can
         # go back to an older state alone.
         return {
@@ -363,18 +501,52 @@ class AuditLog:
             "host": printable(socket.gethostname(), 64),
             "index_count": entries.chain.end.count,
             "index_mac": entries.chain.end.mac.hex(),
-            "parent": parent,
+            "parent": "",
             "pid": os.getpid(),
             "principal": self._principal,
             "program": printable(os.path.basename(sys.argv[0] if sys.argv else ""), 64),
             "version": VERSION,
-            **policy_fields(chain.state.policy),
+            **({"moves": entries.key.moves} if entries.moves else {}),
+            **before,
+            **policy_fields(state.policy),
         }
+
+    def _keep(self) -> None:
+        """Have a thread keep the files; have it look at them now if there is one."""
+        if self._keeper is not None:
+            self._keeper.wake()
+            return
+        from safeser.audit.upkeep.keeper import Keeper  # noqa: PLC0415 - of a log that is kept
+
+        try:
+            self._keeper = Keeper(
+                self,
+                path=self._directory.path,
+                key=self._key,
+                files=self._files,
+                clock=self._clock,
+            )
+        except RuntimeError as error:
+            # No thread at the end of a process, or too many: the log goes on, its files stay.
+            logger.warning("The audit log's files are not kept: %s", error)
+
+    def head(self) -> str:
+        """Return one line with the ends of this process's file and of the index, as of now.
+
+        Kept where a user who can change the log cannot change it, it shows later that what was
+        written until now is still there: see :func:`safeser.audit.verify`.
+        """
+        end, index_end = self._present[1].end, self._index_end
+        if index_end is None:
+            return ""
+        ends = {each.file: (each.count - 1, each.mac) for each in (index_end, end) if each.count}
+        return head_line(index_end.file, ends)
 
     def _after_fork(self) -> None:
         # The lock may be held by a thread that does not exist here. The file is closed at once:
-        # two writers would break its chain.
+        # two writers would break its chain. The thread that keeps the files is the parent's.
         self._lock, self.activity = CallLock(), Activity()
+        self._keeper = None
         self.outputs.after_fork()
         self._present[1].close()
 

@@ -10,7 +10,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from safeser.audit.files import Directory, Handle
+from safeser.audit.compressed import plain
+from safeser.audit.files import COMPRESSED, Directory, Handle, is_log, log_name
 from safeser.audit.names import Resolver
 from safeser.audit.record import MAX_LINE, Record, parse, printable
 from safeser.audit.report import moment, shown
@@ -43,15 +44,17 @@ def read(
         if single:
             yield from _read_file(directory, name, wait)
             return
-        for each in sorted(directory.names()):
-            if each.endswith(".log"):
-                yield from _read_file(directory, each, lambda: False)
+        for each in sorted({log_name(name) for name in directory.names() if is_log(name)}):
+            yield from _read_file(directory, each, lambda: False)
     finally:
         directory.close()
 
 
 def _read_file(directory: Directory, name: str, wait: Callable[[], bool]) -> Iterator[Record]:
     handle = directory.open(name)
+    if handle is None and name.endswith(".log"):
+        name += COMPRESSED  # meanwhile, or before
+        handle = directory.open(name)
     if handle is None:
         raise AuditError("there is no such file", rule="audit.file", where=shown(name))
     with closing(handle):
@@ -59,11 +62,14 @@ def _read_file(directory: Directory, name: str, wait: Callable[[], bool]) -> Ite
 
 
 def _read_handle(handle: Handle, name: str, wait: Callable[[], bool]) -> Iterator[Record]:
+    # A compressed file is read in order only, and no process writes it any more.
+    unpacked = plain(handle, name) if name.endswith(COMPRESSED) else None
     start, number = 0, 0  # of the next line
     resolver = Resolver()
     buffer = b""
     while True:
-        chunk = handle.read(_CHUNK, start + len(buffer))
+        at = start + len(buffer)
+        chunk = handle.read(_CHUNK, at) if unpacked is None else unpacked(_CHUNK)
         if not chunk:
             # Its writer may take back a line that is not whole, and write another one there.
             buffer = b""

@@ -6,14 +6,14 @@ The one rule: whatever the files hold, what is printed from here is short, print
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from safeser.audit.record import printable
 from safeser.errors import ConfigError
 
-__all__ = ["Expected", "Mark", "Problem", "Report"]
+__all__ = ["Expected", "Mark", "Problem", "Report", "head_line"]
 
 _EXPECTED = re.compile(
     r"safeser-audit-head-v1 ([0-9a-f]{32})((?: [0-9a-f]{32}=\d{1,16}:[0-9a-f]{64})*)"
@@ -99,12 +99,19 @@ class Expected:
     """The ends that a directory's chains had when its head was written down.
 
     :param directory: id of the directory.
-    :param ends: id of a chain to the number of its last record and that record's MAC. The index
-        has the directory's id.
+    :param ends: id of a chain to the ends that it had: the number of the last record and that
+        record's MAC. The index has the directory's id.
+    :param source: where they come from, for the text of a problem.
     """
 
     directory: str
-    ends: Mapping[str, tuple[int, bytes]]
+    ends: Mapping[str, Sequence[tuple[int, bytes]]]
+    source: str = "the expected head"
+
+    def marks(self, chain: str) -> list[Mark]:
+        """Return the records that *chain* must have."""
+        ends = dict.fromkeys(self.ends.get(chain, ()))
+        return [Mark(sequence, mac, "rolled back", self.source) for sequence, mac in ends]
 
     @staticmethod
     def parse(text: str) -> Expected:
@@ -115,17 +122,35 @@ class Expected:
                 "this is not the head of a log as verification prints it",
                 rule="config.audit-head",
             )
-        ends: dict[str, tuple[int, bytes]] = {}
-        for entry in found[2].split():
-            chain, _, end = entry.partition("=")
-            sequence, _, mac = end.partition(":")
-            ends[chain] = (int(sequence), bytes.fromhex(mac))
-        return Expected(found[1], ends)
+        return Expected(found[1], {chain: [end] for chain, end in _ends(found[2])})
 
-    def encode(self) -> str:
-        """Return the one line that :meth:`parse` reads."""
-        ends = (f"{chain}={n}:{mac.hex()}" for chain, (n, mac) in sorted(self.ends.items()))
-        return " ".join(["safeser-audit-head-v1", self.directory, *ends])
+    @staticmethod
+    def gather(lines: Iterable[str]) -> list[Expected]:
+        """Return what the heads in *lines* say, of each directory; other text is left out.
+
+        A system log puts a date and a name before each.
+        """
+        found: dict[str, dict[str, list[tuple[int, bytes]]]] = {}
+        for line in lines:
+            head = _EXPECTED.search(line)
+            if head is None:
+                continue
+            for chain, end in _ends(head[2]):
+                found.setdefault(head[1], {}).setdefault(chain, []).append(end)
+        return [Expected(each, ends, "the kept head") for each, ends in found.items()]
+
+
+def _ends(text: str) -> Iterator[tuple[str, tuple[int, bytes]]]:
+    for entry in text.split():
+        chain, _, end = entry.partition("=")
+        sequence, _, mac = end.partition(":")
+        yield chain, (int(sequence), bytes.fromhex(mac))
+
+
+def head_line(directory: str, ends: Mapping[str, tuple[int, bytes]]) -> str:
+    """Return the one line that :meth:`Expected.parse` reads."""
+    texts = (f"{chain}={n}:{mac.hex()}" for chain, (n, mac) in sorted(ends.items()))
+    return " ".join(["safeser-audit-head-v1", directory, *texts])
 
 
 def moment(microseconds: int) -> datetime | None:

@@ -6,12 +6,13 @@ what verified is believed; what did not is used to name the place, never as a fa
 
 from __future__ import annotations
 
-import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from safeser.audit.chain import ZERO, Keys, Verified, step, verified_start
+from safeser.audit.compressed import Read
 from safeser.audit.record import (
     MAX_LINE,
     Record,
@@ -49,16 +50,11 @@ class Lines(NamedTuple):
     whole: bool = True
 
 
-def lines(handle: int) -> Iterator[Lines]:
-    """Yield the lines of an open file as long as it is now, holding those of one chunk.
-
-    A process that writes faster than this reads would keep it busy for ever.
-    """
+def lines(read: Read) -> Iterator[Lines]:
+    """Yield the lines of a file, holding those of one chunk."""
     buffer = b""
     junk = 0
-    left = os.fstat(handle).st_size
-    while chunk := os.read(handle, min(left, _CHUNK)):
-        left -= len(chunk)
+    while chunk := read(_CHUNK):
         if junk:
             _, newline, rest = chunk.partition(b"\n")
             junk += len(chunk)
@@ -207,28 +203,32 @@ class _Run:
 
 
 def scan(
-    handle: int,
+    read: Read,
     *,
     file: str,
     find_keys: FindKeys,
     marks: Sequence[Mark] = (),
     see: Callable[[Record], None] | None = None,
+    rekey: Callable[[Record], Keys | None] | None = None,
 ) -> Scan:
-    """Verify the chain of one open file.
+    """Verify the chain of one file.
 
+    :param read: gives its bytes.
     :param file: its name, for problems.
     :param find_keys: called once, with the record on the first line if that is one.
     :param marks: records that must be there.
     :param see: called with each record that verified, in order.
+    :param rekey: called with each record that verified before it is seen; returns the keys of the
+        records that follow, if they change.
     """
-    scanner = _Scanner(file, marks, see)
+    scanner = _Scanner(file, marks, see, rekey)
     try:
-        for each in lines(handle):
+        for each in lines(read):
             if not scanner.take(each, find_keys):
                 break
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        problem = Problem(file, 0, -1, "unreadable file", f"reading failed: {reason}")
+    except AuditError as error:
+        text = f"{error.message}; what follows was not verified"
+        problem = Problem(file, scanner.lines, -1, "unreadable file", text)
         scanner.stop(problem)
     return scanner.end()
 
@@ -237,10 +237,15 @@ class _Scanner:
     """The state of a scan between two lines."""
 
     def __init__(
-        self, file: str, marks: Sequence[Mark], see: Callable[[Record], None] | None
+        self,
+        file: str,
+        marks: Sequence[Mark],
+        see: Callable[[Record], None] | None,
+        rekey: Callable[[Record], Keys | None] | None,
     ) -> None:
         self._file = file
         self._see = see
+        self._rekey = rekey
         self._result = Scan()
         self._keys: Keys | None = None
         self._state: _State = (0, ZERO)
@@ -248,6 +253,7 @@ class _Scanner:
         self._wanted: dict[int, list[Mark]] = {}
         for mark in marks:
             self._wanted.setdefault(mark.sequence, []).append(mark)
+        self._places = sorted(self._wanted)
 
     def take(self, each: Lines, find_keys: FindKeys) -> bool:
         """Take further lines; return whether to go on."""
@@ -274,8 +280,10 @@ class _Scanner:
         if self._run is not None or self._see is not None or not sequence:
             return 0
         # Up to the next record that must be another's, which is looked at by itself.
-        ahead = [n - sequence + at for n in self._wanted if n >= sequence]
-        until = min([len(raws), *ahead])
+        ahead = bisect_left(self._places, sequence)
+        until = len(raws)
+        if ahead < len(self._places):
+            until = min(until, self._places[ahead] - sequence + at)
         some = [raw for raw in raws[at:until] if raw is not None]
         found = verified_start(keys.chain, sequence, previous, some)
         if not found.records:
@@ -310,9 +318,16 @@ class _Scanner:
         result.add(Verified(1, end.mac, end.time, end.time, end.time), end)
         marks = self._wanted.get(end.sequence, ())
         result.problems += _marked(end, self._file, result.lines, marks)
+        if record is not None and self._rekey is not None:
+            self._keys = self._rekey(record) or keys
         if self._see is not None and record is not None:
             self._see(record)
         return True
+
+    @property
+    def lines(self) -> int:
+        """How many lines were taken."""
+        return self._result.lines
 
     def stop(self, problem: Problem) -> None:
         """Note why the rest is not read."""

@@ -28,7 +28,9 @@ class State(NamedTuple):
     :param tally: decisions that are counted and not written yet.
     :param throttle: how many refusals of each sender and rule are still written one by one.
     :param refusals: how often the process refused, by rule.
-    :param ended: whether the closing record is written.
+    :param ended: whether the closing record is written, and *rotated* whether the log goes on in
+        another file after it.
+    :param begun: when the file was begun, in microseconds since 1970.
     """
 
     policy: PolicyName
@@ -37,6 +39,12 @@ class State(NamedTuple):
     throttle: Throttle
     refusals: dict[str, int]
     ended: bool = False
+    rotated: bool = False
+    begun: int = 0
+
+    def in_new_file(self, now: int) -> State:
+        """Return the state of the next file at its beginning; names count within one file."""
+        return self._replace(names=Names(), ended=False, rotated=False, begun=now)
 
 
 def initial_state(policy: PolicyName) -> State:
@@ -112,10 +120,10 @@ class Draft:
         self.state = self.state._replace(policy=policy)
         self.add("policy", policy_fields(policy))
 
-    def add_end(self) -> None:
-        """Add the closing record."""
-        self.state = self.state._replace(ended=True)
-        self.add("close", {})
+    def add_end(self, *, rotated: bool = False) -> None:
+        """Add the closing record; *rotated* if the log goes on in another file."""
+        self.state = self.state._replace(ended=True, rotated=rotated)
+        self.add("close", {"then": "rotated"} if rotated else {})
 
     def _own_refusals(self) -> None:
         """Make sure that this draft's throttle and refusals are copies, and free to be changed."""

@@ -7,23 +7,28 @@ names its place.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 
 from safeser.audit import index
-from safeser.audit.chain import Head, Keys, file_keys, index_keys
-from safeser.audit.files import Directory, Handle, head_name
-from safeser.audit.index import INDEX
+from safeser.audit.chain import Head, Keys, file_keys, index_keys, key_after
+from safeser.audit.compressed import plain
+from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, is_log, stored
+from safeser.audit.index import INDEX, MAX_MOVES
 from safeser.audit.key import AuditKey, KeySource, resolve
 from safeser.audit.record import MAX_LINE, Record, begins_like_a_line
-from safeser.audit.report import Expected, Mark, Problem, Report, limited, moment, shown
-from safeser.audit.scan import Scan, scan
-from safeser.errors import AuditError
+from safeser.audit.registry import Registered, Registry
+from safeser.audit.report import Expected, Mark, Problem, Report, head_line, limited, moment, shown
+from safeser.audit.scan import Scan, lines, scan
+from safeser.audit.verify_file import Job, Verdict, head_marks, opened, verdict, verdicts
+from safeser.errors import AuditError, ConfigError
 
 __all__ = ["verify"]
 
 MAX_PROBLEMS = 1_000  # of one report
+
+#: Removed files that are named one by one; the others are counted.
+_NAMED = 20
 
 # Verification waits this long for processes that are opening or closing; without the lock it goes
 # on, so that a process that never releases it does not prevent verification.
@@ -35,23 +40,32 @@ def verify(
     *,
     key: KeySource,
     expect: str = "",
+    heads: Iterable[str] | None = None,
+    processes: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """Return what is wrong with the log in the directory *path*, or with the one file *path*.
 
     A file alone shows whether its own records are whole; only the directory shows whether files
     are missing. A directory that was put back to an older state as a whole looks like one that has
-    just been written: *expect* finds that.
+    just been written: *expect* and *heads* find that.
 
-    :param key: the log's key, its 32 bytes or the path of its file.
+    :param key: the log's key, its 32 bytes or the path of its file; of a key that moves, the
+        initial one.
     :param expect: :attr:`Report.head` of an earlier verification, kept where a user who can change
         the log cannot change it. The log must have grown from there.
+    :param heads: lines that hold heads which the log's processes wrote to a second place; text
+        without one, and heads of other directories, are left out. Each must be a state of this log.
+    :param processes: how many verify files of a directory at a time. More than one are started
+        anew, so a script that asks for them must begin with ``if __name__ == "__main__"``.
     :param progress: called before each file of a directory with how many are done, and of how many.
-    :raises ConfigError: if the key cannot be read or *expect* is not such a text. Whatever the log
-        holds gives a report.
+    :raises ConfigError: if the key cannot be read, *expect* is not such a text, or *heads* holds no
+        head. Whatever the log holds gives a report.
     """
     secret = resolve(key)
-    expected = Expected.parse(expect) if expect else None
+    expected = [Expected.parse(expect)] if expect else []
+    if heads is not None:
+        expected += _gathered(heads)
     path = os.fspath(path)
     single = not os.path.isdir(path)
     folder, name = os.path.split(path) if single else (path, "")
@@ -65,7 +79,7 @@ def verify(
         if single:
             verification.one_file(directory, name)
         else:
-            verification.everything(directory, progress)
+            verification.everything(directory, progress, processes)
     except AuditError as error:
         text = f"{error.message}; what was not read was not verified"
         verification.problem(path, "unreadable file", text)
@@ -74,57 +88,72 @@ def verify(
     return verification.report()
 
 
-@dataclass(slots=True)
-class _Registered:
-    """The entry of the index about one file."""
+def _gathered(heads: Iterable[str]) -> list[Expected]:
+    found = Expected.gather(heads)
+    if not found:
+        raise ConfigError(
+            "these lines hold no head of a log",
+            rule="config.audit-head",
+            fix="Name the file that the heads of this log are written to.",
+        )
+    return found
 
-    name: str
-    genesis: bytes
-    line: int
-    closed: Mark | None = None
 
+class _Verification(Verdict):
+    """What was found in a directory so far."""
 
-class _Verification:
-    def __init__(self, key: AuditKey, expected: Expected | None) -> None:
-        self.key = key
+    def __init__(self, key: AuditKey, expected: list[Expected]) -> None:
+        super().__init__()
         self.expected = expected
-        self.problems: list[Problem] = []
-        self.notes: list[str] = []
-        self.files = 0
-        self.records = 0
-        self.first = -1
-        self.last = -1
         self.directory_id = ""
-        self.registered: dict[str, _Registered] = {}
-        self.index_macs: list[bytes] = []
+        self.registry = Registry()
         self.index_whole = False
         self.ends: dict[str, tuple[int, bytes]] = {}
-        self.reached: set[str] = set()
+        self.read: set[str] = set()  # ids of chains
+        self._moved = [key]  # the key after each of its moves
 
-    def problem(self, file: str, kind: str, text: str, *, line: int = 0, seq: int = -1) -> None:
-        self.problems.append(Problem(shown(file), line, seq, kind, text))
+    def _key(self, moves: int) -> AuditKey:
+        while len(self._moved) <= moves:
+            self._moved.append(key_after(self._moved[-1]))
+        return self._moved[moves]
+
+    def _file_keys(self, file: str, *, directory: str, moves: int) -> Keys:
+        return file_keys(self._key(moves), directory=directory, file=file)
 
     # --- the directory -------------------------------------------------------------------------
 
-    def everything(self, directory: Directory, progress: Callable[[int, int], None]) -> None:
+    def everything(
+        self, directory: Directory, progress: Callable[[int, int], None], processes: int
+    ) -> None:
         # 1. The names and the index, under one lock, so that a process that is just opening is
         #    seen with its file or without it, never half.
         names = self._names_and_index(directory)
         # 2. Each file that the index names.
-        for done, (file, entry) in enumerate(self.registered.items()):
-            progress(done, len(self.registered))
-            self._registered(directory, file, entry, names)
+        jobs = list(self._jobs(names))
+        found = verdicts(directory, jobs, processes)
+        for done, job in enumerate(jobs):
+            progress(done, len(jobs))
+            self._take(job, next(found))
         # 3. Each file that it does not name.
-        known = {entry.name for entry in self.registered.values()}
-        logs = {name for name in names if name.endswith(".log")}
+        known = {entry.name for entry in self.registry.files.values()}
+        known |= {name + COMPRESSED for name in known}
+        logs = {name for name in names if is_log(name)}
         for name in sorted(logs - known):
             self._unregistered(directory, name)
-        expected_names = logs | known | {INDEX}
-        heads = {head_name(name) for name in expected_names}
-        for name in sorted(names - expected_names - heads):
-            self.notes.append(f"{shown(name)} does not belong to the log and was not read")
+        self._note_others(names, logs | known)
         # 4. What the operator wrote down.
         self._expectations()
+
+    def _note_others(self, names: set[str], known: set[str]) -> None:
+        """Mention each of *names* that is no file of the log, and what interruptions left."""
+        own = known | {INDEX, *map(head_name, known), head_name(INDEX)}
+        for name in sorted(names - own):
+            left = name.removesuffix(index.PART) in known
+            what = "is what an interrupted compression left" if left else _FOREIGN
+            self.notes.append(f"{shown(name)} {what}")
+        for name in sorted(names & known):
+            if name.endswith(COMPRESSED) and name.removesuffix(COMPRESSED) in names:
+                self.notes.append(f"{shown(name)} was not read: the plain file is there, too")
 
     def _names_and_index(self, directory: Directory) -> set[str]:
         try:
@@ -152,20 +181,31 @@ class _Verification:
         start = handle.read(1_024, 0)
         genesis = index.genesis_of(start)
         claimed = genesis.text("directory") if genesis is not None else ""
-        if self.expected is not None and not index.is_id(claimed):
-            claimed = self.expected.directory
+        if self.expected and not index.is_id(claimed):
+            claimed = self.expected[0].directory
         if not index.is_id(claimed):
             text = "its first line is not that of an index; no file can be compared with it"
             if not start:
                 text = "it is empty: its process was stopped before the first record, or it was cut"
             self.problem(INDEX, "index changed", text, line=1, seq=0)
             return
-        keys = index_keys(self.key, directory=claimed)
         before = len(self.problems)
-        marks = self._head_marks(directory, INDEX, keys, claimed)
-        marks += self._expected_marks(claimed)
+        marks = self._index_head(directory, handle, claimed) + self._expected_marks(claimed)
+        registry = self.registry
+
+        def moved(record: Record) -> Keys | None:
+            if record.type != "key":
+                return None
+            return index_keys(self._key(registry.moves + 1), directory=claimed)
+
+        first = index_keys(self._key(0), directory=claimed)
         found = scan(
-            handle.fd, file=INDEX, find_keys=lambda _: keys, marks=marks, see=self._index_record
+            plain(handle, INDEX),
+            file=INDEX,
+            find_keys=lambda _: first,
+            marks=marks,
+            see=registry.take,
+            rekey=moved,
         )
         self.directory_id = claimed if found.records else ""
         if not found.records and found.readable:
@@ -176,11 +216,24 @@ class _Verification:
             return
         self._index_problems(found)
         self.index_whole = not found.problems
-        self._times(found)
-        self.reached.add(claimed)
-        self._note_torn(INDEX, found)
+        self.add_times(found)
+        self.read.add(claimed)
+        self.note_torn(INDEX, found)
         if found.final is not None:
             self.ends[claimed] = (found.final.sequence, found.final.mac)
+
+    def _index_head(self, directory: Directory, handle: Handle, claimed: str) -> list[Mark]:
+        # How often the key moved, the lines of the index say, which did not verify yet: one that
+        # lies gives a head that does not verify. A kill leaves the head one move behind.
+        moves = min(MAX_MOVES, _key_records(handle))
+        keys = [
+            index_keys(self._key(each), directory=claimed)
+            for each in range(moves, max(moves - 2, -1), -1)
+        ]
+        # Only the index may have an empty head: its process was killed before it wrote the first. A
+        # file is registered when its first head is on the disk.
+        begun = _is_empty(directory)
+        return head_marks(directory, INDEX, keys, claimed, self, begun=begun)
 
     def _index_problems(self, found: Scan) -> None:
         for each in found.problems:
@@ -188,156 +241,87 @@ class _Verification:
             text = each.text if kind == each.kind else f"{each.kind}: {each.text}"
             self.problems.append(Problem(INDEX, each.line, each.sequence, kind, text))
 
-    def _index_record(self, record: Record) -> None:
-        # After a gap the numbers do not fit, but then there is a problem already.
-        self.index_macs.append(record.mac)
-        file = record.text("file")
-        if record.type == "open":
-            genesis = _mac(record.text("genesis"))
-            self.registered[file] = _Registered(record.text("name"), genesis, record.sequence + 1)
-        elif record.type == "close" and file in self.registered:
-            mac = _mac(record.text("mac"))
-            source = f"the index (line {record.sequence + 1})"
-            self.registered[file].closed = Mark(
-                record.number("count") - 1, mac, "changed file", source
+    # --- files that the index names --------------------------------------------------------------
+
+    def _jobs(self, names: set[str]) -> Iterator[Job]:
+        """Yield the files that are to be verified; note those that are not there."""
+        removed = 0
+        for file, entry in self.registry.files.items():
+            name = stored(entry.name, names)
+            if name is None and entry.removed is not None:
+                removed += 1
+                self._removed(file, entry, named=removed <= _NAMED)
+                continue
+            if name is None:
+                text = f"the index (line {entry.line}) names this file, and it is not there"
+                self.problem(entry.name, "missing file", text)
+                continue
+            if entry.removed is not None:
+                text = "retention was interrupted while it removed this file"
+                self.notes.append(f"{shown(name)}: {text}")
+            keys = self._file_keys(file, directory=self.directory_id, moves=entry.moves)
+            yield Job(name, file, keys, entry, self._expected_marks(file))
+        if removed > _NAMED:
+            self.notes.append(f"{removed - _NAMED} more files were removed by retention")
+
+    def _removed(self, file: str, entry: Registered, *, named: bool) -> None:
+        """Say that retention removed a file, and compare its end with what was written down."""
+        removed = entry.removed
+        assert removed is not None
+        self.read.add(file)
+        if named:
+            when = moment(removed.time)
+            self.notes.append(
+                f"{shown(entry.name)}: removed by retention ({shown(removed.why)}) on"
+                f" {'-' if when is None else f'{when:%Y-%m-%d %H:%M}'} UTC;"
+                f" it ended with record {removed.count - 1}, MAC {removed.mac.hex()}"
             )
+        for mark in self._expected_marks(file):
+            if mark.sequence >= removed.count or (
+                mark.sequence == removed.count - 1 and mark.mac != removed.mac
+            ):
+                text = f"it was removed with another end than {mark.source} names"
+                self.problem(entry.name, mark.kind, text)
 
-    # --- one file ------------------------------------------------------------------------------
-
-    def _registered(
-        self, directory: Directory, file: str, entry: _Registered, names: set[str]
-    ) -> None:
-        name = entry.name
-        if name not in names:
-            text = f"the index (line {entry.line}) names this file, and it is not there"
-            self.problem(name, "missing file", text)
-            return
-        keys = file_keys(self.key, directory=self.directory_id, file=file)
-        source = f"the index (line {entry.line})"
-        marks = [Mark(0, entry.genesis, "swapped file", source)]
-        if entry.closed is not None:
-            marks.append(entry.closed)
-        marks += self._expected_marks(file)
-        found = self._scan(directory, name, file=file, keys=keys, marks=marks)
-        if found is None:
-            return
-        self.reached.add(file)
-        if found.final is None:
-            return
-        if entry.closed is None:
-            self._note_torn(name, found)
-        else:
-            self._check_end(name, entry.closed, found)
-            self.ends.pop(file, None)
-        self._check_genesis(name, found)
-
-    def _note_torn(self, name: str, found: Scan) -> None:
-        if found.torn:
-            text = "an interrupted write left a torn last line, which says nothing"
-            self.notes.append(f"{shown(name)}: {text}")
-
-    def _check_end(self, name: str, closed: Mark, found: Scan) -> None:
-        if found.torn or found.end > closed.sequence + 1:
-            text = f"the file goes on after the end that {closed.source} registered"
-            line = closed.sequence + 2
-            self.problem(name, "after close", text, line=line, seq=line - 1)
-
-    def _scan(
-        self, directory: Directory, name: str, *, file: str, keys: Keys, marks: list[Mark]
-    ) -> Scan | None:
-        """Verify one file whose keys are known, and add up what it holds."""
-        # The head before the file: a process that is writing only makes the file longer.
-        heads = self._head_marks(directory, name, keys, file)
-        handle = self._open(directory, name)
-        if handle is None:
-            return None
-        claims: list[Record | None] = []
-
-        def find_keys(genesis: Record | None) -> Keys:
-            claims.append(genesis)
-            return keys
-
-        with closing(handle):
-            found = scan(handle.fd, file=shown(name), find_keys=find_keys, marks=[*marks, *heads])
-        self.files += 1
-        genesis = claims[0] if claims else None
-        claimed = genesis.text("file") if genesis is not None else file
-        if not found.records and claimed != file:
-            text = f"the file of another log or process ({shown(claimed)}) stands in its place"
-            self.problem(name, "swapped file", text, line=1, seq=0)
-            return found
+    def _take(self, job: Job, found: Verdict) -> None:
+        """Add what was found in one file."""
         self.problems += found.problems
-        self._times(found)
-        if found.final is not None:
-            # A process may take back what it has not covered by the head yet.
-            last = heads[0] if heads else found.final
-            self.ends[file] = (last.sequence, last.mac)
-        return found
+        self.notes += found.notes
+        self.files += found.files
+        self.records += found.records
+        if found.first >= 0:
+            self.first = found.first if self.first < 0 else min(self.first, found.first)
+            self.last = max(self.last, found.last)
+        if found.reached:
+            self.read.add(job.file)
+        if found.end is not None:
+            self.ends[job.file] = found.end
+        if found.genesis is not None and job.entry is not None:
+            self._check_genesis(job.name, found.genesis)
 
-    def _open(self, directory: Directory, name: str) -> Handle | None:
-        try:
-            handle = directory.open(name)
-        except AuditError as error:
-            text = f"{error.message}; safeser did not create it so"
-            self.problem(name, "unreadable file", text)
-            return None
-        if handle is None:
-            self.problem(name, "missing file", "the file is not there")
-        return handle
-
-    def _head_marks(self, directory: Directory, name: str, keys: Keys, file: str) -> list[Mark]:
-        head_file = head_name(name)
-        try:
-            data = directory.read_head(name)
-        except AuditError as error:
-            self.problem(head_file, "changed head", error.message)
-            return []
-        if data is None:
-            text = "the head was removed; records at the end of its file could be missing, too"
-            self.problem(head_file, "missing head", text)
-            return []
-        if not data:
-            # Only the index may have none: its process was killed before it wrote the first. A file
-            # is registered when its first head is on the disk.
-            begun = name == INDEX and self._is_empty(directory, name)
-            return [] if begun else self._changed_head(head_file)
-        try:
-            head = Head.decode(data, keys.head)
-        except AuditError:
-            return self._changed_head(head_file)
-        if head.file != file or head.count < 1:
-            return self._changed_head(head_file)
-        return [Mark(head.count - 1, head.mac, "changed head", f"its head ({shown(head_file)})")]
-
-    def _changed_head(self, head_file: str) -> list[Mark]:
-        text = "the head was changed; records at the end of its file could be missing, too"
-        self.problem(head_file, "changed head", text, line=1)
-        return []
-
-    @staticmethod
-    def _is_empty(directory: Directory, name: str) -> bool:
-        # One record without its head is what a kill between the two writes leaves.
-        try:
-            handle = directory.open(name)
-        except AuditError:
-            return False
-        if handle is None:
-            return True
-        with closing(handle):
-            data = handle.read(4_096, 0)
-        return data.find(b"\n") in (-1, len(data) - 1) and len(data) < 4_096
-
-    def _check_genesis(self, name: str, found: Scan) -> None:
-        """Compare the end of the index that a file was begun after with the index as it is."""
-        if found.genesis is None or not self.index_whole:
+    def _check_genesis(self, name: str, genesis: Record) -> None:
+        """Compare what a file says that was before it with the index as it is."""
+        if not self.index_whole:
             return
-        count, mac = found.genesis.number("index_count"), found.genesis.text("index_mac")
-        if not 0 < count <= len(self.index_macs) or self.index_macs[count - 1].hex() != mac:
+        macs = self.registry.macs
+        count, mac = genesis.number("index_count"), genesis.text("index_mac")
+        if not 0 < count <= len(macs) or macs[count - 1].hex() != mac:
             text = f"this file was begun when the index had {count} other records before it"
             self.problem(name, "index changed", text, line=1, seq=0)
+        previous = genesis.text("previous")
+        if not previous:
+            return
+        before = self.registry.files.get(previous)
+        closed = before.closed if before is not None else None
+        said = (genesis.number("previous_count") - 1, genesis.text("previous_mac"))
+        if closed is None or (closed.sequence, closed.mac.hex()) != said:
+            text = "this file goes on from another end than the index has for the file before it"
+            self.problem(name, "index changed", text, line=1, seq=0)
+
+    # --- files that it does not name --------------------------------------------------------------
 
     def _unregistered(self, directory: Directory, name: str) -> None:
-        handle = self._open(directory, name)
+        handle = opened(directory, name, self)
         if handle is not None:
             with closing(handle):
                 self._unregistered_file(directory, name, handle)
@@ -349,15 +333,15 @@ class _Verification:
         used: list[tuple[str, str, Keys]] = []
 
         def find_keys(genesis: Record | None) -> Keys | None:
-            home = genesis.text("directory") if genesis is not None else ""
-            file = genesis.text("file") if genesis is not None else ""
-            if not (index.is_id(home) and index.is_id(file)):
+            claim = _claims(genesis)
+            if claim is None:
                 return None
-            keys = file_keys(self.key, directory=home, file=file)
+            home, file, moves = claim
+            keys = self._file_keys(file, directory=home, moves=moves)
             used.append((home, file, keys))
             return keys
 
-        found = scan(handle.fd, file=shown(name), find_keys=find_keys)
+        found = scan(plain(handle, name), file=shown(name), find_keys=find_keys)
         self.files += 1
         home, file = used[0][:2] if used else ("", "")
         if used and self._unfinished(directory, name, used[0], found):
@@ -366,7 +350,7 @@ class _Verification:
         self.problem(name, "unregistered file", self._stranger(home, file, found))
         if found.records:
             self.problems += found.problems
-            self._times(found)
+            self.add_times(found)
 
     @staticmethod
     def _never_begun(directory: Directory, name: str, handle: Handle) -> bool:
@@ -382,7 +366,7 @@ class _Verification:
     ) -> bool:
         """Whether this is what a process leaves that was killed while it was opening its log."""
         home, file, keys = used
-        if home != self.directory_id or file in self.registered or found.problems:
+        if home != self.directory_id or file in self.registry.files or found.problems:
             return False
         if (found.records, found.end) != (1, 1) or not self.index_whole:
             return False
@@ -397,57 +381,47 @@ class _Verification:
             return "the index does not name it, and nothing in it verifies with this key"
         if self.directory_id and home != self.directory_id:
             return "it was copied here from another directory"
-        if file in self.registered:
-            return f"it is a copy or the new name of {shown(self.registered[file].name)}"
+        if file in self.registry.files:
+            return f"it is a copy or the new name of {shown(self.registry.files[file].name)}"
         return "the index does not name it: the index was changed, or put back to an older state"
 
     def one_file(self, directory: Directory, name: str) -> None:
         """Verify the one file *name* by its own chain and head."""
-        handle = self._open(directory, name)
+        handle = opened(directory, name, self)
         if handle is None:
             return
         with closing(handle):
-            genesis = index.genesis_of(handle.read(8_192, 0))
-        home = genesis.text("directory") if genesis is not None else ""
-        file = genesis.text("file") if genesis is not None else ""
-        if not (index.is_id(home) and index.is_id(file)):
+            claim = _claims(index.genesis_of(plain(handle, name)(8_192)))
+        if claim is None:
             self.files += 1
             text = "its first line is not that of a log file, so nothing else can be verified"
             self.problem(name, "changed record", text, line=1, seq=0)
             return
-        self.directory_id = home
-        keys = file_keys(self.key, directory=home, file=file)
-        found = self._scan(directory, name, file=file, keys=keys, marks=self._expected_marks(file))
-        self.reached |= {home, file}
-        if found is not None:
-            self._note_torn(name, found)
+        self.directory_id, file, moves = claim
+        keys = self._file_keys(file, directory=self.directory_id, moves=moves)
+        job = Job(name, file, keys, expected=self._expected_marks(file))
+        self.read.add(self.directory_id)
+        self._take(job, verdict(directory, job))
 
     # --- what was written down elsewhere -------------------------------------------------------
 
     def _expected_marks(self, chain: str) -> list[Mark]:
-        if self.expected is None or chain not in self.expected.ends:
-            return []
-        sequence, mac = self.expected.ends[chain]
-        return [Mark(sequence, mac, "rolled back", "the expected head")]
+        return [mark for each in self.expected for mark in each.marks(chain)]
 
     def _expectations(self) -> None:
-        if self.expected is None:
-            return
-        if self.directory_id != self.expected.directory:
-            text = "this is not the log of the expected head: it was replaced or begun anew"
+        own = [each for each in self.expected if each.directory == self.directory_id]
+        if self.expected and not own:
+            text = (
+                f"this is not the log of {self.expected[0].source}: it was replaced or begun anew"
+            )
             self.problem(INDEX, "rolled back", text)
-        for chain in sorted(self.expected.ends.keys() - self.reached):
-            if chain not in self.registered:
-                text = f"the expected head names a file ({chain}) that the index does not have"
-                self.problem(INDEX, "rolled back", text)
+        for each in own:
+            for chain in sorted(each.ends.keys() - self.read):
+                if chain not in self.registry.files:
+                    text = f"{each.source} names a file ({chain}) that the index does not have"
+                    self.problem(INDEX, "rolled back", text)
 
     # --- the answer ----------------------------------------------------------------------------
-
-    def _times(self, found: Scan) -> None:
-        self.records += found.records
-        if found.first >= 0:
-            self.first = found.first if self.first < 0 else min(self.first, found.first)
-            self.last = max(self.last, found.last)
 
     def report(self) -> Report:
         return Report(
@@ -457,21 +431,43 @@ class _Verification:
             records=self.records,
             first=moment(self.first),
             last=moment(self.last),
-            head=Expected(self.directory_id, self.ends).encode() if self.directory_id else "",
+            head=head_line(self.directory_id, self.ends) if self.directory_id else "",
         )
 
 
-def _mac(text: str) -> bytes:
-    """Return the MAC that *text* spells; of anything else the empty one, which no record has.
+def _claims(genesis: Record | None) -> tuple[str, str, int] | None:
+    """Return the directory, the file and the moves of the key that a first record names."""
+    if genesis is None:
+        return None
+    home, file = genesis.text("directory"), genesis.text("file")
+    moves = genesis.number("moves") if "moves" in genesis.fields else 0
+    known = index.is_id(home) and index.is_id(file) and 0 <= moves <= MAX_MOVES
+    return (home, file, moves) if known else None
 
-    Another process that holds the key may write what it likes: it verifies, and is none the less
-    only text.
-    """
+
+def _key_records(handle: Handle) -> int:
+    """Return how many lines of the index may say that the key moved."""
+    return sum(
+        raw is not None and b'"type":"key"' in raw
+        for each in lines(plain(handle, INDEX))
+        for raw in each.raws
+    )
+
+
+def _is_empty(directory: Directory) -> bool:
+    """Whether the index has one record at most, which is what a kill before its head leaves."""
     try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return b""
+        handle = directory.open(INDEX)
+    except AuditError:
+        return False
+    if handle is None:
+        return True
+    with closing(handle):
+        data = handle.read(4_096, 0)
+    return data.find(b"\n") in (-1, len(data) - 1) and len(data) < 4_096
 
+
+_FOREIGN = "does not belong to the log and was not read"
 
 #: Kinds of problems with the index that keep their own name.
 _OWN_KINDS = frozenset({"rolled back", "more problems", "unreadable file"})

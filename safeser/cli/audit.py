@@ -8,10 +8,11 @@ from __future__ import annotations
 import csv
 import enum
 import json
+import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,17 +35,26 @@ app = typer.Typer(help="Verify and read audit logs.", no_args_is_help=True)
 Logs = Annotated[
     list[Path], typer.Argument(metavar="LOG...", help="Folders of logs, or single files.")
 ]
+_LONGEST_HEAD = 1 << 20  # bytes of one line; the head of one process has some 250
 _POLL = 0.25  # seconds; a person follows, nothing waits for this
 
 
 @app.command(short_help="Verify logs against their key.")
-def verify(
+def verify(  # noqa: PLR0917 - typer reads the parameters by name
     logs: Logs,
     key: Annotated[Path, typer.Option(help="The file of the logs' key.")],
     expect: Annotated[
         Path | None,
         typer.Option(help="A head that --save-head wrote; the log must have grown from there."),
     ] = None,
+    heads: Annotated[
+        Path | None,
+        typer.Option(help="A file of heads that the log's processes wrote to a second place."),
+    ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(min=0, help="How many verify files at a time; 0: as many as processors."),
+    ] = 1,
     save_head: Annotated[
         Path | None,
         typer.Option(help="Write the log's head to this new file, to keep it elsewhere."),
@@ -52,22 +62,32 @@ def verify(
 ) -> None:
     """Verify logs against their key; code 1 names the place of each problem.
 
-    A head is of one log: --expect and --save-head take one LOG.
+    A head is of one log: --expect, --heads and --save-head take one LOG. Without --expect or
+    --heads, verification cannot see that a log was put back to an older state, or cut at its end
+    together with its heads. Of a key that moves, --key is the initial one.
     """
     from safeser.audit import verify as verified
 
-    if len(logs) > 1 and (expect is not None or save_head is not None):
+    if len(logs) > 1 and (expect, heads, save_head) != (None, None, None):
         raise ConfigError(
             "a head is of one log, and several were named",
             rule="config.audit-head",
-            fix="Verify each by itself with --expect or --save-head.",
+            fix="Verify each by itself with --expect, --heads or --save-head.",
         )
     for log in logs:
         _must_exist(log)
     expected = "" if expect is None else _read_head(expect)
     whole = True
     for log in logs:
-        found = verified(log, key=key, expect=expected, progress=_progress)
+        kept = None if heads is None else _kept_heads(heads)
+        found = verified(
+            log,
+            key=key,
+            expect=expected,
+            heads=kept,
+            processes=processes or os.cpu_count() or 1,
+            progress=_progress,
+        )
         whole = _say_verdict(log if len(logs) > 1 else None, found) and whole
         if save_head is not None and found.ok:
             _write_head(save_head, found.head)
@@ -89,6 +109,45 @@ def _progress(done: int, total: int) -> None:
     if sys.stderr.isatty() and total > 1:
         end = "\r" if done < total - 1 else "\r\x1b[K"
         print(f"\rverifying file {done + 1} of {total}", end=end, file=sys.stderr, flush=True)
+
+
+def _kept_heads(path: Path) -> Iterator[str]:
+    """Yield the lines of a file of heads; a system log holds other bytes as well."""
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            while line_ := file.readline(_LONGEST_HEAD):
+                yield line_
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}",
+            rule="config.audit-head",
+            fix="Name the file that the heads of this log are written to.",
+        ) from None
+
+
+@app.command("moving-key", short_help="Make a log key that moves one way.")
+def moving_key(
+    machine: Annotated[Path, typer.Argument(help="The new file for the machine: its audit.key.")],
+    auditor: Annotated[
+        Path, typer.Option(help="The new file for the auditor, who keeps it elsewhere.")
+    ],
+) -> None:
+    """Make a log key that moves one way with each file of the log, for forward security.
+
+    The log moves the key in MACHINE; who has that file later cannot compute the key before. Only
+    the initial key verifies the log: move the file AUDITOR off the machine before the log is begun.
+    """
+    from safeser.audit import AuditKey
+
+    key = AuditKey.new()
+    key.save(auditor)
+    try:
+        key.save(machine, moving=True)
+    except ConfigError:
+        auditor.unlink()  # a key without its log would be kept for nothing
+        raise
+    line(f"{machine}: the key that moves; set safeser.audit-key to it")
+    line(f"{auditor}: the initial key, which verifies the log; move it off this machine")
 
 
 def _must_exist(log: Path) -> None:

@@ -11,6 +11,7 @@ Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
       policy: /etc/safeser/team.yaml  # a file, or the name of a ready policy
       shadow: null                  # the same, of a policy whose refusals are only recorded
       audit: /var/log/safeser       # folder for this process's log
+      audit-files: {}               # when its files are rotated, compressed, removed; its heads
       roster: null                  # default: 'roster' beside the identity
       audit-key: null               # default: 'audit.key' beside the identity
       audit-outputs: null           # beside the folder: stdout, syslog, otlp; see monitoring.md
@@ -25,7 +26,7 @@ import atexit
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,7 +34,7 @@ import dask
 from distributed.client import _close_global_client
 from distributed.deploy.spec import close_clusters
 
-from safeser.audit import AuditLog
+from safeser.audit import AuditFiles, AuditLog
 from safeser.audit.outputs.feed import Outputs
 from safeser.channel import Channel, LiveFiles, unwatch, watch
 from safeser.errors import AuditError, ConfigError
@@ -68,12 +69,15 @@ class Settings:
     expected_scheduler: str | None = None
     shadow: str | None = None
     audit_outputs: str | None = None
+    audit_files: AuditFiles | None = None
 
     def __post_init__(self) -> None:
         if self.expected_scheduler is not None:
             check_principal(self.expected_scheduler)
         for entry in fields(self):
             value = getattr(self, entry.name)
+            if isinstance(value, AuditFiles):
+                continue
             if value == "":
                 # A variable of a shell's that is not set reads so; no default is what was meant.
                 raise ConfigError(
@@ -103,6 +107,9 @@ class Settings:
         outputs = named.get("audit_outputs")
         if isinstance(outputs, list | tuple):
             named["audit_outputs"] = ", ".join(map(str, outputs)) or None
+        files = named.get("audit_files")
+        if files is not None and not isinstance(files, AuditFiles):
+            named["audit_files"] = _audit_files(files)
         return replace(self, **{key: value for key, value in named.items() if value is not None})
 
     def require_complete(self, role: str) -> None:
@@ -128,11 +135,7 @@ class Settings:
     def absolute(self) -> dict[str, str]:
         """Return what is set, with paths that mean the same in every folder."""
         found = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return {
-            name: value if name in _NAMES or _is_ready(name, value) else _absolute(value)
-            for name, value in found.items()
-            if value is not None
-        }
+        return {name: _portable(name, value) for name, value in found.items() if value is not None}
 
 
 #: Settings that are no paths.
@@ -141,6 +144,12 @@ _NAMES = frozenset({"audit_outputs", "expected_scheduler"})
 
 def _is_ready(setting: str, value: str) -> bool:
     return setting in ("policy", "shadow") and value in ready_policies()
+
+
+def _portable(name: str, value: str | AuditFiles) -> str:
+    if isinstance(value, AuditFiles):
+        return repr(asdict(value))  # which Dask reads as the mapping that it is
+    return value if name in _NAMES or _is_ready(name, value) else _absolute(value)
 
 
 def _absolute(path: str) -> str:
@@ -178,6 +187,15 @@ def uses_own_tokenizer() -> bool:
             fix=f"Write {' or '.join(_TOKENIZERS)}.",
         )
     return chosen == "safeser"
+
+
+def _audit_files(section: Any) -> AuditFiles:
+    if not isinstance(section, Mapping):
+        raise ConfigError(
+            "the configuration section 'safeser.audit-files' must be a mapping",
+            rule="config.audit-files",
+        )
+    return AuditFiles.parse(section)
 
 
 _channels: dict[Settings, Channel] = {}
@@ -334,6 +352,7 @@ def _open(role: str, settings: Settings) -> Channel:
         principal=identity.principal,
         policy=(policy.name, policy.revision, policy.sha256),
         outputs=_outputs(settings.audit_outputs),
+        files=settings.audit_files or AuditFiles(),
     )
     _close_clusters_before_the_log()
     try:

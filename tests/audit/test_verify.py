@@ -308,10 +308,10 @@ def test_an_endless_line_is_given_up(logs, place, key, monkeypatch, found):
 
 
 def test_a_disk_that_fails_while_reading_is_a_problem(logs, place, key, monkeypatch):
-    def broken(handle, size):
+    def broken(handle, size, offset):
         raise OSError(5, "broken")
 
-    monkeypatch.setattr(os, "read", broken)
+    monkeypatch.setattr(os, "pread", broken)
     kinds = {each.kind for each in verify(place, key=key).problems}
     assert "unreadable file" in kinds
 

@@ -271,3 +271,15 @@ def test_a_wrong_key_says_so(logs, place):
     assert "this is not the key of this log" in report.problems[0].text
     assert not verify(logs[0], key=b"x" * 32).ok
     assert report.head == ""
+
+
+def test_several_processes_find_what_one_finds(logs, place, key, edit):
+    edit(logs[0], lambda lines: [*lines[:3], *lines[4:]])
+    edit(logs[2], lambda lines: lines[:-1])
+    alone = verify(place, key=key)
+    assert len(alone.problems) == 2
+    seen: list[tuple[int, int]] = []
+    together = verify(place, key=key, processes=3, progress=lambda *at: seen.append(at))
+    assert together == alone
+    assert together.head == alone.head
+    assert seen == [(0, 3), (1, 3), (2, 3)]

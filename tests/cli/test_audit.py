@@ -404,3 +404,35 @@ def test_a_report_is_one_page(safeser, log, tmp_path):
     assert "x.log" in text
     ended = safeser("audit", "report", tmp_path / "audit", "-o", tmp_path / "no" / "page.html")
     assert ended.code == 2
+
+
+def test_a_moving_key_and_heads_in_a_second_place(safeser, tmp_path):
+    machine, auditor, kept = tmp_path / "audit.key", tmp_path / "initial.key", tmp_path / "heads"
+    made = safeser("audit", "moving-key", machine, "--auditor", auditor)
+    assert (made.code, made.err) == (0, "")
+    assert machine.stat().st_mode & 0o077 == auditor.stat().st_mode & 0o077 == 0
+    place = tmp_path / "audit"
+    with AuditLog.open(place, key=machine, principal="worker") as log:
+        log.record({"event": "load", "sender": "alice"})
+        kept.write_text(f"Nov 27 host safeser: {log.head()}\n")
+    ended = safeser("audit", "verify", place, "--key", auditor, "--heads", kept, "--processes", "0")
+    assert (ended.code, ended.err) == (0, "")
+    moved = safeser("audit", "verify", place, "--key", machine)
+    assert moved.code == 2
+    assert "initial key" in moved.err
+    kept.write_text(kept.read_text()[:-20] + "0" * 19 + "\n")
+    ended = safeser("audit", "verify", place, "--key", auditor, "--heads", kept)
+    assert ended.code == 1
+    assert "rolled back" in ended.out
+    kept.write_text("nothing\n")
+    assert safeser("audit", "verify", place, "--key", auditor, "--heads", kept).code == 2
+    missing = safeser("audit", "verify", place, "--key", auditor, "--heads", tmp_path / "none")
+    assert missing.code == 2
+
+
+def test_a_moving_key_replaces_no_file(safeser, tmp_path):
+    machine, auditor = tmp_path / "audit.key", tmp_path / "initial.key"
+    machine.write_text("mine")
+    assert safeser("audit", "moving-key", machine, "--auditor", auditor).code == 2
+    assert machine.read_text() == "mine"
+    assert not auditor.exists()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import dask
 import pytest
 
-from safeser.audit import read
+from safeser.audit import AuditFiles, read
 from safeser.channel import watcher
 from safeser.dask import settings as module
 from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
@@ -452,3 +452,21 @@ def test_a_shadow_that_is_not_there_stops_the_process(made):
 def test_a_ready_shadow_keeps_its_name(made):
     assert Settings(shadow="strict").absolute() == {"shadow": "strict"}
     assert channel_for("worker", {"shadow": "observe"}).shadow.name == "observe"
+
+
+def test_files_of_the_log_are_kept_as_configured():
+    with dask.config.set({"safeser.audit-files": {"keep-age": "90d", "heads": "syslog"}}):
+        files = settings_for("worker").audit_files
+    assert files == AuditFiles(keep_age=90 * 86_400, heads=("syslog",))
+    # As a job inherits it, in its environment.
+    text = Settings(audit_files=files).absolute()["audit_files"]
+    config = dask.config.collect_env({"DASK_SAFESER__WORKER__AUDIT_FILES": text})
+    with dask.config.set(config):
+        assert settings_for("worker").audit_files == files
+
+
+@pytest.mark.parametrize("section", ["64MiB", ["x"], {"keep": "1d"}, {"keep-age": "soon"}])
+def test_files_that_cannot_be_kept_so_are_refused(section):
+    with dask.config.set({"safeser.audit-files": section}), pytest.raises(ConfigError) as raised:
+        settings_for("worker")
+    assert raised.value.rule == "config.audit-files"

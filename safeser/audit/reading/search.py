@@ -11,12 +11,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import NamedTuple
 
-from safeser.audit.files import Directory, head_name
-from safeser.audit.index import INDEX
+from safeser.audit.compressed import Unpacking
+from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, is_log, log_name
+from safeser.audit.index import INDEX, PART
 from safeser.audit.names import VERSION, Resolver
 from safeser.audit.record import MAX_LINE, Record, parse
 from safeser.audit.report import shown
@@ -171,21 +173,22 @@ def follow(
 
 
 def _files(place: str, skipped: Skipped) -> Iterator[tuple[str, str]]:
-    """Yield folder and name of each log file that *place* is or holds."""
+    """Yield folder and plain name of each log file that *place* is or holds."""
     if not os.path.isdir(place):
         folder, name = os.path.split(place)
-        yield folder or ".", name
+        yield folder or ".", log_name(name)
         return
     try:
         names = os.listdir(place)
     except OSError as error:
         skipped(place, f"it cannot be read ({os.strerror(error.errno or 0)})")
         return
-    logs = sorted(name for name in names if name.endswith(".log"))
+    logs = set(filter(is_log, names))
     own = {*logs, *map(head_name, logs), INDEX, head_name(INDEX)}
     for name in sorted(set(names) - own):
-        skipped(os.path.join(place, name), "it is no file of an audit log")
-    for name in logs:
+        if not is_log(name.removesuffix(PART)):
+            skipped(os.path.join(place, name), "it is no file of an audit log")
+    for name in sorted(set(map(log_name, logs))):
         yield place, name
 
 
@@ -206,15 +209,20 @@ class _LogFile:
         self._number = 0  # of the last line that was taken
         self._start = 0  # of the next
         self._size = -1  # when it was last read
+        self._unpacking: Unpacking | None = None  # once it is compressed
+        self._complete = False
         self._foreign = False
 
     @property
     def has_grown(self) -> bool:
         """Whether the file has another size than when it was read."""
+        if self._foreign or self._complete:
+            return False
         try:
-            return not self._foreign and os.stat(self._path).st_size != self._size
+            return os.stat(self._path).st_size != self._size
         except OSError:
-            return self._size < 0  # to say so once
+            # Compressed meanwhile, or gone; the latter is said once.
+            return self._size < 0 or os.path.exists(self._path + COMPRESSED)
 
     @property
     def _path(self) -> str:
@@ -313,19 +321,37 @@ class _LogFile:
         try:
             directory = Directory(self._folder, create=False)
             try:
-                handle = directory.open(self._name)
-                if handle is None:
-                    self._leave("it is not there")
-                    return b""
-                try:
-                    return handle.read(_CHUNK, start)
-                finally:
-                    handle.close()
+                return self._read_in(directory, start)
             finally:
                 directory.close()
         except AuditError as error:
             self._leave(error.message)
             return b""
+
+    def _read_in(self, directory: Directory, start: int) -> bytes:
+        handle = directory.open(self._name) if self._unpacking is None else None
+        if handle is not None:
+            with closing(handle):
+                return handle.read(_CHUNK, start)
+        handle = directory.open(self._name + COMPRESSED)
+        if handle is None:
+            self._leave("it is not there")
+            return b""
+        with closing(handle):
+            return self._unpacked(handle, start)
+
+    def _unpacked(self, handle: Handle, start: int) -> bytes:
+        """Return a chunk of the compressed file; what was read while it was plain is skipped."""
+        if self._unpacking is None:
+            self._unpacking = Unpacking()
+        unpacking, data = self._unpacking, b""
+        while unpacking.position < start:
+            if not unpacking.read(handle, min(_CHUNK, start - unpacking.position)):
+                break
+        while len(data) < _CHUNK and (more := unpacking.read(handle, _CHUNK - len(data))):
+            data += more
+        self._complete = len(data) < _CHUNK
+        return data
 
     def _skip(self, place: str, why: str) -> None:
         self._unread += 1

@@ -17,7 +17,7 @@ from typing import Any
 
 from distributed.security import Security as DaskSecurity
 
-from safeser.audit import AuditLog
+from safeser.audit import AuditFiles, AuditLog
 from safeser.channel import AuditSink
 from safeser.dask.security import Security
 from safeser.dask.settings import Settings, settings_for
@@ -197,4 +197,5 @@ def _log(settings: Settings, principal: str, policy: Policy) -> AuditSink:
         key=key,
         principal=principal,
         policy=(policy.name, policy.revision, policy.sha256),
+        files=settings.audit_files or AuditFiles(),
     )

@@ -1,0 +1,138 @@
+"""The thread that keeps a log's files: rotates them by time, compresses, removes, writes heads.
+
+The one rule: no thread that reads messages waits for it, except for a rotation, which takes some
+milliseconds; what fails here is logged and tried again, and never lets a record be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+from safeser.audit.files import Directory
+from safeser.audit.key import AuditKey, KeyFile
+from safeser.audit.upkeep.closed_files import tidy
+from safeser.audit.upkeep.heads import Place, open_places
+from safeser.audit.upkeep.settings import AuditFiles
+from safeser.errors import SafeserError
+
+__all__ = ["Keeper", "Kept"]
+
+logger = logging.getLogger("safeser.audit")
+
+#: Seconds between two looks at the clock.
+_TICK = 1.0
+#: Seconds between two looks at the directory where nothing was rotated meanwhile.
+_PASS = 600.0
+
+
+class Kept(Protocol):
+    """What the thread needs of a log."""
+
+    def rotate_if_due(self) -> bool: ...
+
+    def head(self) -> str: ...
+
+
+class Keeper:
+    """Keeps the files of one log until it is stopped.
+
+    :param log: is not kept alive by this.
+    :param clock: nanoseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        log: Kept,
+        *,
+        path: str,
+        key: AuditKey | KeyFile,
+        files: AuditFiles,
+        clock: Callable[[], int],
+    ) -> None:
+        self._log = weakref.ref(log)
+        self._path = path
+        self._key = key
+        self._files = files
+        self._clock = clock
+        self._places = open_places(files.heads)
+        self._sent = [""] * len(self._places)
+        self._wake = threading.Event()
+        self._stopped = False
+        self._pass_at = 0.0
+        self._heads_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="safeser-audit-files", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have it look at the directory now: a file was closed."""
+        self._pass_at = self._heads_at = 0.0
+        self._wake.set()
+
+    def stop(self, timeout: float) -> None:
+        """Have it write the last heads and end; wait so many seconds for it."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._tick()
+            self._wake.wait(_TICK)
+            self._wake.clear()
+        self._write_heads()
+
+    def _tick(self) -> None:
+        """Do what is due."""
+        log = self._log()
+        if log is None:
+            self._stopped = True
+            return
+        try:
+            if log.rotate_if_due():
+                self._pass_at = self._heads_at = 0.0
+        except SafeserError as error:
+            logger.error("The audit log cannot begin a new file: %s", error)  # noqa: TRY400
+        del log
+        now = time.monotonic()
+        if now >= self._heads_at:
+            self._heads_at = now + self._files.heads_every
+            self._write_heads()
+        if now >= self._pass_at:
+            self._pass_at = now + _PASS
+            self._tidy()
+
+    def _tidy(self) -> None:
+        try:
+            directory = Directory(self._path, create=False)
+            try:
+                tidy(directory, self._key, self._files, now=self._clock() // 1_000)
+            finally:
+                directory.close()
+        except SafeserError as error:
+            logger.error("Closed files of the audit log stay as they are: %s", error)  # noqa: TRY400
+
+    def _write_heads(self) -> None:
+        log = self._log()
+        head = log.head() if log is not None else ""
+        for at, place in enumerate(self._places):
+            if head and head != self._sent[at] and self._wrote(place, at, head):
+                self._sent[at] = head
+
+    def _wrote(self, place: Place, at: int, head: str) -> bool:
+        try:
+            place(head)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            # The text of an error may hold the command; its kind says enough.
+            where = self._files.heads[at].partition(":")[0]
+            logger.error(  # noqa: TRY400 - one line
+                "The head of the audit log was not written to %s: %s", where, type(error).__name__
+            )
+            return False
+        return True

@@ -1,0 +1,139 @@
+"""Heads in a second place: without them a log that was cut together with its heads looks whole."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from safeser.audit import AuditFiles, read, verify
+from safeser.errors import ConfigError
+from tests.audit.upkeep.conftest import ADMIT, FULL
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_a_log_that_was_put_back_is_found_with_heads_alone(
+    make, place, key, tmp_path, clean, found
+):
+    kept = tmp_path / "heads"
+    log = make(files=AuditFiles(heads=(f"file:{kept}",)))
+    log.record(ADMIT)
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    log.record_all([ADMIT] * 5)
+    log.close()
+    assert verify(place, key=key, heads=lines(kept)).ok
+    for path in place.iterdir():
+        path.unlink()
+    for name, data in before.items():
+        (place / name).write_bytes(data)
+    clean(place, key)  # which is what the page says
+    kinds = {kind for *_, kind in found(verify(place, key=key, heads=lines(kept)))}
+    assert kinds & {"missing tail", "rolled back"}
+
+
+def test_heads_are_written_at_each_rotation_and_at_the_end(make, place, key, tmp_path, fill, clean):
+    kept = tmp_path / "heads"
+    files = AuditFiles(rotate_size=64 << 10, heads=(f"file:{kept}",), compress=False)
+    with make(files=files) as log:
+        fill(log, 3 * FULL)
+    assert lines(kept)
+    last = lines(kept)[-1]
+    assert last == log.head()
+    end = list(read(log.path))[-1]
+    assert f"{end.sequence}:{end.mac.hex()}" in last
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert verify(place, key=key, heads=["Nov 26 host safeser: " + each for each in lines(kept)]).ok
+
+
+def test_a_file_that_a_holder_of_the_key_wrote_anew_contradicts_its_heads(
+    make, place, key, tmp_path, found
+):
+    """Both histories verify, and only one can have been there when its head was kept."""
+    from safeser.audit.chain import file_keys, step
+    from safeser.audit.record import encode, line, parse
+
+    log = make()
+    log.record_all([{**ADMIT, "bytes": n} for n in range(3)])
+    head = log.head()
+    path = Path(log.path)
+    genesis = next(iter(read(path)))
+    keys = file_keys(key, directory=genesis.text("directory"), file=genesis.text("file"))
+    mac, written = bytes(32), []
+    for raw in path.read_bytes().splitlines():
+        record = parse(raw)
+        fields = {**record.fields, "seq": record.sequence, "time": record.time}
+        if record.type != "event":
+            fields["type"] = record.type
+        if fields.get("bytes") == 1:
+            fields["bytes"] = 2
+        body = encode(fields)
+        mac = step(keys.chain, mac, record.sequence, body)
+        written.append(line(mac, body))
+    path.write_bytes(b"".join(written))
+    from safeser.audit.chain import Head
+
+    size = path.stat().st_size
+    forged = Head(genesis.text("file"), len(written), mac, size).encode(keys.head)
+    path.with_suffix(".head").write_bytes(forged)
+    assert verify(place, key=key).ok
+    assert {kind for *_, kind in found(verify(place, key=key, heads=[head]))} == {"rolled back"}
+
+
+def test_heads_of_other_logs_and_other_text_are_left_out(make, place, key, tmp_path):
+    with make() as log:
+        log.record(ADMIT)
+    other = f"safeser-audit-head-v1 {'0' * 32} {'1' * 32}=5:{'2' * 64}"
+    junk = ["", "safeser-audit-head-v1", "\x1b[2J", "x" * 5_000, log.head()[:-1] + "\x00"]
+    assert verify(place, key=key, heads=[other, *junk, log.head()]).ok
+    (problem,) = verify(place, key=key, heads=[other]).problems
+    assert problem.kind == "rolled back"
+    with pytest.raises(ConfigError, match="no head"):
+        verify(place, key=key, heads=junk[:3])
+
+
+def test_the_system_log(make, tmp_path, place, key):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        port = server.getsockname()[1]
+        with make(files=AuditFiles(heads=(f"syslog:127.0.0.1:{port}",))) as log:
+            log.record(ADMIT)
+        received = []
+        while not received or log.head() not in received[-1]:
+            received.append(server.recv(4_096).decode().rstrip("\0"))
+    assert received[-1].startswith("<38>safeser: safeser-audit-head-v1 ")
+    assert verify(place, key=key, heads=received).ok
+
+
+def test_a_command(make, tmp_path, place, key):
+    kept = tmp_path / "with space"
+    program = tmp_path / "keep.py"
+    program.write_text("import sys; open(sys.argv[1], 'a').write(sys.stdin.read())")
+    command = f"command:{sys.executable} {program} '{kept}'"
+    with make(files=AuditFiles(heads=(command,))) as log:
+        log.record(ADMIT)
+    assert lines(kept)[-1] == log.head()
+
+
+@pytest.mark.parametrize(
+    "place_", ["file:/nowhere/heads", "command:/nowhere/program", "command:false"]
+)
+def test_a_place_that_takes_none_stops_nothing(make, place, key, clean, caplog, place_):
+    with make(files=AuditFiles(heads=(place_,))) as log:
+        log.record(ADMIT)
+    clean(place, key)
+    assert "head of the audit log was not written" in caplog.text
+    assert "/nowhere/program" not in caplog.text
+
+
+def test_a_link_is_not_followed(make, place, tmp_path, caplog):
+    (tmp_path / "heads").symlink_to(tmp_path / "target")
+    with make(files=AuditFiles(heads=(f"file:{tmp_path}/heads",))) as log:
+        log.record(ADMIT)
+    assert not (tmp_path / "target").exists()
+    assert "not written to file" in caplog.text

@@ -1,0 +1,232 @@
+"""A key that moves one way: what a thief of tonight's machine cannot rewrite."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+
+import pytest
+
+from safeser.audit import AuditFiles, AuditKey, AuditLog, read, verify
+from safeser.audit.chain import file_keys, key_after, pae, step
+from safeser.audit.key import KeyFile
+from safeser.audit.record import encode, line, parse
+from safeser.errors import AuditError, ConfigError
+from tests.audit.upkeep.conftest import ADMIT, FULL
+
+
+@pytest.fixture
+def moving(tmp_path, key):
+    """Give the path of the machine's key, of which *key* is the initial one."""
+    path = tmp_path / "audit.key"
+    key.save(path, moving=True)
+    return path
+
+
+def test_the_key_moves_with_each_file(small, moving, place, key, clean, fill):
+    with small(key=moving) as log:
+        assert KeyFile(moving).load()[1].moves == 1
+        fill(log, 3 * FULL)
+    with small("bob", key=moving) as log:
+        log.record(ADMIT)
+    directory, now = KeyFile(moving).load()
+    files = list(place.glob("*.log"))
+    assert now.moves == len(files) > 3
+    assert now.secret == key_after(key, now.moves).secret
+    report = clean(place, key)
+    assert (report.files, report.notes) == (len(files), ())
+    for path in files:
+        assert verify(path, key=key).ok
+    assert directory == next(iter(read(files[0]))).text("directory")
+
+
+def test_what_one_move_is():
+    """The value is stated, so that another program can compute it."""
+    import hashlib
+    import hmac
+
+    moved = hmac.new(bytes(32), pae(b"safeser audit v1", b"move"), hashlib.sha256).digest()
+    assert key_after(AuditKey(bytes(32))).secret == moved
+    assert (
+        key_after(AuditKey(bytes(32)), 3).secret
+        == key_after(key_after(key_after(AuditKey(bytes(32))))).secret
+    )
+
+
+def test_a_thief_of_the_key_cannot_rewrite_an_earlier_file(small, moving, place, key, fill, found):
+    with small(key=moving) as log:
+        fill(log, 3 * FULL)
+    stolen = KeyFile(moving).load()[1]
+    path = next(p for p in place.glob("*.log") if "previous" not in next(iter(read(p))).fields)
+    genesis = next(iter(read(path)))
+    home, file = genesis.text("directory"), genesis.text("file")
+    for candidate in (stolen, AuditKey(stolen.secret, 0)):
+        keys = file_keys(candidate, directory=home, file=file)
+        lines, mac = [], bytes(32)
+        for raw in path.read_bytes().splitlines():
+            record = parse(raw)
+            fields = {**record.fields, "seq": record.sequence, "time": record.time}
+            if record.type != "event":
+                fields["type"] = record.type
+            if fields.get("bytes") == 3:
+                fields["bytes"] = 4
+            body = encode(fields)
+            mac = step(keys.chain, mac, record.sequence, body)
+            lines.append(line(mac, body))
+        forged = place.with_name("forged")
+        shutil.copytree(place, forged)
+        (forged / path.name).write_bytes(b"".join(lines))
+        kinds = {kind for name, *_, kind in found(verify(forged, key=key)) if name == path.name}
+        assert kinds & {"broken chain", "changed record"}
+        shutil.rmtree(forged)
+
+
+def test_the_keys_of_a_file_cannot_be_derived_once_it_is_begun(small, moving, place, key):
+    log = small(key=moving)
+    genesis = next(iter(read(log.path)))
+    own = log._present[1]._position.keys
+    stolen = KeyFile(moving).load()[1]
+    derived = file_keys(stolen, directory=genesis.text("directory"), file=genesis.text("file"))
+    assert genesis.number("moves") == 0
+    assert derived != own
+    # But the process holds the keys of its present file: it goes on with them.
+    assert own == file_keys(key, directory=genesis.text("directory"), file=genesis.text("file"))
+    log.close()
+
+
+def test_a_moved_key_does_not_verify_and_says_why(small, moving, place):
+    small(key=moving).close()
+    with pytest.raises(ConfigError, match="initial key"):
+        verify(place, key=moving)
+
+
+def test_another_initial_key_does_not_verify(small, moving, place):
+    small(key=moving).close()
+    assert not verify(place, key=AuditKey.new()).ok
+
+
+def test_each_changed_byte_of_the_index_is_found(small, moving, place, key, fill):
+    with small(key=moving) as log:
+        fill(log, 2 * FULL)
+    for name in ("index", "index.head"):
+        path = place / name
+        data = path.read_bytes()
+        for at in range(0, len(data), 13):
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            assert not verify(place, key=key).ok, (name, at)
+        path.write_bytes(data)
+    assert verify(place, key=key).ok
+
+
+def test_records_of_a_move_cannot_be_taken_out(small, moving, place, key, edit, fill):
+    with small(key=moving) as log:
+        fill(log, 2 * FULL)
+    lines = (place / "index").read_bytes().splitlines(keepends=True)
+    moves = [n for n, raw in enumerate(lines) if b'"type":"key"' in raw]
+    for n in moves:
+        (place / "index").write_bytes(b"".join(lines[:n] + lines[n + 1 :]))
+        assert not verify(place, key=key).ok
+    (place / "index").write_bytes(b"".join(lines))
+
+
+def test_a_directory_that_was_emptied_is_not_begun_anew(small, moving, place):
+    small(key=moving).close()
+    shutil.rmtree(place)
+    with pytest.raises(AuditError, match="tampered"):
+        small(key=moving)
+
+
+def test_a_moving_key_belongs_to_one_directory(small, moving, place, tmp_path, key):
+    small(key=moving).close()
+    with pytest.raises(AuditError, match="tampered"):
+        AuditLog.open(tmp_path / "other", key=moving, principal="alice")
+    with AuditLog.open(tmp_path / "third", key=key, principal="alice"):
+        pass
+    with pytest.raises(AuditError, match="does not verify with this key"):
+        AuditLog.open(tmp_path / "third", key=moving, principal="alice")
+
+
+def test_a_key_file_that_cannot_be_written_refuses(small, moving, place):
+    log = small(key=moving)
+    moving.unlink()
+    with pytest.raises(AuditError, match="audit key file"):
+        log.close()
+    log.close()
+
+
+def test_retention_and_compression_with_a_moving_key(
+    small, moving, place, key, fill, clock, tended, clean
+):
+    with small(key=moving) as log:
+        fill(log, 3 * FULL)
+    tended(AuditFiles(rotate_size=64 << 10), key=moving)
+    assert list(place.glob("*.gz"))
+    assert clean(place, key).notes == ()
+    clock.tick(8 * 86_400)
+    tended(AuditFiles(rotate_size=64 << 10, keep_age=86_400), key=moving)
+    assert not list(place.glob("*.log*"))
+    assert all("retention" in note for note in clean(place, key).notes)
+    with small("bob", key=moving) as log:
+        log.record(ADMIT)
+    clean(place, key)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interruption_at_each_instruction(
+    tmp_path, key, clock, interrupt, clean, no_disk, begun
+):
+    for at in itertools.count(0, 23):
+        home = tmp_path / str(at)
+        home.mkdir()
+        path, place = home / "audit.key", home / "audit"
+        key.save(path, moving=True)
+
+        def opened(principal: str, path=path, place=place) -> AuditLog:
+            return AuditLog.open(place, key=path, principal=principal, clock=clock)
+
+        if begun:
+            opened("first").close()
+        logs: list[AuditLog] = []
+        came = interrupt(lambda logs=logs, opened=opened: logs.append(opened("alice")), at)
+        with opened("bob") as log:
+            log.record(ADMIT)
+        for each in logs:
+            each.close()
+        assert len(clean(place, key).notes) <= 1
+        shutil.rmtree(home)
+        if not came:
+            break
+    assert at > 1_000
+
+
+def test_each_system_call_that_fails(tmp_path, key, clock, clean, monkeypatch, no_disk):
+    names = ("open", "write", "pwrite", "fdatasync", "fsync")
+    for at in itertools.count():
+        home = tmp_path / str(at)
+        home.mkdir()
+        path, place = home / "audit.key", home / "audit"
+        key.save(path, moving=True)
+        AuditLog.open(place, key=path, principal="first", clock=clock).close()
+        left = [at]
+        with monkeypatch.context() as patch:
+            for name in names:
+                real = getattr(os, name)
+
+                def failing(*args, real=real, left=left, **options):
+                    left[0] -= 1
+                    if left[0] == -1:
+                        raise OSError(5, "fault")
+                    return real(*args, **options)
+
+                patch.setattr(os, name, failing)
+            with contextlib.suppress(AuditError, ConfigError):
+                AuditLog.open(place, key=path, principal="alice", clock=clock).close()
+        with AuditLog.open(place, key=path, principal="bob", clock=clock) as log:
+            log.record(ADMIT)
+        clean(place, key)
+        shutil.rmtree(home)
+        if left[0] >= 0:
+            break
+    assert at > 20
