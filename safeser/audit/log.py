@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import logging
 import os
-import re
 import socket
 import sys
 import time
@@ -30,9 +29,17 @@ from safeser.audit.key import KeySource, source
 from safeser.audit.names import VERSION
 from safeser.audit.outputs.activity import Activity
 from safeser.audit.outputs.feed import Outputs
-from safeser.audit.record import MAX_INT, Field, clean, printable
+from safeser.audit.record import Field, clean, printable
 from safeser.audit.report import head_line
-from safeser.audit.state import Draft, Fields, PolicyName, State, initial_state, policy_fields
+from safeser.audit.state import (
+    Draft,
+    Fields,
+    PolicyName,
+    State,
+    checked_policy,
+    initial_state,
+    policy_fields,
+)
 from safeser.audit.tally import SECOND, note_refusal
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.errors import AuditError, ConfigError, SafeserError
@@ -47,7 +54,6 @@ Durability: TypeAlias = Literal["kernel", "fsync"]
 
 logger = logging.getLogger("safeser.audit")
 
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _NO_POLICY: PolicyName = ("none", 0, "0" * 64)
 
 _LAST_TIME = 253_402_300_799 * SECOND  # the end of the year 9999
@@ -101,7 +107,7 @@ class AuditLog:
         #: Sinks that get each record once it is in the file.
         self.outputs = Outputs() if outputs is None else outputs
         # One value, so that a process is never taken for the one that made its file.
-        self._present = self._begun(initial_state(_check_policy(policy)), parent="")
+        self._present = self._begun(initial_state(checked_policy(policy)), parent="")
 
     @property
     def refusals(self) -> dict[str, int]:
@@ -238,7 +244,7 @@ class AuditLog:
 
     def use_policy(self, policy: PolicyName) -> None:
         """Record that from here on decisions follow *policy*."""
-        self._lock.call(self._use_policy, _check_policy(policy))
+        self._lock.call(self._use_policy, checked_policy(policy))
 
     def _use_policy(self, policy: PolicyName) -> None:
         chain = self._ready()
@@ -573,19 +579,6 @@ class AuditLog:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an audit log is not pickled; each process opens its own")
-
-
-def _check_policy(policy: PolicyName) -> PolicyName:
-    name, revision, digest = policy
-    if not isinstance(name, str) or not isinstance(revision, int) or isinstance(revision, bool):
-        raise ConfigError("a policy has a name and a revision", rule="config.audit-policy")
-    if not 0 <= revision <= MAX_INT or not _SHA256.match(digest):
-        raise ConfigError(
-            "a policy has a revision from 0 and the SHA-256 of its text in 64 lower-case"
-            " hexadecimal digits",
-            rule="config.audit-policy",
-        )
-    return (printable(name, 64), revision, digest)
 
 
 #: Logs that are open in this process, for the end of the process and for forks.

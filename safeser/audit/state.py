@@ -6,18 +6,30 @@ holds once they are in the file, and the old one if they are not.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, TypeAlias
 
 from safeser.audit.names import Names
-from safeser.audit.record import SessionFacts
+from safeser.audit.record import MAX_INT, SessionFacts, printable
 from safeser.audit.tally import Tally, Throttle, note_refusal
+from safeser.errors import ConfigError
 
-__all__ = ["Draft", "Fields", "PolicyName", "State", "initial_state", "policy_fields"]
+__all__ = [
+    "Draft",
+    "Fields",
+    "PolicyName",
+    "State",
+    "checked_policy",
+    "initial_state",
+    "policy_fields",
+]
 
 #: Name, revision and SHA-256 (64 hexadecimal digits) of a policy.
 PolicyName: TypeAlias = tuple[str, int, str]
 
 Fields: TypeAlias = dict[str, object]
+
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class State(NamedTuple):
@@ -50,6 +62,23 @@ class State(NamedTuple):
 def initial_state(policy: PolicyName) -> State:
     """Return the state of a process that has recorded and counted nothing."""
     return State(policy, Names(), Tally(), Throttle(), {})
+
+
+def checked_policy(policy: PolicyName) -> PolicyName:
+    """Return *policy* as records name it.
+
+    :raises ConfigError: if it is not a name, a revision and a SHA-256.
+    """
+    name, revision, digest = policy
+    if not isinstance(name, str) or not isinstance(revision, int) or isinstance(revision, bool):
+        raise ConfigError("a policy has a name and a revision", rule="config.audit-policy")
+    if not 0 <= revision <= MAX_INT or not _SHA256.match(digest):
+        raise ConfigError(
+            "a policy has a revision from 0 and the SHA-256 of its text in 64 lower-case"
+            " hexadecimal digits",
+            rule="config.audit-policy",
+        )
+    return (printable(name, 64), revision, digest)
 
 
 class Draft:
