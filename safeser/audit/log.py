@@ -10,8 +10,6 @@ import atexit
 import contextlib
 import logging
 import os
-import socket
-import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +27,7 @@ from safeser.audit.key import KeySource, source
 from safeser.audit.names import VERSION
 from safeser.audit.outputs.activity import Activity
 from safeser.audit.outputs.feed import Outputs
-from safeser.audit.record import Field, clean, printable
+from safeser.audit.record import Field, clean
 from safeser.audit.report import head_line
 from safeser.audit.state import (
     Draft,
@@ -39,6 +37,7 @@ from safeser.audit.state import (
     checked_policy,
     initial_state,
     policy_fields,
+    process_fields,
 )
 from safeser.audit.tally import SECOND, note_refusal
 from safeser.audit.upkeep.settings import AuditFiles
@@ -504,13 +503,11 @@ class AuditLog:
         return {
             "directory": entries.directory_id,
             "file": chain.end.file,
-            "host": printable(socket.gethostname(), 64),
             "index_count": entries.chain.end.count,
             "index_mac": entries.chain.end.mac.hex(),
             "parent": "",
-            "pid": os.getpid(),
             "principal": self._principal,
-            "program": printable(os.path.basename(sys.argv[0] if sys.argv else ""), 64),
+            **process_fields(),
             "version": VERSION,
             **({"moves": entries.key.moves} if entries.moves else {}),
             **before,

@@ -6,7 +6,10 @@ holds once they are in the file, and the old one if they are not.
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import sys
 from typing import NamedTuple, TypeAlias
 
 from safeser.audit.names import Names
@@ -22,6 +25,7 @@ __all__ = [
     "checked_policy",
     "initial_state",
     "policy_fields",
+    "process_fields",
 ]
 
 #: Name, revision and SHA-256 (64 hexadecimal digits) of a policy.
@@ -167,3 +171,12 @@ def policy_fields(policy: PolicyName) -> Fields:
     """Return the fields of a record that name *policy* in full."""
     name, revision, digest = policy
     return {"policy_name": name, "policy_revision": revision, "policy_sha256": digest}
+
+
+def process_fields() -> Fields:
+    """Return the fields of a first record that say which process writes the file."""
+    return {
+        "host": printable(socket.gethostname(), 64),
+        "pid": os.getpid(),
+        "program": printable(os.path.basename(sys.argv[0] if sys.argv else ""), 64),
+    }
