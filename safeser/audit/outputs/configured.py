@@ -25,8 +25,6 @@ __all__ = ["SYSLOG_PORT", "outputs", "sink"]
 
 SYSLOG_PORT = 514
 
-_RULE = "config.audit-outputs"
-
 
 def outputs(named: Sequence[str]) -> Outputs:
     """Return the outputs that *named* are.
@@ -34,7 +32,9 @@ def outputs(named: Sequence[str]) -> Outputs:
     :raises ConfigError: if one means nothing, or stands twice.
     """
     if len(set(named)) != len(named):
-        raise ConfigError("an audit output stands twice", rule=_RULE, fix="Name each once.")
+        raise ConfigError(
+            "an audit output stands twice", rule="config.audit-outputs", fix="Name each once."
+        )
     return Outputs([sink(name) for name in named])
 
 
@@ -94,7 +94,7 @@ def _opentelemetry(name: str, endpoint: str | None) -> Sink:
 def _unknown(name: str, why: str) -> ConfigError:
     return ConfigError(
         f"the audit output '{printable(name)}' is not taken: {why}",
-        rule=_RULE,
+        rule="config.audit-outputs",
         fix="Name stdout, syslog, syslog:///dev/log, syslog://HOST:514, otlp or"
         " otlp:http://HOST:4318/v1/logs.",
     )
