@@ -20,7 +20,7 @@ VERSION: Final = 2
 #: Fields of an event that together take few values in a file: who, what, and by which rule.
 CASE_FIELDS: Final = (
     *("event", "sender", "recipient", "kind", "operation"),
-    *("context", "family", "author", "task_author", "rule", "permitted", "where"),
+    *("context", "family", "author", "task_author", "rule", "permitted", "reason", "where"),
 )
 
 # A cluster has some forty cases. Above the bound an event is written in full, so that a peer that
@@ -64,6 +64,8 @@ class Names(NamedTuple):
             return self
         refused = fields.get("permitted") is False
         table = self.refused if refused else self.permitted
+        if case not in table and len(table) >= MAX_CASES // 2:
+            case = _without_reason(case)
         number = table.get(case)
         if number is not None:
             for name, value in zip(CASE_FIELDS, case, strict=True):
@@ -97,6 +99,16 @@ def _case_of(fields: Mapping[str, object]) -> _Case | None:
     if isinstance(where, str) and (len(where) > _MAX_WHERE or "." in where or "[" in where):
         case[-1] = _OWN
     return tuple(case)  # type: ignore[arg-type]  # of the values that were looked at
+
+
+def _without_reason(case: _Case) -> _Case:
+    """Return *case* for events that state their reasons themselves.
+
+    A peer may choose names in a reason: what it invents takes half of the table.
+    """
+    if case[-2] is _ABSENT:
+        return case
+    return (*case[:-2], _OWN, case[-1])
 
 
 class Resolver:

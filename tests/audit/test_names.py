@@ -212,3 +212,35 @@ def test_a_place_that_an_event_states_itself_is_no_other_event_s(make, first):
         log.record({**bare, **each})
     found = [record.fields.get("where") for record in read(log.path) if record.type == "event"]
     assert found == [each.get("where") for each in said]
+
+
+REFUSE = {**ADMIT, "event": "refuse", "permitted": False, "rule": "pickle.global"}
+
+
+def test_a_refusal_with_its_reason_has_at_most_300_bytes(make):
+    log = make()
+    here, said = (
+        facts(),
+        "builtins:print is called, and profile data does not allow that: it is not",
+    )
+    for _ in range(2):
+        log.record({**REFUSE, "session": here, "reason": said, "global": "builtins:print"})
+    *_, last = Path(log.path).read_bytes().splitlines(keepends=True)
+    assert len(last) <= 300
+    assert [each.text("reason") for each in read(log.path)][-2:] == [said, said]
+
+
+def test_invented_reasons_take_half_of_the_cases(make, records, monkeypatch):
+    monkeypatch.setattr(names, "MAX_CASES", 8)
+    log = make()
+    reasons = [f"reason {n}" for n in range(40)]
+    for reason in reasons:
+        log.record({**REFUSE, "reason": reason})
+    assert [each.text("reason") for each in records(log)] == reasons
+    # Those beyond have a case in common, and state their reasons.
+    lines = Path(log.path).read_bytes().splitlines()[1:]
+    assert sum(b'"event":' in each for each in lines) == 5
+    assert all(b'"reason":' in each for each in lines)
+    log.record({**REFUSE, "rule": "context.none", "reason": "the first of its kind"})
+    log.record({**REFUSE, "rule": "context.none", "reason": "another"})
+    assert b'"event":' not in Path(log.path).read_bytes().splitlines()[-1]

@@ -52,10 +52,9 @@ class Refusal(NamedTuple):
 
 
 _TEXTS = Refusal._fields[1:]
-_LABELS = ("rule", "kind", "family")
 
-#: Of events that are about to be recorded: their labels, and the texts of those that are refused.
-Seen: TypeAlias = tuple[list[Decided], list[dict[str, object]]]
+#: Of events that are about to be recorded: how many have which labels, and those that are refused.
+Seen: TypeAlias = tuple[dict[Decided, int], list[dict[str, object]]]
 
 
 class Activity:
@@ -83,14 +82,14 @@ class Activity:
 
     def seen(self, events: Sequence[Mapping[str, object]]) -> Seen:
         """Return what :meth:`add` needs of *events*, whose fields the log is about to take out."""
-        keys: list[Decided] = []
+        keys: dict[Decided, int] = {}
         refused: list[dict[str, object]] = []
         for event in events:
             permitted = event.get("permitted")
             if type(permitted) is not bool:
                 continue  # not a decision
-            rule, kind, family = map(_word, map(event.get, _LABELS))
-            keys.append((permitted, rule, kind, family))
+            key = _labels_of(permitted, event)
+            keys[key] = keys.get(key, 0) + 1
             if not permitted:
                 refused.append(dict(event))
         return keys, refused
@@ -98,15 +97,17 @@ class Activity:
     def add(self, seen: Seen, now: int) -> None:
         """Count what was recorded at *now*."""
         keys, refused = seen
-        for key in keys:
-            self._add(key, 1)
+        total = 0
+        for key, times in keys.items():
+            self._add(key, times)
+            total += times
         for event in refused:
             texts = [_text(event.get(name)) for name in _TEXTS]
             self._refusals.append(Refusal(now, *texts))
             if event.get("operation") == HANDSHAKE:
                 self._refuse_handshake(event.get("rule"), 1)
-        if keys:
-            self._tick(now, len(keys) - len(refused), len(refused))
+        if total:
+            self._tick(now, total - len(refused), len(refused))
 
     def count(
         self, operation: str, rule: str, permitted: bool, *, kind: str, times: int, now: int
@@ -167,8 +168,15 @@ class Activity:
         return [(at, *known.get(at, (0, 0))) for at in range(now - SECONDS, now)]
 
 
-def _word(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _labels_of(permitted: bool, event: Mapping[str, object]) -> Decided:
+    """Return what an event is counted by; a program's own may have fields of any type."""
+    rule, kind, family = event.get("rule"), event.get("kind"), event.get("family")
+    return (
+        permitted,
+        rule if isinstance(rule, str) else "",
+        kind if isinstance(kind, str) else "",
+        family if isinstance(family, str) else "",
+    )
 
 
 def _text(value: object) -> str:
