@@ -1,12 +1,16 @@
 """Every error that safeser raises, in one tree.
 
-An error says what was refused, by which rule, where, and what to change. It never carries payload
-bytes, key material or the text of a hostile object: peers, logs and tracebacks see these messages.
+An error says what was refused, by which rule of which policy on which process, and what to change.
+``str()`` is its one text, the same in tracebacks, logs, replies and ``policy explain``. It never
+carries payload bytes, key material or the text of a hostile object: peers, logs and tracebacks see
+these messages.
 """
 
 from __future__ import annotations
 
 from typing import Self
+
+from safeser.wording import on_one_line
 
 __all__ = [
     "AuditError",
@@ -29,6 +33,9 @@ class SafeserError(Exception):
     :param rule: stable, dotted identifier of the rule that refused, e.g. ``"payload.array"``.
     :param where: place inside the message, file or policy, e.g. ``"line 3, column 5"``.
     :param fix: what the reader can change, or the empty string.
+    :param policy: name and revision of the policy that decided, as ``"demo revision 3"``; empty
+        where no policy did, or where the door adds it.
+    :param process: principal of the process that refused; empty where the door adds it.
     """
 
     default_rule = "safeser"
@@ -42,17 +49,42 @@ class SafeserError(Exception):
     #: The global of a pickle that is refused, for the log.
     subject = ""
 
-    def __init__(self, message: str, *, rule: str = "", where: str = "", fix: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        rule: str = "",
+        where: str = "",
+        fix: str = "",
+        policy: str = "",
+        process: str = "",
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.rule = rule or self.default_rule
         self.where = where
         self.fix = fix
+        self.policy = policy
+        self.process = process
 
     def __str__(self) -> str:
-        where = f" at {self.where}" if self.where else ""
-        fix = f" {self.fix}" if self.fix else ""
-        return f"{self.message}{where} [{self.rule}]{fix}"
+        """Return what was refused, the rule with policy and process, and the fix, a line each."""
+        place = f", at {self.where}" if self.where and self.where not in self.message else ""
+        policy = f" of policy {self.policy}" if self.policy else ""
+        process = f", on {self.process}" if self.process else ""
+        parts = (f"{self.message}{place}", f"rule: {self.rule}{policy}{process}")
+        fix = (f"fix: {self.fix}",) if self.fix else ()
+        return "\n  ".join(map(on_one_line, parts + fix))
+
+    def decided_by(self, policy: str, process: str) -> Self:
+        """State where this error was decided, unless it says so already, and return it.
+
+        :param policy: empty where the error is of no policy.
+        """
+        if not self.process:
+            self.policy = self.policy or policy
+            self.process = process
+        return self
 
     def without_frames(self) -> Self:
         """Drop the frames that this error refers to, and return it.
@@ -74,8 +106,12 @@ class SafeserError(Exception):
         return (
             type(self),
             (self.message,),
-            {"rule": self.rule, "where": self.where, "fix": self.fix},
+            {name: getattr(self, name) for name in _STATE},
         )
+
+
+#: The attributes that copies of an error keep, beside its message.
+_STATE = ("rule", "where", "fix", "policy", "process")
 
 
 class ConfigError(SafeserError):
@@ -92,7 +128,14 @@ class ConfigError(SafeserError):
         return (self, *self.others)
 
     def __str__(self) -> str:
-        return "\n".join(SafeserError.__str__(each) for each in self.faults)
+        return "\n".join(each.line for each in self.faults)
+
+    @property
+    def line(self) -> str:
+        """This fault alone, on one line, as compilers print theirs."""
+        where = f" at {self.where}" if self.where else ""
+        fix = f" {self.fix}" if self.fix else ""
+        return f"{self.message}{where} [{self.rule}]{fix}"
 
     def __reduce__(self) -> tuple[object, ...]:
         cls, args, state = super().__reduce__()

@@ -21,6 +21,7 @@ from safeser.families.plain import DEFAULTS, Unencodable
 from safeser.families.registered.own import own_families
 from safeser.pickles.names import shown
 from safeser.refused_loads import Reported
+from safeser.tracebacks import for_callers
 from safeser.values import FAMILIES, Context, Decision, Grant, Limits
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _PREFIX = 8
 AnyContext = Context | Mapping[str, Any]
 
 
+@for_callers
 def serialize(
     x: object,
     serializers: Sequence[str] | None = None,
@@ -94,6 +96,7 @@ def serialize(
     return framing.prepared(header, frames, codec=codec)
 
 
+@for_callers
 def deserialize(
     header: Mapping[str, Any],
     frames: Sequence[Any],
@@ -147,9 +150,15 @@ def _deserialize(
     header, frames = framing.opened(header, frames, limits=limits)
     if policy is not None:
         _decide(policy, context, header, frames, grant, sealing=False)
-    return families.deserialize(header, frames, grant, limits=limits, context=context)
+    try:
+        return families.deserialize(header, frames, grant, limits=limits, context=context)
+    except PolicyDenied as error:
+        if policy is not None and isinstance(context, Context):
+            error.decided_by(policy.title, context.recipient)
+        raise
 
 
+@for_callers
 def serialize_bytes(x: object, serializers: Sequence[str] | None = None, **options: Any) -> bytes:
     """Return *x* as one run of bytes, for a file or a queue: header and frames in a row.
 
@@ -169,6 +178,7 @@ def serialize_bytes(x: object, serializers: Sequence[str] | None = None, **optio
     return b"".join([len(head).to_bytes(_PREFIX, "little"), head, *views])
 
 
+@for_callers
 def deserialize_bytes(
     data: bytes | bytearray | memoryview, deserializers: Sequence[str] | None = None, **options: Any
 ) -> Any:
@@ -266,7 +276,7 @@ def _grant(
             rule="families.context",
             fix="Pass context=safeser.Context(sender=..., recipient=...).",
         )
-    _permit(policy.permits_operation(context), context)
+    _permit(policy, policy.permits_operation(context), context, sealing=sealing)
     grant = policy.grant(context, sealing=sealing)
     kept = tuple(name for name in asked if families.covers(grant.families, name))
     narrowed = grant.narrowed(kept)
@@ -300,6 +310,7 @@ def _decide(
 ) -> None:
     """Have *policy* decide the family that the content has, and judge the pickles in it."""
     assert isinstance(context, Context)  # or there would be no grant
+    process = context.sender if sealing else context.recipient
     limits = policy.limits
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
     if unread is None and "pickle" not in grant.families:
@@ -309,17 +320,22 @@ def _decide(
     )
     decision = policy.decide(context, family, sealing=sealing)
     if denial is not None and "pickle" in grant.families and not decision.permitted:
-        raise as_code(denial, f"{context}: {decision.reason}", where="")
-    _permit(decision, context)
+        refused = as_code(denial, f"{context}: {decision.reason}", where="")
+        raise refused.decided_by(policy.title, process)
+    _permit(policy, decision, context, sealing=sealing)
     if not families.covers(grant.families, family):
         raise _family_refusal(family, grant)
     if family == "pickle":
-        families.judge(header, frames, grant, limits=limits)
+        try:
+            families.judge(header, frames, grant, limits=limits)
+        except PolicyDenied as error:
+            error.decided_by(policy.title, process)
+            raise
 
 
-def _permit(decision: Decision, context: Context) -> None:
+def _permit(policy: Policy, decision: Decision, context: Context, *, sealing: bool) -> None:
     if not decision.permitted:
-        raise PolicyDenied(f"{context}: {decision.reason}", rule=decision.rule, fix=decision.fix)
+        raise policy.refusal(context, decision, sealing=sealing)
 
 
 def _family_refusal(family: str, grant: Grant) -> PolicyDenied:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from safeser.allowed import Allowed, check_global
 from safeser.errors import ConfigError
+from safeser.wording import legible
 
 __all__ = [
     "ANY_AUTHOR",
@@ -203,7 +204,7 @@ class Context:
         object.__setattr__(self, "addresses", addresses)
 
     def __str__(self) -> str:
-        operation = f" {self.operation}" if self.operation else ""
+        operation = f" {legible(self.operation)}" if self.operation else ""
         return f"{self.sender} -> {self.recipient} {self.kind.value}{operation}"
 
 

@@ -407,8 +407,10 @@ class Channel:
         rule = "submission.none"
         self.audit.record(event("refuse", context, None, rule, False))
         raise PolicyDenied(
-            f"{self.identity.principal} may not submit tasks under policy {self.policy.name!r}",
+            f"{self.identity.principal} may not submit tasks",
             rule=rule,
+            policy=self.policy.title,
+            process=self.identity.principal,
             fix="Ask the operator for 'submission: approved' in the context towards the scheduler,"
             " which lets you run functions that it lists, or for 'submission: sealed'.",
         )

@@ -89,7 +89,10 @@ class Link(Receiving):
             raise
         if (kind, operation) != (context.kind.value, context.operation):
             self.refuse(
-                context, "context.mismatch", "the message was sealed for another kind or operation"
+                context,
+                "context.mismatch",
+                "the message was sealed for another kind or operation",
+                fix="Open it by the kind and operation for which its sender sealed it.",
             )
         try:
             payload = self.payload(verified, context, "message", header, frames)

@@ -436,7 +436,13 @@ class Recording:
         )
         error = PolicyDenied(f"{context}: {reason}", rule=rule, where=where, fix=fix)
         error.recorded = True
+        self.attribute(error)
         return error
+
+    def attribute(self, error: SafeserError) -> None:
+        """State in *error*, unless it says so already, that this process decided it."""
+        policy = self.policy.title if isinstance(error, PolicyDenied) else ""
+        error.decided_by(policy, self.local)
 
     def note_refusal(
         self,
@@ -448,6 +454,7 @@ class Recording:
         task: str = "",
     ) -> None:
         """Record a refusal raised elsewhere, such as a malformed message; see :meth:`event`."""
+        self.attribute(error)
         said = self.event(
             *("refuse", context, None, error.rule, False),
             where=where or error.where,
@@ -494,6 +501,7 @@ class Recording:
 
     def count_refusal(self, context: Context, error: SafeserError) -> None:
         """Count a refusal of a message with too many of them for a record of each."""
+        self.attribute(error)
         try:
             self._count(context, error.rule, False)
         except AuditError as failure:
@@ -504,6 +512,7 @@ class Recording:
     ) -> None:
         """Record what refuses *payload* alone; the caller raises it."""
         error.where = error.where or payload.where
+        self.attribute(error)
         self._record_refusal(
             self.event(
                 *(name, context, payload, error.rule, False),

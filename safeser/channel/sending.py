@@ -122,9 +122,14 @@ class Sending(Recording):
         where: str = "",
         message: int | None = None,
     ) -> None:
-        """Refuse an operation, naming the policy so that its operator finds the place."""
-        reason = f"{decision.reason} of policy {self.policy.name!r}"
-        self.refuse(context, decision.rule, reason, where=where, fix=decision.fix, message=message)
+        self.refuse(
+            context,
+            decision.rule,
+            decision.reason,
+            where=where,
+            fix=decision.fix,
+            message=message,
+        )
 
 
 def is_own_reply(context: Context, payload: Payload, principal: str) -> bool:

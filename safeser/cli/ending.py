@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 from safeser.errors import ConfigError, SafeserError
+from safeser.wording import shortened
 
 __all__ = ["CUT_OFF", "DENIED", "FINE", "INTERRUPTED", "UNABLE", "complain", "one_line", "run"]
 
@@ -23,16 +24,27 @@ CUT_OFF = 141
 _MAX_LINE = 1200  # two long paths and two sentences
 
 
-def one_line(text: str) -> str:
+def printable(text: str) -> str:
     """Return *text* as one printable line; whatever could move a cursor becomes ``?``."""
-    shown = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
-    return shown if len(shown) <= _MAX_LINE else shown[:_MAX_LINE] + "..."
+    return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+
+
+def one_line(text: str) -> str:
+    """Return *text* as one printable line of bounded length."""
+    return shortened(printable(text), _MAX_LINE)
 
 
 def complain(error: SafeserError) -> int:
-    """Say on standard error what *error* refused, a line each, and return the exit code for it."""
-    for each in error.faults if isinstance(error, ConfigError) else (error,):
-        print(f"safeser: {one_line(SafeserError.__str__(each))}", file=sys.stderr)
+    """Say on standard error what *error* refused, and return the exit code for it.
+
+    A fault of a file is one line, a refusal the lines of its text.
+    """
+    if isinstance(error, ConfigError):
+        texts = [printable(each.line) for each in error.faults]
+    else:
+        texts = ["\n  ".join(map(printable, str(error).splitlines()))]
+    for text in texts:
+        print(f"safeser: {text}", file=sys.stderr)
     return UNABLE if isinstance(error, ConfigError) else DENIED
 
 

@@ -42,6 +42,7 @@ from safeser.errors import AuthenticationError, ConfigError, PayloadError, Safes
 from safeser.policy.rules import SUBMIT
 from safeser.policy.source.faults import did_you_mean, shown
 from safeser.sendable.preflight import Preflight, preflight
+from safeser.tracebacks import awaited, methods_for_callers
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Client", "check_address"]
@@ -56,6 +57,15 @@ _TRY_AGAIN = "Ask the operator for an active key, and submit the work again."
 _UNANSWERED = frozenset({"cancel-keys", "variable_delete", "queue_release"})
 
 
+#: What users call that raises what was refused, beside what goes by ``sync``.
+_METHODS = (
+    *("submit", "map", "gather", "compute", "persist", "get", "scatter", "cancel", "retry"),
+    *("run", "run_on_scheduler", "publish_dataset", "get_dataset", "upload_file"),
+    *("register_plugin", "preflight", "sync", "__init__"),
+)
+
+
+@methods_for_callers(*_METHODS)
 class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  # distributed ships no types
     """Connect to a cluster on ``safeser://``, or start one when no address is given.
 
@@ -169,6 +179,11 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
         with blaming("what was submitted", lambda: given):
             return super().map(func, *iterables, **kwargs)
 
+    def sync(self, func: Any, *args: Any, asynchronous: bool | None = None, **kwargs: Any) -> Any:
+        result = super().sync(func, *args, asynchronous=asynchronous, **kwargs)
+        is_awaited = self.asynchronous if asynchronous is None else asynchronous
+        return awaited(result) if is_awaited and inspect.iscoroutine(result) else result
+
     async def _scatter(self, data: Any, *args: Any, **kwargs: Any) -> Any:
         with blaming("what was scattered", lambda: [("", data)]):
             return await super()._scatter(data, *args, **kwargs)
@@ -222,7 +237,7 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
             # Dask tries again after an OSError until its time is out, and then closes the client.
             # Any other error would end the loop that reports futures, which would wait for ever: an
             # attacker that cut the connection and answered once as the scheduler could do that.
-            raise OSError(f"the scheduler cannot be reached again: {error}") from error
+            raise OSError(f"the scheduler cannot be reached again: {error}") from None
         stream = getattr(self.scheduler_comm, "comm", None)
         if isinstance(stream, SafeserComm):
             stream.stream_of = ref(self)

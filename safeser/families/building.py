@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from safeser.errors import PayloadError, SafeserError, SerializationError
+from safeser.errors import PayloadError, SafeserError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
+from safeser.families.errors.unsent import unsent
 from safeser.families.registered import hosted
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed
@@ -169,20 +170,12 @@ def _failure(node: Node) -> Any:
     said = errors.from_data(node.value)
     if not node.meta["failed"]:
         return said
-    shown = fix = ""
-    if isinstance(said, SafeserError):
-        place = f" at {said.where}" if said.where else ""
-        shown, fix = f": {_printable(said.message + place)}", _printable(said.fix)
-    raise SerializationError(
-        f"the sender could not serialize the value{shown}",
+    raise unsent(
+        "the sender could not serialize the value",
+        said if isinstance(said, SafeserError) else "",
         rule="families.sender-failed",
         where=node.where,
-        fix=fix,
     )
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text[:500])
 
 
 def _collect(node: Node, values: list[Any]) -> Any:

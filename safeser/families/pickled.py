@@ -57,13 +57,25 @@ def family_of(
     return str(node.value)
 
 
+#: What cloudpickle makes functions and classes with that it does not write by name.
+_BY_VALUE = "cloudpickle.cloudpickle:"
+_CODE_FIX = (
+    "Send data in its place, such as numbers, text, arrays or frames, or name a function of an"
+    " installed module. Only family cloudpickle, for a sender who is granted code, carries code;"
+    " such a sender can run anything."
+)
+
+
 def as_code(denial: PolicyDenied, refused: str, *, where: str) -> PolicyDenied:
     """Return the error for a pickle that is code: which global makes it so, and where it is."""
+    by_value = denial.subject.startswith(_BY_VALUE)
     denied = PolicyDenied(
-        f"{refused}: {denial.message} at {denial.where}, which makes it code",
+        f"{refused}: it holds a function or class by its code"
+        if by_value
+        else f"{refused}: {denial.message} at {denial.where}, which makes it code",
         rule="context.family",
         where=where,
-        fix=denial.fix,
+        fix=_CODE_FIX if by_value else denial.fix,
     )
     denied.subject = denial.subject
     return denied

@@ -6,11 +6,14 @@ fallback to a family that was not requested.
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import enum
 import inspect
 import io
+import threading
 import types as kinds
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -35,6 +38,7 @@ from safeser.families.stdlib import columns
 from safeser.families.tree import parse
 from safeser.pickles import Budget, Profile
 from safeser.values import FAMILIES, Context, Grant, Limits
+from safeser.wording import shortened
 
 __all__ = ["serialize"]
 
@@ -59,6 +63,12 @@ _OF_THIS_PROCESS = (
     kinds.GeneratorType,
     kinds.ModuleType,
     kinds.TracebackType,
+    contextvars.Context,
+    contextvars.ContextVar,
+    threading.Thread,
+    type(threading.Lock()),
+    type(threading.RLock()),
+    weakref.ref,
 )
 
 #: Families that walk an object: what is too deep or too large for one is so for the other.
@@ -129,7 +139,7 @@ def _refuse(
 
 
 def _shown(kind: type) -> str:
-    name = f"{kind.__module__}:{kind.__qualname__}"[:120]
+    name = shortened(f"{kind.__module__}:{kind.__qualname__}", 120)
     return "".join(char if char.isprintable() else "?" for char in name)
 
 
@@ -149,7 +159,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     elif error.reason and _is_listed(type(value)):
         advice = "Change that in it, or send its parts as values of their own"
     elif _is_record(type(value)):
-        advice = "Register its class with safeser.register_class on both sides"
+        advice = f"Register its class on both sides: safeser.register_class({_bare_name(value)})"
     elif functions.writes_elsewhere(type(value)):
         advice = (
             "Its library registered it with distributed's own decorators: let the other side read"
@@ -162,10 +172,15 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
             " or register its own type with safeser.register_serialization on both sides"
         )
     else:
-        ways = " or safeser.register_generic" if _is_bare(type(value)) else ""
+        name = _bare_name(value)
+        way = (
+            f"safeser.register_generic({name})"
+            if _is_bare(type(value))
+            else f"safeser.register_serialization({name}, serialize, deserialize)"
+        )
         advice = (
-            "Convert it to arrays, frames or plain values, or register its type with"
-            f" safeser.register_serialization{ways} on both sides"
+            "Convert it to arrays, frames or plain values, or register its type on both sides:"
+            f" {way}"
         )
     if "pickle" in families or "cloudpickle" in families:
         return f"{advice}."
@@ -173,6 +188,12 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     # A context may grant a family that the receiver does not list among its deserializers.
     where = ", if the receiver names it among the deserializers" if decided else where
     return f"{advice}, or ask for {grant} pickle{where}."
+
+
+def _bare_name(value: Any) -> str:
+    """Return the name of the class of *value*, as its module writes it."""
+    name = type(value).__qualname__.rpartition(">.")[2]
+    return "".join(filter(str.isprintable, name))
 
 
 def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
@@ -195,7 +216,7 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
             f" {grant} cloudpickle, {risk}."
         )
     if isinstance(value, _OF_THIS_PROCESS):
-        return "It is valid in this process only: send its content instead."
+        return "It is valid in this process only: send its content, or make it where it is used."
     over = error.reason and not error.final
     return RAISE if over and type(value) in _PLAIN else ""
 

@@ -31,6 +31,7 @@ from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 from safeser.pickles.reading.machine import read
 from safeser.pickles.writing import Reduction, dumps, reduce
 from safeser.refused_loads import Reported
+from safeser.tracebacks import for_callers
 from safeser.values import Limits
 
 __all__ = [
@@ -67,6 +68,7 @@ _MAX_NAME_PICKLE = 4096
 _NAME_LIMITS = Limits(max_bytes=_MAX_NAME_PICKLE, max_refs=64)
 
 
+@for_callers
 def loads(
     data: bytes | bytearray | memoryview,
     *,
@@ -97,6 +99,7 @@ def loads(
         return judged.build(given, budget, persistent_load=persistent_load)
 
 
+@for_callers
 def check(
     data: bytes | bytearray | memoryview,
     *,
@@ -116,6 +119,7 @@ def check(
     parse(data, buffers=buffers, limits=limits, budget=budget).judged(listed, buffers=buffers)
 
 
+@for_callers
 def inspect(
     data: bytes | bytearray | memoryview,
     *,

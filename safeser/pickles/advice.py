@@ -6,12 +6,10 @@ a grant of code would suffice, and where an addition may amount to one.
 
 from __future__ import annotations
 
-from itertools import islice
-
 from safeser.allowed import refusal
 from safeser.errors import PolicyDenied
 from safeser.pickles.judge import Use, problem_under
-from safeser.pickles.names import shown
+from safeser.pickles.names import shown, spelled
 from safeser.pickles.nodes import Call
 from safeser.pickles.profiles import DATA_PROFILES, Profile
 
@@ -20,6 +18,14 @@ __all__ = ["MAX_READ", "deny"]
 _KEYS_SHOWN = 5
 # The names are a sender's, and a refusal is one line.
 _NAMES_SHOWN = 4
+#: Characters of a line of policy that a fix says: it is given whole or not at all.
+_LONGEST_LINE = 1000
+_TOO_MANY = (
+    "It names {count} globals that are not listed, too many for one message: write the values to a"
+    " file, and 'safeser inspect FILE' lists them with the line of policy for each."
+)
+#: Kinds of additions that one fix says.
+_MOST_PARTS = 3
 #: Of the uses that are denied; each is judged by every profile.
 MAX_READ = 200
 
@@ -78,16 +84,17 @@ def _fix_all(uses: list[Use], profile: Profile) -> str:
     if listed:
         parts = {_adding(_profiles_for(listed)): None, **parts}
     if roles:
-        named = dict(islice(roles.items(), _NAMES_SHOWN + 1))
-        line = ", ".join(f'"{shown(name)}": {role}' for name, role in named.items())
-        rest = ", ..." if len(named) < len(roles) else ""
+        line = ", ".join(f'"{spelled(name)}": {role}' for name, role in roles.items())
+        if len(line) > _LONGEST_LINE:
+            return _TOO_MANY.format(count=len(roles))
         risks = " ".join(f"Of a {role}, {_RISKS[role]}" for role in dict.fromkeys(roles.values()))
         enum = _AN_ENUM if any(use.name in roles and _may_be_enum(use) for use in uses) else ""
         parts[
-            f"Allow them: 'pickle: {{allow: {{{line}{rest}}}}}'. The risk: {risks}{enum}"
-            f"{_beware(*named)}"
+            f"Allow them: 'pickle: {{allow: {{{line}}}}}'. The risk: {risks}{enum}{_beware(*roles)}"
         ] = None
-    return " ".join(list(parts)[:3])
+    told = list(parts)
+    more = ["More is refused beside that: ask again then."] if len(told) > _MOST_PARTS else []
+    return " ".join(told[:_MOST_PARTS] + more)
 
 
 def _distinct(uses: list[Use]) -> list[Use]:
@@ -163,7 +170,7 @@ def _fix(use: Use, profile: Profile) -> str:
     listing = _profile_for(use)
     if listing:
         return _adding([listing])
-    entry, name = profile.get(use.name), shown(use.name)
+    entry, name = profile.get(use.name), spelled(use.name)
     role = _role(use, profile)
     second = _second_role(use, profile)
     if second and entry is not None:

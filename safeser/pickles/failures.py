@@ -76,7 +76,9 @@ class ExceptionRecord:
     :param complete: False where something could not be read or was cut.
     :param rule: of one of safeser's own errors, by which rule something was refused,
     :param where: in which place,
-    :param fix: and what to change.
+    :param fix: what to change,
+    :param policy: by which policy,
+    :param process: and on which process.
     """
 
     name: str = ""
@@ -90,6 +92,8 @@ class ExceptionRecord:
     rule: str = ""
     where: str = ""
     fix: str = ""
+    policy: str = ""
+    process: str = ""
 
     @property
     def text(self) -> str:
@@ -207,10 +211,12 @@ class _Telling:
             rule=told.get("rule", ""),
             where=told.get("where", ""),
             fix=told.get("fix", ""),
+            policy=told.get("policy", ""),
+            process=told.get("process", ""),
         )
 
     def _told(self, state: Any) -> dict[str, str]:
-        """Return rule, place and fix of one of safeser's errors."""
+        """Return what one of safeser's errors says beside its message."""
         fields = self._fields(state)
         told = {name: fields.get(name) for name in _OF_REFUSAL}
         return {
@@ -283,7 +289,7 @@ class _Telling:
 _MAX_MADE_OF = 8
 
 _OF_TRACEBACK = ("frame", "lineno", "next")
-_OF_REFUSAL = ("rule", "where", "fix")
+_OF_REFUSAL = ("rule", "where", "fix", "policy", "process")
 
 _TOO_MUCH = "<too much to be told>"
 

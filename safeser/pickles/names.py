@@ -11,8 +11,9 @@ from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from functools import lru_cache
 
 from safeser.errors import PayloadError
+from safeser.wording import shortened
 
-__all__ = ["canonical", "check_name", "shown"]
+__all__ = ["canonical", "check_name", "shown", "spelled"]
 
 # Longer than any real name; long names cost time in error messages and logs.
 _MAX_NAME = 512
@@ -58,8 +59,15 @@ def shown(name: str) -> str:
 
     What is not ASCII is spelt by its code, so that a letter that looks like another does not here.
     """
-    spelt = "".join(map(_shown, name[: _MAX_SHOWN + 1]))
-    return spelt if len(spelt) <= _MAX_SHOWN else spelt[:_MAX_SHOWN] + "..."
+    return shortened(spelled(shortened(name, _MAX_SHOWN)), _MAX_SHOWN)
+
+
+def spelled(name: str) -> str:
+    """Return the whole *name* as printable ASCII, as quoted text in YAML spells it.
+
+    For what a message tells its reader to write.
+    """
+    return "".join(map(_shown, name))
 
 
 def _shown(char: str) -> str:

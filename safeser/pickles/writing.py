@@ -21,7 +21,9 @@ from safeser.pickles.profiles import Profile
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import Shape, check_shape
 from safeser.pickles.trees.writing import write
+from safeser.tracebacks import for_callers
 from safeser.values import Limits
+from safeser.wording import shortened
 
 __all__ = ["Reduction", "dumps", "place_of", "reduce"]
 
@@ -33,6 +35,7 @@ _SMALL = 1024
 _WORD = 8
 
 
+@for_callers
 def dumps(
     obj: Any,
     *,
@@ -235,7 +238,7 @@ def place_of(program: Program, wanted: Node | None) -> str:
         index, label = ways[index]
         labels.append(label)
     place = "obj" + "".join(reversed(labels))
-    return place if len(place) <= _MAX_PLACE else f"{place[:_MAX_PLACE]}..."
+    return shortened(place, _MAX_PLACE)
 
 
 def _parts(node: Node) -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,7 @@ Where a floor denies, the advice says so and proposes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from safeser.operations import GROUPS, NAMES
@@ -15,18 +15,29 @@ from safeser.policy.rules import (
     CODE_OPERATIONS,
     HANDING,
     HARMLESS,
+    RENEW,
+    SIGNED,
     SIGNED_OPERATIONS,
+    SUBMIT,
     SUBMITTING,
     UNKNOWN_OPERATIONS,
     UNLISTED,
     Query,
 )
-from safeser.policy.source.context import Rule
-from safeser.values import FAMILIES, SEALED, UNKNOWN
+from safeser.policy.source.context import Rule, operations_of
+from safeser.values import FAMILIES, SEALED, UNKNOWN, Kind
 
-__all__ = ["Edit", "edits", "fix"]
+__all__ = ["Edit", "Judge", "complete", "edits", "fix"]
 
 _NAMES_SHOWN = 4
+
+_NEVER = "No policy can permit it."
+
+#: Characters of each principal in the name of a context.
+_NAME = 20
+
+#: Words that YAML, in one version or another, reads as something other than text.
+_WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})
 
 #: What a submission must be for a graph of a family.
 _SUBMITTED_AS = {"cloudpickle": "code", SEALED: SEALED}
@@ -36,7 +47,8 @@ _SUBMITTED_AS = {"cloudpickle": "code", SEALED: SEALED}
 class Edit:
     """One change of one context: add *value* to a list, or set ``submission`` to it.
 
-    :param field: ``serializers``, ``deserializers``, ``operations``, ``authors`` or ``submission``.
+    :param field: ``serializers``, ``deserializers``, ``operations``, ``authors``, ``kinds`` or
+        ``submission``.
     """
 
     context: str
@@ -66,6 +78,56 @@ def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:  # noqa: PLR
             return ()
         return _listing(query, rule) + (_writing(query, rule) if powerful else ())
     return ()
+
+
+#: Edits after which nothing more is tried: each lifts one denial, and there are five steps.
+_MOST_STEPS = 8
+
+#: Returns the name of the first denial of a query by a context, or None if it is permitted.
+Judge = Callable[[Query, Rule], str | None]
+
+
+def complete(name: str, query: Query, rule: Rule, judge: Judge) -> tuple[Edit, ...] | str:
+    """Return the changes to *rule* after which *judge* permits *query*.
+
+    Lifting one denial may show the next one: all of them are lifted together.
+
+    :param name: of the first denial.
+    :returns: the changes, or the name of the denial that no change lifts.
+    """
+    made: dict[tuple[str, str], Edit] = {}
+    denied: str | None = name
+    for _ in range(_MOST_STEPS):
+        if denied is None:
+            return tuple(made.values())
+        more = edits(denied, query, rule)
+        if not more:
+            return denied
+        for each in more:
+            # One submission replaces the other.
+            field_only = each.field == "submission"
+            made[each.field, "" if field_only else each.value] = each
+        rule = _applied(rule, more)
+        denied = judge(query, rule)
+    return name
+
+
+def _applied(rule: Rule, changes: Iterable[Edit]) -> Rule:
+    """Return *rule* with *changes*, as a policy with them would have it."""
+    for change in changes:
+        field, value = change.field, change.value
+        if field == "operations":
+            update: object = rule.operations | operations_of(value)
+        elif field == "authors":
+            update = rule.authors | {value}
+        elif field == "submission":
+            update = value
+        elif field == "kinds":
+            update = rule.kinds | {Kind(value)}
+        else:
+            update = (*getattr(rule, field), value)
+        rule = rule.model_copy(update={field: update})
+    return rule
 
 
 def _is_misplaced(query: Query) -> bool:
@@ -100,14 +162,24 @@ def _unsigned(rule: Rule) -> frozenset[str]:
 
 def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
     """The least that lets work through: listed functions, unless code is what was asked about."""
-    if query.family in _SUBMITTED_AS:
-        return (Edit(rule.name, "submission", _SUBMITTED_AS[query.family]),)
-    return (Edit(rule.name, "submission", APPROVED),)
+    submission = _SUBMITTED_AS.get(query.family, APPROVED)
+    more = _of_tasks(submission, rule)
+    if query.operation == RENEW and SUBMIT not in rule.operations:
+        # What is renewed is the statement of a graph.
+        more = (*more, Edit(rule.name, "operations", SUBMIT))
+    return (Edit(rule.name, "submission", submission), *more)
+
+
+def _of_tasks(submission: str, rule: Rule) -> tuple[Edit, ...]:
+    """Return the change by which a submission of signed work, which is of kind task, matches."""
+    if submission not in SIGNED or Kind.TASK in rule.kinds:
+        return ()
+    return (Edit(rule.name, "kinds", Kind.TASK.value),)
 
 
 def _listing(query: Query, rule: Rule) -> tuple[Edit, ...]:
     if query.family == SEALED:
-        return (Edit(rule.name, "submission", SEALED),)
+        return (Edit(rule.name, "submission", SEALED), *_of_tasks(SEALED, rule))
     side = "serializers" if query.sealing else "deserializers"
     changes = [Edit(rule.name, side, query.family)]
     if query.family == "cloudpickle":
@@ -128,13 +200,17 @@ def _has_unknown(rule: Rule) -> bool:
     return UNKNOWN in rule.senders | rule.recipients
 
 
-def fix(name: str, query: Query, rule: Rule | None) -> str:
-    """Return the advice for a denial as one or two sentences."""
+def fix(name: str, query: Query, rule: Rule | None, judge: Judge) -> str:
+    """Return the advice for a denial as one or two sentences.
+
+    :param rule: the context that matches, if one does.
+    :param judge: what decides, which the advice has to satisfy.
+    """
     if rule is None:
-        return _new_context(query)
-    changes = edits(name, query, rule)
-    if not changes:
-        return _impossible(name, query, rule)
+        return _unmatched(query, judge)
+    changes = complete(name, query, rule, judge)
+    if isinstance(changes, str):
+        return _impossible(changes, query, rule, judge)
     words = ", ".join(str(change) for change in changes)
     advice = f"In context {rule.name!r} (line {rule.line}), {words}. Risk: {_risk(changes, rule)}."
     if query.family == "cloudpickle" and "pickle" in rule.families(sealing=query.sealing):
@@ -152,21 +228,67 @@ def _group(changes: Iterable[Edit]) -> str:
     return ""
 
 
-def _new_context(query: Query) -> str:
+def _unmatched(query: Query, judge: Judge) -> str:
     hop = query.hop
     if UNKNOWN in hop[:2]:
         return (
             "List the principal under 'principals', its key in the roster, and a context for it."
             " Risk: that key's owner then takes part in the cluster."
         )
-    return (
-        f"Add a context with 'sender: {hop.sender}', 'recipient: {hop.recipient}' and"
-        f" 'kinds: [{hop.kind.value}]'. Risk: it opens a way from {hop.sender} to"
-        f" {hop.recipient} that this policy keeps shut."
+    own = _own_context(query, judge)
+    if own is None:
+        return _NEVER
+    spelled, risk = own
+    risk = (
+        risk or f"it opens a way from {hop.sender} to {hop.recipient} that this policy keeps shut"
     )
+    return f"Add this context: '{spelled}'. Risk: {risk}."
 
 
-def _impossible(name: str, query: Query, rule: Rule) -> str:  # noqa: PLR0911 - a table
+def _own_context(query: Query, judge: Judge) -> tuple[str, str] | None:
+    """Return a context for *query* alone as a policy spells it, and its risk; None if none may.
+
+    The risk is empty where it grants nothing beyond its existence.
+    """
+    hop = query.hop
+    rule = Rule.model_construct(
+        name=f"{hop.sender[:_NAME]}-to-{hop.recipient[:_NAME]}-{hop.kind.value}",
+        senders=frozenset({hop.sender}),
+        recipients=frozenset({hop.recipient}),
+        kinds=frozenset({hop.kind}),
+    )
+    denied = judge(query, rule)
+    changes: tuple[Edit, ...] | str = ()
+    if denied is not None:
+        changes = complete(denied, query, rule, judge)
+    if isinstance(changes, str):
+        return None
+    made = _applied(rule, changes)
+    fields = [
+        f"name: {_yaml(made.name)}",
+        f"sender: {_yaml(hop.sender)}",
+        f"recipient: {_yaml(hop.recipient)}",
+        f"kinds: [{', '.join(kind.value for kind in Kind if kind in made.kinds)}]",
+    ]
+    fields += [
+        f"{field}: [{', '.join(made.families(sealing=field == 'serializers'))}]"
+        for field in ("serializers", "deserializers")
+        if any(change.field == field for change in changes)
+    ]
+    granted = [change.value for change in changes if change.field == "operations"]
+    authors = [change.value for change in changes if change.field == "authors"]
+    fields += [f"submission: {made.submission}"] if made.submission != "none" else []
+    fields += [f"authors: [{', '.join(map(_yaml, authors))}]"] if authors else []
+    fields += [f"operations: {{grant: [{', '.join(granted)}]}}"] if granted else []
+    return f"{{{', '.join(fields)}}}", _risk(changes, made) if changes else ""
+
+
+def _yaml(name: str) -> str:
+    """Return *name*, of a principal, as YAML reads it as text: in quotes if it is also a word."""
+    return f'"{name}"' if name.lower() in _WORDS or not name[0].isalpha() else name
+
+
+def _impossible(name: str, query: Query, rule: Rule, judge: Judge) -> str:  # noqa: PLR0911 - a table
     hop = query.hop
     if query.family not in HARMLESS and query.author == UNKNOWN:
         return (
@@ -179,8 +301,8 @@ def _impossible(name: str, query: Query, rule: Rule) -> str:  # noqa: PLR0911 - 
             "No policy can permit it: sealed calls are graphs, and tasks that another principal"
             " than their sender signed."
         )
-    if name in ("floor.admin", "floor.unknown"):
-        return "No policy can permit it."
+    if name == "floor.admin":
+        return "No policy can permit it: admin messages carry no payloads. Send it as data."
     if UNLISTED in (query.operation, query.family) and name in (
         "operation.not-granted",
         "context.family",
@@ -190,9 +312,13 @@ def _impossible(name: str, query: Query, rule: Rule) -> str:  # noqa: PLR0911 - 
         return "No policy can permit it from or to unknown; list the principal and its key."
     if name == "author.relayed":
         return "No policy can permit it: authors are named by what Dask relays on safeser:// alone."
+    own = _own_context(query, judge)
+    if own is None:
+        return _NEVER
+    spelled, risk = own
     return (
-        f"Context {rule.name!r} (line {rule.line}) also covers unknown: give {hop.sender} ->"
-        f" {hop.recipient} a context of its own above it."
+        f"Context {rule.name!r} (line {rule.line}) also covers unknown: put this context above it:"
+        f" '{spelled}'. Risk: {risk or 'it decides there in its place'}."
     )
 
 
@@ -202,7 +328,7 @@ def _risk(changes: Iterable[Edit], rule: Rule) -> str:
     if authors:
         # The senders could write it themselves; what is new is the author.
         senders = f"{authors[0]} (as {senders} relay it)"
-    values = {change.value for change in changes if change.field != "authors"}
+    values = {change.value for change in changes if change.field not in ("authors", "kinds")}
     running = values & (_unsigned(rule) | {"code", "cloudpickle"})
     if running or (authors and rule.submission == "code"):
         return f"{senders} can then run any code in {recipients}, read the keys there and use them"

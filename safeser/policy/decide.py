@@ -19,7 +19,8 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
@@ -62,6 +63,9 @@ _ASKED_MAX = 1 << 12
 _MOST_PAIRS = 1_000_000
 
 _FAMILIES = frozenset({*FAMILIES, SEALED})
+
+#: Each returns the denial of a query by a context, without context and advice, or None.
+_Steps = tuple[Callable[[Query, Rule], Decision | None], ...]
 
 
 class Table:
@@ -243,8 +247,10 @@ class Table:
         rule = self.match(query.hop)
         if rule is None:
             return _deny_unmatched(query)
-        refusal = _judge_operation(query, rule)
-        return _permit(rule, "the operation is granted") if refusal is None else refusal
+        denial = _judge_operation(query, rule)
+        if denial is not None:
+            return _deny(query, rule, denial, steps=(_judge_operation,))
+        return _permit(rule, "the operation is granted")
 
     def _remember(self, query: Query, decision: Decision) -> Decision:
         if len(self._decisions) >= _CACHE_MAX:
@@ -256,10 +262,9 @@ class Table:
         rule = self.match(query.hop)  # step 1
         if rule is None:
             return _deny_unmatched(query)
-        for judge in _STEPS:
-            refusal = judge(query, rule)
-            if refusal is not None:
-                return refusal
+        denial = _first_denial(query, rule)
+        if denial is not None:
+            return _deny(query, rule, denial)
         return _permit(rule, f"family {query.family} passes")
 
     # --- grants --------------------------------------------------------------------------------
@@ -357,19 +362,19 @@ def _judge_operation(query: Query, rule: Rule) -> Decision | None:
     if query.operation not in rule.operations:
         known = query.operation != UNLISTED
         what = f"operation {query.operation}" if known else "an operation unknown to safeser"
-        return _deny(query, rule, "operation.not-granted", f"{what} is not granted")
+        return Decision(False, "operation.not-granted", f"{what} is not granted")
     if query.operation in SUBMITTING and rule.submission == "none":
-        return _deny(query, rule, "submission.none", "submitting work is not granted")
+        return Decision(False, "submission.none", "submitting work is not granted")
     return None
 
 
 def _judge_floors(query: Query, rule: Rule) -> Decision | None:
     if query.hop.kind is Kind.ADMIN and query.family != "msgpack":
-        return _deny(query, rule, "floor.admin", "admin messages are plain msgpack")
+        return Decision(False, "floor.admin", "admin messages are plain msgpack")
     powerful = query.family not in HARMLESS and query.family != UNLISTED
     if powerful and UNKNOWN in query.hop[:2]:
         reason = f"{query.family} never passes from or to unknown"
-        return _deny(query, rule, "floor.unknown", reason)
+        return Decision(False, "floor.unknown", reason)
     return None
 
 
@@ -379,7 +384,7 @@ def _judge_family(query: Query, rule: Rule) -> Decision | None:
             return None
         if rule.submission == APPROVED and query.operation in SUBMITTING:
             return None  # whose definitions are references; see signable.py
-        return _deny(query, rule, "context.family", "sealed calls are not granted")
+        return Decision(False, "context.family", "sealed calls are not granted")
     # Failures as data hold nothing that msgpack does not.
     wanted = "msgpack" if query.family == "error" else query.family
     if wanted in rule.families(sealing=query.sealing):
@@ -387,7 +392,7 @@ def _judge_family(query: Query, rule: Rule) -> Decision | None:
     known = query.family != UNLISTED
     what = f"family {query.family}" if known else "a family unknown to safeser"
     side = "serializers" if query.sealing else "deserializers"
-    return _deny(query, rule, "context.family", f"{what} is not among the {side}")
+    return Decision(False, "context.family", f"{what} is not among the {side}")
 
 
 def _judge_author(query: Query, rule: Rule) -> Decision | None:
@@ -405,11 +410,28 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
     written = "an unknown author" if author == UNKNOWN else author
     expected = "a listed author" if listed_only else "its sender or a listed author"
     reason = f"{query.family} passes only from {expected}, not from {written},"
-    return _deny(query, rule, "author.relayed", reason)
+    return Decision(False, "author.relayed", reason)
 
 
 #: Steps 2 to 5 of the module's list, in that order.
 _STEPS = (_judge_operation, _judge_floors, _judge_family, _judge_author)
+
+
+def _first_denial(query: Query, rule: Rule, steps: _Steps = _STEPS) -> Decision | None:
+    """Return the denial of the first of *steps* that denies *query*, or None."""
+    for judge in steps:
+        denial = judge(query, rule)
+        if denial is not None:
+            return denial
+    return None
+
+
+def _judge_by(steps: _Steps) -> advice.Judge:
+    def judge(query: Query, rule: Rule) -> str | None:
+        denial = _first_denial(query, rule, steps)
+        return None if denial is None else denial.rule
+
+    return judge
 
 
 def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
@@ -440,19 +462,19 @@ def _permit(rule: Rule, reason: str) -> Decision:
     return Decision(True, "permit", f"{reason} in context {rule.name!r}", context=rule.name)
 
 
-def _deny(query: Query, rule: Rule, name: str, reason: str) -> Decision:
-    return Decision(
-        False,
-        name,
-        f"{reason} in context {rule.name!r}",
+def _deny(query: Query, rule: Rule, denial: Decision, *, steps: _Steps = _STEPS) -> Decision:
+    return replace(
+        denial,
+        reason=f"{denial.reason} in context {rule.name!r}",
         context=rule.name,
-        fix=advice.fix(name, query, rule),
+        fix=advice.fix(denial.rule, query, rule, _judge_by(steps)),
     )
 
 
-def _deny_unmatched(query: Query) -> Decision:
+def _deny_unmatched(query: Query, steps: _Steps = _STEPS) -> Decision:
     reason = f"no context lets {query.hop.sender} hand {query.hop.recipient} anything of this kind"
-    return Decision(False, "context.none", reason, fix=advice.fix("context.none", query, None))
+    fix = advice.fix("context.none", query, None, _judge_by(steps))
+    return Decision(False, "context.none", reason, fix=fix)
 
 
 _DENY_MALFORMED = Decision(

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, PolicyDenied
 from safeser.identity import KeyState, Roster, RosterEntry
 from safeser.policy.decide import Table
 from safeser.policy.observing import observing
@@ -26,6 +26,7 @@ from safeser.policy.source.loader import read
 from safeser.policy.source.model import LimitsModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import shape
+from safeser.tracebacks import for_callers
 from safeser.values import Context, Decision, Grant, KeyConflicts, Kind, Limits, Suite
 
 __all__ = ["Policy"]
@@ -69,6 +70,7 @@ class Policy:
         object.__setattr__(self, "_levels", levels)
 
     @classmethod
+    @for_callers
     def load(cls, path_or_name: str | os.PathLike[str]) -> Policy:
         """Return the policy in a file, or the ready one of that name, such as ``"default"``.
 
@@ -81,6 +83,7 @@ class Policy:
         return _parsed(read_file(path), str(path))
 
     @classmethod
+    @for_callers
     def parse(cls, text: str | bytes, source: str = "<text>") -> Policy:
         """Return the policy that *text* spells; *source* names it in messages.
 
@@ -112,6 +115,11 @@ class Policy:
         if model.mode == "enforce":
             return written
         return make(_table=observing(table, principals), written=written)
+
+    @property
+    def title(self) -> str:
+        """Its name and revision, as refusals name it."""
+        return f"{self.name} revision {self.revision}"
 
     @property
     def observes(self) -> bool:
@@ -159,6 +167,21 @@ class Policy:
             return self.written.permits_operation(context)
         return decision
 
+    def refusal(
+        self, context: Context, decision: Decision, *, sealing: bool = False
+    ) -> PolicyDenied:
+        """Return the error for a *decision* that denies, as the process states it that decided.
+
+        :param sealing: whether that is the sender; otherwise it is the recipient.
+        """
+        return PolicyDenied(
+            f"{context}: {decision.reason}",
+            rule=decision.rule,
+            fix=decision.fix,
+            policy=self.title,
+            process=context.sender if sealing else context.recipient,
+        )
+
     def grant(self, context: Context, *, sealing: bool = False) -> Grant:
         """Return the most that may pass in *context*, floors kept; callers can only narrow it.
 
@@ -166,7 +189,11 @@ class Policy:
 
         :raises PolicyDenied: if no context matches.
         """
-        return self._table.grant(context, sealing=sealing)
+        try:
+            return self._table.grant(context, sealing=sealing)
+        except PolicyDenied as error:
+            error.decided_by(self.title, context.sender if sealing else context.recipient)
+            raise
 
     def match(self, context: Context) -> Rule | None:
         """Return the context of this policy that decides for *context*, or None."""

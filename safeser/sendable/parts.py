@@ -11,10 +11,12 @@ import dis
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["Part", "named", "parts", "split_by"]
+from safeser.wording import shortened
+
+__all__ = ["Part", "graph_of", "named", "parts", "tasks_of"]
 
 #: One step of a path, and the object there.
 Part = tuple[str, Any]
@@ -34,10 +36,22 @@ def parts(x: Any) -> Iterator[Part]:
 
     What its own reducer raises is not raised here: such an object is to blame itself.
     """
-    split = _EXACT.get(type(x))
-    if split is None:
-        split = next((split for kind, split in _BY_KIND if isinstance(x, kind)), _reduced)
-    yield from split(x)
+    yield from _split_of(x)(x)
+
+
+def _split_of(x: Any) -> Callable[[Any], Iterator[Part]]:
+    exact = _EXACT.get(type(x))
+    if exact is not None:
+        return exact
+    for kind, split in _BY_KIND:
+        if isinstance(x, kind):
+            return split
+    for base in type(x).__mro__:
+        named_split = _BY_NAME.get(f"{base.__module__}:{base.__qualname__}")
+        if named_split is not None:
+            return named_split
+    # Asked of the class: an object may answer any name.
+    return _collection if hasattr(type(x), "__dask_graph__") else _reduced
 
 
 def named(key: Any, *, quoted: bool = True) -> str:
@@ -48,7 +62,7 @@ def named(key: Any, *, quoted: bool = True) -> str:
         text = repr(key)
     else:
         text = f"a {type(key).__qualname__}"
-    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    text = shortened(text, _LONGEST)
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
@@ -171,12 +185,38 @@ def _state(state: Any) -> Iterator[Part]:
 _DICTS = (dict, type(None))
 
 
-def split_by(kind: type, split: Callable[[Any], Iterator[Part]]) -> None:
-    """Have instances of *kind* taken apart by *split*, rather than by their reducer."""
-    _BY_KIND.append((kind, split))
+def _collection(x: Any) -> Iterator[Part]:
+    yield from tasks_of(graph_of(x) or {})
+    yield from _reduced(x)
 
 
-_BY_KIND: list[tuple[Any, Callable[[Any], Iterator[Part]]]] = [
+def graph_of(x: Any) -> dict[Any, Any] | None:
+    """Return the graph of the collection *x*; None if it is none, or its graph cannot be made."""
+    made = getattr(x, "__dask_graph__", None)
+    if made is None or isinstance(x, type):
+        return None
+    try:
+        graph = made()
+        return None if graph is None else dict(graph)
+    except Exception:  # the collection's own code may raise anything
+        return None
+
+
+def tasks_of(graph: Mapping[Any, Any]) -> Iterator[Part]:
+    """Yield the tasks of *graph*."""
+    for key, node in graph.items():
+        yield f"task {named(key)}", node
+
+
+def _task(task: Any) -> Iterator[Part]:
+    yield "its function", task.func
+    for at, value in enumerate(task.args):
+        yield f"argument {at}", value
+    for name, value in task.kwargs.items():
+        yield f"argument '{name}'", value
+
+
+_BY_KIND: tuple[tuple[Any, Callable[[Any], Iterator[Part]]], ...] = (
     (types.FunctionType, _function),
     (types.MethodType, _method),
     (staticmethod | classmethod, _wrapped),
@@ -184,7 +224,15 @@ _BY_KIND: list[tuple[Any, Callable[[Any], Iterator[Part]]]] = [
     (property, _property),
     (type, _class),
     (types.ModuleType, lambda _: iter(())),
-]
+)
+
+#: Parts of Dask's graphs, which is not imported for it.
+_BY_NAME: dict[str, Callable[[Any], Iterator[Part]]] = {
+    "dask._task_spec:DataNode": lambda node: iter([("its value", node.value)]),
+    "dask._task_spec:NestedContainer": lambda node: _sequence(node.args),
+    "dask._task_spec:Task": _task,
+    "dask.highlevelgraph:HighLevelGraph": lambda graph: tasks_of(dict(graph)),
+}
 
 _EXACT: dict[type, Callable[[Any], Iterator[Part]]] = {
     dict: _mapping,

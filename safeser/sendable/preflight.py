@@ -18,7 +18,9 @@ from safeser.families.tree import parse
 from safeser.policy.signable import Signable
 from safeser.sendable.advice import defined
 from safeser.sendable.culprits import Culprit, culprits, named_object
+from safeser.tracebacks import for_callers
 from safeser.values import Context, Kind, Limits
+from safeser.wording import shortened
 
 if TYPE_CHECKING:
     from safeser.policy import Policy
@@ -34,6 +36,10 @@ _WRITER = "cloudpickle.cloudpickle:"
 
 #: Lines of names that the text has; the fields have all.
 _MOST_NAMES = 12
+
+#: Other culprits that an error names beside the first, and characters of each.
+_MOST_OTHERS = 2
+_LONGEST_PLACE = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,7 @@ class Preflight:
         if len(own) > _MOST_NAMES:
             yield f"- and {len(own) - _MOST_NAMES} more"
 
+    @for_callers
     def require(self) -> Self:
         """Return this report if the object can be sent.
 
@@ -107,14 +114,21 @@ def cannot_send(name: str, found: Sequence[Culprit]) -> SerializationError:
     if not found:
         return SerializationError(f"{name} cannot be sent", rule="sendable.unwritable")
     first, *others = found
-    more = "".join(f"\n- {each}" for each in others)
+    more = f" and {len(others) - _MOST_OTHERS} more" if len(others) > _MOST_OTHERS else ""
+    listed = "; ".join(shortened(each.place, _LONGEST_PLACE) for each in others[:_MOST_OTHERS])
+    beside = (
+        f" Beside it cannot be sent: {listed}{more}; safeser.preflight says what to do about each."
+        if others
+        else ""
+    )
     return SerializationError(
         f"{name} cannot be sent: {first.place}: {first.reason}",
         rule="sendable.unwritable",
-        fix=first.fix + more,
+        fix=first.fix + beside,
     )
 
 
+@for_callers
 def preflight(
     obj: Any,
     context: Context | None = None,
@@ -163,9 +177,11 @@ def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflig
         if name in listed or found.family not in _PICKLES:
             return found
     refusal = PolicyDenied(
-        f"{context}: policy {policy.name!r} lets {context.sender} submit no code",
+        f"{context}: {context.sender} may submit no code in context {grant.context!r}",
         rule=f"submission.{grant.submission}",
         fix="Ask the operator for 'submission: sealed' in that context.",
+        policy=policy.title,
+        process=context.sender,
     )
     return replace(found, refusal=refusal)
 
@@ -222,11 +238,11 @@ def _refused(
     """Return why the recipient's *policy* refuses what was serialized, or None."""
     decision = policy.decide(context, family, sealing=False)
     if not decision.permitted:
-        return PolicyDenied(f"{context}: {decision.reason}", rule=decision.rule, fix=decision.fix)
+        return policy.refusal(context, decision)
     try:
         families.judge(header, frames, policy.grant(context), limits=policy.limits)
     except PolicyDenied as error:
-        return error
+        return error.decided_by(policy.title, context.recipient)
     return None
 
 

@@ -16,6 +16,7 @@ from safeser.tokens.encoding import LEAVES, ORDERED_LEAVES, pack
 from safeser.tokens.graph import Form, Group, Node, Walk
 from safeser.tokens.kinds import describe, use_loaded_libraries
 from safeser.tokens.references import class_name
+from safeser.tracebacks import for_callers
 
 __all__ = ["tokenize", "tokenize_by", "tokenize_in_order"]
 
@@ -27,6 +28,7 @@ _SHOWN = 40
 _SHOWN_STEPS = 8
 
 
+@for_callers
 def tokenize(obj: Any, *, ensure_deterministic: bool = False) -> str:
     """Return a token of *obj*: 64 hexadecimal digits that stand for its content.
 

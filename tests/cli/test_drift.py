@@ -60,4 +60,4 @@ def test_who_may_not_ask_is_told_so(safeser, monkeypatch):
     monkeypatch.setattr("safeser.dask.drift_question.question", denied)
     ended = safeser("policy", "drift", ADDRESS)
     assert ended.code == 1
-    assert "[operation.not-granted]" in ended.err
+    assert "rule: operation.not-granted" in ended.err

@@ -92,7 +92,8 @@ def test_names_in_errors_cannot_break_the_line(process, tmp_path):
 )
 def test_each_error_has_its_code(capsys, error, code):
     assert complain(error) == code
-    assert capsys.readouterr().err == f"safeser: x [{error.rule}]\n"
+    rule = f" [{error.rule}]" if isinstance(error, ConfigError) else f"\n  rule: {error.rule}"
+    assert capsys.readouterr().err == f"safeser: x{rule}\n"
 
 
 def test_long_and_hostile_messages_are_cut():

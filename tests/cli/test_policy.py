@@ -177,8 +177,8 @@ def test_explain_permits_with_code_0(safeser):
 def test_explain_denies_with_code_1_and_the_edit(safeser):
     ended = safeser(*EXPLAIN, "--sender=bob", "--kind=task", "--family=cloudpickle")
     assert ended.code == 1
-    assert "denied [" in ended.out
-    assert ended.out.splitlines()[-1].startswith("to change it: ")
+    assert "denied: " in ended.out
+    assert ended.out.splitlines()[-1].startswith("  fix: ")
 
 
 def test_explain_asks_for_the_sending_side_and_authors_too(safeser):

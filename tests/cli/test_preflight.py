@@ -32,7 +32,7 @@ def test_a_policy_refuses(safeser, jobs):
     assert safeser(*told, "alice").code == 0
     ended = safeser(*told, "bob")
     assert ended.code == 1
-    assert "[submission.none]" in ended.out
+    assert "rule: submission.none" in ended.out
     assert safeser(*told, "bob", "--kind", "data").code == 1
 
 

@@ -111,7 +111,7 @@ def test_a_worker_that_reports_nothing_is_not_taken(site) -> None:
     lenient.unlink()
     assert ended.code == 2
     assert "must prove the confinement" in ended.err
-    assert "[worker.confined]" in ended.err
+    assert "rule: worker.confined" in ended.err
 
 
 def test_code_inside_reaches_nothing_that_code_in_a_free_worker_reaches(site) -> None:

@@ -75,7 +75,7 @@ def rule(act):
     try:
         return act()
     except Exception as error:  # the scheduler hands on what a nanny says as text
-        return re.findall(r"\\[([a-z.-]+)\\]", str(error))[0]
+        return re.findall(r"rule: ([a-z.-]+)", str(error))[0]
 
 address, folder = json.loads(sys.argv[1])
 with safeser.Client(address, timeout=60) as client:

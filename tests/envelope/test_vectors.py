@@ -184,7 +184,7 @@ def test_invalid_handshakes(suite, case):
     with pytest.raises(HandshakeRefused) as caught:
         responder.feed(last)
     # The peer cannot tell the layers apart.
-    assert str(caught.value) == "the peer could not be authenticated [authentication]"
+    assert str(caught.value) == "the peer could not be authenticated\n  rule: authentication"
     assert ("policy here requires" in caught.value.detail) == (case["layer"] == "suite")
     if case["layer"] in ("claims", "suite"):
         proposed = preamble(Suite.AUTHENTICATE)

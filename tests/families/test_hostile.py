@@ -363,7 +363,7 @@ def test_advice_in_an_error_that_a_peer_wrote_is_marked_as_its_own():
         "safeser.errors:PolicyDenied",
         "denied",
         ("denied",),
-        state=("context.family", "msg", "Add cloudpickle to the deserializers."),
+        state=("context.family", "msg", "Add cloudpickle to the deserializers.", "lab", "me"),
     )
     made = families.deserialize({"serializer": "error"}, [wire.encode(forged)], GRANT)
     assert type(made) is safeser.PolicyDenied

@@ -105,7 +105,10 @@ def main(policy: str) -> None:
                     found = f"[{error.rule}] {error.message}"
                 said[f"{name} by {path}"] = (found, culprit)
             said[f"{name} by preflight"] = (str(client.preflight(function)), culprit)
-    loop.run_until_complete(task)
+    # In a thread of its own: a notebook runs an event loop in this one.
+    thread = threading.Thread(target=loop.run_until_complete, args=(task,))
+    thread.start()
+    thread.join()
     loop.close()
     print(json.dumps(said))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import re
 import subprocess
 import sys
 import threading
@@ -21,6 +23,7 @@ from safeser.dask.clients.unsendable import blaming, graph_parts
 from safeser.errors import PayloadError, PolicyDenied, SerializationError
 
 PROGRAM = Path(__file__).with_name("compute_paths.py")
+PROJECT = Path(__file__).parents[2]
 
 
 @pytest.mark.cluster
@@ -34,7 +37,13 @@ def test_every_path_agrees_and_names_the_culprit(tmp_path):
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    said = json.loads(ended.stdout.splitlines()[-1])
+    check_paths(json.loads(ended.stdout.splitlines()[-1]))
+    # Neither tracebacks of safeser's nor distributed's own report of what it could not pickle.
+    assert "Failed to serialize" not in ended.stderr
+
+
+def check_paths(said):
+    """Check what became of each object by each path."""
     assert len(said) == 8 * 6 + 8 * 7
     for name, (found, culprit) in said.items():
         if culprit is not None:
@@ -45,8 +54,36 @@ def test_every_path_agrees_and_names_the_culprit(tmp_path):
             assert "can be sent" in found, name
         else:
             assert found == ("1" if name.startswith("closure") else "2"), name
-    # Neither tracebacks of safeser's nor distributed's own report of what it could not pickle.
-    assert "Failed to serialize" not in ended.stderr
+
+
+@pytest.mark.cluster
+def test_in_a_jupyter_kernel_every_path_agrees_too(tmp_path):
+    environment = {
+        **{name: text for name, text in os.environ.items() if not name.startswith("DASK_")},
+        "PYTHONPATH": str(PROJECT),
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "jupyter"),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.seeds.in_notebook"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    check_paths(found["said"])
+    errors = found["errors"]
+    assert set(errors) == {"submit", "dask.compute", "gather", "loads", "generator"}
+    for name, each in errors.items():
+        assert len(each["text"].splitlines()) <= 5, name
+        assert each["shown"].count(each["text"].splitlines()[0]) == 1, name
+        assert "Cell In[" in each["shown"], name
+        assert not re.search(r"safeser/[\w/]+\.py", each["shown"]), name
+    assert re.search(r"notebook cell \d+, line 2\)", errors["generator"]["text"])
 
 
 # --- what fails otherwise ------------------------------------------------------------------------

@@ -259,3 +259,61 @@ def test_a_notebooks_cell_is_named():
     assert job.startswith("global 'session' -> _thread:lock: a lock belongs to this process.")
     assert f.startswith("builtins:generator (notebook cell 3, line 1): a generator")
     assert place == "notebook cell 2, line 1"
+
+
+# --- graphs of Dask inside of other objects -------------------------------------------------------
+
+
+def graph_of_a_lock():
+    import dask
+
+    return dask.delayed(print, name="print-1")(LOCK, dask_key_name="print-2")
+
+
+def test_the_path_leads_into_the_tasks_of_a_collection_that_something_holds():
+    node = graph_of_a_lock()
+    for held, before in (
+        ([node], "[0]"),
+        (Record("a", node), "attribute 'held'"),
+        (holder(node), "closure variable 'value'"),
+        (functools.partial(print, end=node), "argument 'end'"),
+        ({"graph": node.__dask_graph__()}, "['graph']"),
+    ):
+        (found,) = culprits(held)
+        assert found.path[0] == before
+        assert found.path[1].startswith("task 'print-2'")
+        assert found.name == "_thread:lock"
+
+
+def test_arrays_and_their_blocks():
+    import dask.array
+    import numpy as np
+
+    made = dask.array.map_blocks(functools.partial(print, file=LOCK), np.arange(4), dtype=int)
+    (found,) = culprits([Record("a", made)])
+    assert any(step.startswith("task (") for step in found.path)
+    assert found.path[-1] == "argument 'file'"
+
+
+def test_a_collection_whose_tasks_can_all_be_sent_is_looked_at_as_an_object():
+    class Collection:
+        def __init__(self, meta):
+            self.meta = meta
+
+        def __dask_graph__(self):
+            return {"x": 1}
+
+    (found,) = culprits([Collection(LOCK)])
+    assert found.path[-1] == "attribute 'meta'"
+
+
+def test_a_collection_whose_graph_cannot_be_made_is_looked_at_as_an_object():
+    class Collection:
+        def __init__(self, meta):
+            self.meta = meta
+
+        def __dask_graph__(self):
+            raise RuntimeError
+
+    (found,) = culprits(Collection(LOCK))
+    assert found.path == ("attribute 'meta'",)

@@ -75,8 +75,8 @@ def test_each_culprit_is_a_line_and_an_error():
         found.require()
     assert caught.value.rule == "sendable.unwritable"
     assert "builtins:dict cannot be sent: ['a'] -> _thread:lock: a lock" in caught.value.message
-    assert "\n- ['b'] -> [0] -> _thread:RLock" in caught.value.fix
-    assert str(cannot_send("x", ())) == "x cannot be sent [sendable.unwritable]"
+    assert "Beside it cannot be sent: ['b'] -> [0] -> _thread:RLock; " in caught.value.fix
+    assert str(cannot_send("x", ())) == "x cannot be sent\n  rule: sendable.unwritable"
 
 
 def test_a_policy_that_lists_no_pickle_blames_what_is_no_typed_value(demo):

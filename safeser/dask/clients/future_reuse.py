@@ -33,7 +33,9 @@ from safeser.dask.sealed.graph import is_sealed
 from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import PolicyDenied, SafeserError, TokenizationError
 from safeser.tokens import tokenize_in_order
+from safeser.tracebacks import callers_level
 from safeser.values import Kind
+from safeser.wording import legible
 
 __all__ = ["FutureReuse"]
 
@@ -241,7 +243,7 @@ class FutureReuse:
             warnings.warn(
                 f"key {_text(key)!r}{others}: this client holds a future of it and cannot tell"
                 f" whether the definition is the same. The first result is used. {_FIX}",
-                stacklevel=4,
+                stacklevel=callers_level(),
             )
             return
         text = (
@@ -253,7 +255,7 @@ class FutureReuse:
             context = link.outbound(Kind.TASK, "update-graph")
             if link.policy.key_conflicts(context).definition != "warn":
                 _refuse(f"{text} Nothing was sent.", link, context, _text(key))
-        warnings.warn(f"{text} The first result is used. {_FIX}", stacklevel=4)
+        warnings.warn(f"{text} The first result is used. {_FIX}", stacklevel=callers_level())
 
     def _policy_link(self) -> Link | None:
         """Return the connection whose policy decides; None on a cluster without safeser."""
@@ -269,7 +271,7 @@ class FutureReuse:
                     f"this client holds a future under key {_text(future.key)!r} that was not"
                     " submitted by it but handed over or scattered: its value is used, whatever was"
                     " submitted now. Name another key, or release that future first.",
-                    stacklevel=3,
+                    stacklevel=callers_level(),
                 )
                 return
 
@@ -386,4 +388,4 @@ def _refuse(text: str, link: Link, context: Any, key: str) -> NoReturn:
 
 
 def _text(key: Any) -> str:
-    return "".join(char for char in str(key)[:_SHOWN] if char.isprintable())
+    return legible(str(key), _SHOWN)

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from dask._task_spec import DataNode, List, Task
 from dask.tokenize import TokenizationError
 
 from safeser.errors import PayloadError
 from safeser.sendable.culprits import culprits_among
-from safeser.sendable.parts import Part, named, split_by
+from safeser.sendable.parts import Part, graph_of, tasks_of
 from safeser.sendable.preflight import cannot_send
 
 __all__ = ["blaming", "graph_parts"]
@@ -54,29 +53,8 @@ _UNWRITABLE = frozenset({"pickle.unwritable", "families.cannot-serialize"})
 
 def graph_parts(x: Any) -> Iterator[Part]:
     """Yield the tasks of a graph or collection, or *x* alone."""
-    made = getattr(x, "__dask_graph__", None)
-    try:
-        graph = None if made is None or isinstance(x, type) else made()
-    except Exception:  # a graph that cannot be made is looked at as an object
-        graph = None
-    if graph is None:
-        yield "", x
-        return
-    for key, node in dict(graph).items():
-        yield f"task {named(key)}", node
-
-
-def _of_task(task: Task) -> Iterator[Part]:
-    yield "its function", task.func
-    for at, value in enumerate(task.args):
-        yield f"argument {at}", value
-    for name, value in task.kwargs.items():
-        yield f"argument '{name}'", value
-
-
-split_by(DataNode, lambda node: iter([("its value", node.value)]))
-split_by(List, lambda node: ((f"[{at}]", value) for at, value in enumerate(node.args)))
-split_by(Task, _of_task)
+    graph = graph_of(x)
+    yield from [("", x)] if graph is None else tasks_of(graph)
 
 
 class _Quiet(logging.Filter):

@@ -16,7 +16,9 @@ from dask._task_spec import Task
 from dask.utils import typename
 
 from safeser.errors import PolicyDenied, SafeserError
+from safeser.families.errors.failures import STATE
 from safeser.operations import Server
+from safeser.wording import shortened
 
 __all__ = [
     "NamedType",
@@ -32,7 +34,7 @@ __all__ = [
 #: Without these the scheduler does not know which task a report is of.
 _REPORTED = ("key", "run_id", "stimulus_id")
 
-#: The longest text of a refusal that a substitute carries.
+#: The longest message of a refusal that a substitute carries.
 _TEXT = 2000
 
 
@@ -94,9 +96,12 @@ _BARE_TASK: Mapping[str, Any] = {
 }
 
 
-def refused_task(text: str, rule: str) -> NoReturn:
-    """Run on a worker in place of a task that policy refused there; raises the refusal."""
-    raise PolicyDenied(text, rule=rule)
+def refused_task(message: str, **state: str) -> NoReturn:
+    """Run on a worker in place of a task that was refused there; raises the refusal.
+
+    :param state: what the refusal says beside its *message*.
+    """
+    raise PolicyDenied(message, **state)
 
 
 def for_element(
@@ -107,7 +112,8 @@ def for_element(
     if not isinstance(key, str | tuple | bytes | int):
         return None
     if server is Server.WORKER and name == "compute-task":
-        task = Task(key, refused_task, str(error)[:_TEXT], error.rule)
+        state = {name: getattr(error, name) for name in STATE}
+        task = Task(key, refused_task, shortened(error.message, _TEXT), **state)
         plain = {k: v for k, v in element.items() if k != "run_spec" and is_plain(v)}
         return {**_BARE_TASK, **plain, "run_spec": task}
     if server is Server.SCHEDULER and name == "task-finished":
@@ -128,7 +134,7 @@ def failed_report(kept: dict[str, Any], failure: Any, text: str) -> dict[str, An
     if any(name not in kept for name in _REPORTED):
         return None
     report = {name: kept[name] for name in (*_REPORTED, "worker") if name in kept}
-    said = {"exception": failure, "exception_text": text[:_TEXT]}
+    said = {"exception": failure, "exception_text": text}
     unsaid: dict[str, Any] = {
         "traceback": None,
         "traceback_text": "",

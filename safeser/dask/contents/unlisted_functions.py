@@ -22,10 +22,7 @@ RULE = "submission.approved"
 #: Libraries whose own functions stand in the graphs of arrays, frames and bags.
 _COLLECTIONS = frozenset({"dask", "distributed", "numpy", "pandas", "xarray"})
 
-_GROUP = (
-    "For arrays, frames, bags and functions of your own session ask for a worker group, where you"
-    " submit any code (docs/how-to/worker-groups.md)."
-)
+_GROUP = "For arrays, frames and lambdas ask for a worker group (docs/how-to/worker-groups.md)."
 
 
 def name_of(function: Any, context: str) -> str:
@@ -54,8 +51,8 @@ def _advice(function: Any, name: str) -> str:
     """Return what to do instead; a function that runs any code is never advised to be allowed."""
     library = name.partition(":")[0].partition(".")[0]
     own = (
-        "Write a function of a module that is installed on the workers (mylib, say) which does what"
-        " you need with it and no more; the operator can allow it:"
+        "Write a function of a module installed on the workers that does what you need and no more;"
+        " the operator can allow it:"
         " 'pickle: {allow: {\"mylib:NAME\": reference}}'."
     )
     if library in _COLLECTIONS:
@@ -77,12 +74,12 @@ def _nameless(function: Any, name: str | None, context: str) -> PolicyDenied:
     bare = known.rpartition(":")[2].rpartition(".")[2]
     bare = bare if bare.isidentifier() else "NAME"
     return PolicyDenied(
-        f"{known}{_place(function)} cannot be submitted: workers have no name to import it by, and"
-        f" context {context!r} lets no code through",
+        f"{known}{_place(function)} cannot be submitted in context {context!r}: workers have no"
+        " name to import it by",
         rule=RULE,
         where=shown(known),
-        fix="Write it as a function of a module that is installed on the workers (mylib, say); then"
-        f" the operator can allow it: 'pickle: {{allow: {{\"mylib:{bare}\": reference}}}}'."
+        fix="Write it as a function of a module installed on the workers; the operator can allow"
+        f" it: 'pickle: {{allow: {{\"mylib:{bare}\": reference}}}}'."
         f" {_GROUP}",
     )
 

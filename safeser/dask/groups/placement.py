@@ -24,6 +24,7 @@ from safeser.policy.questions.readable import readable
 from safeser.policy.questions.worker_groups import UNSEALED, Takes, WorkerGroups
 from safeser.policy.rules import COMPUTE
 from safeser.values import UNKNOWN, Context, Kind
+from safeser.wording import legible
 
 __all__ = ["Placement", "Places"]
 
@@ -431,4 +432,4 @@ def _whose(author: str) -> str:
 
 
 def _shown(key: Any) -> str:
-    return "".join(char for char in str(key)[:60] if char.isprintable())
+    return legible(str(key), 60)

@@ -28,13 +28,11 @@ from safeser.dask.wire.codec import substitute
 from safeser.dask.wire.fields import select
 from safeser.dask.wire.shapes import check_built
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
+from safeser.families.errors.unsent import unsent
 from safeser.policy.rules import APPROVED
 from safeser.values import ANY_AUTHOR, SEALED
 
 __all__ = ["build", "load_part", "with_objects"]
-
-#: Characters of a peer's explanation that an error of this process repeats.
-_EXPLANATION = 500
 
 
 def build(judged: Judged) -> Any:
@@ -115,22 +113,8 @@ def _load(judged: Judged, part: Part) -> Any:
 
 
 def _unsent(payload: Received, reason: Any) -> SerializationError:
-    text = "".join(c if c.isprintable() else " " for c in _said(reason)[:_EXPLANATION])
-    return SerializationError(
-        f"{payload.author} could not send this value: {text.rstrip('. ')}",
-        rule="peer.unsent",
-        where=payload.where,
-    )
-
-
-def _said(value: Any) -> str:
-    """Return the text of *value* if it is an error or a str; other types may have no safe text."""
-    if not isinstance(value, str | BaseException):
-        return "it gives no reason"
-    try:
-        return str(value)
-    except ValueError:  # str() refuses integers above its limit of digits
-        return type(value).__name__
+    what = f"{payload.author} could not send this value"
+    return unsent(what, reason, rule="peer.unsent", where=payload.where)
 
 
 def _pass_on(judged: Judged, part: Part) -> Serialized:

@@ -46,6 +46,7 @@ from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.policy import Policy
 from safeser.policy.rules import HARMLESS
 from safeser.values import Context, Kind, Limits
+from safeser.wording import legible
 
 __all__ = [
     "Judged",
@@ -548,9 +549,8 @@ def nested(
 
 def unknown_operation(name: Any) -> PolicyDenied:
     """Return the refusal of an operation that the table does not have at this place."""
-    shown = "".join(c for c in str(name)[:64] if c.isprintable())
     return PolicyDenied(
-        f"operation {shown!r} is not one that this connection knows",
+        f"operation {legible(str(name), 64)!r} is not one that this connection knows",
         rule="operation.unknown",
         fix="Use a version of distributed that this version of safeser supports.",
     )

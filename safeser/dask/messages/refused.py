@@ -53,6 +53,7 @@ class Refusals:
         """Log and record *error*, with the operation that the request or element *about* names."""
         about = about or {"op": error.operation}
         error.without_frames()
+        self._link.attribute(error)
         self.count, self.latest = self.count + 1, error
         if self.count > _NOTED:
             if not error.recorded:

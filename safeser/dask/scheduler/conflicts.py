@@ -15,6 +15,7 @@ from distributed.scheduler import TaskState
 from safeser.dask.equality.difference import Difference
 from safeser.dask.scheduler.scattered import ScatteredData
 from safeser.errors import PolicyDenied
+from safeser.wording import legible
 
 __all__ = ["FIX", "Conflict", "Submission", "describe", "refusal", "shown_key"]
 
@@ -82,6 +83,5 @@ def _difference(submission: Submission, conflict: Conflict) -> str:
 
 
 def shown_key(conflict: Conflict) -> str:
-    """Return the printable start of a key, which the client that submitted it chose."""
-    shown = "".join(char for char in str(conflict.task.key)[:_SHOWN] if char.isprintable())
-    return shown
+    """Return a readable key, which the client that submitted it chose."""
+    return legible(str(conflict.task.key), _SHOWN)

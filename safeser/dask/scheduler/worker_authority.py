@@ -32,6 +32,7 @@ from safeser.dask.transport.key_succession import successors
 from safeser.dask.worker.confinement import require_report
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import Kind
+from safeser.wording import legible
 
 __all__ = ["ABOUT", "Workers"]
 
@@ -264,7 +265,7 @@ class Workers(Part):
 
     def _not_its_own(self, name: str, key: Any, worker: str) -> bool:
         link = self._link_of(worker)
-        logger.warning("%s reports %s, which is not its own", worker, str(key)[:_SHOWN])
+        logger.warning("%s reports %s, which is not its own", worker, legible(str(key), _SHOWN))
         if link is not None:
             error = PolicyDenied("that task is another worker's", rule="worker.task")
             link.note_refusal(link.inbound(Kind.DATA, name), error)

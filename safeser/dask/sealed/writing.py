@@ -31,6 +31,7 @@ from safeser.dask.sealed.definitions import Definitions, canonical_digest
 from safeser.dask.sealed.references import ListedDefinitions
 from safeser.errors import PayloadError
 from safeser.values import Limits
+from safeser.wording import shortened
 
 __all__ = [
     "ACTOR",
@@ -318,7 +319,7 @@ def _in_order(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 def unwritable(key: Any, error: PayloadError) -> PayloadError:
     """Return *error*, which names the task that it is about."""
     try:
-        name = repr(str(key)[:80])
+        name = repr(shortened(str(key)))
     except RecursionError:
         name = "with a key of many levels"
     return PayloadError(

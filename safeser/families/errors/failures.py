@@ -10,10 +10,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["MAX_MESSAGE", "ExceptionData", "RemoteError", "shown"]
+__all__ = ["MAX_MESSAGE", "STATE", "ExceptionData", "RemoteError", "shown"]
 
 #: A screen or two.
 MAX_MESSAGE = 10_000
+
+#: What an error of safeser says beside its message.
+STATE = ("rule", "where", "fix", "policy", "process")
 
 
 #: What steers a terminal, or a viewer of text, first and last of each range: control characters of
@@ -76,7 +79,7 @@ class ExceptionData:
     :param suppress: whether the context is not to be shown, as after ``raise ... from None``.
     :param members: the exceptions in a group.
     :param fields: plain attributes that were set on it.
-    :param state: fields of a safeser error: rule, where and fix.
+    :param state: fields of a safeser error: rule, where, fix, policy and process.
     """
 
     type: str

@@ -14,7 +14,14 @@ from typing import Any
 
 from safeser import errors as safeser_errors
 from safeser.errors import SafeserError
-from safeser.families.errors.failures import MAX_MESSAGE, ExceptionData, RemoteError, shown
+from safeser.families.errors.failures import (
+    MAX_MESSAGE,
+    STATE,
+    ExceptionData,
+    RemoteError,
+    shown,
+)
+from safeser.families.errors.frames import frames_of_users
 from safeser.families.plain import DEFAULTS
 from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import is_remade
@@ -203,9 +210,11 @@ def _rebuild(data: ExceptionData, built: dict[int, BaseException]) -> BaseExcept
         exc = RemoteError(data.message, remote_type=data.type)
     for note in data.notes:
         exc.add_note(note)
-    if data.traceback and not any(note.startswith(_REMOTE) for note in data.notes):
-        exc.add_note(f"{_REMOTE}\n{data.traceback.rstrip()}")
-    if data.type in _SAFESER and _NOT_OURS not in data.notes:
+    ours = data.type in _SAFESER
+    frames = frames_of_users(data.traceback) if ours else data.traceback.rstrip()
+    if frames and not any(note.startswith(_REMOTE) for note in data.notes):
+        exc.add_note(f"{_REMOTE}\n{frames}")
+    if ours and _NOT_OURS not in data.notes:
         exc.add_note(_NOT_OURS)
     if data.context is not None:
         exc.__context__ = built[id(data.context)]
@@ -217,9 +226,8 @@ def _rebuild(data: ExceptionData, built: dict[int, BaseException]) -> BaseExcept
 
 def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseException | None:
     """Call the listed class with plain arguments; None if its message differs from the sent one."""
-    if data.type in _SAFESER and len(data.state) == 3:
-        rule, where, fix = data.state
-        return _SAFESER[data.type](_first_text(data), rule=rule, where=where, fix=fix)
+    if data.type in _SAFESER and len(data.state) == len(STATE):
+        return _SAFESER[data.type](_first_text(data), **dict(zip(STATE, data.state, strict=True)))
     if data.type in _GROUPS and members:
         # RemoteError stands for what would leave the process, so all members are Exceptions.
         return ExceptionGroup(_first_text(data), [_as_member(member) for member in members])

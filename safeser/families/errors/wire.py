@@ -7,11 +7,11 @@ reading them builds nothing; :mod:`.raising` makes exceptions of them.
 from __future__ import annotations
 
 import traceback
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain, records
-from safeser.families.errors.failures import MAX_MESSAGE, ExceptionData, RemoteError, shown
+from safeser.families.errors.failures import MAX_MESSAGE, STATE, ExceptionData, RemoteError, shown
 from safeser.families.errors.paths import relative_frames
 from safeser.families.errors.raising import from_data, is_listed, name_of, register_exception
 from safeser.families.plain import DEFAULTS, Unencodable
@@ -38,7 +38,6 @@ _MAX_ARGS_BYTES = 64 * 1024
 _MAX_LINKS = 64
 _MAX_CAUSES = 20
 _MAX_MEMBERS = 32
-_STATE = ("rule", "where", "fix")
 #: Deeper or longer arguments are not readable as a message.
 _SMALL = Limits(max_depth=10, max_refs=1000)
 
@@ -120,7 +119,7 @@ def _alone(
     if isinstance(exc, RemoteError):  # keep the first process's text when the failure is forwarded
         name, message = exc.remote_type, str(exc.args[0]) if exc.args else ""
     else:
-        name, message = name_of(type(exc)), _said(exc)
+        name, message = name_of(type(exc)), exc.message if _is_own(exc) else _said(exc)
     try:
         text = traceback_text(exc) if exc.__traceback__ is not None else ""
     except Exception as error:  # formatting calls the class's own __str__ and __repr__
@@ -151,10 +150,18 @@ def _notes(exc: BaseException) -> tuple[str, ...]:
 
 
 def _state(exc: BaseException) -> tuple[str, ...]:
-    """Return rule, place and fix of a safeser error."""
-    if isinstance(exc, SafeserError) and type(exc).__module__ == SafeserError.__module__:
-        return tuple(shown(getattr(exc, name))[:MAX_MESSAGE] for name in _STATE)
+    """Return what a safeser error says beside its message."""
+    if _is_own(exc):
+        return tuple(shown(getattr(exc, name))[:MAX_MESSAGE] for name in STATE)
     return ()
+
+
+def _is_own(exc: BaseException) -> TypeGuard[SafeserError]:
+    """Tell whether a receiver rebuilds *exc* as an error of safeser, from its fields."""
+    if not isinstance(exc, SafeserError) or type(exc).__module__ != SafeserError.__module__:
+        return False
+    # Code that a user runs may set anything.
+    return all(type(getattr(exc, name, None)) is str for name in ("message", *STATE))
 
 
 def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
@@ -254,7 +261,7 @@ def _described(link: ExceptionData, places: dict[int, int], free: set[int]) -> l
         link.suppress,
         members,
         fields,
-        [text[:MAX_MESSAGE] for text in link.state[: len(_STATE)]],
+        [text[:MAX_MESSAGE] for text in link.state[: len(STATE)]],
     ]
 
 
@@ -298,7 +305,7 @@ def _link(link: Any, read: dict[int, ExceptionData]) -> ExceptionData:
     _check_text(text, _MAX_TRACEBACK)
     if args is not None and (type(args) is not tuple or not _is_small(args)):
         _malformed()
-    for texts, most in ((notes, _MAX_NOTES), (state, len(_STATE))):
+    for texts, most in ((notes, _MAX_NOTES), (state, len(STATE))):
         if type(texts) is not list or len(texts) > most:
             _malformed()
         for note in texts:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from safeser.errors import PolicyDenied
 from safeser.policy.policy import Policy
 from safeser.policy.rules import SESSION_TRANSPORTS
 from safeser.policy.source.context import Rule
@@ -25,19 +26,21 @@ class Explanation:
     :param question: what was asked, on one line.
     :param decision: the answer.
     :param steps: what was checked, in order, one line each.
+    :param refusal: the error that a process raises for it; None where it is permitted.
     """
 
     question: str
     decision: Decision
     steps: tuple[str, ...]
+    refusal: PolicyDenied | None = None
 
     @property
     def text(self) -> str:
-        verdict = "permitted" if self.decision.permitted else "denied"
         lines = [self.question, *(f"  {step}" for step in self.steps)]
-        lines.append(f"{verdict} [{self.decision.rule}]: {self.decision.reason}")
-        if self.decision.fix:
-            lines.append(f"to change it: {self.decision.fix}")
+        if self.refusal is None:
+            lines.append(f"permitted [{self.decision.rule}]: {self.decision.reason}")
+        else:
+            lines.append(f"denied: {self.refusal}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -62,7 +65,9 @@ def explain(
         f" ({'sealing' if sealing else 'opening'}), under {policy.name} revision {policy.revision}?"
     )
     steps = _strangers(policy, context) + _walk(policy, context) + _suite(policy, context)
-    return Explanation(question, decision, tuple(steps))
+    denied = not decision.permitted
+    refusal = policy.refusal(context, decision, sealing=sealing) if denied else None
+    return Explanation(question, decision, tuple(steps), refusal)
 
 
 def _transport_text(context: Context) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from safeser.errors import ConfigError
+from safeser.wording import shortened
 
 __all__ = ["Place", "UndefinedName", "did_you_mean", "fault", "shown", "together"]
 
@@ -33,8 +34,7 @@ class Place:
 
 def shown(text: str) -> str:
     """Return *text* in quotes, printable ASCII and short, for an error message."""
-    cut = text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."
-    return ascii(cut)
+    return ascii(shortened(text, _SHOWN_MAX))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -108,7 +108,7 @@ def outcome(stock: str, confined: str) -> str:
     if confined.startswith(SHOWN):
         return "gives another value"
     # Beside the rule, a message has keys of this run and the global that came first.
-    rule = re.search(r"\[([a-z-]+\.[a-z-]+)\]", confined)
+    rule = re.search(r"rule: ([a-z-]+\.[a-z-]+)", confined)
     return f"refused by `{rule[1]}`" if rule else confined
 
 

@@ -44,7 +44,7 @@ def test_the_page_counts_its_rows() -> None:
     [
         ("shown 1", "shown 1", SAME),
         ("shown 1", "shown 2", "gives another value"),
-        ("shown 1", "SafeserError: no [a.rule] [not this]", "refused by `a.rule`"),
+        ("shown 1", "SafeserError: no\n  rule: a.rule of policy p", "refused by `a.rule`"),
         ("shown 1", "KeyError: 'x[0]'", "KeyError: 'x[0]'"),
     ],
 )

@@ -85,8 +85,8 @@ def test_a_result_that_cannot_be_sent_fails_that_future_only(alice):
     ("name", "culprit", "place", "advice"),
     [
         ("lambda", "builtins:function", "at ['f'][0]", "grants family cloudpickle"),
-        ("file", "_io:TextIOWrapper", "", "send its content instead"),
-        ("generator", "builtins:generator", "at [0]", "send its content instead"),
+        ("file", "_io:TextIOWrapper", "", "send its content, or make it"),
+        ("generator", "builtins:generator", "at [0]", "send its content, or make it"),
     ],
 )
 def test_what_is_inside_and_cannot_be_sent_is_named(alice, name, culprit, place, advice):

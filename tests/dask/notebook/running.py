@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import nbformat
@@ -53,7 +53,6 @@ def run(
     """
     setup, cells = operations(*OPERATIONS)
     cells = [cell for cell in cells if not areas or cell.area in areas]
-    notebook = nbformat.v4.new_notebook()
     sources = [
         "%matplotlib agg",
         (HERE / "digest.py").read_text("utf-8"),
@@ -61,6 +60,21 @@ def run(
         setup,
     ]
     sources += [shown(cell.source) for cell in cells] + ["client.close()"]
+    notebook = executed(sources, folder, heard)
+    begun = len(sources) - len(cells) - 1
+    for cell in notebook.cells[:begun]:
+        assert not said(cell, "error"), said(cell, "error")
+    return {
+        f"{cell.area}: {cell.title}": said(done, "error") or said(done, "shown")
+        for cell, done in zip(cells, notebook.cells[begun:-1], strict=True)
+    }
+
+
+def executed(
+    sources: Sequence[str], folder: Path, heard: Callable[..., None] | None = None
+) -> nbformat.NotebookNode:
+    """Return the notebook of *sources*, a cell each, run by a kernel in *folder*."""
+    notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(source) for source in sources]
     # Sockets of this user alone, where the default is ports that others of the machine reach.
     kernel = AsyncKernelManager(
@@ -76,13 +90,7 @@ def run(
     )
     client.owns_km = True  # so that the kernel ends with the run
     client.execute()
-    begun = len(sources) - len(cells) - 1
-    for cell in notebook.cells[:begun]:
-        assert not said(cell, "error"), said(cell, "error")
-    return {
-        f"{cell.area}: {cell.title}": said(done, "error") or said(done, "shown")
-        for cell, done in zip(cells, notebook.cells[begun:-1], strict=True)
-    }
+    return notebook
 
 
 def said(cell: nbformat.NotebookNode, what: str) -> str:

@@ -368,7 +368,7 @@ class TestKeys:
 
 
 def test_a_refusal_says_where(asm):
-    with pytest.raises(PolicyDenied, match=r"os:system is called.* at byte 2 ") as refused:
+    with pytest.raises(PolicyDenied, match=r"os:system is called.* at byte 2\n") as refused:
         loads(asm.pickle(asm.line_name("os:system") + b")R"))
     assert refused.value.rule == "pickle.global"
     assert "profile data" in str(refused.value)

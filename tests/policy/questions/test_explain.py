@@ -90,16 +90,26 @@ def lifts(spelled: dict[str, Any], context: Context, family: str, sealing: bool,
 @pytest.mark.parametrize(
     ("context", "family", "author", "words"),
     [
-        (Context("a", "b", "admin"), "pickle", None, "No policy can permit it."),
-        (Context("zed", "a"), "pickle", None, "No policy can permit it."),
-        (Context("b", "a"), "pickle", None, "give b -> a a context of its own above it"),
-        (Context("b", "a", "control", "run"), "msgpack", None, "give b -> a a context of its own"),
+        (Context("a", "b", "admin"), "pickle", None, "No policy can permit it: admin messages"),
+        (Context("zed", "a"), "pickle", None, "No policy can permit it from or to unknown"),
+        (
+            Context("b", "a"),
+            "pickle",
+            None,
+            "put this context above it: '{name: b-to-a-data, sender: b",
+        ),
+        (
+            Context("b", "a", "control", "run"),
+            "msgpack",
+            None,
+            "put this context above it: '{name: b-to-a-control",
+        ),
         (Context("zed", "a", "control", "run"), "msgpack", None, "No policy can permit it from or"),
         (Context("a", "b"), "pickle", "any", "Fetch the value from its author"),
         (Context("a", "b"), "cuda", None, "what safeser does not know"),
         (Context("a", "b", "control", "nope"), "msgpack", None, "what safeser does not know"),
         (Context("a", "zed"), "msgpack", None, "List the principal"),
-        (Context("b", "b"), "msgpack", None, "'sender: b', 'recipient: b' and 'kinds: [data]'"),
+        (Context("b", "b"), "msgpack", None, "sender: b, recipient: b, kinds: [data]"),
     ],
 )
 def test_where_no_edit_helps_the_advice_says_so(
@@ -157,8 +167,8 @@ def test_an_explanation_walks_the_contexts() -> None:
     ]
     assert "written by a" in answer.question
     assert "under test revision 4" in answer.question
-    assert "denied [context.none]" in str(answer)
-    assert "to change it: Add a context" in answer.text
+    assert "\n  rule: context.none of policy test revision 4, on c\n" in str(answer)
+    assert "\n  fix: Add this context: " in answer.text
 
 
 def test_an_explanation_stops_at_the_match() -> None:
@@ -166,7 +176,7 @@ def test_an_explanation_stops_at_the_match() -> None:
     assert answer.decision.permitted
     assert len(answer.steps) == 2
     assert "plain: matches" in answer.steps[0]
-    assert "to change it" not in answer.text
+    assert "fix: " not in answer.text
 
 
 def test_strangers_are_said_to_be_strangers() -> None:
