@@ -128,10 +128,15 @@ def _has_unknown(rule: Rule) -> bool:
     return UNKNOWN in rule.senders | rule.recipients
 
 
-def fix(name: str, query: Query, rule: Rule | None) -> str:
-    """Return the advice for a denial as one or two sentences."""
+def fix(name: str, query: Query, rule: Rule | None, *, denied: str = "") -> str:
+    """Return the advice for a denial as one or two sentences.
+
+    :param denied: for a context that has ended, the rule by which it refused this before.
+    """
     if rule is None:
         return _new_context(query)
+    if name == "context.ended":
+        return _later(query, rule, denied)
     changes = edits(name, query, rule)
     if not changes:
         return _impossible(name, query, rule)
@@ -141,6 +146,13 @@ def fix(name: str, query: Query, rule: Rule | None) -> str:
         # What a pickle names beyond the profile makes it code, and listing that name is far less.
         advice += " If it only lacks a class of your own, list that under 'pickle: allow' instead."
     return advice + _group(changes)
+
+
+def _later(query: Query, rule: Rule, denied: str) -> str:
+    place = f"In context {rule.name!r} (line {rule.line}), set a later 'until'"
+    if not denied:
+        return f"{place}. Risk: it then grants again what it granted."
+    return f"{place}, which alone does not permit this. {fix(denied, query, rule.before_end)}"
 
 
 def _group(changes: Iterable[Edit]) -> str:

@@ -5,11 +5,12 @@ and nothing falls through to a later one. What is not known (a principal, kind, 
 is never permitted, and no function here raises for it. The steps of :meth:`Table.decide`, in order:
 
 1. match a context, or deny;
-2. the operation must be granted, and submitting a graph needs a submission;
-3. the floors: admin is msgpack, and ``unknown`` never gets pickle or a program's own family,
+2. its date must not have passed;
+3. the operation must be granted, and submitting a graph needs a submission;
+4. the floors: admin is msgpack, and ``unknown`` never gets pickle or a program's own family,
    whatever a rule says;
-4. the family must be listed for this side;
-5. a payload of an author that the context does not list passes only in families that cannot reach
+5. the family must be listed for this side;
+6. a payload of an author that the context does not list passes only in families that cannot reach
    code. Where authors are listed, or tasks handed out, sealed calls of the sender pass only if it
    is listed, too.
 """
@@ -26,6 +27,8 @@ from safeser.errors import ConfigError, PolicyDenied
 from safeser.operations import NAMES
 from safeser.policy import advice
 from safeser.policy.rules import (
+    ANY_TRANSPORT,
+    ANYWHERE,
     APPROVED,
     COMPUTE,
     HARMLESS,
@@ -100,6 +103,14 @@ class Table:
         self._grants: dict[tuple[Hop, bool], Grant | None] = {}
         self._signable: dict[tuple[str, str, Kind], Signable] = {}
         self._granted: dict[tuple[Context, bool], Grant] = {}
+        self._ended = sum(1 << at for at, rule in enumerate(self.rules) if rule.ended)
+        #: What :class:`safeser.policy.Policy` and other modules derived, by the question.
+        self.remembered: dict[tuple[object, ...], Any] = {}
+
+    def at(self, moment: float) -> Table:
+        """Return the table in which the contexts have ended whose dates have passed at *moment*."""
+        rules = [rule.after_end() if rule.end <= moment else rule for rule in self.rules]
+        return Table(rules, self.principals, own=self.own, suite=self.suite)
 
     # --- matching ------------------------------------------------------------------------------
 
@@ -130,9 +141,15 @@ class Table:
 
     def meets(self, one: str, other: str) -> bool:
         """Tell whether some context lets *one* hand *other* anything, or the reverse."""
+        # One that has ended matches, and lets nothing pass, whatever a context below it says.
         there = self._senders.get(one, 0) & self._recipients.get(other, 0)
         back = self._senders.get(other, 0) & self._recipients.get(one, 0)
-        return bool(there | back)
+        found = there | back
+        if not found & self._ended:
+            return bool(found)
+        pairs = ((one, other), (other, one))
+        hops = itertools.starmap(_hop, itertools.product(pairs, Kind, ANY_TRANSPORT, ANYWHERE))
+        return any(rule is not None and not rule.ended for rule in map(self.match, hops))
 
     def suite_between(
         self, one: str, other: str, *, transport: str | None, same_host: bool | None
@@ -243,7 +260,9 @@ class Table:
         rule = self.match(query.hop)
         if rule is None:
             return _deny_unmatched(query)
-        refusal = _judge_operation(query, rule)
+        refusal = _judge_date(query, rule)
+        if refusal is None:
+            refusal = _judge_operation(query, rule)
         return _permit(rule, "the operation is granted") if refusal is None else refusal
 
     def _remember(self, query: Query, decision: Decision) -> Decision:
@@ -256,10 +275,9 @@ class Table:
         rule = self.match(query.hop)  # step 1
         if rule is None:
             return _deny_unmatched(query)
-        for judge in _STEPS:
-            refusal = judge(query, rule)
-            if refusal is not None:
-                return refusal
+        refusal = _refusal(query, rule)
+        if refusal is not None:
+            return refusal
         return _permit(rule, f"family {query.family} passes")
 
     # --- grants --------------------------------------------------------------------------------
@@ -267,7 +285,7 @@ class Table:
     def grant(self, context: Context, *, sealing: bool = False) -> Grant:
         """Return the most that may pass in *context*, after the floors.
 
-        :raises PolicyDenied: if no context matches.
+        :raises PolicyDenied: if no context matches, or the one that matches has ended.
         """
         known = self._granted.get((context, sealing))
         if known is not None:
@@ -277,7 +295,7 @@ class Table:
             grant = self._grants[key]
         except KeyError:
             rule = self.match(key[0])
-            grant = None if rule is None else _bound(rule, *key)
+            grant = None if rule is None or rule.ended else _bound(rule, *key)
             if len(self._grants) >= _CACHE_MAX:
                 self._grants.clear()
             self._grants[key] = grant
@@ -305,7 +323,11 @@ class Table:
     def key_conflicts(self, context: Context) -> KeyConflicts:
         """Return the outcome of submissions under taken keys; without a context, refused."""
         rule = self.match(self.hop(context))
-        return REFUSED if rule is None else rule.key_conflicts
+        return REFUSED if rule is None or rule.ended else rule.key_conflicts
+
+
+def _hop(pair: tuple[str, str], kind: Kind, transport: str | None, same_host: bool | None) -> Hop:
+    return Hop(*pair, kind, transport, same_host)
 
 
 def _masks(values: Sequence[frozenset[Any]]) -> Mapping[Any, int]:
@@ -349,6 +371,25 @@ def _is_left(
                     fix="Use fewer groups in contexts, or list principals in fewer of them.",
                 )
     return False
+
+
+def _refusal(query: Query, rule: Rule) -> Decision | None:
+    refusals = (judge(query, rule) for judge in _STEPS)
+    return next((each for each in refusals if each is not None), None)
+
+
+def _judge_date(query: Query, rule: Rule) -> Decision | None:
+    if not rule.ended:
+        return None
+    before = _refusal(query, rule.before_end)
+    denied = "" if before is None else before.rule
+    return Decision(
+        False,
+        "context.ended",
+        f"what context {rule.name!r} granted ended with {rule.until} (UTC)",
+        context=rule.name,
+        fix=advice.fix("context.ended", query, rule, denied=denied),
+    )
 
 
 def _judge_operation(query: Query, rule: Rule) -> Decision | None:
@@ -408,8 +449,8 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
     return _deny(query, rule, "author.relayed", reason)
 
 
-#: Steps 2 to 5 of the module's list, in that order.
-_STEPS = (_judge_operation, _judge_floors, _judge_family, _judge_author)
+#: Steps 2 to 6 of the module's list, in that order.
+_STEPS = (_judge_date, _judge_operation, _judge_floors, _judge_family, _judge_author)
 
 
 def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
