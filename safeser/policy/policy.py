@@ -17,9 +17,8 @@ from typing import Any
 
 from safeser.errors import ConfigError
 from safeser.identity import KeyState, Roster, RosterEntry
-from safeser.policy.decide import Table
+from safeser.policy.decide import Clock, Periods, Table
 from safeser.policy.observing import observing
-from safeser.policy.periods import Clock, Periods
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal
