@@ -6,6 +6,7 @@ import datetime
 
 import pytest
 
+from safeser.channel.standing import Ending
 from safeser.errors import PolicyDenied
 from safeser.policy import Policy
 from safeser.values import Kind
@@ -100,7 +101,7 @@ def test_a_session_ends_where_nothing_may_pass_any_more(connected, clock):
     assert not far.session.ended
     far.voices.review()
     assert far.session.ended
-    assert far.over.rule == "policy.no-context"
+    assert far.over == Ending("policy.no-context", "ann")
 
 
 def test_what_was_sealed_before_the_end_is_refused_after_it(connected, clock):
