@@ -196,8 +196,8 @@ class Doors:
         ]
         return Roster.parse("\n".join(lines) + "\n")
 
-    def channel(self, principal: str, policy: str, **options: Any) -> Channel:
-        loaded = self.policy(policy)
+    def channel(self, principal: str, policy: str | Policy, **options: Any) -> Channel:
+        loaded = policy if isinstance(policy, Policy) else self.policy(policy)
         made = {
             "identity": self.identity(principal),
             "audit": Witness(),

@@ -32,6 +32,7 @@ _PATTERNS = {
     "(?:_[0-9]+)": "text like `100_000`",
     "[A-Za-z0-9_.@-]": "a name",
     "[a-z0-9_-]": "the name of a family of one's own",
+    "[0-9]{4}-[0-9]{2}": "a date, `'2026-12-31'`",
 }
 #: Longer lists of words stand below the table.
 _LONG = 10

@@ -187,6 +187,7 @@ class Channel:
     def review(self) -> None:
         """End the sessions that roster, dates or policy no longer allow."""
         with self._adopting:
+            self._follow_dates()
             state = (self._standing, self._today())
             if state == self._reviewed:
                 return
@@ -200,6 +201,23 @@ class Channel:
                 if ending is not None:
                     link.finish(ending)
             self._reviewed = state  # last, so that the next call resumes after an error
+
+    def _follow_dates(self) -> None:
+        """Replace the policies of which a context has ended, so that nothing rests on it."""
+        old = self._standing
+        policy = old.policy.renewed()
+        shadow = None if old.shadow is None else old.shadow.renewed()
+        if policy is old.policy and shadow is old.shadow:
+            return
+        self._standing = replace(old, policy=policy, shadow=shadow)
+        for rule in old.policy.passed():
+            own = self.identity.principal
+            logger.warning("%s: context %r of %s has ended", own, rule.name, _named(policy))
+            try:
+                self._note_file("policy", rule.name, "policy.ended", permitted=True)
+            except AuditError as failure:
+                # What rested on it must end all the same.
+                logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400
 
     def settled_by(self, is_settled: Callable[[], bool]) -> None:
         """Set the function, called by any thread, that tells whether no file change is pending."""

@@ -222,7 +222,7 @@ class Receiving(Sending):
         :param policy: the policy under which *admitted* was decided.
         :returns: whether it was admitted; if not, decide it with :meth:`admit`.
         """
-        if self.policy is not policy or self.over is not None:
+        if self.policy is not policy or self.over is not None or policy.has_passed:
             return False
         if verified.session_id != self.session.id or not admitted.is_plain:
             return False

@@ -81,7 +81,15 @@ def _pickle_rule(
     if limits is None:
         return UNREAD
     try:
-        serialization.judge(payload.header, payload.frames, grant, limits=limits)
+        # Values beside the pickle, and its shape, have the limits of the policy.
+        serialization.judge(
+            payload.header,
+            payload.frames,
+            grant,
+            limits=shadow.limits,
+            budget=serialization.Budget(limits),
+            declared=shadow.families,
+        )
     except SafeserError as error:
         return allowance.rule(error, size, limits)
     return ""

@@ -87,7 +87,7 @@ def lint(
     failed = False
     for name in policies:
         policy = Policy.load(name)
-        found = findings(policy)
+        found = findings(policy, today=today())
         if listed is not None:
             found += find_dates(policy, policy.roster.merged(listed), today=today())
         failed |= not all(each.is_note for each in found)
@@ -200,9 +200,11 @@ def _show_matrix(policy: Policy) -> None:
 def _show_code(policy: Policy) -> None:
     """Show in whose processes a holder of each principal's key can run code, and how."""
     from safeser.policy.questions.code_paths import code_paths
+    from safeser.policy.questions.difference_text import people
 
     reached: dict[str, list[str]] = {}
-    for start, *between, end in code_paths(policy):
+    for path in code_paths(policy):
+        start, *between, end = (people(policy, step) for step in path.steps)
         through = f" (through {', '.join(between)})" if between else ""
         reached.setdefault(start, []).append(f"{end}{through}")
     if reached:

@@ -356,15 +356,19 @@ def judge(
     grant: Grant,
     *,
     limits: Limits = DEFAULTS,
+    budget: Budget | None = None,
+    declared: Collection[str] = (),
 ) -> None:
     """Refuse each pickle in a payload that the profiles of *grant* would refuse; builds nothing.
 
+    :param budget: what reading the pickles may take; without it, all of *limits*.
+    :param declared: families that policy names but this process may only relay.
     :raises PolicyDenied: naming the global, its offset and what would allow it.
     """
     if "cloudpickle" in grant.families:
         return
-    budget = Budget(limits)
-    for node in parse(header, frames, limits=limits):
+    budget = budget or Budget(limits)
+    for node in parse(header, frames, limits=limits, declared=declared):
         if node.serializer in _PICKLES:
             pickled.judge(node, grant, limits, budget)
 

@@ -208,6 +208,8 @@ def fix(name: str, query: Query, rule: Rule | None, judge: Judge) -> str:
     """
     if rule is None:
         return _unmatched(query, judge)
+    if name == "context.ended":
+        return _later(query, rule, judge)
     changes = complete(name, query, rule, judge)
     if isinstance(changes, str):
         return _impossible(changes, query, rule, judge)
@@ -217,6 +219,15 @@ def fix(name: str, query: Query, rule: Rule | None, judge: Judge) -> str:
         # What a pickle names beyond the profile makes it code, and listing that name is far less.
         advice += " If it only lacks a class of your own, list that under 'pickle: allow' instead."
     return advice + _group(changes)
+
+
+def _later(query: Query, rule: Rule, judge: Judge) -> str:
+    place = f"In context {rule.name!r} (line {rule.line}), set a later 'until'"
+    denied = judge(query, rule.before_end)
+    if denied is None:
+        return f"{place}. Risk: it then grants again what it granted."
+    rest = fix(denied, query, rule.before_end, judge)
+    return f"{place}, which alone does not permit this. {rest}"
 
 
 def _group(changes: Iterable[Edit]) -> str:

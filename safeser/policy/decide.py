@@ -5,11 +5,12 @@ and nothing falls through to a later one. What is not known (a principal, kind, 
 is never permitted, and no function here raises for it. The steps of :meth:`Table.decide`, in order:
 
 1. match a context, or deny;
-2. the operation must be granted, and submitting a graph needs a submission;
-3. the floors: admin is msgpack, and ``unknown`` never gets pickle or a program's own family,
+2. its date must not have passed;
+3. the operation must be granted, and submitting a graph needs a submission;
+4. the floors: admin is msgpack, and ``unknown`` never gets pickle or a program's own family,
    whatever a rule says;
-4. the family must be listed for this side;
-5. a payload of an author that the context does not list passes only in families that cannot reach
+5. the family must be listed for this side;
+6. a payload of an author that the context does not list passes only in families that cannot reach
    code. Where authors are listed, or tasks handed out, sealed calls of the sender pass only if it
    is listed, too.
 """
@@ -20,13 +21,17 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.operations import NAMES
 from safeser.policy import advice
 from safeser.policy.rules import (
+    ANY_TRANSPORT,
+    ANYWHERE,
     APPROVED,
     COMPUTE,
     HARMLESS,
@@ -51,7 +56,7 @@ from safeser.values import (
     Suite,
 )
 
-__all__ = ["Table"]
+__all__ = ["Clock", "Periods", "Table"]
 
 # Principals x principals x kinds x operations x families of a cluster of tens is a few thousand.
 _CACHE_MAX = 1 << 16
@@ -104,6 +109,14 @@ class Table:
         self._grants: dict[tuple[Hop, bool], Grant | None] = {}
         self._signable: dict[tuple[str, str, Kind], Signable] = {}
         self._granted: dict[tuple[Context, bool], Grant] = {}
+        self._ended = sum(1 << at for at, rule in enumerate(self.rules) if rule.ended)
+        #: What :class:`safeser.policy.Policy` and other modules derived, by the question.
+        self.remembered: dict[tuple[object, ...], Any] = {}
+
+    def at(self, moment: float) -> Table:
+        """Return the table in which the contexts have ended whose dates have passed at *moment*."""
+        rules = [rule.after_end() if rule.end <= moment else rule for rule in self.rules]
+        return Table(rules, self.principals, own=self.own, suite=self.suite)
 
     # --- matching ------------------------------------------------------------------------------
 
@@ -134,9 +147,15 @@ class Table:
 
     def meets(self, one: str, other: str) -> bool:
         """Tell whether some context lets *one* hand *other* anything, or the reverse."""
+        # One that has ended matches, and lets nothing pass, whatever a context below it says.
         there = self._senders.get(one, 0) & self._recipients.get(other, 0)
         back = self._senders.get(other, 0) & self._recipients.get(one, 0)
-        return bool(there | back)
+        found = there | back
+        if not found & self._ended:
+            return bool(found)
+        pairs = ((one, other), (other, one))
+        hops = itertools.starmap(_hop, itertools.product(pairs, Kind, ANY_TRANSPORT, ANYWHERE))
+        return any(rule is not None and not rule.ended for rule in map(self.match, hops))
 
     def suite_between(
         self, one: str, other: str, *, transport: str | None, same_host: bool | None
@@ -247,9 +266,10 @@ class Table:
         rule = self.match(query.hop)
         if rule is None:
             return _deny_unmatched(query)
-        denial = _judge_operation(query, rule)
+        steps = (_judge_date, _judge_operation)
+        denial = _first_denial(query, rule, steps)
         if denial is not None:
-            return _deny(query, rule, denial, steps=(_judge_operation,))
+            return _deny(query, rule, denial, steps=steps)
         return _permit(rule, "the operation is granted")
 
     def _remember(self, query: Query, decision: Decision) -> Decision:
@@ -272,7 +292,7 @@ class Table:
     def grant(self, context: Context, *, sealing: bool = False) -> Grant:
         """Return the most that may pass in *context*, after the floors.
 
-        :raises PolicyDenied: if no context matches.
+        :raises PolicyDenied: if no context matches, or the one that matches has ended.
         """
         known = self._granted.get((context, sealing))
         if known is not None:
@@ -282,7 +302,7 @@ class Table:
             grant = self._grants[key]
         except KeyError:
             rule = self.match(key[0])
-            grant = None if rule is None else _bound(rule, *key)
+            grant = None if rule is None or rule.ended else _bound(rule, *key)
             if len(self._grants) >= _CACHE_MAX:
                 self._grants.clear()
             self._grants[key] = grant
@@ -310,7 +330,11 @@ class Table:
     def key_conflicts(self, context: Context) -> KeyConflicts:
         """Return the outcome of submissions under taken keys; without a context, refused."""
         rule = self.match(self.hop(context))
-        return REFUSED if rule is None else rule.key_conflicts
+        return REFUSED if rule is None or rule.ended else rule.key_conflicts
+
+
+def _hop(pair: tuple[str, str], kind: Kind, transport: str | None, same_host: bool | None) -> Hop:
+    return Hop(*pair, kind, transport, same_host)
 
 
 def _masks(values: Sequence[frozenset[Any]]) -> Mapping[Any, int]:
@@ -354,6 +378,12 @@ def _is_left(
                     fix="Use fewer groups in contexts, or list principals in fewer of them.",
                 )
     return False
+
+
+def _judge_date(query: Query, rule: Rule) -> Decision | None:
+    if not rule.ended:
+        return None
+    return Decision(False, "context.ended", f"what was granted ended with {rule.until} (UTC)")
 
 
 def _judge_operation(query: Query, rule: Rule) -> Decision | None:
@@ -413,8 +443,8 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
     return Decision(False, "author.relayed", reason)
 
 
-#: Steps 2 to 5 of the module's list, in that order.
-_STEPS = (_judge_operation, _judge_floors, _judge_family, _judge_author)
+#: Steps 2 to 6 of the module's list, in that order.
+_STEPS = (_judge_date, _judge_operation, _judge_floors, _judge_family, _judge_author)
 
 
 def _first_denial(query: Query, rule: Rule, steps: _Steps = _STEPS) -> Decision | None:
@@ -483,3 +513,63 @@ _DENY_MALFORMED = Decision(
     "no context matches: the argument is no Context, or sealing is neither True nor False",
     fix="Ask with Context(sender, recipient, ...) and sealing=True or sealing=False.",
 )
+
+
+# --- dates ----------------------------------------------------------------------------------------
+
+#: Returns seconds since 1970, UTC.
+Clock = Callable[[], float]
+
+
+class Periods:
+    """The decision table of one policy, replaced where the date of a context passes.
+
+    A date that has passed takes away and never gives: its context still matches, and refuses, so
+    that what it granted is not left to a broader one below. It stays so if the clock is set back.
+
+    :param written: the table in which no date has passed.
+    """
+
+    __slots__ = ("_clock", "_end", "_first", "_table", "written")
+
+    def __init__(self, written: Table, clock: Clock) -> None:
+        self.written = written
+        self._clock = clock
+        self._table, self._end = written, -inf
+        self._first = self.table()
+
+    def table(self) -> Table:
+        """Return the table that is in force."""
+        # A policy without dates has no end, and its clock is not read again.
+        if self._end == inf:
+            return self._table
+        now = self._clock()
+        return self._table if now < self._end else self._advance(now)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether a date has passed since this was made."""
+        return self.table() is not self._first
+
+    def passed(self) -> list[Rule]:
+        """Return the contexts that have ended since this was made."""
+        each = zip(self._first.rules, self.table().rules, strict=True)
+        return [now for before, now in each if now.ended and not before.ended]
+
+    def at(self, moment: float) -> Periods:
+        """Return the periods of the same table with a clock that stands at *moment*."""
+        return Periods(self.written, lambda: moment)
+
+    def renewed(self) -> Periods:
+        """Return these periods, for which no date has passed since they were made."""
+        made = copy(self)
+        made._first = made.table()
+        return made
+
+    def _advance(self, now: float) -> Table:
+        ends = [rule.end for rule in self.written.rules]
+        if any(end <= now for end in ends):
+            self._table = self.written.at(now)
+        # Last: a thread that reads the old end comes here as well.
+        self._end = min((end for end in ends if end > now), default=inf)
+        return self._table

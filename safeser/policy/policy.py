@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import datetime
 import os
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.identity import KeyState, Roster, RosterEntry
-from safeser.policy.decide import Table
+from safeser.policy.decide import Clock, Periods, Table
 from safeser.policy.observing import observing
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal
 from safeser.policy.signable import Signable
-from safeser.policy.source.context import Rule
+from safeser.policy.source.context import Rule, start_of_day
 from safeser.policy.source.loader import read
-from safeser.policy.source.model import LimitsModel
+from safeser.policy.source.model import AcknowledgedModel, LimitsModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import shape
 from safeser.tracebacks import for_callers
@@ -46,6 +48,7 @@ class Policy:
     :param limits: bounds on one message; defaults where the file names none.
     :param dashboard: the address at which Dask's web pages may be served besides loopback, if any.
     :param roster: the public keys that the policy lists inline, all of them active.
+    :param acknowledged: paths of code that the policy says are meant.
     :param written: with ``mode: observe``, what its contexts would decide; otherwise None.
     """
 
@@ -57,13 +60,10 @@ class Policy:
     limits: Limits
     roster: Roster
     dashboard: str | None
-    _table: Table
+    acknowledged: tuple[AcknowledgedModel, ...]
+    _periods: Periods
     written: Policy | None = None
-    _counterparts: dict[str, frozenset[str]] = field(default_factory=dict)
-    _suites: dict[tuple[str | None, ...], Suite] = field(default_factory=dict)
     _levels: dict[str, str] = field(init=False)
-    #: What other modules derived from this policy, by the question.
-    remembered: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         levels = {rule.name: rule.audit for rule in self._table.rules if rule.audit != "all"}
@@ -71,22 +71,26 @@ class Policy:
 
     @classmethod
     @for_callers
-    def load(cls, path_or_name: str | os.PathLike[str]) -> Policy:
+    def load(cls, path_or_name: str | os.PathLike[str], *, clock: Clock = time.time) -> Policy:
         """Return the policy in a file, or the ready one of that name, such as ``"default"``.
 
         A string is a path if it has a separator or ends in ``.yaml``.
 
+        :param clock: returns the seconds since 1970 at which dates of contexts are compared.
         :raises ConfigError: if there is none, or it is not a policy that this version enforces
             in full.
         """
         path = locate(path_or_name)
-        return _parsed(read_file(path), str(path))
+        return _parsed(read_file(path), str(path), clock)
 
     @classmethod
     @for_callers
-    def parse(cls, text: str | bytes, source: str = "<text>") -> Policy:
+    def parse(
+        cls, text: str | bytes, source: str = "<text>", *, clock: Clock = time.time
+    ) -> Policy:
         """Return the policy that *text* spells; *source* names it in messages.
 
+        :param clock: as in :meth:`load`.
         :raises ConfigError: with file, line and column, if it is not a policy that this version
             enforces in full.
         """
@@ -110,11 +114,50 @@ class Policy:
             limits=_limits(model.limits),
             roster=_roster(principals),
             dashboard=model.dashboard.address if model.dashboard is not None else None,
+            acknowledged=model.acknowledge,
         )
-        written = make(_table=table)
+        written = make(_periods=Periods(table, clock))
         if model.mode == "enforce":
             return written
-        return make(_table=observing(table, principals), written=written)
+        return make(_periods=Periods(observing(table, principals), clock), written=written)
+
+    def as_of(self, day: datetime.date | None) -> Policy:
+        """Return this policy as it is on *day*, UTC; None for a policy none of whose dates passes.
+
+        It does not follow the clock.
+        """
+        moment = -inf if day is None else start_of_day(day)
+        written = None if self.written is None else self.written.as_of(day)
+        return replace(self, _periods=self._periods.at(moment), written=written)
+
+    def renewed(self) -> Policy:
+        """Return this policy, as another object if a context has ended since it was made.
+
+        A process that derived anything from it derives it again from the other object.
+        """
+        if not self.has_passed:
+            return self
+        written = None if self.written is None else self.written.renewed()
+        return replace(self, _periods=self._periods.renewed(), written=written)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether a context has ended since this was made."""
+        of_file = self.written is not None and self.written.has_passed
+        return of_file or self._periods.has_passed
+
+    def passed(self) -> list[Rule]:
+        """Return the contexts that have ended since this was made."""
+        return (self.written or self)._periods.passed()
+
+    @property
+    def _table(self) -> Table:
+        return self._periods.table()
+
+    @property
+    def remembered(self) -> dict[tuple[object, ...], Any]:
+        """What other modules derived from this policy, by the question; empty after each end."""
+        return self._table.remembered
 
     @property
     def title(self) -> str:
@@ -128,7 +171,7 @@ class Policy:
 
     @property
     def contexts(self) -> tuple[Rule, ...]:
-        """The contexts, top to bottom, with groups and operations spelled out."""
+        """The contexts, top to bottom; those that have ended grant nothing."""
         return self._table.rules
 
     @property
@@ -225,11 +268,12 @@ class Policy:
 
         A principal that is not listed counts as ``unknown`` here too.
         """
-        name = self._table.known(principal)
-        found = self._counterparts.get(name)
+        table = self._table
+        asked = ("counterparts", table.known(principal))
+        found: frozenset[str] | None = table.remembered.get(asked)
         if found is None:
-            found = frozenset(other for other in self.principals if self._table.meets(name, other))
-            self._counterparts[name] = found
+            each = (other for other in self.principals if table.meets(asked[1], other))
+            found = table.remembered[asked] = frozenset(each)
         return found
 
     def suite(
@@ -251,15 +295,16 @@ class Policy:
         """
         table = self._table
         name = table.known(one)
-        asked = (name, None if other is None else table.known(other), transport, str(same_host))
-        found = self._suites.get(asked)
+        known = None if other is None else table.known(other)
+        asked = ("suite", name, known, transport, same_host)
+        found: Suite | None = table.remembered.get(asked)
         if found is None:
-            others = table.met(name) if asked[1] is None else (asked[1],)
+            others = table.met(name) if known is None else (known,)
             each = (
                 table.suite_between(name, met, transport=transport, same_host=same_host)
                 for met in others
             )
-            found = self._suites[asked] = max(each, default=table.suite)
+            found = table.remembered[asked] = max(each, default=table.suite)
         return found
 
     def __repr__(self) -> str:
@@ -268,8 +313,8 @@ class Policy:
 
 # Parsing takes 20 ms, and one process of 30 nannies reads the same bytes for each, twice.
 @lru_cache(maxsize=4)
-def _parsed(data: bytes, source: str) -> Policy:
-    return Policy.parse(data, source=source)
+def _parsed(data: bytes, source: str, clock: Clock) -> Policy:
+    return Policy.parse(data, source=source, clock=clock)
 
 
 def _limits(model: LimitsModel) -> Limits:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from safeser.audit import AuditKey, AuditLog, SessionFacts
+from safeser.audit.reading.show import cell
 from safeser.cli.audit import _progress
 from safeser.cli.moments import moment_of
 
@@ -348,6 +349,39 @@ def test_csv_holds_no_formula_and_no_line_of_a_peer(asked):
     assert not [cell for row in rows for cell in row if cell[:1] in tuple("=+-@\t\r")]
     assert "'=HYPERLINK" in text
     assert all(32 <= ord(char) < 127 or char == "\n" for char in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1+1",
+        "  =1+1",
+        "x;=1+1",
+        "x; =1+1",
+        'x;"=1+1',
+        'x;""=1+1',
+        'x,y;"=1+1',
+        '";=1+1',
+        "x|@SUM(A1)",
+        "x;-2+3;+4",
+        "x;\t=1+1",
+        '"=1+1',
+    ],
+)
+@pytest.mark.parametrize("separator", [",", ";", "|"])
+def test_no_cell_is_a_formula_whatever_separates_cells(text, separator):
+    """A spreadsheet of many locales reads a file of commas as one of semicolons."""
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerow(["first", cell(text), "last"])
+    (cells,) = csv.reader([written.getvalue()], delimiter=separator)
+    assert not [each for each in cells if each.lstrip(' "').startswith(tuple("=+-@\t\r"))]
+    (cells,) = csv.reader([written.getvalue()])
+    assert cells[1].replace("'", "").startswith(text.replace("\t", "\\t")[:3])
+
+
+def test_cells_without_formulas_are_what_they_are():
+    for text in ("2026-11-26T21:15:09", "a-b;c", "1;2", "x = 1; y", '{"a": -1}'):
+        assert cell(text) == text
 
 
 def test_control_characters_show_as_escapes_in_the_table(asked):

@@ -41,7 +41,11 @@ def test_lint_names_what_contradicts_itself_and_goes_on_to_the_next(safeser):
     groups = Path(__file__).parents[1] / "dask" / "groups" / "groups.yaml"
     ended = safeser("policy", "lint", groups, "dask-cluster")
     assert ended.code == 1
-    first, second = ended.out.splitlines()
+    *paths, first, second = ended.out.splitlines()
+    assert len(paths) == 4
+    assert all(
+        "[lint.code] If that is meant, list it under 'acknowledge'" in each for each in paths
+    )
     assert first.startswith(f"{groups}: kate may submit to scheduler, and no worker takes tasks")
     assert "[lint.no-worker] List kate under 'authors'" in first
     assert second == "dask-cluster: nothing found, dask-cluster revision 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
 from collections.abc import Iterator
@@ -32,6 +33,10 @@ OPERATIONS_ASKED = (
 LISTABLE = ("dask", "pickle", "cloudpickle", "frames")
 
 
+#: The day on which policies are asked that do not say another; some dates are before it.
+DAY = "2026-03-15"
+DATES = ("2026-03-14", "2026-03-15", "2026-06-30")
+
 GRANTED = ("basic", "diagnose", "run", "gather", "compute-task", "worker-run", "renew-statement")
 
 
@@ -58,6 +63,8 @@ def contexts(draw: st.DrawFn) -> dict[str, Any]:
         rule["transport"] = draw(some(("safeser", "library", "tcp"), 2))
     if draw(st.booleans()):
         rule["same_host"] = draw(st.booleans())
+    if draw(st.booleans()):
+        rule["until"] = draw(st.sampled_from(DATES))
     return legal(rule)
 
 
@@ -117,8 +124,14 @@ def written(rules: list[dict[str, Any]]) -> dict[str, Any]:
     return {**head, "families": ["frames"], "principals": PRINCIPALS, "contexts": named}
 
 
-def loaded(policy: dict[str, Any]) -> Policy:
-    return Policy.parse(json.dumps(policy, indent=1))
+def noon(day: str) -> float:
+    """Return seconds since 1970."""
+    moment = datetime.datetime.fromisoformat(day).replace(hour=12, tzinfo=datetime.UTC)
+    return moment.timestamp()
+
+
+def loaded(policy: dict[str, Any], *, day: str = DAY) -> Policy:
+    return Policy.parse(json.dumps(policy, indent=1), clock=lambda: noon(day))
 
 
 @st.composite

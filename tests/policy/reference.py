@@ -25,13 +25,21 @@ Answer = tuple[bool, str]
 
 
 def reference(
-    policy: dict[str, Any], context: Context, family: Any, sealing: bool, author: str | None
+    policy: dict[str, Any],
+    context: Context,
+    family: Any,
+    sealing: bool,
+    author: str | None,
+    *,
+    day: str = "",
 ) -> Answer:
-    """Return whether *policy* permits the message, and by which rule."""
+    """Return whether *policy* permits the message on *day*, and by which rule."""
     sender, recipient = known(policy, context.sender), known(policy, context.recipient)
     rule = first(policy, context)
     if rule is None:
         return False, "context.none"
+    if "until" in rule and day > rule["until"]:
+        return False, "context.ended"
     granted: set[str] = set()
     for name in rule.get("operations", {}).get("grant", []):
         granted |= GROUPS.get(name) or PARTS.get(name) or {name}

@@ -23,6 +23,7 @@ from safeser.policy.rules import CODE_OPERATIONS
 from safeser.policy.source.context import Rule
 from safeser.values import Context, Decision, Kind, Suite
 from tests.policy.random_policies import (
+    DAY,
     NAMES,
     PRINCIPALS,
     QUESTIONS,
@@ -45,7 +46,7 @@ def test_decide_is_the_reference(spelled: dict[str, Any]) -> None:
     policy = loaded(spelled)
     for context, family, sealing, author in QUESTIONS:
         decision = policy.decide(context, family, sealing=sealing, author=author)
-        expected = reference(spelled, context, family, sealing, author)
+        expected = reference(spelled, context, family, sealing, author, day=DAY)
         assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
 
 
@@ -159,7 +160,9 @@ def test_counterparts_are_whom_some_context_joins(spelled: dict[str, Any]) -> No
             for sender, recipient in ((one, other), (other, one))
             for kind in Kind
             for way in itertools.product(("safeser", "library", "tcp", None), (True, False, None))
-            if reference(spelled, placed(sender, recipient, kind, *way), "msgpack", False, None)[0]
+            if reference(
+                spelled, placed(sender, recipient, kind, *way), "msgpack", False, None, day=DAY
+            )[0]
         }
         assert policy.counterparts(one) == expected == policy.counterparts(one)
 

@@ -107,6 +107,8 @@ HOSTILE = ("\x1b[31m", "a\nb: c", "&x", "{}", "a" * 65, "", "=1+1", "<script>", 
         {"operation": "run"},  # never of kind data
         {"family": "DASK"},
         {"family": "a\nb"},
+        {"family": "any"},  # words of the language, which name no family
+        {"family": "unknown"},
     ],
 )
 def test_what_no_policy_can_be_asked_about_is_skipped_and_counted(said: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ The one rule: what a peer wrote stays text. No byte of it moves a cursor, and no
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -26,7 +27,8 @@ COLUMNS = (
 )
 
 # A spreadsheet takes a cell that begins with one of these for a formula, spaces in front or not.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Where it separates cells by another character, one begins within a value, quotes in front or not.
+_FORMULA = re.compile(r"""(^|[;|])(?=[ "]*[=+\-@])""")
 
 #: What a line shows of one text.
 _SHOWN = 120
@@ -106,8 +108,7 @@ def _text(value: object) -> str:
 
 def cell(value: object) -> str:
     """Return *value* as one cell of CSV that no spreadsheet takes for a formula."""
-    text = escaped(_text(value), 4_096)
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+    return _FORMULA.sub(r"\1'", escaped(_text(value), 4_096))
 
 
 def row(found: Found) -> list[str]:

@@ -6,6 +6,7 @@ checked like those of a policy, with line, column and the nearest spelling.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,9 @@ from pydantic import Field
 from safeser.errors import ConfigError
 from safeser.operations import NAMES
 from safeser.policy.policy import Policy
+from safeser.policy.source.context import date_schema, read_date
 from safeser.policy.source.faults import did_you_mean, fault, shown
-from safeser.policy.source.fields import Listed, Strict, one_of, stated
+from safeser.policy.source.fields import Listed, Reading, Strict, one_of, stated
 from safeser.policy.source.loader import MAX_BYTES, Document, read
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import shape_as
@@ -56,6 +58,8 @@ class Case(Strict):
     """How the message travels."""
     same_host: bool | None = None
     """Whether the other end is on this machine."""
+    day: datetime.date | None = stated(Reading(str | None, read_date, date_schema), default=None)
+    """The day, UTC; absent: today. A context with 'until' may have ended."""
     side: str = stated(one_of(("open", "write"), "side"), default="open")
     """The end that decides."""
     expect: str = stated(one_of(("permit", "refuse"), "outcome"))
@@ -68,7 +72,9 @@ class Case(Strict):
     def __str__(self) -> str:
         operation = f" {self.operation}" if self.operation else ""
         author = f" of {self.author}" if self.author else ""
-        return f"{self.sender} -> {self.recipient} {self.kind}{operation} as {self.family}{author}"
+        day = f" on {self.day}" if self.day else ""
+        hop = f"{self.sender} -> {self.recipient}"
+        return f"{hop} {self.kind}{operation} as {self.family}{author}{day}"
 
 
 class CasesModel(Strict):
@@ -202,7 +208,8 @@ def _outcome(policy: Policy, case: Case, place: _Place) -> Outcome:
         transport=case.transport,
         same_host=case.same_host,
     )
-    decision = policy.decide(context, case.family, sealing=case.side == "write", author=case.author)
+    asked = policy if case.day is None else policy.as_of(case.day)
+    decision = asked.decide(context, case.family, sealing=case.side == "write", author=case.author)
     return Outcome(case, place.line, decision, _problem(case, decision))
 
 

@@ -13,12 +13,13 @@ from typing import Literal, NamedTuple
 
 from safeser.policy.confined import Confined
 from safeser.policy.policy import Policy
+from safeser.policy.questions.code_paths import CodePath, code_paths_among
 from safeser.policy.questions.domain import Domain, Hops, Way
 from safeser.policy.questions.permissions import Permission, contents, derived
 from safeser.policy.source.context import Rule
 from safeser.values import AUDIT_LEVELS, Context, Kind, Suite
 
-__all__ = ["Change", "Difference", "Effect", "Hop", "Setting", "compare"]
+__all__ = ["Change", "Difference", "Effect", "Hop", "PathChange", "Setting", "compare"]
 
 #: ``loosens`` lets through what the old policy refuses, ``tightens`` the reverse.
 Effect = Literal["loosens", "tightens"]
@@ -62,9 +63,21 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class PathChange:
+    """A chain of grants of code between principals, of which only one of the two policies has any.
+
+    Another chain between the same two is no change.
+    """
+
+    effect: Effect
+    path: CodePath
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """All that differs between two policies.
 
+    :param paths: who can newly, or no longer, run code as whom.
     :param renamed: principals, by their old names, whose new names have all that they had.
     :param domain: the principals of both, by classes.
     """
@@ -74,20 +87,27 @@ class Difference:
     domain: Domain
     changes: tuple[Change, ...]
     settings: tuple[Setting, ...]
+    paths: tuple[PathChange, ...]
     renamed: tuple[tuple[str, str], ...]
 
     @property
     def loosens(self) -> bool:
         """Whether the new policy lets anything through that the old one refuses."""
-        effects = {each.effect for each in self.changes} | {each.effect for each in self.settings}
+        effects = {
+            *(each.effect for each in self.changes),
+            *(each.effect for each in self.settings),
+            *(each.effect for each in self.paths),
+        }
         return "loosens" in effects
 
     def __bool__(self) -> bool:
-        return bool(self.changes or self.settings)
+        return bool(self.changes or self.settings or self.paths)
 
 
 def compare(old: Policy, new: Policy) -> Difference:
     """Return what differs between *old* and *new*; names of contexts and groups do not count."""
+    # Dates are compared as dates: the answer does not depend on the day on which it is asked.
+    old, new = old.as_of(None), new.as_of(None)
     domain = Domain.of(old, new)
     asked = _Asked(old, domain), _Asked(new, domain)
     found: dict[tuple[Effect, Permission, tuple[str, ...]], set[Hop]] = {}
@@ -99,7 +119,8 @@ def compare(old: Policy, new: Policy) -> Difference:
         for (effect, permission, authors), where in sorted(found.items(), key=lambda each: each[0])
     )
     settings = tuple(_settings(old, new, domain))
-    return Difference(old, new, domain, changes, settings, tuple(_renamed(old, new)))
+    paths = tuple(_paths(old, new, domain))
+    return Difference(old, new, domain, changes, settings, paths, tuple(_renamed(old, new)))
 
 
 class _Asked:
@@ -131,6 +152,7 @@ def _differing(
     rules = old.policy.match(context), new.policy.match(context)
     if rules == (None, None):
         return
+    yield from _ends(*rules)
     classes = old.domain.authors(context.sender)
     before, after = (derived(each.policy, context, classes) for each in (old, new))
     if not _same(*rules) or old.knows(context) != new.knows(context):
@@ -146,9 +168,10 @@ def _differing(
             yield effect, each._replace(author=min(authors, default="")), authors
 
 
-#: The fields of a context by which messages match it, or that nothing is decided by.
+#: The fields of a context by which messages match it, that are compared apart, or that nothing is
+#: decided by.
 _PLACE = frozenset(
-    ("name", "senders", "recipients", "kinds", "transports", "same_host", "suite", "audit")
+    {"name", "senders", "recipients", "kinds", "until", "transports", "same_host", "suite", "audit"}
 )
 
 
@@ -161,6 +184,28 @@ def _same(one: Rule | None, other: Rule | None) -> bool:
         for field in Rule.model_fields
         if field not in _PLACE
     )
+
+
+def _ends(
+    old: Rule | None, new: Rule | None
+) -> Iterator[tuple[Effect, Permission, tuple[str, ...]]]:
+    """Yield the date that differs, or that all has which passes newly."""
+    before, after = (None if each is None else each.until for each in (old, new))
+    if new is None or before == after:
+        return
+    value = "" if after is None else str(after)
+    if old is None:
+        yield "loosens", Permission("until", value), ()
+        return
+    later = after is None or (before is not None and after > before)
+    yield "loosens" if later else "tightens", Permission("until", f"{before or ''}, {value}"), ()
+
+
+def _paths(old: Policy, new: Policy, domain: Domain) -> Iterator[PathChange]:
+    each = [{p.ends: p for p in code_paths_among(one, domain.classes)} for one in (old, new)]
+    before, after = each
+    yield from (PathChange("loosens", after[ends]) for ends in after if ends not in before)
+    yield from (PathChange("tightens", before[ends]) for ends in before if ends not in after)
 
 
 # --- beside the contexts --------------------------------------------------------------------------

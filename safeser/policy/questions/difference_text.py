@@ -74,7 +74,7 @@ def lines(difference: Difference) -> list[Line]:
         place = each.place
         key = (each.effect, place.senders, place.recipients, place.ways)
         by_place.setdefault(key, []).append(_phrase(each))
-    found = list(about)
+    found = [*about, *_paths(difference, hidden)]
     for (effect, senders, recipients, ways), phrases in by_place.items():
         may = "now may" if effect == "loosens" else "may no longer"
         who = f"{people(difference.new, senders)} -> {people(difference.new, recipients)}"
@@ -96,8 +96,23 @@ def _order(said: _Said) -> tuple[object, ...]:
 #: What passes before what may be asked for.
 _ORDER = (
     *("submit", "carry", "sealed", "profile", "name", "type", "call", "read", "conflict"),
-    "ask",
+    *("ask", "until"),
 )
+
+
+def _paths(difference: Difference, hidden: Collection[str]) -> Iterator[Line]:
+    for change in difference.paths:
+        one, other = change.path.ends
+        if {*one} <= {*hidden} or {*other} <= {*hidden}:
+            continue
+        loosens = change.effect == "loosens"
+        policy = difference.new if loosens else difference.old
+        start, *between, end = (people(policy, step) for step in change.path.steps)
+        through = f", through {', '.join(between)}" if between else ""
+        can = "can now" if loosens else "can no longer"
+        yield Line(
+            change.effect, f"a holder of the key of {start} {can} run code as {end}{through}"
+        )
 
 
 # --- principals -----------------------------------------------------------------------------------
@@ -305,10 +320,22 @@ def _phrase(said: _Said) -> str:
         "call": lambda: f"have tasks call {values}",
         "read": lambda: f"read values{by}",
         "conflict": lambda: " and ".join(_CONFLICTS[each] for each in sorted(said.values)),
+        "until": lambda: " and ".join(_end(each, said.effect) for each in sorted(said.values)),
     }[said.what]()
     kinds = said.place.kinds
     within = ", ".join(kind.value for kind in Kind if kinds is not None and kind in kinds)
     return text + (f" in {within}" if within else "")
+
+
+def _end(value: str, effect: Effect) -> str:
+    """Return the words for a date of *value*, or for the one that replaces another in it."""
+    old, changed, new = value.rpartition(", ")
+    if not changed:
+        return f"do so until {new}" if new else "do so without end"
+    was = f"was until {old}" if old else "had no end"
+    if effect == "loosens":
+        return f"do so {f'until {new}' if new else 'without end'} ({was})"
+    return f"do so after {new} ({was})"
 
 
 def listed(names: Iterable[str]) -> str:
@@ -361,6 +388,10 @@ def as_json(difference: Difference) -> dict[str, Any]:
         "settings": [
             {"effect": each.effect, "what": each.what, "old": each.old, "new": each.new}
             for each in difference.settings
+        ],
+        "paths": [
+            {"effect": each.effect, "path": [[*step] for step in each.path.steps]}
+            for each in difference.paths
         ],
         "renamed": [{"old": old, "new": new} for old, new in difference.renamed],
     }

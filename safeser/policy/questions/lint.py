@@ -6,10 +6,12 @@ permits much has no findings.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator
 
 from safeser.policy.policy import Policy
-from safeser.policy.questions.lint_grants import Finding, find_grants, find_names
+from safeser.policy.questions.acknowledged import find_paths
+from safeser.policy.questions.lint_grants import Finding, find_ends, find_grants, find_names
 from safeser.policy.questions.readable import groups_of, read_by, schedulers
 from safeser.policy.questions.worker_groups import UNSEALED, WorkerGroups
 from safeser.policy.rules import SUBMIT
@@ -21,7 +23,7 @@ __all__ = ["Finding", "lint"]
 _NONE = "none"
 
 
-def lint(policy: Policy) -> list[Finding]:
+def lint(policy: Policy, *, today: datetime.date) -> list[Finding]:
     """Return the findings about *policy*, in the order of schedulers, checks and names.
 
     - ``lint.observe``: its contexts are only recorded.
@@ -29,10 +31,21 @@ def lint(policy: Policy) -> list[Finding]:
     - ``lint.confinement``: code of an author runs in a confined process and in another one.
     - ``lint.values``: code of an author runs in a process that may read values which the author
       may not gather.
+
+    Contexts that have ended count like others, beside the finding that they have.
+
+    :param today: the day of UTC that dates are compared with.
     """
     if policy.written is not None:
-        return [*_observing(policy), *lint(policy.written)]
-    return [*_groups(policy), *find_grants(policy), *find_names(policy)]
+        return [*_observing(policy), *lint(policy.written, today=today)]
+    whole = policy.as_of(None)
+    return [
+        *find_paths(whole),
+        *_groups(whole),
+        *find_grants(whole),
+        *find_names(whole),
+        *find_ends(whole, today=today),
+    ]
 
 
 def _groups(policy: Policy) -> list[Finding]:

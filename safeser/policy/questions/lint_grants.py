@@ -19,9 +19,9 @@ from safeser.policy.policy import Policy
 from safeser.policy.rules import COMPUTE, SUBMIT, WEAKEST
 from safeser.values import Context, Kind
 
-__all__ = ["Finding", "find_dates", "find_grants", "find_names"]
+__all__ = ["Finding", "find_dates", "find_ends", "find_grants", "find_names"]
 
-#: Days before the end of a key from which on it is reported.
+#: Days before the end of a key or context from which on it is reported.
 SOON = 30
 
 #: What processes of each role ask of another, without which Dask does not work.
@@ -194,6 +194,21 @@ def _problem(name: str, role: str) -> str:
 
 
 # --- dates ----------------------------------------------------------------------------------------
+
+
+def find_ends(policy: Policy, *, today: datetime.date) -> Iterator[Finding]:
+    """Yield contexts that have ended, and those that end soon: ``lint.until``."""
+    for rule in policy.contexts:
+        if rule.until is None or (rule.until - today).days > SOON:
+            continue
+        over = rule.until < today
+        yield Finding(
+            "lint.until",
+            f"context {rule.name!r} (line {rule.line}) {'ended' if over else 'ends'} with"
+            f" {rule.until}; {'it' if over else 'then it'} refuses all that it matches",
+            "Take it out, so that a context below it decides, or set a later 'until'.",
+            is_note=not over,
+        )
 
 
 def find_dates(policy: Policy, roster: Roster, *, today: datetime.date) -> Iterator[Finding]:

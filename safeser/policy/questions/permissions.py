@@ -32,8 +32,9 @@ class Permission(NamedTuple):
 
     :param what: ``ask`` (an operation), ``carry`` (a family), ``sealed`` (sealed calls in an
         operation), ``profile``, ``name`` and ``type`` (what pickles and family dask may use),
-        ``submit`` (a submission), ``call`` (a listed function), ``read`` (values of the author)
-        or ``conflict`` (of keys, which passes with a warning).
+        ``submit`` (a submission), ``call`` (a listed function), ``read`` (values of the author),
+        ``conflict`` (of keys, which passes with a warning), or ``until`` (the date on which all of
+        it ends).
     :param value: which one.
     :param side: ``write`` or ``open`` where the two ends have lists of their own, else empty.
     :param author: who wrote it, if not the sender.
@@ -49,7 +50,7 @@ def weakest_kind(permission: Permission) -> Kind:
     """Return the weakest kind of message in which *permission* can matter."""
     if permission.what == "ask":
         return WEAKEST[permission.value]
-    if permission.what == "carry" and permission.value == "msgpack":
+    if permission.what == "until" or permission[:2] == ("carry", "msgpack"):
         return Kind.ADMIN
     return Kind.DATA
 

@@ -37,7 +37,7 @@ class Allowance:
         self._left = _ELEMENTS
 
     def limits(self, nbytes: int, limits: Limits) -> Limits | None:
-        """Return the limits for reading a pickle of *nbytes*; None if it may not be read.
+        """Return the budget for reading the pickles of *nbytes*; None if they may not be read.
 
         A pickle has no more elements than bytes, so that small ones are read whole.
         """
@@ -49,7 +49,7 @@ class Allowance:
 
     @staticmethod
     def rule(error: SafeserError, nbytes: int, limits: Limits) -> str:
-        """Return the rule to record for *error*, raised while a pickle was read by *limits*."""
+        """Return the rule to record for *error*, raised while a pickle was read within *limits*."""
         return UNREAD if error.rule in _LARGER and limits.max_refs < nbytes else error.rule
 
 

@@ -183,8 +183,8 @@ def _message(
     except ConfigError:
         return None
     unasked = (
-        UNKNOWN in (*ends, author)
-        or ANY_AUTHOR in ends
+        UNKNOWN in (*ends, author, family)
+        or ANY_AUTHOR in (*ends, family)  # no policy can declare a family of that name
         or kind is None
         or not FAMILY.match(family)
         or (operation is not None and operation not in NAMES)

@@ -6,7 +6,10 @@ The one rule: a field is declared here and nowhere else. Decisions need no furth
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Iterator
+from math import inf
 from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr
@@ -25,6 +28,7 @@ from safeser.policy.rules import (
     SUBMIT,
     UNSAID,
 )
+from safeser.policy.source.faults import shown
 from safeser.policy.source.fields import (
     Name,
     Names,
@@ -55,7 +59,16 @@ from safeser.values import (
     Suite,
 )
 
-__all__ = ["DaskModel", "KeyConflictsModel", "OperationsModel", "PickleModel", "Rule"]
+__all__ = [
+    "DaskModel",
+    "KeyConflictsModel",
+    "OperationsModel",
+    "PickleModel",
+    "Rule",
+    "date_schema",
+    "read_date",
+    "start_of_day",
+]
 
 _SUITES = tuple(suite.word for suite in Suite)
 
@@ -175,6 +188,36 @@ def _suite(word: str | None, scope: Scope) -> Suite:
 
 _SUITE = one_of(_SUITES, "suite")
 
+
+def read_date(text: str | None, scope: Scope) -> datetime.date | None:
+    """Return the date that *text* spells."""
+    if text is None:
+        return None
+    if _DATE.match(text):
+        try:
+            return datetime.date.fromisoformat(text)
+        except ValueError:
+            pass  # as 2026-02-30
+    raise ConfigError(
+        f"{shown(text)} is no date",
+        rule="config.date",
+        fix="Write the last day, UTC, in quotes: '2026-12-31'.",
+    )
+
+
+def date_schema(made: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a date."""
+    return {**made, "pattern": pattern(_DATE), "format": "date"}
+
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
+
+
+def start_of_day(day: datetime.date) -> float:
+    """Return when *day* begins, UTC, in seconds since 1970."""
+    return datetime.datetime.combine(day, datetime.time(), datetime.UTC).timestamp()
+
+
 # --- sections -------------------------------------------------------------------------------------
 
 
@@ -286,11 +329,22 @@ def _conflicts(rule: Rule) -> str:
     return ", ".join(f"{name}: {word}" for name, word in rule.key_conflicts._asdict().items())
 
 
+def _end(rule: Rule) -> str:
+    return f"{rule.until or ''}{_OVER if rule.ended else ''}"
+
+
+_OVER = ", which is over: it refuses all that it matches"
+
+
 def _profiles(rule: Rule) -> str:
     return ", ".join(rule.profiles) if "pickle" in rule.listed else ""
 
 
 # --- the context ----------------------------------------------------------------------------------
+
+#: Seconds of a day, and the fields of a context that say what it matches.
+_DAY = 86_400
+_PLACE = (*("name", "senders", "recipients", "kinds", "until", "suite", "transports", "same_host"),)
 
 
 class Rule(Strict):
@@ -310,6 +364,13 @@ class Rule(Strict):
         default=frozenset(Kind),
     )
     """Kinds of messages that it decides; absent: all of them."""
+    until: datetime.date | None = stated(
+        Reading(str | None, read_date, date_schema),
+        default=None,
+        shown=Shown("until", _end, strong=lambda rule: rule.ended),
+        explained=lambda rule: "" if rule.until is None else f"until the end of {_end(rule)}",
+    )
+    """The last day, UTC, on which it grants anything; it refuses from then on."""
     suite: Suite = stated(
         Reading(str | None, _suite, lambda made: {**made, "enum": list(_SUITES)}),
         default=None,
@@ -416,6 +477,7 @@ class Rule(Strict):
     )
     """What the log has of it: a record of all, of refusals and code, or counts alone."""
     _line: int = PrivateAttr(default=0)
+    _before_end: Rule | None = PrivateAttr(default=None)
 
     @property
     def line(self) -> int:
@@ -425,6 +487,30 @@ class Rule(Strict):
     def stand_at(self, line: int) -> None:
         """Record on which line of its file it begins."""
         self._line = line
+
+    @property
+    def end(self) -> float:
+        """The moment from which on it grants nothing, in seconds since 1970."""
+        if self.until is None:
+            return inf
+        return start_of_day(self.until) + _DAY
+
+    @property
+    def ended(self) -> bool:
+        """Whether its date has passed, so that it grants nothing."""
+        return self._before_end is not None
+
+    @property
+    def before_end(self) -> Rule:
+        """What it was before its date passed; itself where that did not."""
+        return self._before_end or self
+
+    def after_end(self) -> Rule:
+        """Return what is left of it when its date has passed: it matches, and grants nothing."""
+        bare = {name: getattr(self, name) for name in _PLACE}
+        left = Rule.model_construct(**bare, serializers=(), deserializers=())
+        left._line, left._before_end = self._line, self
+        return left
 
     @property
     def profiles(self) -> tuple[str, ...]:

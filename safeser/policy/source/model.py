@@ -25,7 +25,7 @@ from safeser.policy.source.fields import (
     sized,
     stated,
 )
-from safeser.policy.source.scope import Scope
+from safeser.policy.source.scope import Scope, Step
 from safeser.values import (
     ANY_AUTHOR,
     FAMILIES,
@@ -36,7 +36,14 @@ from safeser.values import (
     check_family,
 )
 
-__all__ = ["MODES", "DashboardModel", "LimitsModel", "PolicyModel", "PrincipalModel"]
+__all__ = [
+    "MODES",
+    "AcknowledgedModel",
+    "DashboardModel",
+    "LimitsModel",
+    "PolicyModel",
+    "PrincipalModel",
+]
 
 #: Whether the contexts decide, or are only compared with what passes.
 MODES = ("enforce", "observe")
@@ -156,6 +163,31 @@ def _define_principals(
     return principals
 
 
+def _step(name: str, scope: Scope) -> Step:
+    return Step(scope.check_principal(name), scope.members[name])
+
+
+def _reason(text: str, scope: Scope) -> str:
+    if not text.strip():
+        raise ConfigError(
+            "a path of code is acknowledged with the reason why it is meant",
+            rule="config.reason",
+            fix="Write who relies on it, and for what.",
+        )
+    return text
+
+
+class AcknowledgedModel(Strict):
+    """``{path: [client, scheduler], reason: "..."}``: a path of code that is meant."""
+
+    path: Annotated[
+        tuple[Annotated[Step, Reading(str, _step)], ...], Listed, Field(min_length=2, max_length=8)
+    ]
+    """Principals and groups: a holder of the key of one can run code as the next."""
+    reason: Annotated[str, Reading(str, _reason)]
+    """Why it is meant."""
+
+
 class PolicyModel(Strict):
     """One policy as its file spells it."""
 
@@ -193,6 +225,8 @@ class PolicyModel(Strict):
         Field(min_length=1, max_length=_MAX_CONTEXTS),
     ]
     """What may pass between principals: the first context that matches decides; none: deny."""
+    acknowledge: Annotated[tuple[AcknowledgedModel, ...], Listed, Field(max_length=1_000)] = ()
+    """Paths by which a holder of one key can run code as another principal, each with a reason."""
     limits: LimitsModel = LimitsModel.model_construct()  # as for Rule.pickle
     """The most that one message or principal may make a process take."""
     # Dask's dashboard authenticates no visitor.

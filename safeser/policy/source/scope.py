@@ -7,17 +7,25 @@ ones.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from safeser.policy.source.faults import UndefinedName, shown
 from safeser.values import FAMILIES, UNKNOWN, Suite
 
-__all__ = ["GROUP", "Scope"]
+__all__ = ["GROUP", "Scope", "Step"]
 
 #: Prefix of a group's name where a principal may stand.
 GROUP = "group:"
 
 #: ``error`` is never listed: failures pass as plain data wherever msgpack does.
 _LISTABLE = tuple(family for family in FAMILIES if family != "error")
+
+
+class Step(NamedTuple):
+    """A name of a principal or a group, as the file has it, with the principals that it means."""
+
+    name: str
+    members: frozenset[str]
 
 
 class Scope:

@@ -36,7 +36,6 @@ POLICY = Form(PolicyModel, "a policy")
 # not load: its author would believe in a protection that is not there.
 _LATER = frozenset(
     {
-        "acknowledge",
         "audit",
         "deny",
         "detached",
@@ -44,7 +43,6 @@ _LATER = frozenset(
         "learn",
         "min_peer_revision",
         "shadow",
-        "until",
         "warn",
     }
 )
@@ -152,7 +150,12 @@ def _fields_at(path: Path, form: Form) -> tuple[str, list[str]]:
 
 
 #: Fields that hold many mappings, and the noun for one.
-_ONE_OF = {"principals": "a principal", "contexts": "a context", "cases": "a case"}
+_ONE_OF = {
+    "principals": "a principal",
+    "contexts": "a context",
+    "acknowledge": "an acknowledged path",
+    "cases": "a case",
+}
 
 
 def _translated(detail: ErrorDetails, document: Document, form: Form) -> ConfigError:

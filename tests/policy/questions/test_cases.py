@@ -115,3 +115,24 @@ def test_hostile_text_is_refused_before_it_is_shown(tmp_path: Path, hostile: str
     with pytest.raises(ConfigError) as caught:
         ran(tmp_path, GOOD.replace("client", f'"{hostile}"'))
     assert str(caught.value).isprintable()
+
+
+def test_a_case_is_asked_on_its_day(tmp_path: Path) -> None:
+    """Whatever day it is when the tests run."""
+    policy = (
+        "safeser: 1\nname: p\nrevision: 1\nprincipals: {a: {}, b: {}}\ncontexts:\n"
+        "- {name: one, sender: a, recipient: b, until: '2026-06-30'}\n"
+    )
+    (tmp_path / "p.yaml").write_text(policy, "utf-8")
+    (tmp_path / "p.yaml").chmod(0o600)
+    hop = "sender: a, recipient: b, kind: admin, family: msgpack"
+    path = tmp_path / "cases.yaml"
+    path.write_text(
+        "safeser: 1\npolicy: ./p.yaml\ncases:\n"
+        f"- {{{hop}, day: '2026-06-30', expect: permit}}\n"
+        f"- {{{hop}, day: '2026-07-01', expect: refuse, rule: context.ended, context: one}}\n"
+        f"- {{{hop}, day: '2026-07-01', expect: permit}}\n",
+        "utf-8",
+    )
+    (failed,) = run_cases(path).failed
+    assert (failed.line, str(failed.case)) == (6, "a -> b admin as msgpack on 2026-07-01")

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
 
+import pytest
+
 from safeser.policy import Policy
-from safeser.policy.questions.code_paths import code_paths, runs_code_in
+from safeser.policy.questions.code_paths import code_paths
 
 GROUPS = Path(__file__).parents[2] / "dask" / "groups" / "groups.yaml"
 
 
+def chains(policy: Policy) -> set[str]:
+    """Return each chain between single principals that a class of them has."""
+    return {
+        " ".join(chain)
+        for path in code_paths(policy)
+        for chain in itertools.product(*path.steps)
+        if len({*chain}) == len(chain)
+    }
+
+
 def paths(name: str) -> set[str]:
-    return {" ".join(path) for path in code_paths(Policy.load(name))}
+    return chains(Policy.load(name))
+
+
+def written(*contexts: str, principals: str = "a: {}, b: {}, c: {}") -> Policy:
+    each = "".join(f"- {{name: c{at}, {context}}}\n" for at, context in enumerate(contexts))
+    head = f"safeser: 1\nname: x\nrevision: 1\nprincipals: {{{principals}}}\ncontexts:\n"
+    return Policy.parse(head + each)
 
 
 def test_chains_of_ready_policies() -> None:
@@ -26,27 +46,86 @@ def test_chains_of_ready_policies() -> None:
     assert {"worker scheduler", "worker scheduler nanny"} <= paths("default")
     assert paths("stock-cluster") == set()
     assert "worker client" in paths("trusted")
+    assert len(paths("trusted")) == 12
 
 
 def test_sealed_code_runs_on_workers_alone() -> None:
+    # Alice may call listed functions, which are no code, and the scheduler opens nothing.
     assert paths("dask-cluster") == {"carol nanny", "carol worker"}
-    runs = runs_code_in(Policy.load("dask-cluster"))
-    assert runs["alice"] == frozenset()  # listed functions are no code
-    assert runs["scheduler"] == frozenset()
 
 
 def test_each_author_reaches_its_own_group() -> None:
-    policy = Policy.load(GROUPS)
-    for name, workers in runs_code_in(policy).items():
-        assert workers <= policy.principals.keys() - {name}
-    assert runs_code_in(policy)["carol"] >= {"worker-engineers"}
-    assert "worker-engineers" not in runs_code_in(policy)["alice"]
+    found = paths(str(GROUPS))
+    assert "carol worker-engineers" in found
+    assert "alice worker-engineers" not in found
+
+
+RUN = "sender: a, recipient: b, submission: code, operations: {grant: [files]}"
 
 
 def test_an_operation_that_runs_code_is_enough() -> None:
-    policy = Policy.parse(
-        "safeser: 1\nname: x\nrevision: 1\nprincipals: {a: {}, b: {}, c: {}}\ncontexts:\n"
-        "- {name: one, sender: a, recipient: b, submission: code, operations: {grant: [files]}}\n"
-        "- {name: two, sender: b, recipient: c, submission: code, operations: {grant: [run]}}\n"
+    policy = written(RUN, RUN.replace("a,", "b,", 1).replace("recipient: b", "recipient: c"))
+    assert chains(policy) == {"a b", "a b c", "b c"}
+    (path,) = (each for each in code_paths(policy) if len(each.steps) == 3)
+    assert path.contexts == (("c0",), ("c1",))
+
+
+CODE = "submission: code, deserializers: [msgpack, pickle, cloudpickle]"
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        (f"sender: a, recipient: b, {CODE}", {"a b"}),
+        # By any way on which a principal is proven, and from any host.
+        (f"sender: a, recipient: b, transport: library, {CODE}", {"a b"}),
+        (f"sender: a, recipient: b, same_host: true, {CODE}", {"a b"}),
+        (f"sender: a, recipient: b, kinds: [data], {CODE}", {"a b"}),
+        (f"sender: a, recipient: b, kinds: [admin], {CODE.partition(',')[0]}", set()),
+        # What is written and not opened runs nowhere.
+        ("sender: a, recipient: b, submission: code, "
+         "serializers: [msgpack, pickle, cloudpickle]", set()),
+        # Signed by its sender, and opened by the recipient itself.
+        ("sender: a, recipient: b, submission: sealed, operations: {grant: [run]}".replace(
+            "[run]", "[worker-run]"), {"a b"}),
+        ("sender: a, recipient: b, submission: sealed, operations: {grant: [actors]}", set()),
+        ("sender: a, recipient: b, deserializers: [msgpack, dask, pickle]", set()),
+    ],
+)  # fmt: skip
+def test_what_is_code_and_what_is_not(context: str, expected: set[str]) -> None:
+    assert chains(written(context)) == expected
+
+
+def test_functions_that_a_scheduler_relays_are_code_without_any_task() -> None:
+    """An author that may submit no graph can sign functions to be run on workers."""
+    signed = "submission: sealed, operations: {grant: [worker-run]}"
+    policy = written(
+        f"sender: a, recipient: b, {signed}",
+        "sender: b, recipient: c, authors: [a], submission: sealed,"
+        " operations: {grant: [worker-run, compute-task]}",
     )
-    assert code_paths(policy) == [("a", "b"), ("a", "b", "c"), ("b", "c")]
+    assert "a c" in chains(policy)
+    assert "b c" not in chains(policy)
+    other = written(
+        f"sender: a, recipient: b, {signed}",
+        "sender: b, recipient: c, submission: sealed, operations: {grant: [compute-task]}",
+    )
+    assert "a c" not in chains(other)
+
+
+def test_members_of_one_group_can_run_code_as_each_other() -> None:
+    policy = written(
+        f"sender: 'group:g', recipient: 'group:g', {CODE}",
+        principals="a: {groups: [g]}, b: {groups: [g]}, c: {groups: [g]}, d: {}",
+    )
+    assert chains(policy) == {"a b", "a c", "b a", "b c", "c a", "c b"}
+    assert len(code_paths(policy)) == 1
+
+
+def test_thousands_of_members_cost_as_much_as_two() -> None:
+    members = ", ".join(f"u{at}: {{groups: [g]}}" for at in range(3_000))
+    policy = written(f"sender: 'group:g', recipient: s, {CODE}", principals=f"{members}, s: {{}}")
+    start = time.process_time()
+    (path,) = code_paths(policy)
+    assert time.process_time() - start < 2
+    assert (len(path.steps[0]), path.steps[1]) == (3_000, ("s",))

@@ -17,7 +17,7 @@ from safeser.policy.questions.difference_text import as_json, lines
 from safeser.policy.ready import locate
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context
-from tests.policy.random_policies import QUESTIONS, loaded, policies
+from tests.policy.random_policies import DATES, QUESTIONS, loaded, policies
 from tests.policy.reference import reference
 
 READY = {name: locate(name).read_text("utf-8") for name in ready_policies()}
@@ -56,6 +56,8 @@ def where(difference: Difference) -> dict[tuple[Any, ...], str]:
 
 
 def named(change: Change) -> tuple[str, str, str]:
+    if change.permission.what == "until":  # which date it was is told apart below
+        return "until", "", ""
     return change.permission[:3]
 
 
@@ -69,7 +71,10 @@ def keys(question: tuple[Context, Any, bool, str | None]) -> list[tuple[Any, ...
     by = (
         "" if author in (None, context.sender) or family in ("msgpack", "error", "dask") else author
     )
-    asked: list[tuple[Any, ...]] = [(*hop, ("ask", context.operation, ""), "")]
+    asked: list[tuple[Any, ...]] = [
+        (*hop, ("ask", context.operation, ""), ""),
+        (*hop, ("until", "", ""), ""),
+    ]
     if family == "sealed":
         asked.append((*hop, ("sealed", context.operation or "replies", ""), by))
     else:
@@ -84,16 +89,17 @@ def possible(context: Context) -> bool:
     )
 
 
-@given(policies(), policies(), st.integers(0, 12))
+@given(policies(), policies(), st.integers(0, 12), st.sampled_from(("", *DATES, "2026-07-01")))
 @settings(max_examples=15, deadline=None)
 def test_what_the_reference_answers_differently_is_a_change(
-    old: dict[str, Any], new: dict[str, Any], first: int
+    old: dict[str, Any], new: dict[str, Any], first: int, day: str
 ) -> None:
+    """On any day: what ends earlier or later is a change, too."""
     found = where(compare(loaded(old), loaded(new)))
     for question in QUESTIONS[first::13]:
         context, family, sealing, author = question
         before, after = (
-            reference(each, context, family, sealing, author)[0] for each in (old, new)
+            reference(each, context, family, sealing, author, day=day)[0] for each in (old, new)
         )
         if before != after and possible(context):
             effect = "loosens" if after else "tightens"
@@ -136,7 +142,12 @@ def test_a_policy_does_not_differ_from_itself(spelled: dict[str, Any]) -> None:
 def test_the_reverse_has_the_reverse_effects(old: dict[str, Any], new: dict[str, Any]) -> None:
     there, back = where(compare(loaded(old), loaded(new))), where(compare(loaded(new), loaded(old)))
     other = {"loosens": "tightens", "tightens": "loosens"}
-    assert {key: other[effect] for key, effect in there.items()} == back
+    # A date that comes with what is newly permitted has no reverse.
+    each = [
+        {key: effect for key, effect in found.items() if key[4][0] != "until"}
+        for found in (there, back)
+    ]
+    assert {key: other[effect] for key, effect in each[0].items()} == each[1]
 
 
 @given(policies(), st.data())
@@ -226,7 +237,8 @@ def test_code_in_data_reads_as_what_it_is() -> None:
     )
     authors = "authors: [group:engineers, group:analysts]", "authors: [group:engineers]"
     found = said(edited("dask-cluster", (ANALYSTS + rest, code), authors))
-    assert found[0] == (
+    assert found[0] == "+ a holder of the key of group:analysts can now run code as scheduler"
+    assert found[1] == (
         "+ group:analysts -> scheduler: now may submit code in data; carry cloudpickle, pickle in"
         " data; use profile data in pickles in data"
     )
@@ -347,3 +359,75 @@ def test_a_name_that_replaces_another_with_fewer_grants_is_no_new_name() -> None
     assert not any("is called" in each for each in found)
     assert "- principal alice: removed" in found
     assert "+ principal anna: added" in found
+
+
+# --- dates and paths of code ----------------------------------------------------------------------
+
+FETCH = "  - name: viewers-fetch\n"
+
+
+def until(day: str) -> tuple[str, str]:
+    return FETCH, f"{FETCH}    until: '{day}'\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (None, "2026-06-30", "- {}: may no longer do so after 2026-06-30 (had no end)"),
+        ("2026-06-30", None, "+ {}: now may do so without end (was until 2026-06-30)"),
+        (
+            "2026-06-30",
+            "2026-07-31",
+            "+ {}: now may do so until 2026-07-31 (was until 2026-06-30)",
+        ),
+        (
+            "2026-06-30",
+            "2020-01-01",
+            "- {}: may no longer do so after 2020-01-01 (was until 2026-06-30)",
+        ),
+    ],
+)
+def test_a_changed_date_reads_as_one_line(old: str | None, new: str | None, expected: str) -> None:
+    """Whatever day it is: the clocks of these policies are not read."""
+    text = READY["dask-cluster"]
+    each = [Policy.parse(text.replace(*until(day)) if day else text) for day in (old, new)]
+    difference = compare(*each)
+    assert said(difference) == [expected.format("group:viewers -> worker")]
+    assert difference.loosens == expected.startswith("+")
+    assert not difference.settings
+
+
+def test_what_passes_newly_has_its_date_beside_it() -> None:
+    more = "  - {name: new, sender: nanny, recipient: nanny, kinds: [admin], until: '2026-06-30'}\n"
+    difference = edited("strict", ("contexts:", f"contexts:\n{more}#"))
+    assert said(difference) == [
+        "+ nanny -> nanny: now may carry msgpack in admin; do so until 2026-06-30 in admin"
+    ]
+
+
+def test_a_new_path_of_code_is_said_in_full() -> None:
+    directs = (
+        "    sender: [worker, nanny]\n    recipient: scheduler\n"
+        "    serializers: [dask, msgpack, pickle]\n    deserializers: [dask, msgpack, pickle]\n"
+    )
+    code = directs.replace("pickle]", "pickle, cloudpickle]") + "    submission: code\n"
+    difference = edited("strict", (directs, code))
+    lines_ = said(difference)
+    assert lines_[:4] == [
+        "+ a holder of the key of nanny can now run code as scheduler",
+        "+ a holder of the key of nanny can now run code as worker, through scheduler",
+        "+ a holder of the key of worker can now run code as scheduler",
+        "+ a holder of the key of worker can now run code as nanny, through scheduler",
+    ]
+    back = compare(difference.new, difference.old)
+    assert said(back)[0] == "- a holder of the key of nanny can no longer run code as scheduler"
+    assert not back.loosens
+    made = as_json(difference)["paths"]
+    assert made[0] == {"effect": "loosens", "path": [["nanny"], ["scheduler"]]}
+
+
+def test_a_longer_way_to_the_same_process_is_no_new_path() -> None:
+    operations = (
+        "operations: {grant: [basic, cluster, run, plugins, control, files, diagnose, actors]}"
+    )
+    assert not edited("strict", (operations, operations.replace("actors", "actors, ping"))).paths

@@ -1,0 +1,291 @@
+"""``until``: what a context grants ends with its day, at once, in every answer, and for good."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeser.errors import ConfigError, PolicyDenied
+from safeser.policy import Policy, explain
+from safeser.policy.questions.lint import lint
+from safeser.policy.questions.readable import read_by
+from safeser.values import Context
+from tests.policy.random_policies import DATES, QUESTIONS, loaded, noon, permits, policies
+from tests.policy.reference import reference
+
+TEXT = """safeser: 1
+name: p
+revision: 1
+principals: {a: {}, b: {}, c: {}, w: {}}
+contexts:
+- name: temporary
+  sender: a
+  recipient: b
+  until: '2026-06-30'
+  submission: code
+  serializers: [msgpack, dask, pickle, cloudpickle]
+  deserializers: [msgpack, dask, pickle, cloudpickle]
+  values: [c]
+  operations: {grant: [basic, gather, run]}
+- name: always
+  sender: [a, c]
+  recipient: b
+  deserializers: [msgpack, dask]
+  operations: {grant: [basic]}
+"""
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self, day: str) -> None:
+        self.now = noon(day)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock("2026-06-30")
+
+
+@pytest.fixture
+def policy(clock: Clock) -> Policy:
+    return Policy.parse(TEXT, clock=clock)
+
+
+def test_the_last_second_of_the_day_is_the_last(clock: Clock, policy: Policy) -> None:
+    midnight = noon("2026-07-01") - 12 * 3600
+    clock.now = midnight - 0.001
+    assert policy.decide(Context("a", "b"), "cloudpickle").permitted
+    clock.now = midnight
+    decision = policy.decide(Context("a", "b"), "cloudpickle")
+    assert (decision.permitted, decision.rule, decision.context) == (
+        *(False, "context.ended"),
+        "temporary",
+    )
+    assert "2026-06-30" in decision.reason
+
+
+def test_every_answer_that_was_remembered_ends(clock: Clock, policy: Policy) -> None:
+    run = Context("a", "b", "control", "run")
+    graph = Context("a", "b", "task", "update-graph")
+    plain = Context("a", "b")
+
+    def answers() -> list[bool]:
+        def has_grant() -> bool:
+            try:
+                return bool(policy.grant(plain).families)
+            except PolicyDenied as denied:
+                return denied.rule != "context.ended"
+
+        return [
+            policy.decide(run, "cloudpickle").permitted,
+            policy.decide(plain, "msgpack").permitted,
+            policy.decide(Context("a", "b", "admin"), "msgpack").permitted,
+            policy.permits_operation(run).permitted,
+            policy.permits_operation(graph).permitted,
+            has_grant(),
+            policy.key_conflicts(graph).principal == "warn",
+            "c" in read_by(policy, "a"),
+            any(rule.submission == "code" for rule in policy.contexts),
+        ]
+
+    assert answers() == [True] * 9 == answers()
+    clock.now = noon("2026-07-01")
+    assert answers() == [False] * 9 == answers()
+
+
+def test_a_broader_context_below_does_not_take_over(clock: Clock, policy: Policy) -> None:
+    """Else a narrow context that ends would permit more than while it was in force."""
+    clock.now = noon("2026-07-01")
+    assert policy.decide(Context("a", "b"), "dask").rule == "context.ended"
+    assert policy.decide(Context("c", "b"), "dask").permitted
+
+
+def test_a_clock_that_is_set_back_brings_nothing_back(clock: Clock, policy: Policy) -> None:
+    clock.now = noon("2026-07-01")
+    assert not policy.decide(Context("a", "b"), "dask").permitted
+    clock.now = noon("2026-01-01")
+    assert not policy.decide(Context("a", "b"), "dask").permitted
+    assert not policy.renewed().decide(Context("a", "b"), "dask").permitted
+
+
+def test_a_policy_whose_date_has_passed_loads(clock: Clock) -> None:
+    """A process that is restarted after it must not stay down."""
+    clock.now = noon("2026-07-01")
+    policy = Policy.parse(TEXT, clock=clock)
+    assert policy.decide(Context("a", "b"), "msgpack").rule == "context.ended"
+
+
+def test_a_policy_is_another_object_once_a_context_has_ended(clock: Clock, policy: Policy) -> None:
+    assert policy.renewed() is policy
+    assert not policy.has_passed
+    clock.now = noon("2026-07-01")
+    assert policy.has_passed
+    assert [rule.name for rule in policy.passed()] == ["temporary"]
+    renewed = policy.renewed()
+    assert renewed is not policy
+    assert renewed.sha256 == policy.sha256
+    assert renewed.renewed() is renewed
+    assert renewed.passed() == []
+
+
+def test_two_that_share_only_what_has_ended_have_no_session(clock: Clock) -> None:
+    alone = TEXT.replace("sender: [a, c]", "sender: c")
+    policy = Policy.parse(alone, clock=clock)
+    assert policy.counterparts("a") == {"b"}
+    clock.now = noon("2026-07-01")
+    assert policy.counterparts("a") == frozenset()
+    # A context below that covers them as well is not reached.
+    below = Policy.parse(TEXT, clock=clock)
+    assert below.counterparts("a") == frozenset()
+    assert below.counterparts("b") == {"c"}
+
+
+def test_a_policy_without_dates_reads_no_clock() -> None:
+    reads = []
+
+    def clock() -> float:
+        reads.append(1)
+        return 0.0
+
+    policy = Policy.parse(TEXT.replace("  until: '2026-06-30'\n", ""), clock=clock)
+    seen = len(reads)
+    policy.decide(Context("a", "b"), "dask")
+    assert len(reads) == seen <= 1
+
+
+def test_as_of_answers_for_any_day_and_none(policy: Policy) -> None:
+    context = Context("a", "b")
+    assert policy.as_of(datetime.date(2026, 6, 30)).decide(context, "dask").permitted
+    assert not policy.as_of(datetime.date(2026, 7, 1)).decide(context, "dask").permitted
+    assert policy.as_of(None).decide(context, "dask").permitted
+
+
+def test_an_observing_policy_records_what_has_ended(clock: Clock) -> None:
+    text = TEXT.replace("revision: 1\n", "revision: 1\nmode: observe\n")
+    observed = Policy.parse(text, clock=clock)
+    assert observed.written is not None
+    clock.now = noon("2026-07-01")
+    assert observed.decide(Context("a", "b"), "cloudpickle").permitted
+    assert observed.written.decide(Context("a", "b"), "dask").rule == "context.ended"
+    assert observed.has_passed
+    assert not observed.renewed().has_passed
+
+
+@given(policies(), st.sampled_from(("2026-01-01", *DATES, "2027-01-01")))
+@settings(max_examples=15, deadline=None)
+def test_decisions_are_those_of_the_reference_on_every_day(
+    spelled: dict[str, Any], day: str
+) -> None:
+    clock = Clock("2025-01-01")
+    policy = Policy.parse(json.dumps(spelled, indent=1), clock=clock)
+    for question in QUESTIONS[::17]:
+        permits(policy, question)  # remembered before the dates pass
+    clock.now = noon(day)
+    for context, family, sealing, author in QUESTIONS[::3]:
+        decision = policy.decide(context, family, sealing=sealing, author=author)
+        expected = reference(spelled, context, family, sealing, author, day=day)
+        assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
+
+
+@given(policies())
+@settings(max_examples=10, deadline=None)
+def test_no_day_that_passes_permits_more(spelled: dict[str, Any]) -> None:
+    each = [loaded(spelled, day=day) for day in ("2026-01-01", *DATES, "2027-01-01")]
+    for question in QUESTIONS[::5]:
+        answers = [permits(policy, question) for policy in each]
+        assert answers == sorted(answers, reverse=True), question
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [
+        ("2026-06-30", "config.ambiguous"),  # without quotes: a date to some readers of YAML
+        ("'2026-6-30'", "config.date"),
+        ("'2026-02-30'", "config.date"),
+        ("'0000-01-01'", "config.date"),
+        ("'2026-06-30T12:00'", "config.date"),
+        ("'20260630'", "config.date"),
+        ("'soon'", "config.date"),
+        ("1", "config.value"),
+        ("[]", "config.value"),
+        ("'9999-12-31'", None),
+        ("'0001-01-01'", None),
+    ],
+)
+def test_a_date_is_written_in_one_way(written: str, rule: str | None) -> None:
+    text = TEXT.replace("'2026-06-30'", written)
+    if rule is None:
+        Policy.parse(text)
+        return
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(text, source="p.yaml")
+    assert caught.value.rule == rule
+    assert "line 9" in str(caught.value.where)
+
+
+def test_lint_names_what_has_ended_and_what_ends_soon(policy: Policy) -> None:
+    def dates(day: str) -> list[tuple[str, bool]]:
+        found = lint(policy, today=datetime.date.fromisoformat(day))
+        return [(each.message, each.is_note) for each in found if each.rule == "lint.until"]
+
+    assert dates("2026-05-30") == []
+    assert (
+        dates("2026-05-31")
+        == dates("2026-06-30")
+        == [
+            (
+                "context 'temporary' (line 6) ends with 2026-06-30; then it refuses all that it"
+                " matches",
+                True,
+            )
+        ]
+    )
+    assert dates("2026-07-01") == [
+        (
+            "context 'temporary' (line 6) ended with 2026-06-30; it refuses all that it matches",
+            False,
+        )
+    ]
+
+
+def test_what_is_explained_says_when_it_ends(clock: Clock, policy: Policy) -> None:
+    text = str(explain(policy, Context("a", "b"), "dask"))
+    assert "until the end of 2026-06-30" in text
+    clock.now = noon("2026-07-01")
+    text = str(explain(policy, Context("a", "b"), "dask"))
+    assert "denied [context.ended]" in text
+    assert "In context 'temporary' (line 6), set a later 'until'. Risk:" in text
+
+
+def test_the_remedy_is_complete(clock: Clock, policy: Policy) -> None:
+    """A later date alone does not permit what was not granted before either."""
+    clock.now = noon("2026-07-01")
+    decision = policy.decide(Context("a", "b", "control", "restart"), "msgpack")
+    assert decision.rule == "context.ended"
+    assert "which alone does not permit this" in decision.fix
+    assert "add restart to 'operations: grant'" in decision.fix
+
+
+def test_rows_say_what_is_over(clock: Clock, policy: Policy) -> None:
+    (first, _) = policy.contexts
+    assert ("until", "2026-06-30", False) in list(first.rows())
+    clock.now = noon("2026-07-01")
+    (first, _) = policy.contexts
+    assert list(first.rows()) == [
+        ("until", "2026-06-30, which is over: it refuses all that it matches", True),
+        ("suite", "authenticate", False),
+        ("submission", "none", False),
+        ("operations", "none", False),
+    ]
