@@ -51,7 +51,7 @@ OF_DASK = {"dask.dot", "distributed.shuffle._arrow", "distributed.shuffle._shuff
 LATER = {
     "safeser.audit.query",
     "safeser.audit.report",
-    "safeser.audit.scan",
+    "safeser.audit.verification.scan",
     "safeser.audit.verify",
     "safeser.cli",
     "safeser.confinement.kernel",
