@@ -29,7 +29,6 @@ from safeser.audit.index import Entries
 from safeser.audit.key import KeySource, source
 from safeser.audit.names import VERSION
 from safeser.audit.record import MAX_INT, Field, clean, printable
-from safeser.audit.report import head_line
 from safeser.audit.state import Draft, Fields, PolicyName, State, initial_state, policy_fields
 from safeser.audit.tally import SECOND, note_refusal
 from safeser.audit.upkeep.settings import AuditFiles
@@ -511,6 +510,8 @@ class AuditLog:
         Kept where a user who can change the log cannot change it, it shows later that what was
         written until now is still there: see :func:`safeser.audit.verify`.
         """
+        from safeser.audit.report import head_line  # noqa: PLC0415 - of a log whose heads are kept
+
         end, index_end = self._present[1].end, self._index_end
         if index_end is None:
             return ""
