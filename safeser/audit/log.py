@@ -28,7 +28,6 @@ from safeser.audit.names import VERSION
 from safeser.audit.outputs.activity import Activity
 from safeser.audit.outputs.feed import Outputs
 from safeser.audit.record import Field, clean
-from safeser.audit.report import head_line
 from safeser.audit.state import (
     Draft,
     Fields,
@@ -539,6 +538,8 @@ class AuditLog:
         Kept where a user who can change the log cannot change it, it shows later that what was
         written until now is still there: see :func:`safeser.audit.verify`.
         """
+        from safeser.audit.report import head_line  # noqa: PLC0415 - of a log whose heads are kept
+
         end, index_end = self._present[1].end, self._index_end
         if index_end is None:
             return ""

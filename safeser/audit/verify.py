@@ -17,10 +17,10 @@ from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, is_log
 from safeser.audit.index import INDEX, MAX_MOVES
 from safeser.audit.key import AuditKey, KeySource, resolve
 from safeser.audit.record import MAX_LINE, Record, begins_like_a_line
-from safeser.audit.registry import Registered, Registry
 from safeser.audit.report import Expected, Mark, Problem, Report, head_line, limited, moment, shown
-from safeser.audit.scan import Scan, lines, scan
-from safeser.audit.verify_file import Job, Verdict, head_marks, opened, verdict, verdicts
+from safeser.audit.verification.file import Job, Verdict, head_marks, opened, verdict, verdicts
+from safeser.audit.verification.registry import Registered, Registry
+from safeser.audit.verification.scan import Scan, lines, scan
 from safeser.errors import AuditError, ConfigError
 
 __all__ = ["verify"]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from safeser.audit import AuditKey, Report, verify
 from safeser.audit import record as records
-from safeser.audit import scan as scan_module
 from safeser.audit.chain import ZERO, file_keys, step
 from safeser.audit.report import limited
+from safeser.audit.verification import scan as scan_module
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
 

@@ -19,11 +19,11 @@ from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, is_log
 from safeser.audit.index import INDEX, PART, Entries
 from safeser.audit.key import AuditKey, KeyFile
 from safeser.audit.record import parse
-from safeser.audit.registry import Registered, Registry
 from safeser.audit.report import moment
-from safeser.audit.scan import lines, scan
 from safeser.audit.tally import SECOND
 from safeser.audit.upkeep.settings import AuditFiles
+from safeser.audit.verification.registry import Registered, Registry
+from safeser.audit.verification.scan import lines, scan
 from safeser.errors import AuditError
 
 __all__ = ["tidy"]

@@ -19,9 +19,9 @@ from safeser.audit.chain import Head, Keys
 from safeser.audit.compressed import plain
 from safeser.audit.files import COMPRESSED, Directory, Handle, head_name
 from safeser.audit.record import Record
-from safeser.audit.registry import Registered
 from safeser.audit.report import Mark, Problem, shown
-from safeser.audit.scan import Scan, scan
+from safeser.audit.verification.registry import Registered
+from safeser.audit.verification.scan import Scan, scan
 from safeser.errors import AuditError
 
 __all__ = ["Job", "Verdict", "head_marks", "opened", "verdict", "verdicts"]
