@@ -72,8 +72,6 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 _HEX_MAC = re.compile(rb"[0-9a-f]{64}\Z")
 _SEQUENCE = re.compile(rb'[,{]"seq":(0|[1-9][0-9]{0,15})[,}]')
 _TIME = re.compile(rb',"time":(0|[1-9][0-9]{0,15})[,}]')
-# MAX_INT has 16 digits and begins with a 9; the time of a record has as many.
-_LONG_NUMBER = re.compile(rb"9[0-9]{15}|[0-9]{17}")
 _UNPRINTABLE = re.compile(r"[^ -~]")
 _encode = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
@@ -281,9 +279,7 @@ def parse(raw: bytes) -> Record:
         raise AuditError("a line is not a record", rule="audit.record")
     mac, body = parts
     try:
-        # Shorter numbers are within bounds.
-        decode = _decode_bounded if _LONG_NUMBER.search(body) else _decode
-        fields = decode(body.decode("ascii"))
+        fields = _decode(body.decode("ascii"))
         # Each name is followed by these two characters, and a text may hold them as well.
         if not isinstance(fields, dict) or body.count(b'":') != len(fields):
             fields = _decode_strictly(body.decode("ascii"))
@@ -325,10 +321,7 @@ def _int(text: str) -> int:
 
 
 _DIGITS, _BEYOND = len(str(-MAX_INT)), MAX_INT + 1
-_decode = json.JSONDecoder(parse_float=_no_float, parse_constant=_no_float).decode
-_decode_bounded = json.JSONDecoder(
-    parse_int=_int, parse_float=_no_float, parse_constant=_no_float
-).decode
+_decode = json.JSONDecoder(parse_int=_int, parse_float=_no_float, parse_constant=_no_float).decode
 _decode_strictly = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=_int, parse_float=_no_float, parse_constant=_no_float
 ).decode
