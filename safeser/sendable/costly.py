@@ -15,7 +15,7 @@ from safeser import pickles
 from safeser.errors import SafeserError
 from safeser.sendable.advice import defined
 from safeser.sendable.parts import parts
-from safeser.trace.place import place_of_caller
+from safeser.trace.place import frame_of_caller
 
 __all__ = ["SerializationAdvice", "advise"]
 
@@ -53,8 +53,14 @@ def _once(kind: str, text: Any) -> None:
         if kind in _given:
             return
         _given.add(kind)
-    place = place_of_caller()
-    warnings.warn(f"{text()}{f' ({place})' if place else ''}", SerializationAdvice, stacklevel=2)
+    frame = frame_of_caller()
+    if frame is None:  # of a thread that runs no code of the user's
+        warnings.warn(text(), SerializationAdvice, stacklevel=2)
+        return
+    # The line that submits, however many frames of libraries are in between.
+    warnings.warn_explicit(
+        text(), SerializationAdvice, frame.f_code.co_filename, frame.f_lineno, module=__name__
+    )
 
 
 def _of_object(kind: type, size: int) -> str:

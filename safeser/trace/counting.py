@@ -6,6 +6,7 @@ whose objects they were. They end with the last trace, or when the time that it 
 
 from __future__ import annotations
 
+import secrets
 import threading
 from time import monotonic
 
@@ -28,6 +29,8 @@ class Counting:
     """The counts of one process: totals that only grow, from which each trace takes differences."""
 
     def __init__(self) -> None:
+        #: Tells a client whether it is in this process, and counts the same objects itself.
+        self.process = secrets.token_hex(16)
         self._totals: dict[tuple[Action, str], list[float]] = {}
         self._until: dict[str, float] = {}
         self._ends = 0.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import FrameType
 
-__all__ = ["notebook_cell", "place_of_caller"]
+__all__ = ["frame_of_caller", "notebook_cell", "place_of_caller"]
 
 #: Packages whose frames are between the user's code and a serializer.
 _BETWEEN = frozenset(
@@ -24,16 +25,23 @@ def place_of_caller() -> str:
 
     A thread of an event loop has none: what it sends was submitted earlier.
     """
-    frame = sys._getframe(1)
+    frame = frame_of_caller()
+    if frame is None:
+        return ""
+    return _text(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def frame_of_caller() -> FrameType | None:
+    """Return the innermost frame outside of libraries, or None."""
+    frame: FrameType | None = sys._getframe(1)
     for _ in range(_DEEPEST):
+        if frame is None:
+            return None
         module = frame.f_globals.get("__name__")
         if type(module) is str and module.partition(".")[0] not in _BETWEEN:
-            code = frame.f_code
-            return _text(code.co_filename, frame.f_lineno, code.co_name)
-        if frame.f_back is None:
-            break
+            return frame
         frame = frame.f_back
-    return ""
+    return None
 
 
 def _text(filename: str, line: int, function: str) -> str:

@@ -56,7 +56,8 @@ def test_all_processes_of_a_cluster_are_counted(tmp_path):
     *table, told = ended.stdout.splitlines()
     assert max(map(len, table)) <= 80
     found = json.loads(told)
-    assert found["missing"] == {}
+    # A local cluster's scheduler is a thread of the client's process.
+    assert found["missing"] == {"scheduler": "it is part of this process, which counts it"}
     assert found["places"]
     assert set(found["places"]) == {"program.py, line 15, in main"}
     assert "__main__.Model" in found["types"]
@@ -65,9 +66,7 @@ def test_all_processes_of_a_cluster_are_counted(tmp_path):
         role = process.split()[0]
         counts[role, action] = counts.get((role, action), 0) + number
     assert counts["this", "hash"] >= 1
-    assert counts["this", "serialize"] >= 2
-    assert counts["this", "deserialize"] >= 2  # both arrays
-    assert counts["scheduler", "deserialize"] >= 2  # both graphs
-    assert counts["scheduler", "serialize"] >= 3  # its tasks
+    assert counts["this", "serialize"] >= 2 + 3  # graphs and tasks
+    assert counts["this", "deserialize"] >= 2 + 2  # graphs and arrays
     assert counts["worker", "deserialize"] >= 3
     assert counts["worker", "serialize"] >= 2

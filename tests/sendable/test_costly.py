@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import pytest
@@ -17,7 +18,15 @@ def said_of(*objects, size=2_000_000, large=True):
         for each in objects:
             advise(each, size, large=large)
     assert all(each.category is SerializationAdvice for each in said)
+    assert all(each.filename == __file__ for each in said)
     return [str(each.message) for each in said]
+
+
+def test_a_thread_without_code_of_the_user_s_is_told_as_well(recwarn):
+    thread = threading.Thread(target=advise, args=(Model(), 2_000_000), kwargs={"large": True})
+    thread.start()
+    thread.join()
+    assert [each.category for each in recwarn] == [SerializationAdvice]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +55,6 @@ def test_a_large_object_without_a_tokenizer():
     assert text.startswith(f"An argument of class {__name__}.Model is pickled for its key")
     assert "12.3 MB" in text
     assert "__dask_tokenize__" in text
-    assert "test_costly.py, line" in text
 
 
 def test_a_large_object_in_a_closure_is_named():

@@ -42,12 +42,14 @@ class _Pickled:
     """One object that a call has pickled.
 
     :param obj: kept, so that no other takes its id.
+    :param size: bytes of its pickle and its buffers.
     :param written: its pickle, where that is kept.
     :param agreed: whether a second pickle was the same.
     """
 
     obj: Any
     token: _Token
+    size: int
     written: bytes | None = None
     agreed: bool = False
 
@@ -79,15 +81,16 @@ class CallPickles:
         large = size >= _LARGE
         if large or type(obj).__module__ == "__main__":
             _advise(obj, size, large=large)
-        made = self._known[id(obj)] = _Pickled(obj, _token_of(written, buffers))
+        made = self._known[id(obj)] = _Pickled(obj, _token_of(written, buffers), size)
         if not buffers and len(written) <= min(_MOST_OF_ONE, self._room):
             self._room -= len(written)
             made.written = written
         return made
 
-    def has(self, obj: Any) -> bool:
-        """Tell whether *obj* was pickled."""
-        return id(obj) in self._known
+    def size(self, obj: Any) -> int | None:
+        """Return the bytes of the pickle of *obj*, or None if it was not pickled."""
+        known = self._known.get(id(obj))
+        return None if known is None else known.size
 
     def pickle(self, obj: Any) -> bytes | None:
         """Return the pickle of *obj* that a token was made of, or None if there is none."""
@@ -135,12 +138,14 @@ def replace_normalizer(stock: Callable[[Any], _Token]) -> Callable[[Any], _Token
 
     def _normalize_pickle(o: Any) -> _Token:
         call = _thread.call
-        make = stock if call is None else partial(call.token, stock=stock, strict=_is_strict())
+        make = stock
+        if call is not None:
+            make = partial(call.token, stock=stock, strict=_is_strict())
         if not is_traced():
             return make(o)
-        if call is not None and call.has(o):
+        if call is not None and call.size(o) is not None:
             return make(o)
-        return watch("hash", partial(make, o), partial(_done, o))
+        return watch("hash", lambda: make(o), partial(_done, o, call))
 
     return _normalize_pickle
 
@@ -152,9 +157,8 @@ def _advise(obj: Any, size: int, *, large: bool) -> None:
     advise(obj, size, large=large)
 
 
-def _done(obj: Any, _: _Token) -> Done:
-    written = pickled_in_call(obj)
-    return Done(obj, "cloudpickle", 0 if written is None else len(written))
+def _done(obj: Any, call: CallPickles | None, _: _Token) -> Done:
+    return Done(obj, "cloudpickle", (call.size(obj) if call is not None else None) or 0)
 
 
 def _is_strict() -> bool:

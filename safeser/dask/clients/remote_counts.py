@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 
 from safeser.dask.messages.own_requests import COUNTS
 from safeser.errors import SafeserError
-from safeser.trace.counting import LONGEST
+from safeser.trace.counting import LONGEST, counting
 from safeser.trace.probe import Action
 from safeser.trace.records import Count, Group
 
@@ -75,7 +75,9 @@ class RemoteCounts:
             *(await self._of_workers(message) if self._workers else ()),
         ]:
             totals = counts_in(answer)
-            if totals is None:
+            if isinstance(answer, Mapping) and answer.get("process") == counting.process:
+                missing[process] = "it is part of this process, which counts it"
+            elif totals is None:
                 missing[process] = _reason(answer)
             else:
                 found[process] = totals

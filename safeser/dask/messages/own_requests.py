@@ -21,7 +21,8 @@ def _counted(request: Mapping[str, Any]) -> dict[str, Any]:
     # Few processes are asked for it.
     from safeser.trace.counting import counting  # noqa: PLC0415 - as above
 
-    return {"status": "OK", "counts": counting.ask(request["trace"], request["seconds"])}
+    counts = counting.ask(request["trace"], request["seconds"])
+    return {"status": "OK", "process": counting.process, "counts": counts}
 
 
 _ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = MappingProxyType(

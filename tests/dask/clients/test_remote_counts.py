@@ -10,6 +10,7 @@ import pytest
 from safeser.dask.clients import remote_counts
 from safeser.dask.clients.remote_counts import RemoteCounts, counts_in
 from safeser.errors import PolicyDenied
+from safeser.trace.counting import counting
 from safeser.trace.records import Count, Group
 
 ONE = ["serialize", "dask", 2, 300, 0.5]
@@ -136,6 +137,13 @@ def test_who_gives_none_is_listed_with_the_reason():
         "worker c": "it was not there, or did not answer, when the trace began",
         "worker gone": "it is gone",
     }
+
+
+def test_a_scheduler_in_this_process_is_counted_once():
+    answer = {**told(ONE), "process": counting.process}
+    counts, missing = counted(Rpc({"scheduler": answer}, {"scheduler": answer}), workers=False)
+    assert counts == {}
+    assert missing == {"scheduler": "it is part of this process, which counts it"}
 
 
 @pytest.mark.parametrize("answer", [OSError("lost"), None, 5, dict.fromkeys(range(3))])

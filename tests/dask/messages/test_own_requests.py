@@ -22,10 +22,10 @@ def counting(monkeypatch):
 
 
 @pytest.mark.parametrize(("asker", "server"), [("alice", "scheduler"), ("scheduler", "worker")])
-def test_it_is_decided_recorded_and_answered(talk, asker, server):
+def test_it_is_decided_recorded_and_answered(talk, counting, asker, server):
     t = talk(asker, server)
     assert t.request(ASK) is t.SKIP
-    assert t.answers == [{"status": "OK", "counts": ()}]
+    assert t.answers == [{"status": "OK", "process": counting.process, "counts": ()}]
     pickles.dumps([1])
     t.request({**ASK, "seconds": 0})
     [[action, family, number, *_]] = t.answers[0]["counts"]
