@@ -145,7 +145,8 @@ def replace_normalizer(stock: Callable[[Any], _Token]) -> Callable[[Any], _Token
             return make(o)
         if call is not None and call.size(o) is not None:
             return make(o)
-        return watch("hash", lambda: make(o), partial(_done, o, call))
+        token: _Token = watch("hash", lambda: make(o), partial(_done, o, call))
+        return token
 
     return _normalize_pickle
 
