@@ -35,7 +35,7 @@ from benchmarks.serialization.measuring import (
 
 PACKAGES = ("safeser", "dask", "distributed", "cloudpickle", "msgpack", "joblib")
 COUNTED = ("pickles and unpickles of one object", *COMPARED.values())
-TIMED = ("", *COMPARED.values(), "code / tcp", "sealed / tcp")
+TIMED = ("", *COMPARED.values(), "code/tcp", "sealed/tcp")
 
 #: What is shown of a cost, by its name with the unit, and what one such unit is.
 _SHOWN: dict[str, tuple[Callable[[Cost], float], float]] = {

@@ -22,10 +22,10 @@ ROLES = ("client", "scheduler", "worker")
 
 #: By name, what is timed.
 MEASURES = {
-    "mapped": "map(partial(f, path), numbers)",
-    "submitted": "submit(partial(f, path)) in a loop",
+    "mapped": "map(partial, numbers)",
+    "submitted": "loop of submit(partial)",
     "arguments": "map(call, partials)",
-    "records": "one submit of a list of records",
+    "records": "submit(f, list of records)",
 }
 
 #: Pickles and unpickles by role.
