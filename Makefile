@@ -75,6 +75,7 @@ bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.families
 	@$(BIN)/python -m benchmarks.tokens
 	@$(BIN)/python -m benchmarks.sealed
+	@$(BIN)/python -m benchmarks.serialization
 	@$(BIN)/python -m benchmarks.audit
 	@$(BIN)/python -m benchmarks.dask
 	@$(BIN)/python -m benchmarks.scale

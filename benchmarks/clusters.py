@@ -65,12 +65,18 @@ class Cluster:
     """A scheduler, workers and a client on one transport.
 
     :param nannies: one command starts all workers, each with a nanny, rather than one for each.
+    :param driver: module of the client.
+    :param preload: module that the scheduler imports and runs, if any.
+    :param variables: beside those of this process's environment.
     """
 
     transport: Transport
     folder: Path
     workers: int = 2
     nannies: bool = False
+    driver: str = "benchmarks.client"
+    preload: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
     _client: subprocess.Popen[str] | None = None
 
@@ -103,7 +109,8 @@ class Cluster:
         self._start(
             "scheduler",
             f"-m dask scheduler --protocol {self.scheme} --host 127.0.0.1 --port 0"
-            f" --no-dashboard --scheduler-file scheduler.json{self._tls_options()}",
+            f" --no-dashboard --scheduler-file scheduler.json{self._tls_options()}"
+            f"{f' --preload {self.preload}' if self.preload else ''}",
         )
 
     def start_workers(self) -> None:
@@ -119,7 +126,7 @@ class Cluster:
             )
 
     def start_client(self) -> None:
-        self._client = self._start("client", "-m benchmarks.client", piped=True)
+        self._client = self._start("client", f"-m {self.driver}", piped=True)
         tls = None
         if self.scheme == "tls":
             names = {"tls_ca_file": "cert.pem", "tls_client_cert": "cert.pem"}
@@ -159,6 +166,11 @@ class Cluster:
         """Return the processor time that the client has used so far."""
         assert self._client is not None
         return _seconds(self._client)
+
+    def roles(self) -> dict[int, str]:
+        """Return the role of each process that was started here, by its id."""
+        scheduler, *workers, client = (process.pid for process in self._processes)
+        return {scheduler: "scheduler", **dict.fromkeys(workers, "worker"), client: "client"}
 
     def stop(self) -> None:
         processes, self._processes = self._processes, []
@@ -236,6 +248,7 @@ class Cluster:
         env["DASK_CONFIG"] = str(self.folder / "no-configuration")
         env["DASK_TEMPORARY_DIRECTORY"] = str(self.folder)
         env["PYTHONPATH"] = str(PROJECT)
+        env.update(self.variables)
         # Where a checkout has no bytecode, each process on safeser:// would compile all of it anew.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         if self.scheme == "safeser":

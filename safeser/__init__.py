@@ -11,6 +11,7 @@ Public names, by what they are for:
   ``register_`` functions for one's own types and families
 - whether an object can be sent, and what keeps it from it: :func:`preflight`
 - tokens of values and definitions that agree between processes: :func:`tokenize`
+- what is serialized, by which family and where: :func:`trace_serialization`
 - Dask (needs the ``[dask]`` extra): :class:`Client`, :class:`Security`
 """
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         serialize_bytes,
     )
     from safeser.tokens import tokenize
+    from safeser.trace.tracing import trace_serialization
 
 __version__ = "0.1.0"
 
@@ -102,6 +104,7 @@ __all__ = [
     "serialize_bytes",
     "to_serialize",
     "tokenize",
+    "trace_serialization",
 ]
 
 
@@ -140,6 +143,7 @@ _LAZY = {
     "serialize_bytes": "safeser.serialization",
     "to_serialize": "safeser.families.marked",
     "tokenize": "safeser.tokens",
+    "trace_serialization": "safeser.trace.tracing",
 }
 _NEED_DASK = ("Client", "Security")
 _MODULES = ("audit", "pickles")

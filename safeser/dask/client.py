@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import dask
@@ -44,6 +44,9 @@ from safeser.policy.source.faults import did_you_mean, shown
 from safeser.sendable.preflight import Preflight, preflight
 from safeser.tracebacks import awaited, methods_for_callers
 from safeser.values import UNKNOWN, Context, Kind
+
+if TYPE_CHECKING:
+    from safeser.trace.tracing import Remote
 
 __all__ = ["Client", "check_address"]
 
@@ -202,6 +205,13 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
     def preflight(self, obj: Any, context: Context | None = None) -> Preflight:
         """Return whether *obj* can be submitted, as :func:`safeser.preflight` says it."""
         return preflight(obj, context, self)
+
+    def serialization_counts(self, scheduler: bool = True, workers: bool = True) -> Remote:
+        """Return what :func:`safeser.trace_serialization` asks for the counts of the cluster."""
+        # Only a client that is traced needs it.
+        from safeser.dask.clients.remote_counts import RemoteCounts  # noqa: PLC0415 - as above
+
+        return RemoteCounts(self.scheduler, scheduler=scheduler, workers=workers)
 
     def _as_sent(self, expr: Any, *, actors: Any = None) -> Any:
         """Return *expr* as it leaves: as it is, or signed."""

@@ -8,6 +8,7 @@ functions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from safeser.errors import PayloadError, SafeserError
@@ -19,6 +20,7 @@ from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed
 from safeser.families.tree import Node
 from safeser.pickles import Budget
+from safeser.trace.probe import Done, is_traced, size_of, watch
 from safeser.values import FAMILIES, Context, Grant, Limits
 
 __all__ = ["built"]
@@ -43,6 +45,26 @@ def built(
     :raises PolicyDenied: for a global in a pickle that *grant* does not permit.
     :raises PayloadError: for a value that cannot be built.
     """
+    if is_traced():
+        size = sum(size_of(node.frames) for node in nodes)
+        family = nodes[0].serializer
+        return watch(
+            "deserialize",
+            partial(_built, nodes, grant, limits, typed=typed, budget=budget, context=context),
+            lambda made: Done(made, family, size),
+        )
+    return _built(nodes, grant, limits, typed=typed, budget=budget, context=context)
+
+
+def _built(
+    nodes: Sequence[Node],
+    grant: Grant,
+    limits: Limits,
+    *,
+    typed: Mapping[str, Typed],
+    budget: Budget,
+    context: Context | Mapping[str, Any] | None,
+) -> Any:
     if len(nodes) == 1 and nodes[0].serializer == "dask":  # as most payloads
         (node,) = nodes
         kind = typed[node.type]

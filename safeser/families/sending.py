@@ -37,6 +37,7 @@ from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import columns
 from safeser.families.tree import parse
 from safeser.pickles import Budget, Profile
+from safeser.trace.probe import Done, is_traced, size_of, watch
 from safeser.values import FAMILIES, Context, Grant, Limits
 from safeser.wording import shortened
 
@@ -110,6 +111,17 @@ def serialize(
                 fix="Register it with register_serialization_family, or install what declares it.",
             )
     sender = _Sender(tuple(families), limits, iterate_collection, context, types, reads=reads)
+    if not is_traced():
+        return _sent(x, sender, context)
+    return watch("serialize", lambda: _sent(x, sender, context), lambda sent: _traced(x, sent))
+
+
+def _traced(x: object, sent: Sent) -> Done:
+    header, frames = sent
+    return Done(x, header["serializer"], size_of(frames))
+
+
+def _sent(x: object, sender: _Sender, context: Context | Mapping[str, Any] | None) -> Sent:
     try:
         return sender.send(x, 0)
     except Unencodable as error:

@@ -10,7 +10,7 @@ field, those that honest peers send. ``any`` is the shape of what users put in (
 payload, or plain data) and of what is a payload.
 
 ``author`` and ``authors`` are safeser's own: whose the values are that a worker gets, has or asks
-for.
+for. So are the fields of ``serialization_counts``: which trace asks, and for how long it counts.
 
 A field that not all of these releases have names the first one that has it,
 ``field:shape@2026.6.0``, or the first one that has it no more, ``field:shape@<2026.6.0``.
@@ -121,6 +121,7 @@ publish_delete name:key@<2026.6.0 names:key*@2026.6.0 client:word@2026.6.0
 publish_wait_flush uid:bytes|word
 get_runspec key:key
 get_error_cause keys:key*
+serialization_counts trace:word seconds:amount
 queue_create name:key client:word? maxsize:integer
 queue_put name:key key:key? data:any client:word? timeout:amount|word?
 queue_get name:key client:word? timeout:amount|word? batch:flag|count
@@ -200,6 +201,7 @@ upload_file filename:file data:any load:flag
 call_stack keys:key*?
 profile start:number? stop:number? key:key? server:flag
 profile_metadata start:number stop:number?
+serialization_counts trace:word seconds:amount
 get_logs start:integer n:integer? timestamps:flag
 keys
 versions packages:packages?

@@ -157,6 +157,13 @@ _REQUESTS = (
     _RPC("get_task_stream_index", Kind.ADMIN, "diagnose", since=_SEVERAL_DATASETS),
     *_plain_rpc("diagnose", "start_task_metadata stop_task_metadata get_error_cause"),
     _RPC(
+        "serialization_counts",
+        Kind.ADMIN,
+        "diagnose",
+        inline=True,
+        note="safeser's own: how much this process serialized, for safeser.trace_serialization",
+    ),
+    _RPC(
         "get_task_stream",
         Kind.DATA,
         "diagnose",

@@ -54,6 +54,13 @@ _REQUESTS = (
     # --- looking inside -------------------------------------------------------------------------
     *_plain_rpc("diagnose", "get_logs get_story get_monitor_info call_stack dump_state"),
     *_plain_rpc("diagnose", "profile profile_metadata"),
+    _RPC(
+        "serialization_counts",
+        Kind.ADMIN,
+        "diagnose",
+        inline=True,
+        note="safeser's own: how much this process serialized, for safeser.trace_serialization",
+    ),
     # --- code and authority ---------------------------------------------------------------------
     _RPC("run", Kind.CONTROL, "run", fields=_CODE, reply=_RESULT),
     _RPC("run_coroutine", Kind.CONTROL, "run", fields=_CODE, reply=_RESULT),

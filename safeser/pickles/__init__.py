@@ -11,6 +11,7 @@ Restricted pickle reduces what bytes can reach. It is not a sandbox.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from safeser.errors import PayloadError, PolicyDenied
@@ -31,6 +32,7 @@ from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 from safeser.pickles.reading.machine import read
 from safeser.pickles.writing import Reduction, dumps, reduce
 from safeser.refused_loads import Reported
+from safeser.trace.probe import Done, is_traced, size_of, watch
 from safeser.tracebacks import for_callers
 from safeser.values import Limits
 
@@ -96,7 +98,11 @@ def loads(
             data, buffers=len(given), limits=limits, budget=budget, persistent=persistent
         )
         judged = parsed.judged(listed, buffers=len(given))
-        return judged.build(given, budget, persistent_load=persistent_load)
+        build = partial(judged.build, given, budget, persistent_load=persistent_load)
+        if not is_traced():
+            return build()
+        size = memoryview(data).nbytes + size_of(given)
+        return watch("deserialize", build, lambda made: Done(made, "pickle", size))
 
 
 @for_callers

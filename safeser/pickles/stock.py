@@ -17,6 +17,7 @@ from typing import Any
 import cloudpickle
 
 from safeser.errors import PayloadError
+from safeser.trace.probe import Done, is_traced, size_of, watch
 
 __all__ = ["PickleError", "dumps", "load_code", "take_apart"]
 
@@ -162,4 +163,11 @@ def load_code(data: bytes, *, buffers: Sequence[Any] = ()) -> Any:
     sender can act as this process. Call it only for a payload whose sender policy grants code, on
     exactly the bytes that were decided and recorded. It raises whatever loading raises.
     """
-    return pickle.loads(data, buffers=buffers)  # noqa: S301 - granted code, see above
+    if not is_traced():
+        return pickle.loads(data, buffers=buffers)  # noqa: S301 - granted code, see above
+    size = len(data) + size_of(buffers)
+    return watch(
+        "deserialize",
+        lambda: pickle.loads(data, buffers=buffers),  # noqa: S301 - as above
+        lambda made: Done(made, "cloudpickle", size),
+    )

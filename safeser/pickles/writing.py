@@ -7,6 +7,7 @@ bytes that would be sent. A second implementation that judged objects would diff
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from safeser.pickles.profiles import Profile
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import Shape, check_shape
 from safeser.pickles.trees.writing import write
+from safeser.trace.probe import Done, is_traced, watch
 from safeser.tracebacks import for_callers
 from safeser.values import Limits
 from safeser.wording import shortened
@@ -58,12 +60,17 @@ def dumps(
     :raises PolicyDenied: *profile* would refuse the pickle; says which part of *obj* it is.
     """
     if profile is None:
-        return stock.dumps(
+        write = partial(
+            stock.dumps,
             obj,
             buffer_callback=buffer_callback,
             code=code,
             persistent_id=persistent_id,
         )
+        if not is_traced():
+            return write()
+        family = "cloudpickle" if code else "pickle"
+        return watch("serialize", write, lambda written: Done(obj, family, len(written)))
     if code:
         raise ConfigError(
             "code is for receivers that grant it, and those load by no profile",

@@ -8,7 +8,6 @@ import contextvars
 import io
 import multiprocessing.pool
 import socket
-import sys
 import threading
 import types
 import weakref
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from safeser.tokens.references import installed
+from safeser.trace.place import notebook_cell
 
 __all__ = ["advice", "defined", "is_too_deep", "stays"]
 
@@ -125,7 +125,7 @@ def defined(x: Any) -> str:
     code = _code_of(x)
     if code is None:
         return ""
-    cell = _cell(code.co_filename)
+    cell = notebook_cell(code.co_filename)
     if cell:
         return f"{cell}, line {code.co_firstlineno}"
     name = code.co_filename
@@ -157,13 +157,3 @@ _WITH_CODE = (
     types.CoroutineType,
     types.AsyncGeneratorType,
 )
-
-
-def _cell(filename: str) -> str:
-    """Return the cell that IPython compiled as *filename*, if it did."""
-    shell = sys.modules.get("IPython")
-    current = None if shell is None else shell.get_ipython()
-    if current is None:
-        return ""
-    number = getattr(current.compile, "_filename_map", {}).get(filename)
-    return "" if number is None else f"notebook cell {number}"

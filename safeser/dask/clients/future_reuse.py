@@ -26,6 +26,7 @@ from distributed.client import Future, FutureState
 from distributed.protocol.serialize import Serialized, serialize, to_serialize
 
 from safeser.channel import Link, OpenLink
+from safeser.dask.clients.call_pickles import one_call
 from safeser.dask.clients.sent_definitions import Kept, Sent, SentGraph, Stated, large_buffers
 from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.difference import Difference, find_difference
@@ -90,6 +91,12 @@ class FutureReuse:
     # --- what is submitted -----------------------------------------------------------------------
 
     def submit(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        with one_call():
+            future = self._submitted_once(func, args, kwargs)
+        self._warn_of_handed([future])
+        return future
+
+    def _submitted_once(self, func: Any, args: Any, kwargs: Any) -> Any:
         for is_last in (False, True):
             self._call.sent = False
             future = super().submit(func, *args, **kwargs)  # type: ignore[misc]  # of Dask's client
@@ -102,11 +109,11 @@ class FutureReuse:
             else:
                 del future
                 self._await_releases()
-        self._warn_of_handed([future])
         return future
 
     def map(self, *args: Any, **kwargs: Any) -> Any:
-        futures = super().map(*args, **kwargs)  # type: ignore[misc]  # as above
+        with one_call():
+            futures = super().map(*args, **kwargs)  # type: ignore[misc]  # as above
         self._warn_of_handed(futures)
         return futures
 

@@ -20,8 +20,10 @@ from distributed.protocol.serialize import Serialized, ToPickle
 from tornado.ioloop import PeriodicCallback
 
 from safeser.channel import Channel, Link
+from safeser.dask.clients.call_pickles import pickled_in_call
 from safeser.dask.clients.future_reuse import FutureReuse
 from safeser.dask.clients.sent_definitions import Stated
+from safeser.dask.sealed.definitions import Definitions
 from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
 from safeser.dask.sealed.references import ListedDefinitions
 from safeser.dask.sealed.statement import RENEWED_AFTER, SignedStatement
@@ -100,7 +102,7 @@ class Sealing(FutureReuse):
                 annotations=dask.get_annotations(),
                 actors=actors,
                 keys=named,
-                definitions=listed_by(link) if approved else None,
+                definitions=listed_by(link) if approved else Definitions(pickled_in_call),
             )
         )
 

@@ -29,6 +29,7 @@ from safeser.dask.messages.deciding import (
 )
 from safeser.dask.messages.elements import STREAMS, Elements
 from safeser.dask.messages.fetched import Unfetched, build_fetched, judge_fetched, takes_parts
+from safeser.dask.messages.own_requests import answered
 from safeser.dask.messages.pending import NO_REQUEST, Pending, is_actor_call, pending, rows_of
 from safeser.dask.messages.refused import Refusals
 from safeser.dask.messages.states import (
@@ -175,10 +176,7 @@ class Conversation:
         return self.state in STREAM_STATES
 
     def is_overfull(self, message: Any, frames: Sequence[Any]) -> bool:
-        """Tell whether *frames* of a batch might hold more than the peer's limits for one message.
-
-        The caller then sends its halves one after the other.
-        """
+        """Tell whether *frames* of a batch may be over limits; its halves are sent then."""
         if self._writes is None or not isinstance(message, list | tuple) or len(message) < 2:
             return False
         return sending.is_overfull(frames, self.link.policy.limits)
@@ -314,11 +312,14 @@ class Conversation:
             check_registration(row, body)
             judged = judge_operation(side, row, body, message)
             self._identity.claim_client_id(row, body)
-            built = build(judged)
+            own = answered(row, built := build(judged))
         except SafeserError as error:
             refusals.note(error, body)
             if reply:
                 self._answer(error)
+            return SKIP
+        if own is not None:
+            self._answers.append(self._plain([own]))
             return SKIP
         self._current = row
         if row.becomes in STREAMS:
@@ -453,8 +454,7 @@ class Conversation:
         if replies.is_uncaught(reply):
             refusal = reply.get("exception")
             if isinstance(refusal, OSError):
-                # Dask itself handles a lost worker.
-                return reply
+                return reply  # Dask itself handles a lost worker
             reply = replies.failed_call(refusal)
         if replies.answers_call(reply):
             return reply

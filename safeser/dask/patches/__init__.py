@@ -23,6 +23,7 @@ from safeser.dask.patches import (
     scheduler,
     shuffle,
     tokenizer,
+    tracing,
     worker,
 )
 from safeser.dask.patches.fingerprints import is_there, known_sources, unknown
@@ -46,6 +47,7 @@ PATCHES: tuple[Patch, ...] = (
     *display.ROWS,
     *tokenizer.ROWS,
     *registering.ROWS,
+    *tracing.ROWS,
 )
 
 _lock = Lock()

@@ -44,17 +44,16 @@ def digest(definition: bytes) -> bytes:
     return hashlib.sha256(definition).digest()
 
 
-def _pickled(obj: Any) -> bytes:
-    return pickles.dumps(obj, code=True)
-
-
 class Definitions:
     """The definitions of one graph while its author writes it out, each under its digest.
 
     An object that several tasks share is pickled once, and equal pickles are one definition.
+
+    :param pickled: returns the pickle of an object that the same call has pickled already, or None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pickled: Callable[[Any], bytes | None] = lambda _: None) -> None:
+        self._known = pickled
         #: Those that leaves name.
         self.by_digest: dict[bytes, bytes] = {}
         self._pickled: dict[bytes, bytes] = {}
@@ -79,7 +78,10 @@ class Definitions:
 
         :raises PayloadError: if it cannot be pickled.
         """
-        return self._added(obj, _pickled)
+        return self._added(obj, self._written)
+
+    def _written(self, obj: Any) -> bytes:
+        return self._known(obj) or pickles.dumps(obj, code=True)
 
     def add_function(self, function: Any) -> bytes:
         """Return the digest of a function that a task calls.

@@ -1,0 +1,167 @@
+"""Pickle each argument once for one submission: for its key, and for the bytes that are signed.
+
+Dask pickles and unpickles an object twice for each token, to find out whether its pickles agree,
+and makes two tokens of each argument of ``map``.
+
+The one rule: what is remembered ends with the call that submits. An object that changes between
+two calls is pickled anew, and where a token has to be deterministic, two pickles have to agree or
+Dask's own function decides.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import dask
+from dask.hashing import hash_buffer_hex
+from dask.tokenize import _ENSURE_DETERMINISTIC
+
+from safeser import pickles
+from safeser.errors import PayloadError
+from safeser.trace.probe import Done, is_traced, watch
+
+__all__ = ["one_call", "pickled_in_call", "replace_normalizer"]
+
+#: Longer pickles, and more of them together, are not kept for the bytes that are signed.
+_MOST_OF_ONE = 1 << 20
+_MOST_BYTES = 64 << 20
+
+#: Bytes from which on pickling takes a millisecond and more for each key, which is worth advice.
+_LARGE = 1_000_000
+
+_Token = tuple[Any, list[str]]
+
+
+@dataclass(slots=True)
+class _Pickled:
+    """One object that a call has pickled.
+
+    :param obj: kept, so that no other takes its id.
+    :param size: bytes of its pickle and its buffers.
+    :param written: its pickle, where that is kept.
+    :param agreed: whether a second pickle was the same.
+    """
+
+    obj: Any
+    token: _Token
+    size: int
+    written: bytes | None = None
+    agreed: bool = False
+
+
+class CallPickles:
+    """What one call that submits has pickled so far."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Pickled] = {}
+        self._room = _MOST_BYTES
+
+    def token(self, obj: Any, stock: Callable[[Any], _Token], *, strict: bool) -> _Token:
+        """Return what *stock* returns of *obj*: digests of its pickle and of its buffers.
+
+        :param strict: whether a token that another pickle would not have is an error, so that a
+            second pickle has to agree.
+        """
+        try:
+            known = self._known.get(id(obj)) or self._pickled(obj)
+            if strict and not known.agreed:
+                known.agreed = _token_of(*_pickled(obj)) == known.token
+        except PayloadError:
+            return stock(obj)
+        return stock(obj) if strict and not known.agreed else known.token
+
+    def _pickled(self, obj: Any) -> _Pickled:
+        written, buffers = _pickled(obj)
+        size = len(written) + sum(each.raw().nbytes for each in buffers)
+        large = size >= _LARGE
+        if large or type(obj).__module__ == "__main__":
+            _advise(obj, size, large=large)
+        made = self._known[id(obj)] = _Pickled(obj, _token_of(written, buffers), size)
+        if not buffers and len(written) <= min(_MOST_OF_ONE, self._room):
+            self._room -= len(written)
+            made.written = written
+        return made
+
+    def size(self, obj: Any) -> int | None:
+        """Return the bytes of the pickle of *obj*, or None if it was not pickled."""
+        known = self._known.get(id(obj))
+        return None if known is None else known.size
+
+    def pickle(self, obj: Any) -> bytes | None:
+        """Return the pickle of *obj* that a token was made of, or None if there is none."""
+        known = self._known.get(id(obj))
+        return None if known is None else known.written
+
+
+def _pickled(obj: Any) -> tuple[bytes, list[Any]]:
+    buffers: list[Any] = []
+    return pickles.dumps(obj, buffer_callback=buffers.append, code=True), buffers
+
+
+def _token_of(written: bytes, buffers: list[Any]) -> _Token:
+    return hash_buffer_hex(written), [hash_buffer_hex(each) for each in buffers]
+
+
+class _Thread(threading.local):
+    call: CallPickles | None = None
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def one_call() -> Iterator[None]:
+    """Remember pickles until the outermost of these ends."""
+    if _thread.call is not None:
+        yield
+        return
+    _thread.call = CallPickles()
+    try:
+        yield
+    finally:
+        _thread.call = None
+
+
+def pickled_in_call(obj: Any) -> bytes | None:
+    """Return the pickle of *obj* that the call which submits has made already, or None."""
+    call = _thread.call
+    return None if call is None else call.pickle(obj)
+
+
+def replace_normalizer(stock: Callable[[Any], _Token]) -> Callable[[Any], _Token]:
+    """Return what replaces ``dask.tokenize._normalize_pickle``."""
+
+    def _normalize_pickle(o: Any) -> _Token:
+        call = _thread.call
+        make = stock
+        if call is not None:
+            make = partial(call.token, stock=stock, strict=_is_strict())
+        if not is_traced():
+            return make(o)
+        if call is not None and call.size(o) is not None:
+            return make(o)
+        token: _Token = watch("hash", lambda: make(o), partial(_done, o, call))
+        return token
+
+    return _normalize_pickle
+
+
+def _advise(obj: Any, size: int, *, large: bool) -> None:
+    # Few submissions need it.
+    from safeser.sendable.costly import advise  # noqa: PLC0415 - as above
+
+    advise(obj, size, large=large)
+
+
+def _done(obj: Any, call: CallPickles | None, _: _Token) -> Done:
+    return Done(obj, "cloudpickle", (call.size(obj) if call is not None else None) or 0)
+
+
+def _is_strict() -> bool:
+    asked = _ENSURE_DETERMINISTIC.get(None)
+    return bool(dask.config.get("tokenize.ensure-deterministic") if asked is None else asked)

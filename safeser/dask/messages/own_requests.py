@@ -1,0 +1,46 @@
+"""Answer the requests that are safeser's own, which no handler of Dask's sees.
+
+The one rule: what is asked for is decided and recorded as any request, and answered in plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from safeser.errors import PayloadError
+from safeser.operations import Operation
+
+__all__ = ["COUNTS", "answered"]
+
+COUNTS = "serialization_counts"
+
+
+def _counted(request: Mapping[str, Any]) -> dict[str, Any]:
+    # Few processes are asked for it.
+    from safeser.trace.counting import counting  # noqa: PLC0415 - as above
+
+    counts = counting.ask(request["trace"], request["seconds"])
+    return {"status": "OK", "process": counting.process, "counts": counts}
+
+
+_ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = MappingProxyType(
+    {COUNTS: _counted}
+)
+
+
+def answered(row: Operation, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the answer to *request*, which was decided, or None if Dask answers it.
+
+    :raises PayloadError: if a field is missing, at which a handler of Dask's would raise.
+    """
+    answer = _ANSWERS.get(row.name)
+    if answer is None:
+        return None
+    missing = row.takes.keys() - request.keys()
+    if missing:
+        raise PayloadError(
+            f"{row.name} lacks the field {min(missing)}", rule="operation.field-missing"
+        )
+    return answer(request)

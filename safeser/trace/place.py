@@ -1,0 +1,60 @@
+"""The place in the user's code from which something is called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+__all__ = ["frame_of_caller", "notebook_cell", "place_of_caller"]
+
+#: Packages whose frames are between the user's code and a serializer.
+_BETWEEN = frozenset(
+    {
+        *("cloudpickle", "cytoolz", "dask", "distributed", "safeser", "tlz", "toolz", "tornado"),
+        *sys.stdlib_module_names,
+    }
+)
+
+#: Frames that are looked at: a recursion of the user's own is deeper than any library's.
+_DEEPEST = 200
+
+
+def place_of_caller() -> str:
+    """Return the innermost place outside of libraries, ``file.py, line 3, in f``, or nothing.
+
+    A thread of an event loop has none: what it sends was submitted earlier.
+    """
+    frame = frame_of_caller()
+    if frame is None:
+        return ""
+    return _text(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def frame_of_caller() -> FrameType | None:
+    """Return the innermost frame outside of libraries, or None."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_DEEPEST):
+        if frame is None:
+            return None
+        module = frame.f_globals.get("__name__")
+        if type(module) is str and module.partition(".")[0] not in _BETWEEN:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _text(filename: str, line: int, function: str) -> str:
+    file = notebook_cell(filename) or Path(filename).name
+    within = "" if function == "<module>" else f", in {function}"
+    return f"{file}, line {line}{within}"
+
+
+def notebook_cell(filename: str) -> str:
+    """Return the cell that IPython compiled as *filename*, or nothing if it compiled none."""
+    shell = sys.modules.get("IPython")
+    current = None if shell is None else shell.get_ipython()
+    if current is None:
+        return ""
+    number = getattr(current.compile, "_filename_map", {}).get(filename)
+    return "" if number is None else f"notebook cell {number}"
