@@ -80,7 +80,7 @@ def test_a_repeated_message_is_not_admitted_by_the_last_decision(connected, cloc
 
 def test_a_channel_takes_the_policy_anew_and_records_the_end(connected, clock):
     _near, far = connected("code")
-    channel, before = far.voices, far.policy
+    channel, before = far.channel, far.policy
     channel.review()
     assert far.policy is before
     clock.now = AFTER
@@ -99,7 +99,7 @@ def test_a_session_ends_where_nothing_may_pass_any_more(connected, clock):
     _near, far = connected("code", "answers")
     clock.now = AFTER
     assert not far.session.ended
-    far.voices.review()
+    far.channel.review()
     assert far.session.ended
     assert far.over == Ending("policy.no-context", "ann")
 

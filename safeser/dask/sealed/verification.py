@@ -86,7 +86,7 @@ def require_permitted(link: Link, context: Context, author: str) -> None:
     """
     decision = link.channel.policy.decide(context, SEALED, author=author)
     if not decision.permitted:
-        raise link.voices.policy.refusal(context, decision)
+        raise link.channel.policy.refusal(context, decision)
 
 
 @lru_cache(maxsize=_REMEMBERED)
