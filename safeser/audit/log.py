@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from safeser.audit import index
 from safeser.audit.call_lock import CallLock
@@ -28,12 +28,14 @@ from safeser.audit.index import Entries
 from safeser.audit.key import KeySource, resolve
 from safeser.audit.names import VERSION
 from safeser.audit.outputs.activity import Activity
-from safeser.audit.outputs.feed import Outputs
 from safeser.audit.record import MAX_INT, Field, clean, printable
 from safeser.audit.state import Draft, Fields, PolicyName, State, initial_state, policy_fields
 from safeser.audit.tally import SECOND, note_refusal
 from safeser.errors import AuditError, ConfigError, SafeserError
 from safeser.values import check_principal
+
+if TYPE_CHECKING:
+    from safeser.audit.outputs.feed import Outputs
 
 __all__ = ["AuditLog", "Durability", "PolicyName"]
 
@@ -78,7 +80,7 @@ class AuditLog:
         #: What was decided so far, for metrics and dashboards.
         self.activity = Activity()
         #: Sinks that get each record once it is in the file.
-        self.outputs = Outputs() if outputs is None else outputs
+        self.outputs = outputs
         # One value, so that a process is never taken for the one that made its file.
         self._present = self._begun(initial_state(_check_policy(policy)), parent="")
 
@@ -275,7 +277,8 @@ class AuditLog:
         self._closed = True
         chain.close()
         self._directory.close()
-        self.outputs.close()
+        if self.outputs is not None:
+            self.outputs.close()
         _live.discard(self)
 
     def _ready(self) -> ChainFile[State]:
@@ -310,7 +313,8 @@ class AuditLog:
     def _write(self, chain: ChainFile[State], draft: Draft) -> None:
         if draft.records:
             chain.append_all(draft.records, draft.state)
-            self.outputs.put(self._principal, chain.end.file, draft.records)
+            if self.outputs is not None:
+                self.outputs.put(self._principal, chain.end.file, draft.records)
         else:
             chain.keep(draft.state)
 
@@ -375,7 +379,8 @@ class AuditLog:
         # The lock may be held by a thread that does not exist here. The file is closed at once:
         # two writers would break its chain.
         self._lock, self.activity = CallLock(), Activity()
-        self.outputs.after_fork()
+        if self.outputs is not None:
+            self.outputs.after_fork()
         self._present[1].close()
 
     # --- the rest ------------------------------------------------------------------------------
