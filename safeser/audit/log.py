@@ -26,7 +26,6 @@ from safeser.audit.index import Entries
 from safeser.audit.key import KeySource, source
 from safeser.audit.names import VERSION
 from safeser.audit.outputs.activity import Activity
-from safeser.audit.outputs.feed import Outputs
 from safeser.audit.record import Field, clean
 from safeser.audit.state import (
     Draft,
@@ -103,7 +102,7 @@ class AuditLog:
         #: What was decided so far, for metrics and dashboards.
         self.activity = Activity()
         #: Sinks that get each record once it is in the file.
-        self.outputs = Outputs() if outputs is None else outputs
+        self.outputs = outputs
         # One value, so that a process is never taken for the one that made its file.
         self._present = self._begun(initial_state(checked_policy(policy)), parent="")
 
@@ -315,7 +314,8 @@ class AuditLog:
         self._closed = True
         self._present[1].close()
         self._directory.close()
-        self.outputs.close()
+        if self.outputs is not None:
+            self.outputs.close()
         _live.discard(self)
 
     def _ready(self) -> ChainFile[State]:
@@ -355,7 +355,8 @@ class AuditLog:
     def _write(self, chain: ChainFile[State], draft: Draft) -> None:
         if draft.records:
             chain.append_all(draft.records, draft.state)
-            self.outputs.put(self._principal, chain.end.file, draft.records)
+            if self.outputs is not None:
+                self.outputs.put(self._principal, chain.end.file, draft.records)
         else:
             chain.keep(draft.state)
 

@@ -28,14 +28,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import dask
 from distributed.client import _close_global_client
 from distributed.deploy.spec import close_clusters
 
 from safeser.audit import AuditFiles, AuditLog
-from safeser.audit.outputs.feed import Outputs
 from safeser.channel import Channel, LiveFiles, unwatch, watch
 from safeser.errors import AuditError, ConfigError
 from safeser.identity import Identity, Roster
@@ -43,6 +42,9 @@ from safeser.operations import Server
 from safeser.policy import Policy, ready_policies
 from safeser.policy.source.faults import did_you_mean, shown
 from safeser.values import check_principal
+
+if TYPE_CHECKING:
+    from safeser.audit.outputs.feed import Outputs
 
 __all__ = [
     "ROLES",

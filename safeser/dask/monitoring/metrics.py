@@ -74,7 +74,8 @@ def _failures(activity: Activity) -> list[Sample]:
 
 def _lost(channel: Channel) -> list[Sample]:
     audit = channel.audit
-    feeds = audit.outputs.feeds if isinstance(audit, AuditLog) else []
+    outputs = audit.outputs if isinstance(audit, AuditLog) else None
+    feeds = [] if outputs is None else outputs.feeds
     return [([feed.name], feed.lost) for feed in feeds]
 
 

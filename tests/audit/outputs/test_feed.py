@@ -85,6 +85,7 @@ def test_a_sink_that_hangs_delays_no_record_and_loses_what_does_not_fit(make, si
     feed = outputs.feeds[0]
     assert feed.lost == 40
     sink.may_go.set()
+    until("the sink goes on", lambda: not feed._queue.qsize())
     log.record(admitted(50))
     log.close()
     lost = [each for each in sink.records if each.type == "lost"]
