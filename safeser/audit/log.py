@@ -43,6 +43,7 @@ from safeser.errors import AuditError, ConfigError, SafeserError
 from safeser.values import check_principal
 
 if TYPE_CHECKING:
+    from safeser.audit.outputs.feed import Outputs
     from safeser.audit.upkeep.keeper import Keeper
 
 __all__ = ["AuditLog", "Durability", "PolicyName"]
@@ -52,11 +53,9 @@ Durability: TypeAlias = Literal["kernel", "fsync"]
 logger = logging.getLogger("safeser.audit")
 
 _NO_POLICY: PolicyName = ("none", 0, "0" * 64)
-
 _LAST_TIME = 253_402_300_799 * SECOND  # the end of the year 9999
 
 _FILES = AuditFiles()
-
 # How long a rotation waits for another process that adds to the index; without the lock the present
 # file goes on, and the rotation is tried again a second later.
 _ROTATION_WAIT = 0.05
@@ -552,7 +551,8 @@ class AuditLog:
         # two writers would break its chain. The thread that keeps the files is the parent's.
         self._lock, self.activity = CallLock(), Activity()
         self._keeper = None
-        self.outputs.after_fork()
+        if self.outputs is not None:
+            self.outputs.after_fork()
         self._present[1].close()
 
     # --- the rest ------------------------------------------------------------------------------

@@ -63,11 +63,12 @@ class Policy:
     acknowledged: tuple[AcknowledgedModel, ...]
     _periods: Periods
     written: Policy | None = None
-    _levels: dict[str, str] = field(init=False)
+    #: What the audit log has of each context that says so, by its name; of others all.
+    audit_levels: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         levels = {rule.name: rule.audit for rule in self._table.rules if rule.audit != "all"}
-        object.__setattr__(self, "_levels", levels)
+        object.__setattr__(self, "audit_levels", MappingProxyType(levels))
 
     @classmethod
     @for_callers
@@ -175,11 +176,6 @@ class Policy:
         return self._table.rules
 
     @property
-    def audit_levels(self) -> Mapping[str, str]:
-        """What the audit log has of each context that says so, by its name; of others all."""
-        return self._levels
-
-    @property
     def families(self) -> frozenset[str]:
         """The families that the policy declares beyond the built-in ones."""
         return self._table.own
@@ -197,7 +193,7 @@ class Policy:
         :param sealing: ask for the side that seals (``serializers``), not the one that opens.
         :param author: the author of the payload, if it was not the sender.
         """
-        decision = self._table.decide(context, family, sealing=sealing, author=author)
+        decision = self._periods.table().decide(context, family, sealing=sealing, author=author)
         if self.written is not None and not decision.permitted:
             # Sealed calls, which a context of code does not permit: nothing is lost by observing.
             return self.written.decide(context, family, sealing=sealing, author=author)
@@ -205,7 +201,7 @@ class Policy:
 
     def permits_operation(self, context: Context) -> Decision:
         """Answer whether the operation of *context* may be asked for, whatever it carries."""
-        decision = self._table.permits_operation(context)
+        decision = self._periods.table().permits_operation(context)
         if self.written is not None and not decision.permitted:
             return self.written.permits_operation(context)
         return decision
@@ -233,7 +229,7 @@ class Policy:
         :raises PolicyDenied: if no context matches.
         """
         try:
-            return self._table.grant(context, sealing=sealing)
+            return self._periods.table().grant(context, sealing=sealing)
         except PolicyDenied as error:
             error.decided_by(self.title, context.sender if sealing else context.recipient)
             raise
@@ -248,12 +244,12 @@ class Policy:
         Where no context matches, both are refused; where one says nothing, another definition is
         refused, and of another principal the submitter is warned.
         """
-        return self._table.key_conflicts(context)
+        return self._periods.table().key_conflicts(context)
 
     @property
     def lets_keys_be_taken(self) -> bool:
         """Whether a submission of another definition under a taken key may pass with a warning."""
-        found: bool = self._table.lets_keys_be_taken
+        found: bool = self._periods.table().lets_keys_be_taken
         return found
 
     def signable(self, author: str, scheduler: str, kind: Kind) -> Signable:

@@ -84,14 +84,14 @@ def wrapped(cause):
         (RuntimeError("no reason\nat all"), 2, "could not be started: no reason at all"),
     ],
 )
-def test_a_cluster_that_does_not_start_is_one_line(safeser, monkeypatch, error, code, says):
+def test_a_cluster_that_does_not_start_says_why_in_short(safeser, monkeypatch, error, code, says):
     def up(**_):
         raise error
 
     monkeypatch.setattr(cluster, "up", up)
     ended = safeser("up")
     assert ended.code == code
-    assert ended.err.count("\n") == 1
+    assert ended.err.count("\n") <= 2
     assert says in ended.err
 
 

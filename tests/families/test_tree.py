@@ -246,7 +246,7 @@ def test_order_of_families_is_kept():
         (lambda: 1, FAMILIES, ["builtins:function", "cloudpickle"]),
         (Model, FAMILIES, ["cloudpickle"]),
         (1, (), ["no family at all"]),
-        (Model(), (*FAMILIES, "pickle"), ["on both sides."]),
+        (Model(), (*FAMILIES, "pickle"), ["on both sides"]),
     ],
 )
 def test_messages_help(x, tried, words):

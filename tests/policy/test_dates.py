@@ -265,7 +265,8 @@ def test_what_is_explained_says_when_it_ends(clock: Clock, policy: Policy) -> No
     assert "until the end of 2026-06-30" in text
     clock.now = noon("2026-07-01")
     text = str(explain(policy, Context("a", "b"), "dask"))
-    assert "denied [context.ended]" in text
+    assert "denied: " in text
+    assert "rule: context.ended" in text
     assert "In context 'temporary' (line 6), set a later 'until'. Risk:" in text
 
 

@@ -145,7 +145,7 @@ def test_a_field_not_enforced_yet_is_refused_never_ignored(field: str) -> None:
     assert "not supported by this version" in error.message
 
 
-@pytest.mark.parametrize("field", ["deny: [a]", "audit: x", "warn: x"])
+@pytest.mark.parametrize("field", ["deny: [a]", "warn: x"])
 def test_the_same_in_a_context(field: str) -> None:
     assert refused(one(field)).rule == "config.not-supported"
 

@@ -170,7 +170,7 @@ def test_no_author_takes_up_what_is_remembered_of_another(monkeypatch):
     requests = [SignedValue.parse(run_by("carol", len)["function"]) for _ in range(3)]
     for each in requests[:2]:
         taken.take(each)
-    with pytest.raises(PolicyDenied, match=r"of its author .sealed\.replayed"):
+    with pytest.raises(PolicyDenied, match=r"of its author\n  rule: sealed\.replayed"):
         taken.take(requests[2])
     other = SignedValue.parse(run_by("dora", len)["function"])
     taken.take(other)

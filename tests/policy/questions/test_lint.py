@@ -77,7 +77,7 @@ CODE = (
 )
 APPROVED = (
     f"{ANN}\n  submission: sealed",
-    f"{ANN}\n  submission: approved\n  pickle: {{allow: {{'mylib:add': reference}}}}",
+    f"{ANN}\n  submission: approved\n  pickle: {{allow: {{'lib_of_ann:add': reference}}}}",
 )
 
 
