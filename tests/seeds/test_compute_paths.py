@@ -83,7 +83,7 @@ def test_in_a_jupyter_kernel_every_path_agrees_too(tmp_path):
         assert each["shown"].count(each["text"].splitlines()[0]) == 1, name
         assert "Cell In[" in each["shown"], name
         assert not re.search(r"safeser/[\w/]+\.py", each["shown"]), name
-    assert re.search(r"notebook cell \d+, line 2\)", errors["generator"]["text"])
+    assert re.search(r"notebook cell \d+, line 1\)", errors["generator"]["text"])
 
 
 # --- what fails otherwise ------------------------------------------------------------------------

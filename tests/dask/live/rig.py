@@ -60,7 +60,7 @@ def policy_text(carol: Identity, demo: str) -> str:
     """Return policy ``demo`` with carol in it."""
     principals = f"  carol: {{keys: ['{carol.public.text}']}}\n  alice:"
     text = demo.replace("  alice:", principals, 1).replace("name: demo", "name: live", 1)
-    return text.replace("\nlimits:", f"{_CAROL}\nlimits:", 1)
+    return text.replace("\nacknowledge:", f"{_CAROL}\nacknowledge:", 1)
 
 
 class Silent:
