@@ -135,7 +135,7 @@ class ConfigError(SafeserError):
         """This fault alone, on one line, as compilers print theirs."""
         where = f" at {self.where}" if self.where else ""
         fix = f" {self.fix}" if self.fix else ""
-        return f"{self.message}{where} [{self.rule}]{fix}"
+        return on_one_line(f"{self.message}{where} [{self.rule}]{fix}")
 
     def __reduce__(self) -> tuple[object, ...]:
         cls, args, state = super().__reduce__()

@@ -36,6 +36,14 @@ _T = TypeVar("_T")
 
 _logger = logging.getLogger("safeser")
 
+#: The attributes of each exception, whatever its class has in their place.
+_traceback_of: Callable[[BaseException], TracebackType | None]
+_cause_of: Callable[[BaseException], BaseException | None]
+_context_of: Callable[[BaseException], BaseException | None]
+_traceback_of, _cause_of, _context_of = (
+    BaseException.__dict__[name].__get__ for name in ("__traceback__", "__cause__", "__context__")
+)
+
 
 def for_callers(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Return *function* with errors whose tracebacks begin at its caller."""
@@ -76,10 +84,11 @@ def hide_own_frames(error: BaseException) -> None:
             continue
         seen.add(id(link))
         hidden = _OWN | _BETWEEN if isinstance(link, SafeserError) else _OWN
-        link.__traceback__ = _without(link.__traceback__, hidden)
+        # By the base class: a class of the user's own may refuse to have attributes set.
+        BaseException.with_traceback(link, _without(_traceback_of(link), hidden))
         if isinstance(link, SafeserError) and not _concerns_caller(link):
             link.__context__ = None
-        links.extend(each for each in (link.__cause__, link.__context__) if each is not None)
+        links.extend(each for each in (_cause_of(link), _context_of(link)) if each is not None)
 
 
 def _concerns_caller(error: SafeserError) -> bool:

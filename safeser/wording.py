@@ -21,8 +21,12 @@ def shortened(name: str, most: int = _SHOWN) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Return *text* without line breaks: no part of a message may pass for another part of it."""
-    return " ".join(text.splitlines())
+    """Return *text* without line breaks and without what would control a terminal.
+
+    No part of a message may pass for another part of it.
+    """
+    line = " ".join(str.splitlines(text))
+    return line if line.isprintable() else "".join(c if c.isprintable() else "?" for c in line)
 
 
 def legible(name: str, most: int = _SHOWN) -> str:

@@ -20,6 +20,8 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -521,6 +523,19 @@ _DENY_MALFORMED = Decision(
 Clock = Callable[[], float]
 
 
+class _Forward:
+    latest = -inf
+
+
+def forward_time() -> float:
+    """Return the latest time that this process has seen.
+
+    A clock that is set back gives nothing back, not even to a policy that is loaded afterwards.
+    """
+    _Forward.latest = max(_Forward.latest, time.time())
+    return _Forward.latest
+
+
 class Periods:
     """The decision table of one policy, replaced where the date of a context passes.
 
@@ -530,12 +545,13 @@ class Periods:
     :param written: the table in which no date has passed.
     """
 
-    __slots__ = ("_clock", "_end", "_first", "_table", "written")
+    __slots__ = ("_clock", "_end", "_first", "_lock", "_table", "written")
 
     def __init__(self, written: Table, clock: Clock) -> None:
         self.written = written
         self._clock = clock
         self._table, self._end = written, -inf
+        self._lock = threading.Lock()
         self._first = self.table()
 
     def table(self) -> Table:
@@ -544,6 +560,8 @@ class Periods:
         if self._end == inf:
             return self._table
         now = self._clock()
+        if now != now:  # noqa: PLR0124 - a clock that says nothing lets no date pass unseen
+            return self.written.at(inf)
         return self._table if now < self._end else self._advance(now)
 
     @property
@@ -568,8 +586,10 @@ class Periods:
 
     def _advance(self, now: float) -> Table:
         ends = [rule.end for rule in self.written.rules]
-        if any(end <= now for end in ends):
-            self._table = self.written.at(now)
-        # Last: a thread that reads the old end comes here as well.
-        self._end = min((end for end in ends if end > now), default=inf)
-        return self._table
+        with self._lock:
+            # A thread that read the clock later was here before this one.
+            if now >= self._end:
+                if any(end <= now for end in ends):
+                    self._table = self.written.at(now)
+                self._end = min((end for end in ends if end > now), default=inf)
+            return self._table

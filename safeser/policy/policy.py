@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -17,7 +16,7 @@ from typing import Any
 
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.identity import KeyState, Roster, RosterEntry
-from safeser.policy.decide import Clock, Periods, Table
+from safeser.policy.decide import Clock, Periods, Table, forward_time
 from safeser.policy.observing import observing
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
@@ -72,12 +71,13 @@ class Policy:
 
     @classmethod
     @for_callers
-    def load(cls, path_or_name: str | os.PathLike[str], *, clock: Clock = time.time) -> Policy:
+    def load(cls, path_or_name: str | os.PathLike[str], *, clock: Clock = forward_time) -> Policy:
         """Return the policy in a file, or the ready one of that name, such as ``"default"``.
 
         A string is a path if it has a separator or ends in ``.yaml``.
 
-        :param clock: returns the seconds since 1970 at which dates of contexts are compared.
+        :param clock: returns the seconds since 1970 at which dates of contexts are compared; in one
+            process the default never goes back.
         :raises ConfigError: if there is none, or it is not a policy that this version enforces
             in full.
         """
@@ -87,7 +87,7 @@ class Policy:
     @classmethod
     @for_callers
     def parse(
-        cls, text: str | bytes, source: str = "<text>", *, clock: Clock = time.time
+        cls, text: str | bytes, source: str = "<text>", *, clock: Clock = forward_time
     ) -> Policy:
         """Return the policy that *text* spells; *source* names it in messages.
 

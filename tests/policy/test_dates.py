@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, PolicyDenied
-from safeser.policy import Policy, explain
+from safeser.policy import Policy, decide, explain
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.readable import read_by
 from safeser.values import Context
@@ -290,3 +291,27 @@ def test_rows_say_what_is_over(clock: Clock, policy: Policy) -> None:
         ("submission", "none", False),
         ("operations", "none", False),
     ]
+
+
+def test_a_clock_that_was_set_back_gives_nothing_to_a_policy_that_is_loaded(monkeypatch) -> None:
+    monkeypatch.setattr(decide._Forward, "latest", noon("2026-06-29"))
+    monkeypatch.setattr(decide, "time", SimpleNamespace(time=lambda: noon("2026-07-01")))
+    before = Policy.parse(TEXT)
+    assert not before.decide(Context("a", "b"), "dask").permitted
+    monkeypatch.setattr(decide, "time", SimpleNamespace(time=lambda: noon("2026-06-29")))
+    assert not before.decide(Context("a", "b"), "dask").permitted
+    assert not Policy.parse(TEXT).decide(Context("a", "b"), "dask").permitted
+
+
+def test_a_clock_without_a_time_lets_no_date_pass_unseen(clock: Clock, policy: Policy) -> None:
+    assert policy.decide(Context("a", "b"), "dask").permitted
+    clock.now = float("nan")
+    assert not policy.decide(Context("a", "b", operation="x"), "dask").permitted
+
+
+def test_a_thread_that_read_the_clock_earlier_takes_no_end_back(clock: Clock) -> None:
+    periods = Policy.parse(TEXT, clock=clock)._periods
+    clock.now = noon("2026-07-01")
+    ended = periods.table()
+    assert periods._advance(noon("2026-06-29")) is ended
+    assert periods.table() is ended

@@ -7,26 +7,30 @@ last one of its process: the next pass, of any process, goes on where this one e
 from __future__ import annotations
 
 import hashlib
+import logging
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import NamedTuple
 
 from safeser.audit import index
-from safeser.audit.chain import Head, index_keys
+from safeser.audit.chain import Head, file_keys, index_keys
 from safeser.audit.compressed import GZIP, MAX_PLAIN, plain
-from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, is_log, stored
+from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, stored
 from safeser.audit.index import INDEX, PART, Entries
 from safeser.audit.key import AuditKey, KeyFile
 from safeser.audit.record import parse
 from safeser.audit.report import moment
 from safeser.audit.tally import SECOND
 from safeser.audit.upkeep.settings import AuditFiles
+from safeser.audit.verification.file import Job, Verdict, is_as_compressed, verdict
 from safeser.audit.verification.registry import Registered, Registry
 from safeser.audit.verification.scan import lines, scan
 from safeser.errors import AuditError
 
 __all__ = ["tidy"]
+
+logger = logging.getLogger("safeser.audit")
 
 _CHUNK = 1 << 20
 _LEVEL = 6  # a third smaller than level 1, at half its speed; the processor time is a thread's
@@ -37,6 +41,9 @@ _LEAST = 64 << 10
 #: Files that are removed while the index is locked once, so that processes that open wait for
 #: milliseconds.
 _AT_ONCE = 32
+
+#: Bytes by which a file may be larger than the size at which it is rotated.
+_BEYOND = 1 << 20
 
 
 def tidy(directory: Directory, key: AuditKey | KeyFile, files: AuditFiles, *, now: int) -> None:
@@ -173,10 +180,12 @@ def _deflated(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 class _Old(NamedTuple):
-    """A file that can be removed: when it ended, and how many bytes it has."""
+    """A file that can be removed: when it ended, its name as it is there, and how large it is."""
 
     ended: int
     file: str
+    name: str
+    entry: Registered
     size: int
     why: str = ""
 
@@ -184,37 +193,94 @@ class _Old(NamedTuple):
 def _remove(
     directory: Directory, key: AuditKey | KeyFile, registry: Registry, files: AuditFiles, now: int
 ) -> None:
-    due = _due(directory, registry, files, now)
+    verifier = _Verifier(directory, key)
+    due = [
+        each for each in _due(directory, registry, files, now, verifier) if verifier.is_sound(each)
+    ]
     for at in range(0, len(due), _AT_ONCE):
         some = due[at : at + _AT_ONCE]
 
         def register(entries: Entries, some: list[_Old] = some) -> None:
             for each in some:
-                entries.add(_removal(directory, registry.files[each.file], each, now))
+                entries.add(_removal(directory, each, now))
 
         index.update(directory, key, now=now, write=register)
         for each in some:
-            _unlink(directory, registry.files[each.file].name)
+            _unlink(directory, each.entry.name)
 
 
-def _due(directory: Directory, registry: Registry, files: AuditFiles, now: int) -> list[_Old]:
+class _Verifier:
+    """Verifies files before they are removed, since no one can afterwards.
+
+    A key that has moved verifies no earlier file: of those only compressed ones can be compared
+    with the index.
+    """
+
+    def __init__(self, directory: Directory, key: AuditKey | KeyFile) -> None:
+        self._directory = directory
+        self._key = key
+        self._id = "" if isinstance(key, KeyFile) else _directory_id(directory)
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether the key of this machine verifies the records of earlier files."""
+        return not isinstance(self._key, KeyFile)
+
+    def verdict(self, name: str, file: str, entry: Registered) -> Verdict:
+        """Return what is wrong with a file that is there as *name*, and its last record's time."""
+        if isinstance(self._key, KeyFile):
+            found = Verdict()
+            if name.endswith(COMPRESSED):
+                is_as_compressed(self._directory, name, entry, found)
+            return found
+        keys = file_keys(self._key, directory=self._id, file=file)
+        return verdict(self._directory, Job(name, file, keys, entry))
+
+    def is_sound(self, old: _Old) -> bool:
+        """Tell whether a file is what the index says; if not, it stays, and an error says so."""
+        problems = self.verdict(old.name, old.file, old.entry).problems
+        if problems:
+            logger.error(
+                "%s is not what was written, so it is not removed: %s. Verify the log, and keep it"
+                " for the investigation.",
+                *(old.name, problems[0].text),
+            )
+        return not problems
+
+
+def _directory_id(directory: Directory) -> str:
+    handle = directory.open(INDEX)
+    if handle is None:
+        return ""
+    with closing(handle):
+        genesis = index.genesis_of(handle.read(1_024, 0))
+    return genesis.text("directory") if genesis else ""
+
+
+def _due(
+    directory: Directory, registry: Registry, files: AuditFiles, now: int, verifier: _Verifier
+) -> list[_Old]:
     """Return the files to remove, the oldest first."""
     names = directory.names()
     total = 0
     old: list[_Old] = []
-    for name in names:
-        found = directory.stat(name) if is_log(name) else None
-        total += found.st_size if found is not None else 0
     for file, entry in registry.files.items():
         there = stored(entry.name, names)
         if there is None or entry.removed is not None or not entry.is_plain_name:
             continue
         found = directory.stat(there)
-        if found is not None and _has_ended(directory, there, entry):
-            ended = entry.ended if entry.ended >= 0 else int(found.st_mtime * SECOND)
-            old.append(_Old(ended, file, found.st_size))
+        if found is None:
+            continue
+        # Only what the index registers counts, and no more than such a file can have: a user who
+        # may write to the folder would push honest files out with one that is large or sparse.
+        size = min(found.st_size, found.st_blocks * 512, files.rotate_size + _BEYOND)
+        total += size
+        if _has_ended(directory, there, entry):
+            ended = _ended(verifier, there, file, entry)
+            if ended >= 0:
+                old.append(_Old(ended, file, there, entry, size))
     due = []
-    for each in sorted(old):
+    for each in sorted(old, key=lambda old: (old.ended, old.file)):
         if files.keep_age and now - each.ended >= files.keep_age * SECOND:
             due.append(each._replace(why=f"older than {files.keep_age} s"))
         elif files.keep_size and total > files.keep_size:
@@ -223,6 +289,18 @@ def _due(directory: Directory, registry: Registry, files: AuditFiles, now: int) 
             continue
         total -= each.size
     return due
+
+
+def _ended(verifier: _Verifier, name: str, file: str, entry: Registered) -> int:
+    """Return when a file ended, by what was signed; -1 where nothing that is says so.
+
+    The time of a file's last change says nothing: a user who may write to the folder sets it.
+    """
+    if entry.ended >= 0:
+        return entry.ended
+    if entry.compressed is not None:  # of a process that was killed before then
+        return entry.compressed.time
+    return verifier.verdict(name, file, entry).last if verifier.reads_times else -1
 
 
 def _has_ended(directory: Directory, name: str, entry: Registered) -> bool:
@@ -236,8 +314,9 @@ def _has_ended(directory: Directory, name: str, entry: Registered) -> bool:
     return True
 
 
-def _removal(directory: Directory, entry: Registered, old: _Old, now: int) -> dict[str, object]:
+def _removal(directory: Directory, old: _Old, now: int) -> dict[str, object]:
     """Return the entry of the index that says what is removed, and where it ended."""
+    entry = old.entry
     if entry.closed is not None:
         count, mac = entry.closed.sequence + 1, entry.closed.mac
     else:

@@ -24,7 +24,7 @@ from safeser.audit.verification.registry import Registered
 from safeser.audit.verification.scan import Scan, scan
 from safeser.errors import AuditError
 
-__all__ = ["Job", "Verdict", "head_marks", "opened", "verdict", "verdicts"]
+__all__ = ["Job", "Verdict", "head_marks", "is_as_compressed", "opened", "verdict", "verdicts"]
 
 _CHUNK = 1 << 20
 
@@ -117,7 +117,7 @@ def verdict(directory: Directory, job: Job) -> Verdict:
     name, entry = job.name, job.entry
     marks = list(job.expected)
     if entry is not None:
-        if name.endswith(COMPRESSED) and not _is_as_compressed(directory, name, entry, found):
+        if name.endswith(COMPRESSED) and not is_as_compressed(directory, name, entry, found):
             return found
         source = f"the index (line {entry.line})"
         marks.append(Mark(0, entry.genesis, "swapped file", source))
@@ -138,7 +138,7 @@ def verdict(directory: Directory, job: Job) -> Verdict:
     return found
 
 
-def _is_as_compressed(directory: Directory, name: str, entry: Registered, found: Verdict) -> bool:
+def is_as_compressed(directory: Directory, name: str, entry: Registered, found: Verdict) -> bool:
     """Tell whether the compressed file is the one that the index names, before it is unpacked."""
     handle = opened(directory, name, found)
     if handle is None:

@@ -20,10 +20,11 @@ _NAME = re.compile(r"[^/\0]{1,200}-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{32}\.log\Z")
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """The compressed form of a file: the SHA-256 of its bytes."""
+    """The compressed form of a file: the SHA-256 of its bytes, and when it was made."""
 
     sha256: bytes
     line: int
+    time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Registry:
                 entry.closed = Mark(count - 1, mac, "changed file", source)
                 entry.ended = record.time
             case "compress":
-                entry.compressed = Compressed(mac_of(record.text("sha256")), line)
+                entry.compressed = Compressed(mac_of(record.text("sha256")), line, record.time)
             case "remove":
                 entry.removed = Removed(record.time, record.text("why"), count, mac)
 

@@ -45,5 +45,5 @@ def _text(value: object) -> str:
         return "it gives no reason"
     try:
         return str(value)
-    except ValueError:  # str() refuses integers above its limit of digits
+    except Exception:  # as str() does for long integers, or the class of an error may
         return type(value).__name__

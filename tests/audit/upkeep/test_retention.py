@@ -154,3 +154,56 @@ def test_many_removed_files_are_counted(small, place, fill, clock, tended, key, 
     report = clean(place, key)
     assert len(report.notes) == 21
     assert report.notes[-1] == "5 more files were removed by retention"
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_sparse_file_pushes_no_other_out(
+    small, place, fill, tended, key, clock, logs_of, registered
+):
+    for principal in ("first", "second", "third"):
+        with small(principal) as log:
+            fill(log, 100)
+        clock.tick(10)
+    if registered:
+        os.truncate(next(place.glob("third-*.log")), 1 << 40)
+    else:
+        name = f"fourth-20261127T000000Z-{'0' * 32}.log"
+        (place / name).touch()
+        os.truncate(place / name, 1 << 40)
+    before = logs_of()
+    tended(AuditFiles(rotate_size=64 << 10, compress=False, keep_size=1 << 20))
+    assert logs_of() == before
+    assert verify(place, key=key).ok is not registered
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_changed_file_is_not_removed(small, place, fill, tended, key, clock, caplog, compress):
+    with small() as log:
+        fill(log, 3 * FULL)
+    if compress:
+        tended(AuditFiles(rotate_size=64 << 10))
+    path = min([*place.glob("*.log"), *place.glob("*.log.gz")])
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    clock.tick(8 * DAY)
+    tended(KEEP)
+    assert path.exists()
+    assert "is not what was written, so it is not removed" in caplog.text
+    assert not verify(place, key=key).ok
+
+
+def test_the_time_of_a_dead_processes_file_is_that_of_its_last_record(
+    small, place, fill, tended, clock, logs_of
+):
+    dead = small("dead")
+    clock.tick(8 * DAY)
+    fill(dead, 50)
+    dead._present[1].close()
+    for name in logs_of():
+        os.utime(place / name, (0, 0))
+    tended(KEEP)
+    assert len(logs_of()) == 1
+    clock.tick(8 * DAY)
+    tended(KEEP)
+    assert logs_of() == []
