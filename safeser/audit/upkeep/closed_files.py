@@ -60,7 +60,9 @@ def tidy(directory: Directory, key: AuditKey | KeyFile, files: AuditFiles, *, no
             if entry.removed is None and entry.is_plain_name and entry.name in names:
                 _compress(directory, key, file, entry, now)
     if files.keep_age or files.keep_size:
-        _remove(directory, key, registry, files, now)
+        # Read anew where this pass may have added to it: a file is compared with what it says.
+        current = _registry(directory, key) if files.compress else registry
+        _remove(directory, key, current, files, now)
 
 
 def _registry(directory: Directory, key: AuditKey | KeyFile) -> Registry:
