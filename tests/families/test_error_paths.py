@@ -46,7 +46,7 @@ def parts(data):
         (f"{SITE}/distributed/core.py", "distributed/core.py"),
         (f"{sysconfig.get_paths()['stdlib']}/json/decoder.py", "json/decoder.py"),
         (os.path.realpath("safeser/errors.py"), "safeser/errors.py"),
-        ("/home/alice/work/models.py", "/home/alice/work/models.py"),
+        ("/home/alice/models.py", "/home/alice/models.py"),
         ("/tmp/ipykernel_1/2.py", "/tmp/ipykernel_1/2.py"),
         ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>"),
         (f"{sys.prefix}x/lib/core.py", f"{sys.prefix}x/lib/core.py"),
