@@ -18,9 +18,9 @@ __all__ = ["LONGEST", "Counting", "counting"]
 #: Seconds for which a trace that is not heard of again is counted at most.
 LONGEST = 3600.0
 
-#: Traces at one time. One more takes the place of the one that would end first: counting goes on
-#: for all as long as one is left.
-_MOST_TRACES = 64
+#: Traces of one principal at one time. One more takes the place of that principal's own trace that
+#: would end first, so that no principal ends the trace of another.
+_MOST_TRACES = 8
 
 _LONGEST_FAMILY = 100
 
@@ -32,23 +32,25 @@ class Counting:
         #: Tells a client whether it is in this process, and counts the same objects itself.
         self.process = secrets.token_hex(16)
         self._totals: dict[tuple[Action, str], list[float]] = {}
-        self._until: dict[str, float] = {}
+        self._until: dict[tuple[str, str], float] = {}
         self._ends = 0.0
         self._lock = threading.Lock()
 
-    def ask(self, trace: str, seconds: float) -> list[list[object]]:
+    def ask(self, asker: str, trace: str, seconds: float) -> list[list[object]]:
         """Return the totals so far, and count for *seconds* from now on.
 
+        :param asker: the principal that asks.
         :param trace: the name under which to count; it ends its own counting with 0 seconds.
         """
         now = monotonic()
         with self._lock:
             self._until = {each: end for each, end in self._until.items() if end > now}
-            self._until.pop(trace, None)
+            self._until.pop((asker, trace), None)
             if seconds > 0:
-                if len(self._until) >= _MOST_TRACES:
-                    del self._until[min(self._until, key=self._until.__getitem__)]
-                self._until[trace] = now + min(seconds, LONGEST)
+                own = [each for each in self._until if each[0] == asker]
+                if len(own) >= _MOST_TRACES:
+                    del self._until[min(own, key=self._until.__getitem__)]
+                self._until[asker, trace] = now + min(seconds, LONGEST)
             self._ends = max(self._until.values(), default=0.0)
             found: list[list[object]] = [
                 [action, family[:_LONGEST_FAMILY], int(number), int(size), took]

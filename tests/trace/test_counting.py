@@ -28,34 +28,34 @@ def numbers(told):
 
 def test_it_counts_from_the_first_question_to_the_last(counting):
     pickles.dumps(1)
-    assert counting.ask("a", 60) == []
+    assert counting.ask("ann", "a", 60) == []
     written = pickles.dumps([1])
-    [[action, family, number, size, seconds]] = counting.ask("a", 0)
+    [[action, family, number, size, seconds]] = counting.ask("ann", "a", 0)
     assert (action, family, number, size) == ("serialize", "pickle", 1, len(written))
     assert seconds > 0
     pickles.dumps(1)
-    assert numbers(counting.ask("a", 0)) == {("serialize", "pickle"): 1}
+    assert numbers(counting.ask("ann", "a", 0)) == {("serialize", "pickle"): 1}
     assert not probe.is_traced()
 
 
 def test_one_trace_that_ends_leaves_others(counting):
-    counting.ask("a", 60)
-    counting.ask("b", 60)
-    counting.ask("a", 0)
+    counting.ask("ann", "a", 60)
+    counting.ask("ann", "b", 60)
+    counting.ask("ann", "a", 0)
     pickles.dumps(1)
-    assert numbers(counting.ask("b", 0)) == {("serialize", "pickle"): 1}
+    assert numbers(counting.ask("ann", "b", 0)) == {("serialize", "pickle"): 1}
 
 
 def test_a_trace_that_is_forgotten_ends_by_itself(counting):
-    counting.ask("a", 60)
+    counting.ask("ann", "a", 60)
     counting.now += 61
     pickles.dumps(1)
     assert not probe.is_traced()
-    assert counting.ask("b", 0) == []
+    assert counting.ask("ann", "b", 0) == []
 
 
 def test_nobody_counts_for_longer_than_an_hour(counting):
-    counting.ask("a", 1e12)
+    counting.ask("ann", "a", 1e12)
     counting.now += LONGEST + 1
     pickles.dumps(1)
     assert not probe.is_traced()
@@ -63,14 +63,24 @@ def test_nobody_counts_for_longer_than_an_hour(counting):
 
 def test_names_of_traces_are_bounded(counting):
     for at in range(1000):
-        counting.ask(f"{at}", 10 + at)
-    assert len(counting._until) == 64
+        counting.ask("ann", f"{at}", 10 + at)
+    assert len(counting._until) == 8
     pickles.dumps(1)
-    assert numbers(counting.ask("x", 0)) == {("serialize", "pickle"): 1}
+    assert numbers(counting.ask("ann", "x", 0)) == {("serialize", "pickle"): 1}
+
+
+def test_no_principal_ends_the_trace_of_another(counting):
+    counting.ask("ann", "a", 60)
+    for at in range(100):
+        counting.ask("bob", f"{at}", 3600)
+    for at in range(100):
+        counting.ask("bob", f"{at}", 0)
+    pickles.dumps(1)
+    assert numbers(counting.ask("ann", "a", 0)) == {("serialize", "pickle"): 1}
 
 
 def test_no_count_is_lost_between_threads(counting):
-    counting.ask("a", 60)
+    counting.ask("ann", "a", 60)
     threads = [
         threading.Thread(target=lambda: [pickles.dumps(1) for _ in range(500)]) for _ in range(4)
     ]
@@ -78,4 +88,4 @@ def test_no_count_is_lost_between_threads(counting):
         each.start()
     for each in threads:
         each.join()
-    assert numbers(counting.ask("a", 0)) == {("serialize", "pickle"): 2000}
+    assert numbers(counting.ask("ann", "a", 0)) == {("serialize", "pickle"): 2000}

@@ -312,7 +312,7 @@ class Conversation:
             check_registration(row, body)
             judged = judge_operation(side, row, body, message)
             self._identity.claim_client_id(row, body)
-            own = answered(row, built := build(judged))
+            own = answered(row, side.link.peer, built := build(judged))
         except SafeserError as error:
             refusals.note(error, body)
             if reply:

@@ -17,21 +17,21 @@ __all__ = ["COUNTS", "answered"]
 COUNTS = "serialization_counts"
 
 
-def _counted(request: Mapping[str, Any]) -> dict[str, Any]:
+def _counted(asker: str, request: Mapping[str, Any]) -> dict[str, Any]:
     # Few processes are asked for it.
     from safeser.trace.counting import counting  # noqa: PLC0415 - as above
 
-    counts = counting.ask(request["trace"], request["seconds"])
+    counts = counting.ask(asker, request["trace"], request["seconds"])
     return {"status": "OK", "process": counting.process, "counts": counts}
 
 
-_ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = MappingProxyType(
+_ANSWERS: Mapping[str, Callable[[str, Mapping[str, Any]], dict[str, Any]]] = MappingProxyType(
     {COUNTS: _counted}
 )
 
 
-def answered(row: Operation, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the answer to *request*, which was decided, or None if Dask answers it.
+def answered(row: Operation, asker: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the answer to *request* of *asker*, which was decided, or None if Dask answers it.
 
     :raises PayloadError: if a field is missing, at which a handler of Dask's would raise.
     """
@@ -43,4 +43,4 @@ def answered(row: Operation, request: Mapping[str, Any]) -> dict[str, Any] | Non
         raise PayloadError(
             f"{row.name} lacks the field {min(missing)}", rule="operation.field-missing"
         )
-    return answer(request)
+    return answer(asker, request)
