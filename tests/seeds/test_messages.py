@@ -105,7 +105,7 @@ def test_of_a_peer_s_control_characters_nothing_is_left():
 def test_what_a_sender_says_is_told_once_with_its_whole_fix():
     said = PolicyDenied("m" * 9000, rule="a.b", where="x", fix="f" * 3000).decided_by("lab", "w")
     error = unsent("w could not send this value", said, rule="peer.unsent", where="data.y")
-    assert error.fix == "f" * 3000
+    assert error.fix == f"its sender advises: {'f' * 3000}"
     assert len(error.message) < 700
     assert error.message.endswith("(rule a.b of policy lab, on w)")
     assert error.process == ""  # of this process, which adds its own

@@ -1,7 +1,7 @@
 """Make the error for a value whose sender refused to send it, from what the sender says.
 
 The one rule: the sender's words stay apart from this process's. Its rule, policy and process stand
-in brackets behind its message; its fix is shown whole, since a fix that is cut helps nobody.
+in brackets behind its message; its fix is shown whole, and says that the sender advises it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ def unsent(what: str, said: object, *, rule: str, where: str) -> SerializationEr
     policy = f" of policy {legible(said.policy)}" if said.policy else ""
     process = f", on {legible(said.process)}" if said.process else ""
     reason = legible(on_one_line(f"{said.message}{place}"), _MOST)
+    fix = on_one_line(said.fix)
     return SerializationError(
         f"{what}: {reason} (rule {legible(said.rule)}{policy}{process})",
         rule=rule,
         where=where,
-        fix="".join(filter(str.isprintable, on_one_line(said.fix))),
+        fix=f"its sender advises: {fix}" if fix else "",
     )
 
 
