@@ -109,9 +109,9 @@ class Feed:
         while True:
             try:
                 self._sink.send(records)
-            except OSError as error:
+            except Exception as error:  # a sink can be another library's: its thread goes on
                 if not failed:
-                    reason = error.strerror or type(error).__name__
+                    reason = getattr(error, "strerror", None) or type(error).__name__
                     logger.warning("The audit output %s does not write: %s", self.name, reason)
                 failed = True
             else:
@@ -133,7 +133,7 @@ class Feed:
                 # It may hang in a write; a sink is not closed under its thread.
                 logger.warning("The audit output %s did not take its last records", self.name)
                 return
-        with suppress(OSError):
+        with suppress(Exception):  # as above
             self._sink.close()
 
     def after_fork(self) -> None:

@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 from safeser.audit.record import Record
 from safeser.audit.report import moment
 
-__all__ = ["StandardOutput", "Syslog", "json_line"]
+__all__ = ["RaisingSysLogHandler", "StandardOutput", "Syslog", "json_line"]
 
 #: Bytes of one message: what receivers of RFC 5424 take who take more than the least.
 MAX_MESSAGE: Final = 8_192
@@ -67,7 +67,7 @@ class StandardOutput:
         """Leave the descriptor open: it is the process's."""
 
 
-class _Handler(SysLogHandler):
+class RaisingSysLogHandler(SysLogHandler):
     """The handler of the standard library, which raises where it cannot send."""
 
     append_nul = False
@@ -86,7 +86,7 @@ class Syslog:
 
     def __init__(self, address: str | tuple[str, int] = "/dev/log") -> None:
         self._address = address
-        self._handler: _Handler | None = None
+        self._handler: RaisingSysLogHandler | None = None
         self._host = _word(socket.gethostname(), 255)
 
     def send(self, records: Sequence[Record]) -> None:
@@ -96,7 +96,9 @@ class Syslog:
         """
         try:
             if self._handler is None:
-                self._handler = _Handler(self._address, facility=SysLogHandler.LOG_AUTHPRIV)
+                self._handler = RaisingSysLogHandler(
+                    self._address, facility=SysLogHandler.LOG_AUTHPRIV
+                )
             for record in records:
                 self._handler.emit(self._logged(record))
         except OSError:

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from safeser.audit import index
@@ -20,7 +20,7 @@ from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, stored
 from safeser.audit.index import INDEX, PART, Entries
 from safeser.audit.key import AuditKey, KeyFile
 from safeser.audit.record import parse
-from safeser.audit.report import moment
+from safeser.audit.report import moment, shown
 from safeser.audit.tally import SECOND
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.audit.verification.file import Job, Verdict, is_as_compressed, verdict
@@ -49,8 +49,10 @@ _BEYOND = 1 << 20
 def tidy(directory: Directory, key: AuditKey | KeyFile, files: AuditFiles, *, now: int) -> None:
     """Compress and remove what *files* says, once.
 
+    A file that cannot be compressed or removed stays; an error is logged, and the others go on.
+
     :param now: microseconds since 1970.
-    :raises AuditError: if a file cannot be written or removed, or the index was changed.
+    :raises AuditError: if the index was changed or cannot be written.
     """
     registry = _registry(directory, key)
     names = directory.names()
@@ -58,11 +60,21 @@ def tidy(directory: Directory, key: AuditKey | KeyFile, files: AuditFiles, *, no
     if files.compress:
         for file, entry in registry.files.items():
             if entry.removed is None and entry.is_plain_name and entry.name in names:
-                _compress(directory, key, file, entry, now)
+                with _one_by_one("compressed", entry.name):
+                    _compress(directory, key, file, entry, now)
     if files.keep_age or files.keep_size:
         # Read anew where this pass may have added to it: a file is compared with what it says.
         current = _registry(directory, key) if files.compress else registry
         _remove(directory, key, current, files, now)
+
+
+@contextmanager
+def _one_by_one(done: str, name: str) -> Iterator[None]:
+    """Log what keeps one file from being *done*; the others are not left for it."""
+    try:
+        yield
+    except AuditError as error:
+        logger.error("%s is not %s: %s", shown(name), done, error)  # noqa: TRY400 - one line
 
 
 def _registry(directory: Directory, key: AuditKey | KeyFile) -> Registry:
@@ -208,7 +220,8 @@ def _remove(
 
         index.update(directory, key, now=now, write=register)
         for each in some:
-            _unlink(directory, each.entry.name)
+            with _one_by_one("removed", each.name):
+                _unlink(directory, each.entry.name)
 
 
 class _Verifier:
@@ -245,7 +258,7 @@ class _Verifier:
             logger.error(
                 "%s is not what was written, so it is not removed: %s. Verify the log, and keep it"
                 " for the investigation.",
-                *(old.name, problems[0].text),
+                *(shown(old.name), problems[0].text),
             )
         return not problems
 
@@ -348,4 +361,5 @@ def _finish_removals(directory: Directory, registry: Registry, names: set[str]) 
         if entry.removed is not None and entry.is_plain_name:
             left = stored(entry.name, names) is not None or head_name(entry.name) in names
             if left:
-                _unlink(directory, entry.name)
+                with _one_by_one("removed", entry.name):
+                    _unlink(directory, entry.name)

@@ -6,13 +6,17 @@ is tried again. A head says where a chain ended; it is no secret.
 
 from __future__ import annotations
 
+import errno
 import logging
 import logging.handlers
 import os
 import shlex
+import stat
 import subprocess
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
+
+from safeser.audit.outputs.lines import RaisingSysLogHandler
 
 __all__ = ["Place", "open_places"]
 
@@ -42,15 +46,18 @@ def _opened(text: str) -> Place:
 
 def _to_file(path: str, head: str) -> None:
     """Append one line, which is on the disk when this returns."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    # A pipe of that name, which no one reads, would hold the thread for ever.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     handle = os.open(path, flags, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "heads go to a regular file")
         # A line that an earlier write left without its end would swallow this one.
         data = f"{head}\n".encode("ascii")
         count = os.write(handle, data)
         if count != len(data):
             os.write(handle, b"\n")
-            raise OSError(28, "the head was cut short")
+            raise OSError(errno.ENOSPC, "the head was cut short")
         os.fsync(handle)
     finally:
         os.close(handle)
@@ -59,7 +66,7 @@ def _to_file(path: str, head: str) -> None:
 def _to_syslog(address: str, head: str) -> None:
     host, _, port = address.rpartition(":")
     where = (host, int(port)) if host else _LOCAL
-    handler = _Syslog(where, facility=logging.handlers.SysLogHandler.LOG_AUTH)
+    handler = RaisingSysLogHandler(where, facility=logging.handlers.SysLogHandler.LOG_AUTH)
     try:
         handler.ident = "safeser: "
         handler.emit(
@@ -67,14 +74,6 @@ def _to_syslog(address: str, head: str) -> None:
         )
     finally:
         handler.close()
-
-
-class _Syslog(logging.handlers.SysLogHandler):
-    """A handler that raises what goes wrong, instead of printing it."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        del record
-        raise  # noqa: PLE0704 - called while the error is handled
 
 
 def _to_command(command: str, head: str) -> None:

@@ -172,3 +172,20 @@ def test_numbers_of_another_file_are_not_mixed_up():
     record = outputs._resolved({"log": "a", "file": "b", "seq": 9, "time": 1, "case": 4, "s": 2})
     assert record.fields["case"] == 4  # shown as it stands, since nothing before it says more
     outputs.close()
+
+
+def test_a_sink_of_another_library_that_raises_anything_is_tried_again():
+    class Strange(Kept):
+        def send(self, records):
+            if self.failures:
+                self.failures -= 1
+                raise ValueError("not an error of the system")
+            super().send(records)
+
+    strange = Strange()
+    strange.failures = 2
+    feed = Feed(strange, delay=0.01)
+    feed.put(Record(0, 1, "event", {}, b""))
+    feed.close()
+    assert [each.sequence for each in strange.records] == [0]
+    assert feed.lost == 0

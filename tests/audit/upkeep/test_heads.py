@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -137,3 +138,18 @@ def test_a_link_is_not_followed(make, place, tmp_path, caplog):
         log.record(ADMIT)
     assert not (tmp_path / "target").exists()
     assert "not written to file" in caplog.text
+
+
+def test_heads_go_to_no_pipe_which_might_have_no_reader(make, place, key, tmp_path, clean, caplog):
+    pipe = tmp_path / "heads"
+    os.mkfifo(pipe)
+    with make(files=AuditFiles(heads=(f"file:{pipe}",))) as log:
+        log.record(ADMIT)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with make("bob", files=AuditFiles(heads=(f"file:{pipe}",))) as log:
+            log.record(ADMIT)
+    finally:
+        os.close(reader)
+    assert "was not written to file" in caplog.text
+    clean(place, key)

@@ -207,3 +207,16 @@ def test_the_time_of_a_dead_processes_file_is_that_of_its_last_record(
     clock.tick(8 * DAY)
     tended(KEEP)
     assert logs_of() == []
+
+
+def test_one_file_that_cannot_be_compressed_keeps_no_other(
+    small, place, fill, tended, clock, logs_of, caplog
+):
+    with small() as log:
+        fill(log, 3 * FULL)
+    first = min(place.glob("*.log"))
+    (place / f"{first.name}.gz.part").mkdir()
+    clock.tick(8 * DAY)
+    tended(AuditFiles(rotate_size=64 << 10, keep_age=7 * DAY))
+    assert f"{first.name} is not compressed" in caplog.text
+    assert [name for name in logs_of() if not name.startswith(first.name)] == []
