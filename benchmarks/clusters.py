@@ -272,6 +272,19 @@ def running(folder: Path, *, workers: int = 2) -> Iterator[dict[str, Cluster]]:
         for name, transport in TRANSPORTS.items()
     }
     try:
+        with started(clusters):
+            yield clusters
+    finally:
+        _stop_unlisted()
+
+
+@contextlib.contextmanager
+def started(clusters: Mapping[str, Cluster]) -> Iterator[None]:
+    """Start *clusters*, whose schedulers come first, and stop them at the end.
+
+    :raises StartError: if one of them does not come up.
+    """
+    try:
         for cluster in clusters.values():
             cluster.prepare()
             cluster.start_scheduler()
@@ -279,11 +292,10 @@ def running(folder: Path, *, workers: int = 2) -> Iterator[dict[str, Cluster]]:
             cluster.start_workers()
         for cluster in clusters.values():
             cluster.start_client()
-        yield clusters
+        yield
     finally:
         for cluster in clusters.values():
             cluster.stop()
-        _stop_unlisted()
 
 
 def _seconds(process: subprocess.Popen[str]) -> float:

@@ -33,6 +33,7 @@ def rebuilt(number: int) -> Counted:
 def note(letter: str) -> None:
     folder = os.environ.get(FOLDER)
     if folder:
+        Path(folder).mkdir(exist_ok=True)
         # One write of one byte: threads of one process do not mix.
         with (Path(folder) / str(os.getpid())).open("ab", buffering=0) as file:
             file.write(letter.encode())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.clusters import TRANSPORTS, Cluster
+from benchmarks.clusters import TRANSPORTS, Cluster, started
 from benchmarks.serialization.counted import FOLDER, counts
 from benchmarks.serialization.driver import CASES
 from benchmarks.serialization.loop_watch import ask
@@ -51,19 +51,8 @@ def running(folder: Path) -> Iterator[dict[str, Cluster]]:
         )
         for name in COMPARED
     }
-    try:
-        for cluster in clusters.values():
-            cluster.prepare()
-            (cluster.folder / "counted").mkdir()
-            cluster.start_scheduler()
-        for cluster in clusters.values():
-            cluster.start_workers()
-        for cluster in clusters.values():
-            cluster.start_client()
+    with started(clusters):
         yield clusters
-    finally:
-        for cluster in clusters.values():
-            cluster.stop()
 
 
 def counted(cluster: Cluster) -> dict[str, Counts]:
