@@ -8,7 +8,7 @@ numbers, before it sizes anything. Nothing here authenticates; see :mod:`safeser
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from safeser.errors import EnvelopeError
@@ -21,6 +21,7 @@ __all__ = [
     "Prelude",
     "Sealed",
     "Start",
+    "all_flat",
     "flat",
     "message_length",
     "pack_fields",
@@ -189,13 +190,14 @@ def parse_start(prelude: Prelude, data: Buffer) -> Start:
         )
     # Copied: what was verified must not change afterwards.
     raw = bytes(view)
-    overhead = prelude.overhead
+    overhead = OVERHEAD[prelude.suite]
     table_at = prelude.header_length + overhead.header
     header, table = raw[:table_at], raw[table_at:]
     lengths: tuple[int, ...] = struct.unpack(f"<{prelude.frame_count}Q", table)
     if sum(lengths) != prelude.body_length:
         raise EnvelopeError("frame lengths don't add up to the body", rule="envelope.format")
-    check_lengths(lengths)
+    if prelude.body_length > MAX_FRAME:
+        check_lengths(lengths)
     added = overhead.frame
     sealed_lengths = tuple([length + added for length in lengths]) if added else lengths
     return Start(prelude, header, table, lengths, sealed_lengths)
@@ -218,9 +220,20 @@ def check_lengths(lengths: Sequence[int]) -> None:
 
 def flat(frame: Buffer) -> memoryview:
     """Return *frame* as a view of single bytes, without a copy."""
-    view = memoryview(frame)
-    if view.format == "B" and view.ndim == 1 and view.c_contiguous:
-        return view
+    return all_flat((frame,))[0]
+
+
+def all_flat(frames: Iterable[Buffer]) -> list[memoryview]:
+    """Return *frames* as views of single bytes, without copies."""
+    views = []
+    for frame in frames:
+        view = memoryview(frame)
+        is_flat = view.format == "B" and view.ndim == 1 and view.c_contiguous
+        views.append(view if is_flat else _cast(view))
+    return views
+
+
+def _cast(view: memoryview) -> memoryview:
     if not view.c_contiguous:
         raise EnvelopeError(
             "a frame must be one contiguous piece of memory", rule="envelope.format"

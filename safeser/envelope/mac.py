@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hmac
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -102,20 +102,26 @@ class AuthenticationKeys(KeepsSecrets):
             return running.digest()
         # Nearly all messages are a few frames: one join and one hash.
         pieces = _head(fields, header, len(frames))
-        for index, frame in enumerate(frames):
-            pieces += self.part(sequence, index, frame)
+        self.add_parts(pieces, sequence, 0, frames)
         mac = self.hmac.copy()
         mac.update(b"".join(pieces))
         return mac.finalize()
 
-    def part(self, sequence: int, index: int, frame: memoryview) -> tuple[bytes, Buffer]:
-        """Return what frame *index* adds to the tag of message *sequence*: a head and a body."""
-        length = len(frame)
-        if length < GMAC_FROM:
-            return _PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame
-        # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
-        gmac = self.gmac.encrypt(NONCE.pack(sequence, index), b"", frame)
-        return _PART.pack(_PART_HEAD + GCM_TAG_SIZE, length, MODE_GMAC), gmac
+    def add_parts(
+        self, pieces: list[Buffer], sequence: int, first: int, frames: Sequence[memoryview]
+    ) -> None:
+        """Add to *pieces* what *frames* add to the tag of message *sequence*: heads and bodies.
+
+        :param first: index of the first of them in the message.
+        """
+        for index, frame in enumerate(frames, first):
+            length = len(frame)
+            if length < GMAC_FROM:
+                pieces += (_PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame)
+                continue
+            # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
+            gmac = self.gmac.encrypt(NONCE.pack(sequence, index), b"", frame)
+            pieces += (_PART.pack(_PART_HEAD + GCM_TAG_SIZE, length, MODE_GMAC), gmac)
 
 
 class _Tag(KeepsSecrets):
@@ -131,12 +137,12 @@ class _Tag(KeepsSecrets):
         self._sequence = sequence
         self._pieces = _head(fields, header, count)
 
-    def add(self, first: int, frames: Iterable[memoryview]) -> None:
+    def add(self, first: int, frames: Sequence[memoryview]) -> None:
         """Add whole *frames*, of which the first is frame *first*."""
-        pieces, part, sequence = self._pieces, self._keys.part, self._sequence
-        for index, frame in enumerate(frames, first):
-            pieces += part(sequence, index, frame)
-            if len(pieces) > 2 * _CHUNK:
+        for at in range(0, len(frames), _CHUNK):
+            chunk = frames[at : at + _CHUNK]
+            self._keys.add_parts(self._pieces, self._sequence, first + at, chunk)
+            if len(self._pieces) > 2 * _CHUNK:
                 self._hash()
 
     def pieces(self, index: int, frame: memoryview) -> _Pieces:

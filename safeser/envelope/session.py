@@ -18,13 +18,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from safeser.envelope.aead import EncryptionKeys
 from safeser.envelope.claims import Claims
 from safeser.envelope.format import (
+    MAX_FRAME,
     Buffer,
     Prelude,
     Sealed,
     Start,
+    all_flat,
     check_lengths,
     check_sizes,
-    flat,
     message_length,
     pack_fields,
     parse_prelude,
@@ -42,6 +43,9 @@ MAX_SECONDS = 24 * 60 * 60
 #: In each direction. Keeps AES-GCM and AES-GMAC far from their bounds, and sequence numbers from
 #: their end; docs/reference/envelope-v1.md, section 9, has the arithmetic.
 MAX_SESSION_BYTES = 1 << 48
+
+#: Bytes of frames up to which all buffers of a message are made at once.
+_AT_ONCE = 1 << 16
 
 _LABEL = "safeser envelope 1 {direction} {purpose}"
 INITIATOR_TO_RESPONDER = "initiator to responder"
@@ -243,22 +247,25 @@ class Session(KeepsSecrets):
         A message that is too large is refused with :class:`EnvelopeError` and the session goes on,
         since nothing was sent. All buffers must be taken, and written, before the next message is
         sealed. In suite 1 large frames are not copied, and one that changes before it is written
-        ends the session at the other side. In suite 2 they are encrypted piece by piece.
+        ends the session at the other side. In suite 2 they are encrypted piece by piece. Those of a
+        small message are made at once.
         """
-        views = [flat(frame) for frame in frames]
-        lengths = [len(view) for view in views]
-        sizes = {
-            "header_length": len(header),
-            "frame_count": len(views),
-            "body_length": sum(lengths),
-        }
+        views = all_flat(frames)
+        body = sum(map(len, views))
+        sizes = {"header_length": len(header), "frame_count": len(views), "body_length": body}
         check_sizes(self._limits, **sizes)
-        check_lengths(lengths)
+        if body > MAX_FRAME:
+            check_lengths([*map(len, views)])
         out = self._sending
         keys = self._claim(out, message_length(out.suite, **sizes))
         out.sequence += 1
         fields = pack_fields(sequence=out.sequence, **sizes)
-        return self._made(out, keys.seal(out.sequence, fields, header, views))
+        buffers = keys.seal(out.sequence, fields, header, views)
+        if body > _AT_ONCE:
+            return self._made(out, buffers)
+        made = list(buffers)
+        out.claimed.release()
+        return iter(made)
 
     def _made(self, out: _Direction, buffers: Iterator[Buffer]) -> Iterator[Buffer]:
         for buffer in buffers:
@@ -273,10 +280,13 @@ class Session(KeepsSecrets):
         What it announces is within limits but not yet authenticated: take memory for it as bytes
         arrive, not at once.
         """
-        self._check_alive(self._receiving)
+        incoming = self._receiving
+        if self._ended or incoming.claimed.locked() or self._clock() >= self._ends_at:
+            self._check_alive(incoming)
         try:
-            prelude = parse_prelude(data, self._limits, self._receiving.suite)
-            self._check_sequence(prelude)
+            prelude = parse_prelude(data, self._limits, incoming.suite)
+            if prelude.sequence != incoming.sequence + 1:
+                raise _out_of_sequence()
         except EnvelopeError as error:
             self.end(error.message)
             raise
@@ -284,7 +294,8 @@ class Session(KeepsSecrets):
 
     def start(self, prelude: Prelude, data: Buffer) -> Start:
         """Parse the bytes between *prelude* and the first frame; wrong ones end the session."""
-        self._check_ended()
+        if self._ended:
+            self._check_ended()
         try:
             return parse_start(prelude, data)
         except EnvelopeError as error:
@@ -300,7 +311,8 @@ class Session(KeepsSecrets):
         """
         keys = self._claim(self._receiving, start.prelude.message_length)
         try:
-            self._check_sequence(start.prelude)
+            if start.prelude.sequence != self._receiving.sequence + 1:
+                raise _out_of_sequence()
             return Arrival(self, start, keys.open(start, piece=piece))
         except EnvelopeError as error:
             self.end(error.message)
@@ -313,9 +325,10 @@ class Session(KeepsSecrets):
         """
         start = sealed.start
         keys = self._claim(self._receiving, start.prelude.message_length)
-        frames = [flat(frame) for frame in sealed.frames]
+        frames = all_flat(sealed.frames)
         try:
-            self._check_sequence(start.prelude)
+            if start.prelude.sequence != self._receiving.sequence + 1:
+                raise _out_of_sequence()
             if tuple(map(len, frames)) != start.sealed_lengths:
                 raise _other_shape()
             header, opened = keys.verify(start, frames, sealed.end)
@@ -326,20 +339,22 @@ class Session(KeepsSecrets):
 
     def _accept(self, start: Start, header: bytes, frames: Sequence[memoryview]) -> Verified:
         # It may have ended while the message arrived: a key was retired, or its time was up.
-        self._check_time()
-        self._check_ended()
-        self._check_sequence(start.prelude)  # one arrival makes one message
+        if self._ended or self._clock() >= self._ends_at:
+            self._check_time()
+            self._check_ended()
         incoming = self._receiving
+        if start.prelude.sequence != incoming.sequence + 1:  # one arrival makes one message
+            raise _out_of_sequence()
         incoming.sequence = start.prelude.sequence
         incoming.claimed.release()
         return _verified(
             header, tuple(frames), self._peer, self._local, self._id, incoming.sequence
         )
 
-    def _check_sequence(self, prelude: Prelude) -> None:
-        # Exactly the next one: a replay, a drop and a swap are all an attack on a stream.
-        if prelude.sequence != self._receiving.sequence + 1:
-            raise EnvelopeError("a message is out of sequence", rule="envelope.sequence")
+    @property
+    def expected(self) -> int:
+        """Number of the next message to come: a replay, drop or swap is an attack on a stream."""
+        return self._receiving.sequence + 1
 
     def _check_time(self) -> None:
         if not self._ended and self._clock() >= self._ends_at:
@@ -485,7 +500,8 @@ class Arrival(KeepsSecrets):
         if self._pieces is not None or len(self._frames) != len(self._start.lengths):
             self._fail(_other_shape())
         try:
-            self._session._check_sequence(self._start.prelude)  # one arrival makes one message
+            if self._start.prelude.sequence != self._session.expected:
+                raise _out_of_sequence()  # one arrival makes one message
             self._opening.check(end)
         except EnvelopeError as error:
             self._fail(error)
@@ -499,6 +515,10 @@ class Arrival(KeepsSecrets):
     def _fail(self, error: EnvelopeError) -> NoReturn:
         self._session.end(error.message)
         raise error
+
+
+def _out_of_sequence() -> EnvelopeError:
+    return EnvelopeError("a message is out of sequence", rule="envelope.sequence")
 
 
 def _in_use() -> EnvelopeError:

@@ -234,12 +234,19 @@ def test_a_message_given_up_halfway_ends_what_the_direction_can_send(nonces, tak
 
 def test_two_messages_are_not_sealed_at_once(encrypted):
     session, _ = encrypted.sessions()
-    buffers = session.sealing(b"", [b"a"])
+    buffers = session.sealing(b"", [bytes(1 << 17)])
     with pytest.raises(EnvelopeError) as caught:
         session.sealing(b"", [b"b"])
     assert caught.value.rule == "envelope.busy"
     assert len(list(buffers)) == 3
     assert session.seal(b"", [b"b"])
+
+
+def test_a_small_message_is_sealed_at_once(nonces):
+    session, found = nonces
+    one, other = session.sealing(b"", [b"a"]), session.sealing(b"", [b"b"])
+    assert len(found) == len(set(found)) == 4
+    assert len(list(one)) == len(list(other)) == 3
 
 
 def test_threads_never_share_a_sequence_number(encrypted):

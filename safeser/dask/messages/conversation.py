@@ -117,7 +117,7 @@ class Conversation:
     ) -> None:
         self.link = link
         self.server = server
-        self.state = State.ASKER_GREETING if server is None else State.SERVER_GREETING
+        self._enter(State.ASKER_GREETING if server is None else State.SERVER_GREETING)
         self._statements = Statements() if statements is None else statements
         self._renewed = renewed
         self._registration_refused = registration_refused
@@ -133,14 +133,23 @@ class Conversation:
         self._writes: Server | None = None  # table of outgoing stream elements
         # The bounds of elements, and the policy from which they were computed.
         self._bounds: tuple[Policy | None, MessageBounds] = (None, greeting_bounds())
-        self._answers: list[list[Any]] = []
+        #: Messages that refusals queued for the peer.
+        self.answers: list[list[Any]] = []
         self.sent = Sent()  # definitions of sealed tasks that the peer keeps
-        self._ready: Any = None  # read in place of a reply where the request was refused here
+        #: What is read in place of a reply where the request was refused here; or None.
+        self.ready: Any = None
         #: What stands in a reply to get_data for values that the peer may not read.
         self.withheld: Mapping[Any, Any] = {}
 
     def _happens(self, event: Event) -> None:
-        self.state = next_state(self.state, event)
+        self._enter(next_state(self.state, event))
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        #: Whether the peer sends requests here; False once it has opened a stream.
+        self.answers_requests = state in SERVES
+        #: Whether the peer sends batches of stream elements here.
+        self.reads_stream = state in STREAM_STATES
 
     @property
     def greeted(self) -> bool:
@@ -157,23 +166,13 @@ class Conversation:
 
     def take_answers(self) -> list[list[Any]]:
         """Return and clear the messages that refusals queued for the peer."""
-        answers, self._answers = self._answers, []
+        answers, self.answers = self.answers, []
         return answers
 
     def take_reply(self) -> Any:
         """Return and clear the reply to a request that was refused here and never sent, or None."""
-        ready, self._ready = self._ready, None
+        ready, self.ready = self.ready, None
         return ready
-
-    @property
-    def answers_requests(self) -> bool:
-        """Whether the peer sends requests here; False once it has opened a stream."""
-        return self.state in SERVES
-
-    @property
-    def reads_stream(self) -> bool:
-        """Whether the peer sends batches of stream elements here."""
-        return self.state in STREAM_STATES
 
     def is_overfull(self, message: Any, frames: Sequence[Any]) -> bool:
         """Tell whether *frames* of a batch may be over limits; its halves are sent then."""
@@ -212,13 +211,8 @@ class Conversation:
         return bounds
 
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
-        side = Side(
-            self.link,
-            deserializers if self._willing is None else self._willing,
-            self._opens,
-            self._taken,
-            self._statements,
-        )
+        requested = deserializers if self._willing is None else self._willing
+        side = Side(self.link, requested, self._opens, self._taken, self._statements)
         refusals = Refusals(self.link, verified.sequence)
         try:
             message = self._parse(verified, refusals)
@@ -319,7 +313,7 @@ class Conversation:
                 self._answer(error)
             return SKIP
         if own is not None:
-            self._answers.append(self._plain([own]))
+            self.answers.append(self._plain([own]))
             return SKIP
         self._current = row
         if row.becomes in STREAMS:
@@ -349,7 +343,7 @@ class Conversation:
 
     def _answer(self, error: SafeserError) -> None:
         """Queue an error reply for the peer."""
-        self._answers.append(self._plain([replies.error_reply(error)]))
+        self.answers.append(self._plain([replies.error_reply(error)]))
 
     # --- receiving: streams ----------------------------------------------------------------------
 
@@ -379,7 +373,7 @@ class Conversation:
             self._happens(Event.STREAM_BEGUN)
         batch = self._elements.receive(side, message, refusals)
         if batch.reports:
-            self._answers.append(self._plain(batch.reports, listed=True))
+            self.answers.append(self._plain(batch.reports, listed=True))
         return batch.elements or SKIP
 
     def _start(self, side: Side, message: Message, refusals: Refusals) -> Any:
@@ -503,7 +497,7 @@ class Conversation:
         if name in _CONFIRMED:
             # The peer's handler waits for a confirmation, which Dask sends only for a valid reply;
             # the handler would take the next request on this connection for it.
-            self._answers.append(self._plain(["OK"]))
+            self.answers.append(self._plain(["OK"]))
         raise error
 
     # --- sending -------------------------------------------------------------------------------
@@ -555,7 +549,7 @@ class Conversation:
         except SafeserError as error:
             if not self._opens or not is_actor_call(message):
                 raise
-            self._ready = replies.failed_call(error)
+            self.ready = replies.failed_call(error)
             return []
 
     def _request_frames(

@@ -25,7 +25,6 @@ from distributed.comm.tcp import (
     TLSConnector,
     convert_stream_closed_error,
 )
-from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import AuditSink, OpenLink, Unverified
@@ -130,11 +129,10 @@ class GuardedComm(SafeserComm):
             self.abort()
             raise
 
-    async def _understand(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
+    def _takes_long(self, verified: Any) -> bool:
         # What a frame becomes when it is opened, no size on the wire says.
-        if self.allow_offload and len(verified.frames) > 1:
-            return await offload(self._hear, verified, deserializers)
-        return await super()._understand(verified, deserializers)
+        several = bool(self.allow_offload) and len(verified.frames) > 1
+        return several or super()._takes_long(verified)
 
     async def _read(self, stream: IOStream, arriving: Arriving) -> Unverified:
         if self.conversation.greeted:

@@ -147,30 +147,30 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
     async def read(self, deserializers: Sequence[str] | None = None) -> Any:
         """Return the next message that policy lets through; refusals are answered here."""
-        instead = self.conversation.take_reply()
-        if instead is not None:
-            return instead
+        conversation = self.conversation
+        if conversation.ready is not None:
+            return conversation.take_reply()
         if self._unread and self.link.over is None:
             await asyncio.sleep(0)
             return self._take_elements()
         while True:
             message = await self._next(deserializers)
-            answers = self.conversation.take_answers()
+            answers = conversation.answers and conversation.take_answers()
             for answer in answers:
                 await self._send(answer)
             if isinstance(message, SafeserError):
                 raise message
-            if message is not SKIP and not self.conversation.answers_requests:
+            if message is not SKIP and not conversation.answers_requests:
                 if self.control is not None:
                     self.control.answered()
-                return self._some_of(message) if self.conversation.reads_stream else message
+                return self._some_of(message) if conversation.reads_stream else message
             # Reading what has already arrived does not pause: a peer who sends one request after
             # the other, refused or not, would keep the event loop for itself.
             await asyncio.sleep(0)
             if message is not SKIP and not self._refuse(message):
                 return message
             if message is not SKIP:
-                answers = self.conversation.take_answers()
+                answers = conversation.take_answers()
                 for answer in answers:
                     await self._send(answer)
             if answers:
@@ -208,13 +208,15 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
         A refused message is gone with this call: the error does not refer to its frames.
         """
-        with unfinished.arriving(self.link.peer, self.abort) as arriving:
+        with Arriving(unfinished, self.link.peer, self.abort) as arriving:
             try:
                 verified = await self._receive(arriving)
                 if self.control is not None and verified.header:
                     await self._take_control(self.control, verified)
                     return SKIP
-                return await self._understand(verified, deserializers)
+                if self._takes_long(verified):
+                    return await offload(self._hear, verified, deserializers)
+                return self._hear(verified, deserializers)
             except SafeserError as error:
                 if self.conversation.forgotten:
                     self.abort()
@@ -233,7 +235,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
         :raises CommClosedError: if it has no room, which Dask tries again.
         """
-        with unfinished.arriving(self.link.peer, self.abort) as arriving:
+        with Arriving(unfinished, self.link.peer, self.abort) as arriving:
             verified = await self._receive(arriving, first=True)
         said = [bytes(frame) for frame in verified.frames]
         if said == [_FULL]:
@@ -250,11 +252,14 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """
         await asyncio.wait([self._written])  # if it failed, the next read says so
 
-    async def _understand(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
-        """Return what the conversation makes of *verified*, in a thread if that may take long."""
-        if _is_long(verified):
-            return await offload(self._hear, verified, deserializers)
-        return self._hear(verified, deserializers)
+    def _takes_long(self, verified: Any) -> bool:
+        """Tell whether to understand *verified* may take long, and belongs in a thread.
+
+        Connections that Dask opens without *allow_offload*, a scheduler's, are no exception:
+        nothing of the scheduler is touched there, only this connection's conversation.
+        """
+        frames = verified.frames
+        return bool(_TO_UNDERSTAND * len(frames) + sum(map(len, frames)) > _AT_ONCE)
 
     def _hear(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
         """Return what the conversation makes of *verified*; actors in it are its client's.
@@ -331,7 +336,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if said > bounds.structure:
             raise over_bounds("what a message says", said, bounds.structure)
         if whole:
-            arriving.end()
+            arriving.complete = True
             *frames, end = cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
             return session.verify(Sealed(start, frames, end))
         arrival = session.arrival(start, piece=PIECE)
@@ -340,7 +345,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         for together in read_groups(start.lengths):
             await read_frames(stream, together, arriving, arrival, prelude.overhead.frame)
         last = await read_end(stream, prelude.overhead.end)
-        arriving.end()
+        arriving.complete = True
         return arrival.verified(last)
 
     async def write(
@@ -363,18 +368,15 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             frames = self.conversation.send(msg, serializers)
         if not frames:  # the conversation has said it already
             return 0
-        if self.conversation.is_overfull(msg, frames):
-            self.conversation.sent.rollback()
+        conversation = self.conversation
+        if conversation.is_overfull(msg, frames):
+            conversation.sent.rollback()
             middle = len(msg) // 2
             sent = await self.write(msg[:middle], serializers)
             return sent + await self.write(msg[middle:], serializers)
-        self.conversation.sent.commit()
-        size = counted_size(frames)
-        if size <= ONE_READ and not self._sealing.locked():  # as most messages
-            sent = self._send_whole(b"", frames, None)
-        else:
-            sent = await self._send(frames)
-        if self.conversation.answers_requests:
+        conversation.sent.commit()
+        sent = await self._send_sealed(b"", frames)
+        if conversation.answers_requests:
             await self._flush()
         return sent
 
@@ -518,16 +520,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             raise CommClosedError("the connection is closed")
         self._written = self.stream.write(piece)
         return len(piece)
-
-
-def _is_long(verified: Verified) -> bool:
-    """Tell whether to understand *verified* may take long, and belongs in a thread.
-
-    Connections that Dask opens without *allow_offload*, a scheduler's, are no exception: nothing of
-    the scheduler is touched there, only this connection's conversation.
-    """
-    frames = verified.frames
-    return _TO_UNDERSTAND * len(frames) + sum(map(len, frames)) > _AT_ONCE
 
 
 def _no_pool() -> None:

@@ -79,10 +79,6 @@ class Unfinished:
         self._waiting: dict[Arriving, None] = {}  # the first to wait first
         self._looked = 0.0  # when stalled senders were looked for
 
-    def arriving(self, principal: str, abort: Callable[[], object]) -> Arriving:
-        """Return a place for one message of *principal*; *abort* closes its connection."""
-        return Arriving(self, principal, abort)
-
     @property
     def held(self) -> int:
         """Bytes of unfinished messages, now."""
@@ -117,8 +113,6 @@ class Unfinished:
                 self._waiting.pop(message, None)
 
     def _remove(self, message: Arriving) -> None:
-        if message not in self._arriving:  # as most: nothing was taken
-            return
         with self._lock:
             del self._arriving[message]
             self._waiting.pop(message, None)
@@ -164,6 +158,10 @@ class Arriving:
     """One unfinished message: a context manager, inside which it is read and decided.
 
     It counts from its first :meth:`take`: a connection that waits for a message holds nothing.
+
+    :param principal: of its sender.
+    :param abort: closes its connection.
+    :ivar complete: whether all of it has arrived; it counts until it is decided.
     """
 
     # Of the class, as most messages are read without a change to any of these.
@@ -219,10 +217,6 @@ class Arriving:
         """Record that *size* bytes more have arrived."""
         self._arrived += size
 
-    def end(self) -> None:
-        """Record that all of it has arrived; it counts until it is decided."""
-        self.complete = True
-
     def wake(self) -> None:
         """Have it look for room again; from any thread."""
         event = self.waits
@@ -247,7 +241,8 @@ class Arriving:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._owner._remove(self)
+        if self in self._owner._arriving:  # few messages are so large that they count
+            self._owner._remove(self)
 
 
 def frame_memory(length: int) -> memoryview:

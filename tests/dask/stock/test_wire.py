@@ -16,7 +16,7 @@ from tornado.tcpclient import TCPClient
 from tornado.tcpserver import TCPServer
 
 from safeser.dask.stock.wire import GREETING, lengths_of, read_message, runs_of
-from safeser.dask.transport.unfinished import unfinished
+from safeser.dask.transport.unfinished import Arriving, unfinished
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
@@ -38,7 +38,7 @@ def read(data, limits=LIMITS):
         server.add_sockets(sockets)
         stream: IOStream = await TCPClient().connect(*sockets[0].getsockname())
         try:
-            with unfinished.arriving("p", stream.close) as arriving:
+            with Arriving(unfinished, "p", stream.close) as arriving:
                 return [bytes(frame) for frame in await read_message(stream, limits, arriving)]
         finally:
             stream.close()

@@ -151,7 +151,7 @@ def test_what_arrives_encrypted_counts_with_the_place_that_it_arrives_in(wire, r
         size = 3 << 20
         buffers = near.session.seal(b"", [bytes(size)])
         sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
-        with unfinished_module.unfinished.arriving("p", comm.abort) as arriving:
+        with unfinished_module.Arriving(unfinished_module.unfinished, "p", comm.abort) as arriving:
             await asyncio.gather(comm._receive(arriving), sending)
         comm.abort()
         return size
@@ -187,7 +187,9 @@ def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, run, suite, 
             await asyncio.sleep(0)
         held = writer.stream._total_write_index - writer.stream._total_write_done_index
         begun = sum(sent)
-        with unfinished_module.unfinished.arriving("p", reader.abort) as arriving:
+        with unfinished_module.Arriving(
+            unfinished_module.unfinished, "p", reader.abort
+        ) as arriving:
             verified = await reader._receive(arriving)
         await writing
         assert bytes(verified.frames[1]) == frame
@@ -209,7 +211,7 @@ def test_an_honest_large_frame_is_received_where_it_stays(wire, run, monkeypatch
         buffers = near.session.seal(b"", [b"", frame, b"x"])
         sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
         monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
-        with unfinished_module.unfinished.arriving("p", comm.abort) as arriving:
+        with unfinished_module.Arriving(unfinished_module.unfinished, "p", comm.abort) as arriving:
             verified, _ = await asyncio.gather(comm._receive(arriving), sending)
         comm.abort()
         assert [bytes(each) for each in verified.frames] == [b"", frame, b"x"]

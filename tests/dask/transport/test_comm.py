@@ -24,7 +24,7 @@ from safeser.dask.messages.pending import pending
 from safeser.dask.settings import channel_for
 from safeser.dask.transport import connection_limits as counted
 from safeser.dask.transport.connection_limits import connections
-from safeser.dask.transport.unfinished import unfinished
+from safeser.dask.transport.unfinished import Arriving, unfinished
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.identities import make_identities
 from safeser.policy import Policy
@@ -38,7 +38,7 @@ def port_of(listener):
 
 async def never_stops(comm):
     while True:
-        with unfinished.arriving("p", comm.abort) as arriving:
+        with Arriving(unfinished, "p", comm.abort) as arriving:
             await comm._receive(arriving)
 
 

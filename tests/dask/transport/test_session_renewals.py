@@ -12,7 +12,7 @@ from safeser.channel.records import Recording
 from safeser.dask.messages.conversation import SKIP
 from safeser.dask.settings import channel_for
 from safeser.dask.transport.key_succession import Successors
-from safeser.dask.transport.unfinished import unfinished
+from safeser.dask.transport.unfinished import Arriving, unfinished
 from safeser.identity import Identity
 from tests.dask.transport.test_session_control import eventually, renewed_by
 
@@ -43,7 +43,7 @@ async def both_ends(net):
 
 async def hears(comm):
     """Return the next message as it is."""
-    with unfinished.arriving(comm.link.peer, comm.abort) as arriving:
+    with Arriving(unfinished, comm.link.peer, comm.abort) as arriving:
         verified = await comm._receive(arriving)
     return [verified.header, *map(bytes, verified.frames)]
 

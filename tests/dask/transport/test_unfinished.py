@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from safeser.dask.transport.unfinished import LEAST_RATE, Unfinished
+from safeser.dask.transport.unfinished import LEAST_RATE, Arriving, Unfinished
 
 
 class Clock:
@@ -36,7 +36,7 @@ async def turns(count=10):
 
 def test_what_fits_does_not_wait(budget, run):
     async def main():
-        with budget.arriving("p", pytest.fail) as one, budget.arriving("p", pytest.fail) as other:
+        with Arriving(budget, "p", pytest.fail) as one, Arriving(budget, "p", pytest.fail) as other:
             await one.take(180)
             await other.take(120)
             assert budget.held == 300
@@ -47,7 +47,7 @@ def test_what_fits_does_not_wait(budget, run):
 
 def test_a_message_over_the_whole_budget_is_read_if_it_began_first(budget, run):
     async def main():
-        with budget.arriving("p", pytest.fail) as one:
+        with Arriving(budget, "p", pytest.fail) as one:
             await one.take(180)
             await one.take(1000)
             await one.take(1000)
@@ -61,14 +61,14 @@ def test_others_wait_until_it_is_decided_and_then_go_on_in_turn(budget, run):
         order = []
 
         async def other(name, size):
-            with budget.arriving("p", pytest.fail) as arriving:
+            with Arriving(budget, "p", pytest.fail) as arriving:
                 await arriving.take(size)
                 order.append(name)
                 await turns()
 
-        with budget.arriving("p", pytest.fail) as first:
+        with Arriving(budget, "p", pytest.fail) as first:
             await first.take(300)
-            first.end()
+            first.complete = True
             tasks = [asyncio.create_task(other(name, 240)) for name in "ab"]
             await turns()
             assert order == []
@@ -81,7 +81,7 @@ def test_others_wait_until_it_is_decided_and_then_go_on_in_turn(budget, run):
 
 def test_an_idle_connection_is_not_the_first(budget, run):
     async def main():
-        with budget.arriving("p", pytest.fail), budget.arriving("p", pytest.fail) as one:
+        with Arriving(budget, "p", pytest.fail), Arriving(budget, "p", pytest.fail) as one:
             await one.take(1000)
 
     run(main())
@@ -90,15 +90,15 @@ def test_an_idle_connection_is_not_the_first(budget, run):
 def test_a_sender_that_stalls_loses_its_connection_while_others_wait(budget, clock, run):
     async def main():
         aborted = []
-        stalled = budget.arriving("p", lambda: aborted.append("stalled"))
-        busy = budget.arriving("p", lambda: aborted.append("busy"))
+        stalled = Arriving(budget, "p", lambda: aborted.append("stalled"))
+        busy = Arriving(budget, "p", lambda: aborted.append("busy"))
         with stalled, busy:
             await stalled.take(180)
             await busy.take(120)
             busy.note(10 * LEAST_RATE)
             await asyncio.sleep(0.02)
             assert aborted == []  # nothing waits
-            with budget.arriving("p", lambda: aborted.append("waiting")) as waiting:
+            with Arriving(budget, "p", lambda: aborted.append("waiting")) as waiting:
                 task = asyncio.create_task(waiting.take(30))
                 await turns()
                 clock.now = 1.0
@@ -114,10 +114,10 @@ def test_a_sender_that_stalls_loses_its_connection_while_others_wait(budget, clo
 def test_a_message_that_waits_or_is_complete_does_not_stall(budget, clock, run):
     async def main():
         aborted = []
-        with budget.arriving("p", lambda: aborted.append("complete")) as complete:
+        with Arriving(budget, "p", lambda: aborted.append("complete")) as complete:
             await complete.take(300)
-            complete.end()
-            with budget.arriving("p", lambda: aborted.append("waiting")) as waiting:
+            complete.complete = True
+            with Arriving(budget, "p", lambda: aborted.append("waiting")) as waiting:
                 task = asyncio.create_task(waiting.take(30))
                 await turns()
                 clock.now = 1000.0
@@ -136,14 +136,14 @@ def test_who_waits_in_another_event_loop_is_woken(budget, run):
 
     def elsewhere():
         async def main():
-            with budget.arriving("p", pytest.fail) as arriving:
+            with Arriving(budget, "p", pytest.fail) as arriving:
                 await arriving.take(150)
                 done.set()
 
         asyncio.run(main())
 
     async def main():
-        with budget.arriving("p", pytest.fail) as one:
+        with Arriving(budget, "p", pytest.fail) as one:
             await one.take(240)
             thread = threading.Thread(target=elsewhere)
             thread.start()
@@ -158,7 +158,7 @@ def test_who_waits_in_another_event_loop_is_woken(budget, run):
 
 def test_a_waiter_whose_loop_is_closed_wakes_nobody(budget):
     async def begin():
-        arriving = budget.arriving("p", pytest.fail)
+        arriving = Arriving(budget, "p", pytest.fail)
         await arriving.take(600)
         arriving.waits = asyncio.Event()
         return arriving
@@ -170,11 +170,11 @@ def test_a_waiter_whose_loop_is_closed_wakes_nobody(budget):
 
 def test_a_wait_that_is_cancelled_leaves_nothing(budget, run):
     async def main():
-        with budget.arriving("p", pytest.fail) as one:
+        with Arriving(budget, "p", pytest.fail) as one:
             await one.take(300)
 
             async def wait():
-                with budget.arriving("p", pytest.fail) as arriving:
+                with Arriving(budget, "p", pytest.fail) as arriving:
                     await arriving.take(1)
 
             task = asyncio.create_task(wait())
@@ -189,12 +189,12 @@ def test_a_wait_that_is_cancelled_leaves_nothing(budget, run):
 
 def test_one_principal_leaves_room_to_the_others(budget, run):
     async def main():
-        with budget.arriving("p", pytest.fail) as first, budget.arriving("p", pytest.fail) as own:
+        with Arriving(budget, "p", pytest.fail) as first, Arriving(budget, "p", pytest.fail) as own:
             await first.take(300)
             task = asyncio.create_task(own.take(1))
             await turns()
             assert not task.done()
-            with budget.arriving("q", pytest.fail) as other:
+            with Arriving(budget, "q", pytest.fail) as other:
                 await other.take(75)
             first.__exit__(None, None, None)
             await task
@@ -205,10 +205,10 @@ def test_one_principal_leaves_room_to_the_others(budget, run):
 def test_what_a_sender_sent_before_buys_it_no_silence(budget, clock, run):
     async def main():
         aborted = []
-        with budget.arriving("p", lambda: aborted.append("stalled")) as stalled:
+        with Arriving(budget, "p", lambda: aborted.append("stalled")) as stalled:
             await stalled.take(300)
             stalled.note(1000 * LEAST_RATE)
-            with budget.arriving("p", pytest.fail) as waiting:
+            with Arriving(budget, "p", pytest.fail) as waiting:
                 task = asyncio.create_task(waiting.take(30))
                 await turns()
                 for clock.now in (1.0, 2.0):
@@ -226,13 +226,13 @@ def test_what_a_sender_sent_before_buys_it_no_silence(budget, clock, run):
 
 def test_the_end_of_a_message_that_was_not_counted_wakes_none(budget, run, monkeypatch):
     async def main():
-        with budget.arriving("p", pytest.fail) as one, budget.arriving("p", pytest.fail) as other:
+        with Arriving(budget, "p", pytest.fail) as one, Arriving(budget, "p", pytest.fail) as other:
             await one.take(300)
             task = asyncio.create_task(other.take(30))
             await turns()
             woken = []
             monkeypatch.setattr(other, "wake", lambda: woken.append(other))
-            with budget.arriving("p", pytest.fail):
+            with Arriving(budget, "p", pytest.fail):
                 pass
             assert woken == []
             one.__exit__(None, None, None)
@@ -244,8 +244,8 @@ def test_the_end_of_a_message_that_was_not_counted_wakes_none(budget, run, monke
 
 def test_only_those_are_woken_for_whom_there_is_room(budget, run, monkeypatch):
     async def main():
-        one, last = budget.arriving("p", pytest.fail), budget.arriving("p", pytest.fail)
-        many = [budget.arriving("p", pytest.fail) for _ in range(20)]
+        one, last = Arriving(budget, "p", pytest.fail), Arriving(budget, "p", pytest.fail)
+        many = [Arriving(budget, "p", pytest.fail) for _ in range(20)]
         await one.take(150)
         await last.take(150)
         tasks = [asyncio.create_task(each.take(100)) for each in many]
