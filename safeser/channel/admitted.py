@@ -192,4 +192,4 @@ class Admitted:
     @property
     def is_plain(self) -> bool:
         """Whether it has no payload and needs no authority, and so is counted, not recorded."""
-        return not self.outcomes and self.context.kind not in _AUTHORITY
+        return not self.outcomes and self.admission.context.kind not in _AUTHORITY

@@ -58,7 +58,7 @@ class Channel:
         today: Callable[[], datetime.date] = today,
     ) -> None:
         self.audit = audit
-        self._standing = Standing(identity, policy, roster or Roster(), shadow=shadow)
+        self._stand(Standing(identity, policy, roster or Roster(), shadow=shadow))
         self._today = today
         self._links: dict[str, Link] = {}
         self._live: WeakSet[Link] = WeakSet()
@@ -75,6 +75,15 @@ class Channel:
         self._silenced = self._standing.silenced(today())
         self._note_observing()
 
+    def _stand(self, standing: Standing) -> None:
+        self._standing = standing
+        #: The policy in force, which each message asks for several times.
+        self.policy = standing.policy
+        shadow = standing.shadow
+        written = standing.policy.written if shadow is None else shadow.written
+        #: The policy whose refusals are recorded: the shadow, or what an observing policy says.
+        self.shadow = written or shadow
+
     @property
     def standing(self) -> Standing:
         """Identity, policy and roster, which belong together."""
@@ -83,18 +92,6 @@ class Channel:
     @property
     def identity(self) -> Identity:
         return self._standing.identity
-
-    @property
-    def policy(self) -> Policy:
-        return self._standing.policy
-
-    @property
-    def shadow(self) -> Policy | None:
-        """The policy whose refusals are recorded: the shadow, or what an observing policy says."""
-        standing = self._standing
-        if standing.shadow is None:
-            return standing.policy.written
-        return standing.shadow.written or standing.shadow
 
     @property
     def roster(self) -> Roster:
@@ -147,7 +144,7 @@ class Channel:
                 if new.policy is not old.policy:
                     own_families.look_for(new.policy.families)
                     self._declare_families(new.policy)
-                self._standing = new
+                self._stand(new)
                 self._note_adopted(old, new)
                 self.review()
             self.tend()
@@ -180,7 +177,7 @@ class Channel:
         except ConfigError as error:  # the key was retired meanwhile
             self.note_refused("identity", "", error)
             return
-        self._standing = new
+        self._stand(new)
         self._note_adopted(standing, new)
         self.review()
 
@@ -209,7 +206,7 @@ class Channel:
         shadow = None if old.shadow is None else old.shadow.renewed()
         if policy is old.policy and shadow is old.shadow:
             return
-        self._standing = replace(old, policy=policy, shadow=shadow)
+        self._stand(replace(old, policy=policy, shadow=shadow))
         for rule in old.policy.passed():
             own = self.identity.principal
             logger.warning("%s: context %r of %s has ended", own, rule.name, _named(policy))

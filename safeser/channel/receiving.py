@@ -78,7 +78,7 @@ class Receiving(Sending):
             is, as the peer states; for the log.
         :raises PayloadError: if it does not have the shape of a payload.
         """
-        own, policy = dict(header), policy or self.policy
+        own, policy = dict(header), policy or self.channel.policy
         author = author or self.peer
         grant = bound(policy, context).written_by(author, sender=self.peer)
         try:
@@ -186,7 +186,7 @@ class Receiving(Sending):
         self._check_origin(verified, context, payloads)
         # 2. The operation, which needs authority whatever the families. One policy decides all
         # of the message, even if another is adopted meanwhile.
-        policy = self.policy
+        policy = self.channel.policy
         decision = policy.decide(context, "msgpack")
         if not decision.permitted:
             self._refuse_operation(context, decision, message=verified.sequence)
@@ -222,7 +222,7 @@ class Receiving(Sending):
         :param policy: the policy under which *admitted* was decided.
         :returns: whether it was admitted; if not, decide it with :meth:`admit`.
         """
-        if self.policy is not policy or self.over is not None or policy.has_passed:
+        if self.channel.policy is not policy or self.over is not None or policy.has_passed:
             return False
         if verified.session_id != self.session.id or not admitted.is_plain:
             return False
@@ -435,13 +435,13 @@ class Receiving(Sending):
 
         A refusal is recorded. A payload that may pass is decided again with its message.
         """
-        return self._refusal(self.policy, context, payload, requested) is None
+        return self._refusal(self.channel.policy, context, payload, requested) is None
 
     def permit_payload(
         self, context: Context, payload: Received, requested: Sequence[str] | None
     ) -> None:
         """Refuse *payload* if it may not pass in *context*, in any field."""
-        refusal = self._refusal(self.policy, context, payload, requested)
+        refusal = self._refusal(self.channel.policy, context, payload, requested)
         if refusal is not None:
             raise refusal
 
@@ -450,7 +450,7 @@ class Receiving(Sending):
 
         :param where: the field that names it; a relay carries one operation inside another.
         """
-        decision = self.policy.permits_operation(context)
+        decision = self.channel.policy.permits_operation(context)
         if not decision.permitted:
             self._refuse_operation(context, decision, where=where)
 

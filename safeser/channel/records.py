@@ -213,8 +213,8 @@ class Recording:
     def _scope(self, context: Context) -> str:
         """Return the name of the policy's context that decides for *context*."""
         policy, names = self._scopes
-        if policy is not self.policy or len(names) >= _CONTEXTS_MAX:
-            policy, names = self.policy, {}
+        if policy is not self.channel.policy or len(names) >= _CONTEXTS_MAX:
+            policy, names = self.channel.policy, {}
             self._scopes = policy, names
         name = names.get(context)
         if name is None:
@@ -280,7 +280,7 @@ class Recording:
     @property
     def required_suite(self) -> Suite:
         """The least strict suite that the policy accepts here."""
-        return self.policy.suite(
+        return self.channel.policy.suite(
             self.local, self.peer, transport=self.transport, same_host=self.same_host
         )
 
@@ -342,7 +342,7 @@ class Recording:
             self.audit.record_all(records.events)
 
     def _permitted(self, events: list[dict[str, Any]], records: PendingRecords | None) -> None:
-        levels = self.policy.audit_levels
+        levels = self.channel.policy.audit_levels
         if levels:
             events = self._of_level(levels, events, records)
         if records is None:
@@ -375,7 +375,7 @@ class Recording:
 
     def _record_refusal(self, said: dict[str, Any]) -> None:
         """Record or, where the policy says so, count one refusal."""
-        if self.policy.audit_levels.get(said.get("context", "")) == "counts":
+        if self.channel.policy.audit_levels.get(said.get("context", "")) == "counts":
             self._count_alone(counted(said), 1)
         else:
             self.audit.record(said)
@@ -441,7 +441,7 @@ class Recording:
 
     def attribute(self, error: SafeserError) -> None:
         """State in *error*, unless it says so already, that this process decided it."""
-        policy = self.policy.title if isinstance(error, PolicyDenied) else ""
+        policy = self.channel.policy.title if isinstance(error, PolicyDenied) else ""
         error.decided_by(policy, self.local)
 
     def note_refusal(
@@ -488,7 +488,7 @@ class Recording:
 
         The peer's statement is for operators who roll a policy out; it decides nothing.
         """
-        claims, policy = self.session.peer_claims, self.policy
+        claims, policy = self.session.peer_claims, self.channel.policy
         theirs = (claims.policy, claims.revision, claims.sha256)
         if theirs == (policy.name, policy.revision, policy.sha256):
             return

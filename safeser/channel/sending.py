@@ -50,14 +50,14 @@ class Sending(Recording):
     def permit_operation(self, context: Context) -> None:
         """Raise :class:`PolicyDenied` unless this side may ask for *context*'s operation."""
         self.require_open(context)
-        decision = self.policy.decide(context, "msgpack", sealing=True)
+        decision = self.channel.policy.decide(context, "msgpack", sealing=True)
         if not decision.permitted:
             self._refuse_operation(context, decision)
 
     def allowed(self, context: Context, serializers: Sequence[str] | None = None) -> Grant:
         """Return the grant for sending in *context*, narrowed to *serializers*."""
         self.permit_operation(context)
-        grant = self.policy.grant(context, sealing=True)
+        grant = self.channel.policy.grant(context, sealing=True)
         if serializers is None:
             return grant
         return grant.narrowed([f for f in grant.families if is_asked_for(f, serializers)])
@@ -79,7 +79,7 @@ class Sending(Recording):
         return serialization.serialize(
             obj,
             ordered(grant.families),
-            limits=self.policy.limits,
+            limits=self.channel.policy.limits,
             iterate_collection=iterate_collection,
             context=context,
             types=grant.types,
@@ -92,7 +92,7 @@ class Sending(Recording):
         if is_own_reply(context, payload, self.peer):
             return  # it returns to the principal that signed it
         author = None if payload.author == self.local else payload.author
-        decision = self.policy.decide(context, payload.family, sealing=True, author=author)
+        decision = self.channel.policy.decide(context, payload.family, sealing=True, author=author)
         if not decision.permitted:
             self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
         if payload.family == "pickle":
@@ -100,10 +100,10 @@ class Sending(Recording):
 
     def _judge_own(self, context: Context, payload: Payload) -> None:
         """Refuse a pickle that the receiver would refuse and then request again."""
-        grant = self.policy.grant(context, sealing=True)
+        grant = self.channel.policy.grant(context, sealing=True)
         frames = list(payload.frames)
         try:
-            serialization.judge(payload.header, frames, grant, limits=self.policy.limits)
+            serialization.judge(payload.header, frames, grant, limits=self.channel.policy.limits)
         except SafeserError as error:
             self.refuse(
                 context,

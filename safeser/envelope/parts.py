@@ -31,15 +31,18 @@ def check_payload(frames: Sequence[Buffer], limits: Limits) -> None:
 
     :raises PayloadError: by the rule of the limit, as ``"limit.max_bytes"``.
     """
-    sizes = [memoryview(frame).nbytes for frame in frames]
-    size, longest = sum(sizes), max(sizes, default=0)
+    size = longest = 0
+    for frame in frames:
+        length = memoryview(frame).nbytes
+        size += length
+        longest = max(longest, length)
     if size > limits.max_bytes:
         raise too_large("a value", "max_bytes", size, limits)
     if longest > limits.max_array:
         raise too_large("a buffer inside a value", "max_array", longest, limits)
-    if longest <= wire.MAX_FRAME and len(sizes) <= limits.max_frames:
+    if longest <= wire.MAX_FRAME and len(frames) <= limits.max_frames:
         return  # none is cut
-    count = sum(max(1, -(-size // wire.MAX_FRAME)) for size in sizes)
+    count = sum(max(1, -(-memoryview(frame).nbytes // wire.MAX_FRAME)) for frame in frames)
     if count > limits.max_frames:
         raise too_large("the number of a value's frames", "max_frames", count, limits)
 
@@ -59,7 +62,10 @@ def split(frames: Sequence[Buffer]) -> tuple[list[Buffer], list[int]]:
     The parts are views, not copies. The counts are empty where nothing was cut.
     """
     longest = wire.MAX_FRAME
-    if all(memoryview(frame).nbytes <= longest for frame in frames):
+    for frame in frames:
+        if memoryview(frame).nbytes > longest:
+            break
+    else:
         return list(frames), []
     parts: list[Buffer] = []
     counts: list[int] = []

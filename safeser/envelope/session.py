@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from safeser.envelope.aead import EncryptionKeys
 from safeser.envelope.claims import Claims
 from safeser.envelope.format import (
-    MAX_FRAME,
     Buffer,
     Prelude,
     Sealed,
@@ -254,8 +253,7 @@ class Session(KeepsSecrets):
         body = sum(map(len, views))
         sizes = {"header_length": len(header), "frame_count": len(views), "body_length": body}
         check_sizes(self._limits, **sizes)
-        if body > MAX_FRAME:
-            check_lengths([*map(len, views)])
+        check_lengths([*map(len, views)])
         out = self._sending
         keys = self._claim(out, message_length(out.suite, **sizes))
         out.sequence += 1

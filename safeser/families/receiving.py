@@ -52,6 +52,9 @@ def covers(granted: Sequence[str], family: str) -> bool:
     return family in _COVERED_BY_DASK and any(name not in _NO_TYPED for name in granted)
 
 
+#: The header of one plain value.
+_PLAIN = {"serializer": "msgpack"}
+
 #: Families that contain no plain values of other families; all others do.
 _NO_TYPED = ("msgpack", "error", "pickle", "cloudpickle")
 
@@ -63,6 +66,8 @@ def claimed(
 
     :param declared: families that policy names but this process may only relay.
     """
+    if header == _PLAIN:  # as of most values of most messages
+        return "msgpack"
     nodes = parse(header, None, limits=limits, declared=declared)
     return strongest([node.serializer for node in nodes if node.serializer != "collection"])
 

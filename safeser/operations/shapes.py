@@ -18,7 +18,7 @@ from numbers import Integral, Number
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["ACTIONS", "ANYTHING", "Shape", "fields", "meant", "shape"]
+__all__ = ["ACTIONS", "ANYTHING", "SURE", "Shape", "fields", "meant", "shape"]
 
 #: Tells whether a value has the shape.
 Shape = Callable[[Any], bool]
@@ -111,12 +111,14 @@ def _integer(value: Any) -> bool:
 
 def _number(value: Any) -> bool:
     # NaN compares as false with everything, and is refused like infinity.
-    if isinstance(value, float):
-        return -_MOST <= value <= _MOST
+    if value.__class__ is int or isinstance(value, float):
+        return bool(-_MOST <= value <= _MOST)
     return _integer(value)
 
 
 def _amount(value: Any) -> bool:
+    if value.__class__ is int or value.__class__ is float:  # as nearly all are
+        return bool(0 <= value <= _MOST)
     return _number(value) and value >= 0
 
 
@@ -224,7 +226,9 @@ def _bytes(value: Any) -> bool:
 
 
 def _table(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(key, str) for key in value)
+    if not isinstance(value, dict):
+        return False
+    return {*map(type, value)} <= {str} or all(isinstance(key, str) for key in value)
 
 
 def _mapping(value: Any) -> bool:
@@ -469,13 +473,24 @@ _MEANT: Mapping[Shape, str] = MappingProxyType(
 #: The shape of a field whose content something else decides on.
 ANYTHING: Shape = _anything
 
+#: Classes of plain values of which each has the shape, which need not be asked then. Those of
+#: optional shapes are added as they are made.
+SURE: dict[Shape, frozenset[type]] = {
+    _text: frozenset({str}),
+    _key: frozenset({str, bytes, int, float, bool}),
+    _flag: frozenset({bool}),
+    _bytes: frozenset({bytes}),
+}
+
 
 @lru_cache(maxsize=256)  # the table spells fewer
 def shape(spelt: str) -> Shape:
     """Return the shape that *spelt* stands for; KeyError for one that nothing stands for."""
     if spelt.endswith("?"):
         inner = shape(spelt.removesuffix("?"))
-        return lambda value: value is None or inner(value)
+        optional: Shape = lambda value: value is None or inner(value)  # noqa: E731 - as the others
+        SURE[optional] = SURE.get(inner, frozenset()) | {type(None)}
+        return optional
     if "|" in spelt:
         several = [shape(one) for one in spelt.split("|")]
         return lambda value: any(fits(value) for fits in several)

@@ -545,20 +545,22 @@ class Periods:
     :param written: the table in which no date has passed.
     """
 
-    __slots__ = ("_clock", "_end", "_first", "_lock", "_table", "written")
+    __slots__ = ("_clock", "_end", "_first", "_lock", "_table", "lasting", "written")
 
     def __init__(self, written: Table, clock: Clock) -> None:
         self.written = written
         self._clock = clock
         self._table, self._end = written, -inf
+        #: The table in force, where no date is left to pass; None where there is one.
+        self.lasting: Table | None = None
         self._lock = threading.Lock()
         self._first = self.table()
 
     def table(self) -> Table:
         """Return the table that is in force."""
         # A policy without dates has no end, and its clock is not read again.
-        if self._end == inf:
-            return self._table
+        if self.lasting is not None:
+            return self.lasting
         now = self._clock()
         if now != now:  # noqa: PLR0124 - a clock that says nothing lets no date pass unseen
             return self.written.at(inf)
@@ -567,7 +569,7 @@ class Periods:
     @property
     def has_passed(self) -> bool:
         """Whether a date has passed since this was made."""
-        return self.table() is not self._first
+        return (self.lasting or self.table()) is not self._first
 
     def passed(self) -> list[Rule]:
         """Return the contexts that have ended since this was made."""
@@ -592,4 +594,5 @@ class Periods:
                 if any(end <= now for end in ends):
                     self._table = self.written.at(now)
                 self._end = min((end for end in ends if end > now), default=inf)
+                self.lasting = self._table if self._end == inf else None
             return self._table

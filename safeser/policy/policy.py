@@ -193,7 +193,8 @@ class Policy:
         :param sealing: ask for the side that seals (``serializers``), not the one that opens.
         :param author: the author of the payload, if it was not the sender.
         """
-        decision = self._periods.table().decide(context, family, sealing=sealing, author=author)
+        table = self._periods.lasting or self._periods.table()
+        decision = table.decide(context, family, sealing=sealing, author=author)
         if self.written is not None and not decision.permitted:
             # Sealed calls, which a context of code does not permit: nothing is lost by observing.
             return self.written.decide(context, family, sealing=sealing, author=author)

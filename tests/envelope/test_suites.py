@@ -269,7 +269,7 @@ def test_threads_never_share_a_sequence_number(encrypted):
 
     def claim():
         try:
-            outcomes.append(slow.sealing(b"", [b"x"]))
+            outcomes.append(slow.sealing(b"", [bytes(1 << 17)]))
         except EnvelopeError as error:
             outcomes.append(error.rule)
 

@@ -7,7 +7,7 @@ ends a stream that others share.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -107,12 +107,12 @@ class Elements:
         if self.reads is Server.WORKER:
             message = message.with_calls(self._kept, self.link.policy.limits)
         elements = message.body if isinstance(message.body, tuple) else (message.body,)
-        graphs = GraphFailures()
+        graphs = GraphFailures() if self._answers_clients else None
         decided: list[_Decided] = []
         try:
             with self.link.recorded_together() as records:
-                side = side._replace(records=records)
-                decided += self._judged(side, elements, message, refusals, graphs)
+                side = Side(*side[:-1], records)
+                self._decide(decided, side, elements, message, refusals=refusals, graphs=graphs)
         except AuditError as error:
             # Elements that are not recorded are not loaded; refused ones stay refused.
             decided = [
@@ -121,18 +121,28 @@ class Elements:
                 else self._refused(each.element, error, refusals, graphs)
                 for each in decided
             ]
-        kept = [self._built(each, refusals, graphs) for each in decided]
-        return Batch(tuple([each for each in kept if each is not None]), graphs.elements())
+        kept = []
+        for each in decided:
+            built = self._built(each, refusals, graphs)
+            if built is not None:
+                kept.append(built)
+        return Batch(tuple(kept), [] if graphs is None else graphs.elements())
 
-    def _judged(
+    def _decide(
         self,
+        decided: list[_Decided],
         side: Side,
         elements: Sequence[Any],
         message: Message,
+        *,
         refusals: Refusals,
-        graphs: GraphFailures,
-    ) -> Iterator[_Decided]:
-        """Decide each of *elements*; drop the rest after too many that are not elements at all."""
+        graphs: GraphFailures | None,
+    ) -> None:
+        """Add each of *elements* to *decided*; drop the rest after too many that are none at all.
+
+        Those that were decided before one that cannot be recorded are refused as well.
+        """
+        policy = self.link.policy
         strange = 0
         for each in elements:
             if strange == MOST_STRANGE:
@@ -146,21 +156,14 @@ class Elements:
                 refusals.note(error, each)
                 continue
             try:
-                judged = self._judge(side, row, each, message)
+                judged = self._again(side, row, each, message, policy)
+                if judged is None:
+                    judged = judge_operation(side, row, each, message)
+                    self._repeat(row, judged, policy)
             except SafeserError as error:
-                yield self._refused(each, error, refusals, graphs)
+                decided.append(self._refused(each, error, refusals, graphs))
             else:
-                yield _Decided(each, judged)
-
-    def _judge(
-        self, side: Side, row: Operation, element: dict[str, Any], message: Message
-    ) -> Judged:
-        policy = self.link.policy
-        judged = self._again(side, row, element, message, policy)
-        if judged is None:
-            judged = judge_operation(side, row, element, message)
-            self._repeat(row, judged, policy)
-        return judged
+                decided.append(_Decided(each, judged))
 
     def _again(
         self,
@@ -206,7 +209,7 @@ class Elements:
         self._identity.check(self.stream, element)
         return row
 
-    def _built(self, decided: _Decided, refusals: Refusals, graphs: GraphFailures) -> Any:
+    def _built(self, decided: _Decided, refusals: Refusals, graphs: GraphFailures | None) -> Any:
         """Return the element for Dask to handle, or None if there is none."""
         element, judged = decided.element, decided.judged
         if judged is None:
@@ -246,11 +249,11 @@ class Elements:
         element: dict[str, Any],
         error: SafeserError,
         refusals: Refusals,
-        graphs: GraphFailures,
+        graphs: GraphFailures | None,
     ) -> _Decided:
         """Note the refusal of *element*, and return it with its replacement, if it has one."""
         refusals.note(error, element)
-        if element["op"] == "update-graph" and self._answers_clients:
+        if element["op"] == "update-graph" and graphs is not None:
             graphs.add(element.get("keys"), error)
             return _Decided(element, None)
         if self.reads is Server.SCHEDULER and error.rule in _NOT_PERMITTED:

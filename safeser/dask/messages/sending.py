@@ -144,7 +144,7 @@ def encode_elements(
             logger.error("Not sent to %s: operation %r is not known", link.peer, name)
             continue
         # An element that cannot be sent is left out, since an error would end the whole stream.
-        mark = sent.mark
+        mark = len(sent.undo)
         try:
             values = _Values(link, policy, row, None, fails=True, sent=sent)
             told = translate.outgoing(element, takes_code=values.take_code, of_tasks=of_tasks)
@@ -163,9 +163,10 @@ def encode_elements(
         sent.rollback()
         logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
         return Encoder().frames(listed=True)
-    pairs = zip(rows, encoder.rows, strict=True)
-    if any(row is not left and row.header.get("serializer") == SEALED for row, left in pairs):
-        sent.rollback()  # a replaced row held definitions for the peer to keep
+    if rows != encoder.rows:
+        pairs = zip(rows, encoder.rows, strict=True)
+        if any(row is not left and row.is_sealed for row, left in pairs):
+            sent.rollback()  # a replaced row held definitions for the peer to keep
     return frames
 
 
@@ -249,7 +250,10 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
 
 
 def _size(frames: Sequence[Any]) -> int:
-    return sum([memoryview(frame).nbytes for frame in frames])
+    size = 0
+    for frame in frames:
+        size += memoryview(frame).nbytes
+    return size
 
 
 def _shed(encoder: Encoder, peer: str, limits: Limits, *, listed: bool) -> list[Any]:
@@ -379,7 +383,7 @@ class _Values:
         author = call.signed.statement.author
         if self._sent is None:  # a reply to its author: no definitions are kept
             return self._sealed(HEADER, Sent().frames(call), author)
-        mark = self._sent.mark
+        mark = len(self._sent.undo)
         try:
             return self._sealed(HEADER, self._sent.frames(call), author)
         except SafeserError:

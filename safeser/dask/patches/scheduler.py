@@ -9,7 +9,7 @@ that name: it is None where the scheduler calls itself.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -303,11 +303,13 @@ _WALKS = (
 
 
 def _add_worker(stock: _Function) -> _Function:
-    async def add_worker(self: Any, comm: Any, **request: Any) -> Any:
+    def add_worker(self: Any, comm: Any, **request: Any) -> Awaitable[Any]:
+        # Not a coroutine of its own: the worker's stream is read inside, through each of them.
         workers = part_of(self, Workers)
         if workers is None:
-            return await stock(self, comm, **request)
-        return await workers.register(partial(stock, self), comm, **request)
+            unregistered: Awaitable[Any] = stock(self, comm, **request)
+            return unregistered
+        return workers.register(partial(stock, self), comm, **request)
 
     return add_worker
 

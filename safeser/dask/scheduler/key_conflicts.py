@@ -119,9 +119,10 @@ class Guard(Part):
     def state_authors(self, message: dict[str, Any], task: TaskState) -> dict[str, Any]:
         """Return *message*, which hands *task* to a worker, with the authors of what it needs."""
         author = message["author"] = self.owner_of(task)
-        others = self.authors_of(task.dependencies, author)
-        if others:
-            message["authors"] = others
+        if task.dependencies:
+            others = self.authors_of(task.dependencies, author)
+            if others:
+                message["authors"] = others
         return message
 
     def authors_of(self, tasks: Iterable[TaskState], but: str | None = None) -> dict[Any, str]:

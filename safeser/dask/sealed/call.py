@@ -69,6 +69,8 @@ class Sent:
 
     Messages are encoded before it is known that they leave: what :meth:`frames` adds holds once
     :meth:`commit` was called, and is gone after :meth:`rollback`.
+
+    :ivar undo: what takes back each step since the last commit.
     """
 
     def __init__(self) -> None:
@@ -77,8 +79,8 @@ class Sent:
         # The last statement, and its digest.
         self._signed: SignedStatement | None = None
         self._named = b""
-        # What takes back each step since the last commit: an added part, or all that was cleared.
-        self._undo: list[tuple[bytes, int] | tuple[dict[bytes, int], int]] = []
+        # An added part, or all that was cleared.
+        self.undo: list[tuple[bytes, int] | tuple[dict[bytes, int], int]] = []
 
     def frames(self, call: Call) -> list[bytes]:
         """Return the frames that tell the worker of *call*."""
@@ -99,7 +101,7 @@ class Sent:
         new = sum(_weight(part) for key, part in kept.items() if key not in self._numbers)
         cleared = self._size + new > MOST_KEPT
         if cleared:
-            self._undo.append((self._numbers, self._size))
+            self.undo.append((self._numbers, self._size))
             self._numbers, self._size = {}, 0
         added: list[bytes] = []
         loose: list[bytes] = []
@@ -115,22 +117,17 @@ class Sent:
         return [_said(call, places, len(added), cleared=cleared), *added, *loose]
 
     def _add(self, key: bytes, size: int) -> None:
-        self._undo.append((key, size))
+        self.undo.append((key, size))
         self._numbers[key] = len(self._numbers)
         self._size += size
 
-    @property
-    def mark(self) -> int:
-        """Where :meth:`rollback` returns to."""
-        return len(self._undo)
-
     def commit(self) -> None:
-        self._undo.clear()
+        self.undo.clear()
 
     def rollback(self, mark: int = 0) -> None:
-        """Take back what was added since *mark*, which was this session's at that time."""
-        while len(self._undo) > mark:
-            what, size = self._undo.pop()
+        """Take back the steps after the first *mark* of :attr:`undo`."""
+        while len(self.undo) > mark:
+            what, size = self.undo.pop()
             if isinstance(what, dict):
                 self._numbers, self._size = what, size
             else:

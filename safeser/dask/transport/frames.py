@@ -40,7 +40,10 @@ _EACH = 1 << 6
 
 def counted_size(frames: Sequence[Any]) -> int:
     """Return what *frames* count among those that are written together."""
-    return sum([_EACH + memoryview(frame).nbytes for frame in frames])
+    size = _EACH * len(frames)
+    for frame in frames:
+        size += memoryview(frame).nbytes
+    return size
 
 
 def arrives_whole(size: int, count: int) -> bool:

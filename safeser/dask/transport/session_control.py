@@ -189,9 +189,10 @@ class SessionControl:
 
         One that is asked through all the time is never idle when the files are checked.
         """
-        stream = self._connection.stream
-        if self._leaves and not self._link.lasts and stream is not None:
-            _scheduled(stream.io_loop, WeakMethod(self.renew))
+        if self._leaves and not self._link.lasts:
+            stream = self._connection.stream
+            if stream is not None:
+                _scheduled(stream.io_loop, WeakMethod(self.renew))
 
     async def _begin(self) -> None:
         try:

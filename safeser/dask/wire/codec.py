@@ -29,8 +29,8 @@ from safeser.dask.wire.reader import (
     LEAVES,
     Reader,
     Reference,
-    check_element,
     check_hashes,
+    check_readable,
 )
 from safeser.envelope import join, split
 from safeser.errors import ConfigError, PayloadError, SafeserError
@@ -108,13 +108,16 @@ class Encoder:
         :param default: turns a leaf that msgpack does not know into a payload row, or raises. It is
             called with the leaf and returns ``(row, eager)``.
         """
-        mark = len(self.rows)
+        mark, limits = len(self.rows), self._limits
+        if element.__class__ is dict and "op" in element and next(iter(element)) != "op":
+            # A reader asks how large it may be before it reads any further.
+            element = {"op": element["op"], **element}
         try:
-            part = self._pack(_operation_first(element), default)
-            if self._limits is not None:
-                check_element(part, self._limits)
-                if ceiling_of is not None:
-                    ceilings.check_element(part, self._limits, ceiling_of)
+            part = packed(element, partial(self._encode, default))
+            if limits is not None:
+                check_readable(part, limits, levels=1)  # it may be one of a batch
+                if ceiling_of is not None and len(part) > FLOOR:
+                    ceilings.check_element(part, limits, ceiling_of)
         except BaseException as error:
             del self.rows[mark:]
             if isinstance(error, ValueError | RecursionError | OverflowError):
@@ -125,14 +128,11 @@ class Encoder:
             raise
         self._parts.append(part)
 
-    def _pack(self, value: Any, default: Callable[[Any], tuple[PayloadRow, bool]]) -> bytes:
+    def _encode(self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any) -> Any:
         # Not a function in a function that names itself: such a cycle would keep the frames of
         # every message in memory until the garbage collector comes by.
-        return packed(value, partial(self._encode, default))
-
-    def _encode(self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any) -> Any:
         if isinstance(leaf, set | frozenset):
-            return msgpack.ExtType(EXT_SET, self._pack(list(leaf), default))
+            return msgpack.ExtType(EXT_SET, packed(list(leaf), partial(self._encode, default)))
         if isinstance(leaf, WorkerState):
             # Scheduler.replicate logs the states of workers, which are no data
             # (docs/explanation/upstream.md): after one replicate, each answer to get_events would
@@ -169,16 +169,6 @@ def _array_header(count: int) -> bytes:
     return header
 
 
-def _operation_first(element: Any) -> Any:
-    """Return *element* with the operation that it names, if any, as its first field.
-
-    A reader asks how large it may be before it reads any further.
-    """
-    if element.__class__ is dict and "op" in element and next(iter(element)) != "op":
-        return {"op": element["op"], **element}
-    return element
-
-
 def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = None) -> Parsed:
     """Parse verified *frames* into structure.
 
@@ -198,7 +188,8 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
         body = reader.read(frames[0])
         if len(frames) > 1:
             rows = _table(frames[1], frames[2:], limits)
-        _check_used(reader, rows)
+        if rows or reader.references:
+            _check_used(reader, rows)
     except PayloadError as error:
         error.operation = error.operation or _named_in(frames[0])
         raise
@@ -215,7 +206,7 @@ _LIST_OF_ONE = msgpack.Packer().pack_array_header(1)
 
 
 def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
-    if (rows or reader.references) and sorted(reader.references) != list(range(len(rows))):
+    if sorted(reader.references) != list(range(len(rows))):
         raise PayloadError(
             "the message does not use each of its payloads exactly once", rule="payload.table"
         )

@@ -24,7 +24,6 @@ __all__ = [
     "MARKERS",
     "Reader",
     "Reference",
-    "check_element",
     "check_hashes",
     "check_header",
     "check_readable",
@@ -83,11 +82,6 @@ _NO_CONTAINER = bytes(
         0x80 <= byte <= 0x9F or 0xC7 <= byte <= 0xC9 or 0xD4 <= byte <= 0xD8 or 0xDC <= byte <= 0xDF
     )
 )
-
-
-def check_element(packed: bytes, limits: Limits) -> None:
-    """Refuse a packed message that a reader would refuse by itself or as one of a batch."""
-    check_readable(packed, limits, levels=1)
 
 
 def check_header(header: dict[str, Any], limits: Limits) -> None:
@@ -265,7 +259,7 @@ class Reader:
 def _refuse_times(value: Any) -> None:
     level = [value]
     while level:
-        if any(isinstance(each, msgpack.Timestamp) for each in level):
+        if msgpack.Timestamp in map(type, level):
             raise PayloadError("msgpack extension -1 is not known here", rule="payload.ext")
         level = [item for container in level for item in _children(container)]
 

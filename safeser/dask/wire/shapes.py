@@ -15,7 +15,7 @@ from safeser.dask.wire.fields import holds_reference
 from safeser.dask.wire.reader import LEAVES
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Operation
-from safeser.operations.shapes import ANYTHING, Shape, meant
+from safeser.operations.shapes import ANYTHING, SURE, Shape, meant
 
 __all__ = ["Later", "check_built", "check_fields", "check_inner", "sound"]
 
@@ -42,7 +42,7 @@ def check_fields(row: Operation, body: Mapping[str, Any], *, payloads: bool) -> 
         fits = shapes.get(name) or row.shape_of(name)
         if fits is None:
             raise _unknown(name, row.name)
-        if fits is ANYTHING:
+        if fits is ANYTHING or value.__class__ in SURE.get(fits, ()):
             continue
         if payloads and value.__class__ not in LEAVES and holds_reference(value):
             later.append(Later((name,), fits, row.name))

@@ -11,7 +11,7 @@ from distributed.protocol import Serialized, to_serialize
 
 from safeser.dask.contents.failures import Relayed
 from safeser.dask.wire.codec import Encoder, PayloadRow, parse
-from safeser.dask.wire.reader import check_element, check_header
+from safeser.dask.wire.reader import check_header, check_readable
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
@@ -293,7 +293,7 @@ def test_depth_is_judged_as_its_reader_does(depth):
 
 
 def test_many_short_containers_are_not_deep():
-    check_element(msgpack.packb([[] for _ in range(500)]), Limits(max_depth=20))
+    check_readable(msgpack.packb([[] for _ in range(500)]), Limits(max_depth=20), levels=1)
 
 
 def test_a_header_that_is_nested_too_deeply_is_refused():

@@ -292,12 +292,12 @@ class BothEnds(RuleBasedStateMachine):
     @rule(number=st.integers(0, 11))
     def encode(self, number):
         call = self.made[number]
-        self.marks.append((self.sent.mark, len(self.batch)))
+        self.marks.append((len(self.sent.undo), len(self.batch)))
         self.batch.append((call, self.sent.frames(call)))
 
     @rule(number=st.integers(0, 11))
     def encode_what_is_refused(self, number):
-        mark = self.sent.mark
+        mark = len(self.sent.undo)
         self.sent.frames(self.made[number])
         self.sent.rollback(mark)
 

@@ -256,7 +256,7 @@ def test_one_principal_leaves_connections_to_others(
             changed = dataclasses.replace(
                 channel.standing, policy=dataclasses.replace(policy, limits=limits)
             )
-            monkeypatch.setattr(channel, "_standing", changed)
+            channel._stand(changed)
             counts = []
             monkeypatch.setattr(
                 listener._channel.audit, "count", lambda **said: counts.append(said)
