@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import ref
 
 from safeser.channel import Channel
@@ -102,5 +102,5 @@ def part_of(server: Any, kind: type[P]) -> P | None:
     known: Served | None = getattr(server, _KNOWN, None)
     if known is None:
         return None
-    found = known._parts.get(kind)
-    return cast("P", found) if found is not None else known.part(server, kind)
+    found: Any = known._parts.get(kind)
+    return known.part(server, kind) if found is None else found

@@ -228,6 +228,9 @@ def all_flat(frames: Iterable[Buffer]) -> list[memoryview]:
     views = []
     for frame in frames:
         view = memoryview(frame)
+        if frame.__class__ is bytes:
+            views.append(view)
+            continue
         is_flat = view.format == "B" and view.ndim == 1 and view.c_contiguous
         views.append(view if is_flat else _cast(view))
     return views

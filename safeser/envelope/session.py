@@ -92,14 +92,9 @@ class Verified:
 
 
 # The descriptors of the slots go past __setattr__, and cost half of object.__setattr__.
-_SETTERS = tuple(getattr(Verified, name).__set__ for name in Verified.__annotations__)
-
-
-def _verified(*values: object) -> Verified:
-    verified = object.__new__(Verified)
-    for setter, value in zip(_SETTERS, values, strict=True):
-        setter(verified, value)
-    return verified
+_set_header, _set_frames, _set_sender, _set_recipient, _set_session_id, _set_sequence = (
+    getattr(Verified, name).__set__ for name in Verified.__annotations__
+)
 
 
 _MessageKeys = AuthenticationKeys | EncryptionKeys
@@ -345,9 +340,14 @@ class Session(KeepsSecrets):
             raise _out_of_sequence()
         incoming.sequence = start.prelude.sequence
         incoming.claimed.release()
-        return _verified(
-            header, tuple(frames), self._peer, self._local, self._id, incoming.sequence
-        )
+        verified = object.__new__(Verified)
+        _set_header(verified, header)
+        _set_frames(verified, tuple(frames))
+        _set_sender(verified, self._peer)
+        _set_recipient(verified, self._local)
+        _set_session_id(verified, self._id)
+        _set_sequence(verified, incoming.sequence)
+        return verified
 
     @property
     def expected(self) -> int:

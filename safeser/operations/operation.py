@@ -7,7 +7,7 @@ which principal may send it; the policy says that.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -101,6 +101,8 @@ class Operation:
     :param takes: each field that it may have and its shape; ``*`` stands for any other.
     :param shapes: the same with the fields that Dask's loop takes away before the handler is
         called, whatever the handler calls so.
+    :param forms: which of its fields have to be looked at, by names and classes of all; remembered
+        by who checks them.
     :param plain: whether a message without payloads has nothing in it that a handler would unpickle
         or pass on to another server.
     """
@@ -125,6 +127,9 @@ class Operation:
     takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     plain: bool = field(init=False, compare=False, repr=False)
+    forms: dict[tuple[Any, ...], Sequence[tuple[str, Shape]]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         opened = any(

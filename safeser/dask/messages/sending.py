@@ -94,10 +94,11 @@ def encode_message(
         ceiling_of = ceilings_of(link, row.server, row.channel, outbound=True)
     told = translate.outgoing(message, takes_code=values.take_code, answers=answers)
     encoder.add(told, values, ceiling_of)
+    frames = encoder.frames(listed=False)
+    if _fits(frames, policy.limits):  # as nearly all
+        return frames
     if fails:
         frames = _shed(encoder, link.peer, policy.limits, listed=False)
-    else:
-        frames = encoder.frames(listed=False)
     return _checked(frames, policy.limits)
 
 
@@ -156,6 +157,9 @@ def encode_elements(
         return encoder.frames(listed=True)
     if not added:
         return Encoder().frames(listed=True)
+    frames = encoder.frames(listed=listed)
+    if _fits(frames, limits):  # as nearly all
+        return frames
     rows = list(encoder.rows)
     try:
         frames = _checked(_shed(encoder, link.peer, limits, listed=listed), limits)
@@ -229,6 +233,13 @@ def _is_small(message: Any) -> bool:
     return bool(size <= OFFLOAD_THRESHOLD)
 
 
+def _fits(frames: list[Any], limits: Limits) -> bool:
+    """Tell whether *frames* are plainly within the limits of one message."""
+    few = len(frames) <= limits.max_frames and _size(frames) <= limits.max_bytes
+    longest = max(map(len, frames[:2]))
+    return few and longest <= wire.MAX_FRAME and 2 * longest <= limits.max_refs
+
+
 def _checked(frames: list[Any], limits: Limits) -> list[Any]:
     """Return *frames* if they are within the limits of one message.
 
@@ -260,8 +271,6 @@ def _shed(encoder: Encoder, peer: str, limits: Limits, *, listed: bool) -> list[
     """Return the frames, with values replaced by an error, largest first, until they fit."""
     frames = encoder.frames(listed=listed)
     size = _size(frames)
-    if size <= limits.max_bytes and len(frames) <= limits.max_frames:  # as nearly all messages
-        return frames
     weighs: list[tuple[str, int, Callable[[PayloadRow], int]]] = [
         ("max_bytes", size, lambda row: _size(row.frames)),
         ("max_frames", len(frames), lambda row: len(row.frames)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, NoReturn
 
 import msgpack
@@ -43,6 +44,8 @@ MARKERS = {
 
 
 _MARKED = frozenset(MARKERS)
+_TEXT = frozenset({str})
+_FIRST = itemgetter(0)
 
 #: Large messages are looked through in pieces of so many bytes.
 _PIECE = 1 << 18
@@ -214,11 +217,9 @@ class Reader:
         self.left -= 1 + 2 * count
         if self.left < 0:
             raise self._too_many()
-        for key, _ in pairs:
-            # The hashes of text are this process's own secret.
-            if key.__class__ is not str:
-                check_hashes("a dictionary's key", [key for key, _ in pairs])
-                break
+        # The hashes of text are this process's own secret.
+        if not _TEXT.issuperset(map(type, map(_FIRST, pairs))):
+            check_hashes("a dictionary's key", [key for key, _ in pairs])
         value = dict(pairs)
         if not _MARKED.isdisjoint(value):
             _refuse_marker(value)

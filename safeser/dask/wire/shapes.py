@@ -20,6 +20,10 @@ from safeser.operations.shapes import ANYTHING, SURE, Shape, meant
 __all__ = ["Later", "check_built", "check_fields", "check_inner", "sound"]
 
 
+#: Forms of one operation that are remembered; honest peers send each in a few.
+_FORMS = 64
+
+
 @dataclass(frozen=True, slots=True)
 class Later:
     """A field that is asked again when its message is built, by the path that leads to it."""
@@ -37,18 +41,35 @@ def check_fields(row: Operation, body: Mapping[str, Any], *, payloads: bool) -> 
     :raises PayloadError: for a value of another shape.
     """
     later: list[Later] = []
-    shapes = row.shapes
-    for name, value in body.items():
-        fits = shapes.get(name) or row.shape_of(name)
-        if fits is None:
-            raise _unknown(name, row.name)
-        if fits is ANYTHING or value.__class__ in SURE.get(fits, ()):
-            continue
+    form = (*body, *map(type, body.values()))
+    asked = row.forms.get(form)
+    for name, fits in _asked(row, form) if asked is None else asked:
+        value = body[name]
         if payloads and value.__class__ not in LEAVES and holds_reference(value):
             later.append(Later((name,), fits, row.name))
         elif not fits(value):
             raise _misshapen(fits, (name,), row.name)
     return later
+
+
+def _asked(row: Operation, form: tuple[Any, ...]) -> Sequence[tuple[str, Shape]]:
+    """Return the fields whose values need to be looked at, and their shapes.
+
+    :param form: names of all fields, and the classes of their values in the same order.
+    :raises PolicyDenied: for a field that is not in the table.
+    """
+    half = len(form) // 2
+    asked = []
+    for name, kind in zip(form[:half], form[half:], strict=True):
+        fits = row.shape_of(name)
+        if fits is None:
+            raise _unknown(name, row.name)
+        if fits is not ANYTHING and kind not in SURE.get(fits, ()):
+            asked.append((name, fits))
+    # Names of a sender's own choice are not kept.
+    if "*" not in row.shapes and len(row.forms) < _FORMS:
+        row.forms[form] = asked
+    return asked
 
 
 def check_inner(
