@@ -129,7 +129,8 @@ def _add_needs(cells: dict[tuple[str, str, Kind], _Cell]) -> None:
                 if (sender, recipient) == need[:2] and kind.strength >= need.kind.strength
             ):
                 cells.setdefault(need[:3], _Cell()).operations[need.operation] = Seen()
-                # What answers a request names no operation.
+                # Dask's own handshake and what answers a request name no operation.
+                cells.setdefault((need.sender, need.recipient, Kind.ADMIN), _Cell())
                 cells.setdefault((need.recipient, need.sender, Kind.ADMIN), _Cell())
 
 
