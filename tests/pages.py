@@ -28,7 +28,7 @@ _VARYING = (
     (re.compile(r"\b[a-z2-7]{4}(-[a-z2-7]{4}){3}\b"), "KEY"),  # fingerprints
     (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{12,64}\b"), "HASH"),
     (re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d( to (\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d)?"), "TIME"),
-    (re.compile(r"\d[\d,]*"), "0"),
+    (re.compile(r"(?<!exit code )\d[\d,]*"), "0"),
     (re.compile(r"─+"), "─"),
     (re.compile(r"\s+"), " "),
 )
