@@ -16,7 +16,7 @@ from safeser.allowed.names import own_object
 from safeser.errors import SafeserError
 from safeser.identity import KeyState, Roster
 from safeser.policy.policy import Policy
-from safeser.policy.roles import Need, Roles
+from safeser.policy.questions.roles import Need, Roles
 from safeser.policy.rules import COMPUTE, SUBMIT
 from safeser.values import Context, Kind
 

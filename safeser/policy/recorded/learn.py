@@ -15,9 +15,9 @@ from typing import NamedTuple
 from safeser.errors import ConfigError
 from safeser.operations import Server
 from safeser.policy.policy import Policy
+from safeser.policy.questions.roles import REGISTERING, Roles
 from safeser.policy.recorded.replay import replay
 from safeser.policy.recorded.traffic import Message, Seen, Traffic
-from safeser.policy.roles import REGISTERING, Roles
 from safeser.policy.rules import (
     CODE_OPERATIONS,
     COMPUTE,

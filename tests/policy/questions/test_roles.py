@@ -1,10 +1,10 @@
-"""``safeser.policy.roles``: what roles ask of each other, held to the table of operations."""
+"""What roles ask of each other, held to the table of operations."""
 
 from __future__ import annotations
 
 from safeser.operations import IN_ANY_RELEASE, Channel, Server
-from safeser.policy import roles
-from safeser.policy.roles import Need, Roles
+from safeser.policy.questions import roles
+from safeser.policy.questions.roles import Need, Roles
 from safeser.policy.rules import HANDING
 from safeser.values import Kind
 
