@@ -209,7 +209,7 @@ def learn(
         ),
     ] = None,
 ) -> None:
-    """Print a policy that permits what audit logs record as permitted, and nothing else.
+    """Print a policy that permits what audit logs record as permitted, and what roles need to end.
 
     Logs are read and not verified. Give it the logs of every process, clients' included: each
     records what it received.

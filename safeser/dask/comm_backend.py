@@ -243,6 +243,12 @@ def _detail(error: Exception) -> str:
     return getattr(error, "detail", "") or type(error).__name__
 
 
+def _leave(link: Link) -> None:
+    """Count the closed connection of *link* no more; the link lives until it is collected."""
+    connections.leave(link.peer)
+    link.is_client = False
+
+
 class _Listener(BaseTCPListener):  # type: ignore[misc]
     ip: str
     prefix = PREFIX
@@ -321,7 +327,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             renewed=self._renewals.note,
         )
         if connections.take(link.peer, self._channel.policy.limits.max_connections):
-            comm.when_closed(partial(connections.leave, link.peer))
+            comm.when_closed(partial(_leave, link))
             await self._serve(comm)
         else:
             await self._refuse_connection(comm)

@@ -13,6 +13,7 @@ from typing import Any
 
 from distributed.security import Security as _DaskSecurity
 
+from safeser.audit import AuditFiles
 from safeser.channel import Channel
 from safeser.dask.settings import ROLES, Settings, settings_for
 from safeser.errors import ConfigError, PolicyDenied
@@ -35,6 +36,9 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
     :param audit: folder for audit logs.
     :param roster: path of the roster; default ``roster`` beside the identity.
     :param audit_key: path of the log's key; default ``audit.key`` beside the identity.
+    :param audit_files: when files of the log are rotated, compressed and removed, and where its
+        heads go: :class:`safeser.audit.AuditFiles`, or a mapping such as
+        ``{"rotate_age": "1d", "keep_age": "90d"}``, as Dask's configuration has it.
     :param roles: per role (``"scheduler"``, ``"worker"``, ``"nanny"``, ``"client"``) a mapping of
         the same names that overrides the above.
     :param expected_scheduler: principal that client, workers and nannies must reach at the
@@ -58,7 +62,8 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         audit: str | None = None,
         roster: str | None = None,
         audit_key: str | None = None,
-        roles: Mapping[str, Mapping[str, str]] | None = None,
+        audit_files: AuditFiles | Mapping[str, object] | None = None,
+        roles: Mapping[str, Mapping[str, Any]] | None = None,
         expected_scheduler: str | None = None,
         shadow: str | None = None,
         deserializers: Sequence[str] | None = None,
@@ -80,14 +85,22 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
             raise ConfigError(
                 f"safeser.Security takes no argument {shown(min(unknown))}",
                 rule="config.security",
-                fix=did_you_mean(min(unknown), [*given, "roles", "deserializers", *_TLS]),
+                fix=did_you_mean(
+                    min(unknown), [*given, "audit_files", "roles", "deserializers", *_TLS]
+                ),
             )
         files = zip(_TLS, (tls_ca_file, tls_client_cert, tls_client_key), strict=True)
         self._tls = {name: str(path) for name, path in files if path is not None}
         super().__init__(require_encryption=False)
         for name, path in self._tls.items():  # it refuses names that this class's slots lack
             setattr(self, name, path)
-        self._shared = {key: str(value) for key, value in given.items() if value is not None}
+        self._shared: dict[str, Any] = {
+            key: str(value) for key, value in given.items() if value is not None
+        }
+        if audit_files is not None:
+            self._shared["audit_files"] = (
+                Settings().updated({"audit_files": audit_files}).audit_files
+            )
         self._roles = {role: dict(values) for role, values in (roles or {}).items()}
         for role, values in self._roles.items():
             if role not in ROLES:
@@ -97,7 +110,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         self._scheduler_at: str | None = None
         self._deserializers = checked_families(deserializers, argument="deserializers")
 
-    def overrides(self, role: str) -> dict[str, str]:
+    def overrides(self, role: str) -> dict[str, Any]:
         """Return the settings that this object lays over Dask's configuration for *role*."""
         return {**self._shared, **self._roles.get(role, {})}
 
@@ -199,11 +212,11 @@ def _no_such_role(role: str) -> ConfigError:
 
 
 def _rebuild(
-    shared: dict[str, str],
-    roles: dict[str, dict[str, str]],
+    shared: dict[str, Any],
+    roles: dict[str, dict[str, Any]],
     scheduler_at: str | None,
     deserializers: Sequence[str] | None,
-    tls: dict[str, str],
+    tls: dict[str, Any],
 ) -> Security:
     made = Security(**shared, roles=roles, deserializers=deserializers, **tls)
     made._scheduler_at = scheduler_at

@@ -166,6 +166,48 @@ def test_a_log_that_cannot_be_written(found, tmp_path):
     require_wrong(found(audit=tmp_path / "open"), "log", "log", fix="chmod 700")
 
 
+@pytest.mark.parametrize(
+    ("files", "state", "says"),
+    [
+        (
+            {},
+            "note",
+            "rotated at 64MiB; closed files are compressed and kept for ever;"
+            " no head goes to a second place",
+        ),
+        (
+            {"rotate-age": "1d", "compress": False, "keep-age": "90d", "heads": "syslog"},
+            "fine",
+            "rotated at 64MiB or after 1d; closed files are removed 90d after their end;"
+            " heads go to syslog every 1m",
+        ),
+        (
+            {
+                "rotate-size": 70_001,
+                "keep-age": 90,
+                "keep-size": "3GiB",
+                "heads": ["command:/bin/cat --token=secret", "file:/far/heads"],
+                "heads-every": "90s",
+            },
+            "fine",
+            "rotated at 70001B; closed files are compressed and removed 90s after their end and"
+            " removed while all files have more than 3GiB;"
+            " heads go to command:/bin/cat, file:/far/heads every 90s",
+        ),
+    ],
+)
+def test_how_files_of_the_log_are_kept(doctor, files, state, says):
+    with dask.config.set({"safeser": {"audit-files": files}}):
+        ended = doctor("--json")
+    found = {each["check"]: each for each in json.loads(ended.out)}["log files"]
+    assert (found["state"], found["what"]) == (state, says)
+
+
+def test_a_way_to_keep_files_that_there_is_not(found):
+    with dask.config.set({"safeser": {"audit-files": {"keep-agee": "1d"}}}):
+        require_wrong(found(), "settings", "keep-agee", fix="keep-age")
+
+
 def test_a_log_key_that_is_not_there(found, tmp_path):
     require_wrong(found(audit_key=tmp_path / "none.key"), "log", "none.key")
 

@@ -8,9 +8,11 @@ import pickle
 import distributed
 import pytest
 
+from safeser.audit import AuditFiles
 from safeser.dask.client import Client
 from safeser.dask.cluster import LocalCluster
 from safeser.dask.security import Security
+from safeser.dask.settings import ROLES, settings_for
 from safeser.errors import ConfigError
 from safeser.identities import make_identities
 
@@ -80,6 +82,48 @@ def test_what_was_narrowed_stays_narrowed(security, copied):
         assert given == at.get_connection_args("client")["safeser"]
 
 
+KEPT = {"rotate_age": "1d", "keep-age": "90d", "heads": ["file:/far/heads"]}
+
+
+@pytest.mark.parametrize("given", [KEPT, AuditFiles.parse(KEPT)])
+def test_how_files_of_the_log_are_kept_is_an_argument(security, tmp_path, given):
+    kept = AuditFiles.parse(KEPT)
+    made = Security(**security.overrides("client"), audit_files=given)
+    again = pickle.loads(pickle.dumps(made))
+    for each in (made, again, made.narrowed(["msgpack"])):
+        assert settings_for("client", each.overrides("client")).audit_files == kept
+    assert "keep_age=7776000" in repr(made)
+    assert any("keep_age" in line for line in made.exports("client"))
+
+
+def test_how_files_are_kept_may_differ_for_a_role(security):
+    own = {"worker": {"audit_files": {"keep-age": "1d"}}}
+    made = Security(roles=own, audit_files={"keep-age": "90d"})
+    ages = [settings_for(role, made.overrides(role)).audit_files.keep_age for role in ROLES]
+    assert dict(zip(ROLES, ages, strict=True)) == {
+        **dict.fromkeys(ROLES, 90 * 86_400),
+        "worker": 86_400,
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "fix"),
+    [
+        ({"keep-agee": "1d"}, "keep-age"),
+        ({"keep-age": "soon"}, "90d"),
+        ({"heads": "nowhere"}, "syslog"),
+    ],
+)
+def test_a_way_to_keep_files_that_there_is_not_is_told_at_once(files, fix):
+    for arguments in ({"audit_files": files}, {"roles": {"worker": {"audit_files": files}}}):
+        with pytest.raises(ConfigError) as caught:
+            Security(**arguments)
+        assert caught.value.rule == "config.audit-files"
+        assert fix in caught.value.fix
+    with pytest.raises(ConfigError, match="mapping"):
+        Security(audit_files="1d")
+
+
 @pytest.mark.parametrize(
     ("own", "asked", "left"),
     [
@@ -102,6 +146,7 @@ def test_narrowing_never_widens(own, asked, left):
         ({"deserializer": ["dask"]}, "deserializers"),
         ({"expected-scheduler": "x"}, "expected_scheduler"),
         ({"tls_ca_fil": "ca.pem"}, "tls_ca_file"),
+        ({"audit_file": {}}, "audit_files"),
         ({"deserializers": ["dsk"]}, "'dask'"),
         ({"deserializers": ["data"]}, "dask"),
         ({"deserializers": "dask"}, "deserializers=[...]"),

@@ -269,6 +269,70 @@ def test_groups_profiles_and_values_come_from_the_policy_of_the_traffic() -> Non
     Policy.parse(text)
 
 
+def beat(sender: str, operation: str) -> list[Any]:
+    return [sender, "scheduler", operation, "permit", True, 1]
+
+
+def test_what_roles_need_to_end_is_proposed_and_marked() -> None:
+    seen = counts(beat("w1", "heartbeat_worker"), beat("nan", "register_nanny"))
+    text = learn(gather([seen]))
+    assert "# What says 'not seen, needed by the role' is in no log" in text
+    assert "        - close    # not seen, needed by the role" in text
+    assert "        - heartbeat_worker    # 1 times" in text
+    policy = Policy.parse(text)
+    for sender, recipient, kind, name in (
+        ("scheduler", "w1", "control", "close"),
+        ("scheduler", "w1", "admin", "close-stream"),
+        ("w1", "scheduler", "admin", "close-stream"),
+        ("w1", "scheduler", "data", "task-erred"),
+        ("w1", "nan", "control", "close_gracefully"),
+        ("nan", "scheduler", "control", "unregister"),
+    ):
+        assert policy.permits_operation(Context(sender, recipient, kind, name)).permitted, name
+    for ends in (("w1", "nan"), ("nan", "w1")):  # Dask's handshake, and the answer
+        assert policy.decide(Context(*ends, "admin"), "msgpack").permitted
+    for sender, recipient, kind, name in (
+        ("scheduler", "w1", "task", "compute-task"),  # code
+        ("w1", "w1", "data", "get_data"),  # values
+        ("scheduler", "nan", "control", "close"),
+        ("scheduler", "w1", "control", "terminate"),
+    ):
+        assert not policy.permits_operation(Context(sender, recipient, kind, name)).permitted, name
+    assert not policy.decide(Context("scheduler", "w1", "task"), "pickle").permitted
+
+
+def test_a_client_gets_what_keeps_its_connection_and_no_values() -> None:
+    seen = counts(beat("oscar", "register-client"), beat("oscar", "ncores"))
+    policy = Policy.parse(learn(gather([seen])))
+    for kind, name in (("admin", "heartbeat-client"), ("admin", "close-client")):
+        assert policy.permits_operation(Context("oscar", "scheduler", kind, name)).permitted
+    assert policy.permits_operation(Context("scheduler", "oscar", "data", "task-erred")).permitted
+    for kind, name in (("data", "gather"), ("task", "update-graph"), ("control", "restart")):
+        assert not policy.permits_operation(Context("oscar", "scheduler", kind, name)).permitted
+
+
+def test_what_was_seen_in_a_stronger_kind_is_not_proposed_again() -> None:
+    strong = admit("w1", "scheduler", kind="task", operation="task-erred", family="dask")
+    text = learn(gather([strong, counts(beat("w1", "heartbeat_worker"))]))
+    assert text.count("- task-erred") == 1
+
+
+def test_a_context_is_named_after_all_whom_it_joins() -> None:
+    like = Policy.parse(
+        "safeser: 1\nname: like\nrevision: 1\nprincipals:\n"
+        "  {s: {}, a: {groups: [team]}, b: {groups: [team]}, c: {}, d: {}, e: {}}\ncontexts:\n"
+        "- {name: x, sender: [group:team, c, d, e], recipient: s, kinds: [data]}\n"
+    )
+    team = [admit(name, "s") for name in "ab"]
+    others = [admit(name, "s", family="msgpack") for name in "cde"]
+    learned = Policy.parse(learn(gather([*team, *others]), like=like))
+    assert [rule.name for rule in learned.contexts] == [
+        "team-to-s-data-1",
+        "c-and-2-more-to-s-data-2",
+    ]
+    assert "no calendar" not in learn(gather([*team, counts(beat("w", "heartbeat_worker"))]))
+
+
 def test_nothing_permitted_gives_no_context() -> None:
     text = learn(gather([]))
     assert "nothing that was permitted" in text

@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.pages import Page
 from tests.policy import recorded
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "rehearse.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)
-(CASES,) = re.findall(r"^```yaml\n# cases.yaml\n(.*?)^```", PAGE, re.M | re.S)
-
-
-def commands() -> list[tuple[str, list[str]]]:
-    """Return each command of the page with the lines below it."""
-    found: list[tuple[str, list[str]]] = []
-    for line in "".join(BLOCKS).splitlines():
-        if line.startswith("$ "):
-            found.append((line[2:], []))
-        else:
-            found[-1][1].append(line)
-    return found
+PAGE = Page("how-to/rehearse.md")
 
 
 def test_the_page_has_the_whole_walk() -> None:
-    said = " ".join(command for command, _ in commands())
+    said = " ".join(command.text for command in PAGE.commands)
     for each in ("show observe", "lint", "replay", "learn", "test", "diff"):
         assert f"safeser policy {each}" in said
 
 
 def test_each_command_prints_what_the_page_says(tmp_path: Path) -> None:
     recorded.write(tmp_path / "audit")
-    (tmp_path / "cases.yaml").write_text(CASES, "utf-8")
+    (tmp_path / "cases.yaml").write_text(PAGE.files["cases.yaml"], "utf-8")
     scripts = Path(sys.executable).parent
     environment = {
         **os.environ,
         **{"PATH": f"{scripts}:{os.environ['PATH']}", "COLUMNS": "80", "NO_COLOR": "1"},
     }
-    for command, expected in commands():
+    for command, expected in PAGE.commands:
         ended = subprocess.run(
             ["bash", "-c", f"umask 077; {command}"],
             **{"cwd": tmp_path, "env": environment, "capture_output": True, "text": True},
@@ -48,6 +35,6 @@ def test_each_command_prints_what_the_page_says(tmp_path: Path) -> None:
             check=False,
         )
         printed = [line.rstrip() for line in (ended.stdout + ended.stderr).splitlines()]
-        assert printed == expected, command
+        assert printed == list(expected), command
         assert ended.returncode in (0, 1), command
     assert ended.returncode == 1  # the last one is the check that fails on a loosening

@@ -9,26 +9,21 @@ from __future__ import annotations
 import datetime
 import importlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from safeser.allowed.names import own_object
 from safeser.errors import SafeserError
 from safeser.identity import KeyState, Roster
 from safeser.policy.policy import Policy
-from safeser.policy.rules import COMPUTE, SUBMIT, WEAKEST
+from safeser.policy.questions.roles import Need, Roles
+from safeser.policy.rules import COMPUTE, SUBMIT
 from safeser.values import Context, Kind
 
 __all__ = ["Finding", "find_dates", "find_ends", "find_grants", "find_names"]
 
 #: Days before the end of a key or context from which on it is reported.
 SOON = 30
-
-#: What processes of each role ask of another, without which Dask does not work.
-_WORKER_TO_SCHEDULER = ("heartbeat_worker", "task-finished", "task-erred", "add-keys")
-_WORKER_TO_WORKER = ("get_data", "shuffle_receive")
-_SCHEDULER_TO_WORKER = (COMPUTE, "free-keys")
-_USER_TO_SCHEDULER = ("register-client", "heartbeat-client", "client-releases-keys", "gather")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ def find_grants(policy: Policy) -> Iterator[Finding]:
                 f"Take {name} out, or give it a context.",
             )
     for scheduler in sorted(_handing(policy)):
-        yield from _roles(policy, scheduler)
+        yield from _lacking(policy, scheduler)
     yield from _dashboard(policy)
 
 
@@ -81,7 +76,7 @@ def _handing(policy: Policy) -> dict[str, set[str]]:
     return found
 
 
-def _roles(policy: Policy, scheduler: str) -> Iterator[Finding]:
+def _lacking(policy: Policy, scheduler: str) -> Iterator[Finding]:
     handed = _handing(policy)[scheduler]
     submitting = [
         rule
@@ -90,42 +85,34 @@ def _roles(policy: Policy, scheduler: str) -> Iterator[Finding]:
     ]
     users = {name for rule in submitting for name in rule.senders & policy.principals.keys()}
     users -= handed | {scheduler}
-    # Nannies are handed tasks as well, as policies are written; users take values from workers.
+    # Nannies are handed tasks as well, as policies are written; values are taken from workers.
     fetched = {
         name
         for rule in policy.contexts
-        if rule.senders & users and "get_data" in rule.operations
+        if rule.senders & (users | handed) and "get_data" in rule.operations
         for name in rule.recipients
     }
-    for worker in sorted(handed & fetched - {scheduler}):
-        for sender, recipient, needed in (
-            (worker, scheduler, _WORKER_TO_SCHEDULER),
-            (worker, worker, _WORKER_TO_WORKER),
-            (scheduler, worker, _SCHEDULER_TO_WORKER),
-        ):
-            yield from _lacking(policy, sender, recipient, needed)
-    for user in sorted(users):
-        yield from _lacking(policy, user, scheduler, _USER_TO_SCHEDULER)
-
-
-def _lacking(
-    policy: Policy, sender: str, recipient: str, needed: Iterable[str]
-) -> Iterator[Finding]:
-    missing = [name for name in needed if not _is_granted(policy, sender, recipient, name)]
-    if missing:
+    workers = (handed & fetched or handed) - {scheduler}
+    missing: dict[tuple[str, str], list[str]] = {}
+    for need in Roles(scheduler, workers=workers, clients=users).needs():
+        if not _is_granted(policy, need):
+            missing.setdefault((need.sender, need.recipient), []).append(need.operation)
+    for (sender, recipient), names in missing.items():
         yield Finding(
             "lint.role",
-            f"{sender} lacks {', '.join(missing)} towards {recipient}, which its role needs",
+            f"{sender} lacks {', '.join(names)} towards {recipient}, which its role needs",
             "Grant them in the context that decides, with the kinds that they are of.",
         )
 
 
-def _is_granted(policy: Policy, sender: str, recipient: str, name: str) -> bool:
-    """Tell whether a message of the operation *name* passes in any kind that it can have."""
+def _is_granted(policy: Policy, need: Need) -> bool:
+    """Tell whether what is needed passes in any kind that it can have."""
     asked = (
-        Context(sender, recipient, kind, name, transport="safeser", same_host=near)
+        Context(
+            need.sender, need.recipient, kind, need.operation, transport="safeser", same_host=near
+        )
         for kind in Kind
-        if kind.strength >= WEAKEST[name].strength
+        if kind.strength >= need.kind.strength
         for near in (True, False)
     )
     return any(policy.permits_operation(each).permitted for each in asked)

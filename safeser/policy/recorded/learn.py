@@ -1,4 +1,4 @@
-"""Propose a policy from recorded traffic: exactly what was seen, by exact names.
+"""Propose a policy from recorded traffic: what was seen, and what its roles need, by exact names.
 
 The one rule: what is written loads, and permits the traffic that it was learned from; what no
 policy can permit is named in a comment. Names come from unverified logs: each is checked, and
@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from safeser.errors import ConfigError
+from safeser.operations import Server
 from safeser.policy.policy import Policy
+from safeser.policy.questions.roles import REGISTERING, Roles
 from safeser.policy.recorded.replay import replay
 from safeser.policy.recorded.traffic import Message, Seen, Traffic
 from safeser.policy.rules import (
@@ -30,6 +32,9 @@ from safeser.policy.source.scope import GROUP
 from safeser.values import ANY_AUTHOR, FAMILIES, SEALED, Kind, Suite
 
 __all__ = ["learn"]
+
+#: Stands beside what a role needs and no record names.
+_UNSEEN = "not seen, needed by the role"
 
 #: Granted where sealed replies are all that was seen: an operation whose code is signed.
 _SIGNED = "plugin-add"
@@ -54,6 +59,8 @@ class _Cell:
 
 
 def _join(into: Seen, seen: Seen) -> None:
+    if not seen.times:
+        return  # its times are no moments
     into.add(seen.first, seen.times, seen.where)
     into.last = max(into.last, seen.last)
 
@@ -87,13 +94,15 @@ def learn(traffic: Traffic, *, like: Policy | None = None) -> str:
     cells: dict[tuple[str, str, Kind], _Cell] = {}
     for message, seen in sorted(traffic.messages.items(), key=lambda each: _order(each[0])):
         cells.setdefault(message[:3], _Cell()).add(message, seen)
+    _add_needs(cells)
     names = sorted(
         {name for sender, recipient, _ in cells for name in (sender, recipient)}.union(
             *(cell.authors for cell in cells.values())
         )
     )
     grants = {place: _grant(place, cell, like, names) for place, cell in cells.items()}
-    lines = [*_head(traffic, like), *_principals(names, like), "", "contexts:"]
+    unseen = any(not seen.times for cell in cells.values() for seen in cell.operations.values())
+    lines = [*_head(traffic, like, unseen=unseen), *_principals(names, like), "", "contexts:"]
     groups = _groups(names, like)
     for number, (merged, grant) in enumerate(_merged(grants), 1):
         inside = [
@@ -105,6 +114,40 @@ def learn(traffic: Traffic, *, like: Policy | None = None) -> str:
     if not cells:
         return "\n".join([*lines, "  # The logs name nothing that was permitted.", ""])
     return _checked("\n".join(lines) + "\n", traffic)
+
+
+def _add_needs(cells: dict[tuple[str, str, Kind], _Cell]) -> None:
+    """Add what the roles that were seen ask for sooner or later, such as to end a worker.
+
+    What hands out code or reads values is not added: that is learned from traffic alone.
+    """
+    for roles in list(_roles(cells)):
+        for need in roles.needs():
+            if need.is_upkeep and not any(
+                need.operation in cell.operations
+                for (sender, recipient, kind), cell in cells.items()
+                if (sender, recipient) == need[:2] and kind.strength >= need.kind.strength
+            ):
+                cells.setdefault(need[:3], _Cell()).operations[need.operation] = Seen()
+                # Dask's own handshake and what answers a request name no operation.
+                cells.setdefault((need.sender, need.recipient, Kind.ADMIN), _Cell())
+                cells.setdefault((need.recipient, need.sender, Kind.ADMIN), _Cell())
+
+
+def _roles(cells: Mapping[tuple[str, str, Kind], _Cell]) -> Iterator[Roles]:
+    """Yield for each scheduler who registered with it, and as what."""
+    found: dict[str, dict[Server, set[str]]] = {}
+    for (sender, recipient, _), cell in cells.items():
+        for name in REGISTERING.keys() & cell.operations.keys():
+            ones = found.setdefault(recipient, {}).setdefault(REGISTERING[name], set())
+            ones.add(sender)
+    for scheduler, by_role in sorted(found.items()):
+        yield Roles(
+            scheduler,
+            workers=by_role.get(Server.WORKER, ()),
+            nannies=by_role.get(Server.NANNY, ()),
+            clients=by_role.get(Server.CLIENT, ()),
+        )
 
 
 def _order(message: Message) -> tuple[object, ...]:
@@ -202,7 +245,7 @@ def _merged(grants: Mapping[tuple[str, str, Kind], _Grant]) -> list[tuple[_Place
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _head(traffic: Traffic, like: Policy | None) -> Iterator[str]:
+def _head(traffic: Traffic, like: Policy | None, *, unseen: bool) -> Iterator[str]:
     times = list(traffic.messages.values())
     first = min((seen.first for seen in times), default=0)
     last = max((seen.last for seen in times), default=0)
@@ -215,6 +258,9 @@ def _head(traffic: Traffic, like: Policy | None) -> Iterator[str]:
         yield "# pickles: 'values' and 'pickle' are not learned. --like POLICY takes them from one."
     else:
         yield f"# pickles: 'values' and 'pickle' are those of {like.name} revision {like.revision}."
+    if unseen:
+        yield f"# What says '{_UNSEEN}' is in no log: without it, processes lose"
+        yield "# connections, wait for tasks that failed, or do not shut down."
     yield "safeser: 1"
     yield f"name: {_text(like.name if like else 'learned')}"
     yield f"revision: {like.revision + 1 if like else 1}"
@@ -249,6 +295,16 @@ def _groups(names: Collection[str], like: Policy | None) -> Mapping[frozenset[st
     return {frozenset(each): GROUP + group for group, each in sorted(members.items())}
 
 
+def _whole(cells: Iterable[_Cell]) -> _Cell:
+    whole = _Cell()
+    for cell in cells:
+        _join(whole.seen, cell.seen)
+        for into, each in ((whole.operations, cell.operations), (whole.carried, cell.carried)):
+            for name, one in each.items():
+                _join(into.setdefault(name, Seen()), one)
+    return whole
+
+
 def _context(
     number: int,
     place: _Place,
@@ -256,18 +312,9 @@ def _context(
     cells: Iterable[_Cell],
     groups: Mapping[frozenset[str], str],
 ) -> Iterator[str]:
-    whole = _Cell()
-    for cell in cells:
-        _join(whole.seen, cell.seen)
-        for into, each in (
-            (whole.operations, cell.operations),
-            (whole.carried, cell.carried),
-        ):
-            for name, one in each.items():
-                _join(into.setdefault(name, Seen()), one)
-    who = f"{min(place.senders)[:20]}-to-{min(place.recipients)[:20]}-{place.kind.value}-{number}"
-    yield f"  - name: {_text(who)}"
-    yield f"    # {whole.seen.times:,} messages, {_span(whole.seen.first, whole.seen.last)}"
+    whole = _whole(cells)
+    yield f"  - name: {_text(_name(number, place, groups))}"
+    yield f"    # {_counted(whole.seen, 'messages')}"
     yield f"    sender: {_people(place.senders, groups)}"
     yield f"    recipient: {_people(place.recipients, groups)}"
     risk = (
@@ -301,7 +348,7 @@ def _context(
         yield "      grant:"
         for name in sorted(grant.operations):
             times = whole.operations.get(name)
-            said = "so that sealed replies pass" if times is None else _counted(times)
+            said = "so that sealed replies pass" if times is None else _counted(times, "times")
             risk = "RISK: runs what is sent; " if name in CODE_OPERATIONS else ""
             yield f"        - {name}    # {risk}{said}"
 
@@ -328,8 +375,23 @@ def _text(name: str) -> str:
     return name if is_plain(name) else f'"{name}"'
 
 
-def _counted(seen: Seen) -> str:
-    return f"{seen.times:,} times, {_span(seen.first, seen.last)}"
+def _name(number: int, place: _Place, groups: Mapping[frozenset[str], str]) -> str:
+    ends = (_label(place.senders, groups), _label(place.recipients, groups))
+    return f"{'-to-'.join(ends)}-{place.kind.value}-{number}"
+
+
+def _label(names: frozenset[str], groups: Mapping[frozenset[str], str]) -> str:
+    """Return a short text for *names*, all of which a reader of the context's name is told of."""
+    if len(names) > 1 and names in groups:
+        return groups[names].removeprefix(GROUP)[:20]
+    more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
+    return f"{min(names)[:20]}{more}"
+
+
+def _counted(seen: Seen, what: str) -> str:
+    if not seen.times:
+        return _UNSEEN
+    return f"{seen.times:,} {what}, {_span(seen.first, seen.last)}"
 
 
 def _span(first: int, last: int) -> str:

@@ -302,6 +302,35 @@ def test_an_embedded_cluster_works_and_leaves_nothing(folder):
     assert out["security"] == "config"
 
 
+OF_A_CLUSTER = """
+import asyncio, distributed, json, safeser
+from safeser.dask.cluster import LocalCluster
+
+async def awaited():
+    async with LocalCluster(n_workers=1, threads_per_worker=1, asynchronous=True) as cluster:
+        async with cluster.get_client() as client:
+            return type(client) is safeser.Client, await client.submit(sum, [1, 2])
+
+if __name__ == "__main__":
+    with LocalCluster(n_workers=1, threads_per_worker=1) as cluster:
+        with distributed.Client(cluster):  # current, and not one of safeser's
+            with cluster.get_client() as client:
+                made = type(client) is safeser.Client, cluster.get_client() is client
+                total = client.submit(sum, [1, 2]).result(timeout=60)
+        with cluster.get_client() as client:
+            again = client.safeser.identity.principal
+    print(json.dumps([*made, total, again, *asyncio.run(awaited())]))
+"""
+
+
+def test_a_cluster_gives_a_client_of_safeser(folder):
+    program = folder.path / "of_a_cluster.py"
+    program.write_text(OF_A_CLUSTER)
+    folder.measured = True
+    answer = folder.run("alice", program).answer
+    assert answer == [True, True, 3, "client", True, 3]
+
+
 UNCLOSED = """
 import json, safeser
 

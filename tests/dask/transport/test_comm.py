@@ -284,6 +284,26 @@ def test_one_principal_leaves_connections_to_others(
     run(main())
 
 
+def test_a_client_that_left_decides_by_no_policy(net, run):
+    """``policy drift`` counts clients; a closed connection's link lives until it is collected."""
+    connector = registry.get_backend("safeser").get_connector()
+
+    async def main():
+        async with net.serving() as listener:
+            before = set(listener._channel.live_links())
+            where = listener.contact_address.removeprefix("safeser://")
+            comm = await connector.connect(where, **net.arguments())
+            kept = [link for link in listener._channel.live_links() if link not in before]
+            for link in kept:
+                link.is_client = True
+            comm.abort()
+            while any(link.is_client for link in kept):
+                await asyncio.sleep(0.01)
+            assert kept
+
+    run(main())
+
+
 def test_a_principal_that_proposes_too_little_is_refused_and_counted_by_name(net, run, monkeypatch):
     text = in_suite("default", Suite.ENCRYPT)
     stricter = Policy.parse(text.replace("revision: 1\n", "revision: 2\n"))

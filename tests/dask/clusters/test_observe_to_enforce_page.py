@@ -1,0 +1,65 @@
+"""docs/how-to/observe-to-enforce.md: the walk on a live cluster, as the page has it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PATIENCE, base_environment, measured
+from tests.pages import Command, Page, Shell, matches, shell
+
+pytestmark = pytest.mark.cluster
+
+PAGE = Page("how-to/observe-to-enforce.md")
+PORT = "8786"
+
+#: Commands that end with another code than 0, because of what they found.
+FOUND = ("policy lint ./team", "policy lint ./learned", "policy replay", "carol.py", "alice.py")
+
+
+def free_port() -> str:
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return str(opened.getsockname()[1])
+
+
+def run(opened: Shell, command: Command) -> tuple[list[str], int]:
+    """Run a command; one that looks at what processes log is repeated until that is there."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        printed, code = opened.run(command.text, 100)
+        looks = command.text.startswith("grep ") and command.text.endswith(".log")
+        if not looks or printed == list(command.printed) or time.monotonic() > deadline:
+            return printed, code
+        time.sleep(0.2)
+
+
+def test_the_walk_prints_what_the_page_says(tmp_path):
+    port = free_port()
+    for name, text in PAGE.files.items():
+        (tmp_path / name).write_text(text.replace(PORT, port), "utf-8")
+    environment = measured(base_environment()) | {"PYTHONUNBUFFERED": "1"}
+    with shell(tmp_path, environment) as opened:
+        for command in PAGE.commands:
+            asked = command._replace(text=command.text.replace(PORT, port))
+            printed, code = run(opened, asked)
+            said = "\n".join(printed)
+            assert matches(printed, command.printed), f"{command.text}\n{said}\n{logs(tmp_path)}"
+            may_fail = any(each in command.text for each in FOUND)
+            assert code == 0 or (may_fail and code == 1), command.text
+
+
+def logs(folder: Path) -> str:
+    """Return the ends of what the cluster's processes logged."""
+    return "\n".join(path.read_text("utf-8")[-3000:] for path in sorted(folder.glob("*.log")))
+
+
+def test_the_page_has_each_step_and_each_role():
+    said = "\n".join(command.text for command in PAGE.commands)
+    for each in ("learn", "lint", "replay", "test", "diff", "drift"):
+        assert f"safeser policy {each}" in said
+    for role in ("carol", "alice", "oscar"):
+        assert f"keys/{role}.key python {role}.py" in said
