@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import json
 import logging
+import os
 from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
@@ -147,6 +148,9 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
             raise
         self._owned = owned
 
+    #: A process, and the channel that this client has in it.
+    _own_channel: tuple[int, Channel] | None = None
+
     @property
     def _guard(self) -> Guard | None:
         """The guard of a client on ``tcp://`` or ``tls://``, or None on ``safeser://``."""
@@ -157,7 +161,11 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
         """This process's side of the door: policy, log, and its identity or name in the policy."""
         if self._guard is not None:
             return self._guard
-        return channel_for("client", self.security.overrides("client"))
+        # A forked process has another channel; to look for the settings takes longer than the rest.
+        if self._own_channel is None or self._own_channel[0] != os.getpid():
+            found = channel_for("client", self.security.overrides("client"))
+            self._own_channel = os.getpid(), found
+        return self._own_channel[1]
 
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
         self._require_session()
@@ -372,11 +380,15 @@ def _own_security(security: Any, address: Any, deserializers: tuple[str, ...] | 
 def _asks(channel: Channel, kind: Kind, operation: str) -> bool:
     """Tell whether policy lets this process ask any principal for *operation*."""
     own, policy = channel.identity.principal, channel.policy
-    return any(
-        policy.permits_operation(context).permitted
-        for peer in sorted(policy.counterparts(own))
-        for context in anywhere(own, peer, operation, kind)
-    )
+    asked = ("asks", own, kind, operation)
+    found: bool | None = policy.remembered.get(asked)
+    if found is None:
+        found = policy.remembered[asked] = any(
+            policy.permits_operation(context).permitted
+            for peer in sorted(policy.counterparts(own))
+            for context in anywhere(own, peer, operation, kind)
+        )
+    return found
 
 
 def _configured_address(scheduler_file: str | None) -> str | None:

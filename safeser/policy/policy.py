@@ -153,7 +153,7 @@ class Policy:
 
     @property
     def _table(self) -> Table:
-        return self._periods.table()
+        return self._periods.lasting or self._periods.table()
 
     @property
     def remembered(self) -> dict[tuple[object, ...], Any]:
@@ -178,7 +178,7 @@ class Policy:
     @property
     def families(self) -> frozenset[str]:
         """The families that the policy declares beyond the built-in ones."""
-        return self._table.own
+        return self._periods.written.own  # no date changes them
 
     def decide(
         self,
@@ -230,7 +230,8 @@ class Policy:
         :raises PolicyDenied: if no context matches.
         """
         try:
-            return self._periods.table().grant(context, sealing=sealing)
+            table = self._periods.lasting or self._periods.table()
+            return table.grant(context, sealing=sealing)
         except PolicyDenied as error:
             error.decided_by(self.title, context.sender if sealing else context.recipient)
             raise

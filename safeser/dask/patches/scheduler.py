@@ -9,7 +9,7 @@ that name: it is None where the scheduler calls itself.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -303,13 +303,11 @@ _WALKS = (
 
 
 def _add_worker(stock: _Function) -> _Function:
-    def add_worker(self: Any, comm: Any, **request: Any) -> Awaitable[Any]:
-        # Not a coroutine of its own: the worker's stream is read inside, through each of them.
+    async def add_worker(self: Any, comm: Any, **request: Any) -> Any:
         workers = part_of(self, Workers)
         if workers is None:
-            unregistered: Awaitable[Any] = stock(self, comm, **request)
-            return unregistered
-        return workers.register(partial(stock, self), comm, **request)
+            return await stock(self, comm, **request)
+        return await workers.register(partial(stock, self), comm, **request)
 
     return add_worker
 
