@@ -26,7 +26,7 @@ from safeser.audit.index import Entries
 from safeser.audit.key import KeySource, source
 from safeser.audit.names import VERSION
 from safeser.audit.outputs.activity import Activity
-from safeser.audit.record import Field, clean
+from safeser.audit.record import Field
 from safeser.audit.state import (
     Draft,
     Fields,
@@ -38,6 +38,7 @@ from safeser.audit.state import (
     process_fields,
 )
 from safeser.audit.tally import SECOND, note_refusal
+from safeser.audit.templates import Ready
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.errors import AuditError, ConfigError, SafeserError
 from safeser.values import check_principal
@@ -178,19 +179,17 @@ class AuditLog:
         :raises AuditError: if they could not be written; then none of them is in the file.
         """
         try:
-            self._lock.call(self._record, [clean(event) for event in events])
+            self._lock.call(self._record, events)
         except AuditError:
             self.activity.failures += 1
             raise
 
-    def _record(self, events: list[Fields]) -> None:
+    def _record(self, events: Sequence[Mapping[str, Field]]) -> None:
         chain = self._ready()
-        seen = self.activity.seen(events)  # before the draft takes fields out of them
         draft = self._draft(chain, everything=False)
-        for fields in events:
-            draft.add_event(fields)
+        draft.add_events(events, plain=self.outputs is not None)
         self._write(chain, draft)
-        self.activity.add(seen, draft.now)
+        self.activity.add(draft.seen, draft.now)
 
     def count(
         self,
@@ -355,7 +354,8 @@ class AuditLog:
         if draft.records:
             chain.append_all(draft.records, draft.state)
             if self.outputs is not None:
-                self.outputs.put(self._principal, chain.end.file, draft.records)
+                fields = [each for each in draft.records if not isinstance(each, Ready)]
+                self.outputs.put(self._principal, chain.end.file, fields)
         else:
             chain.keep(draft.state)
 

@@ -12,7 +12,16 @@ from typing import Final, NamedTuple
 from safeser.audit.record import Field, Record, SessionFacts
 from safeser.errors import AuditError
 
-__all__ = ["CASE_FIELDS", "VERSION", "Names", "Resolver", "policy_text"]
+__all__ = [
+    "CASE_FIELDS",
+    "VERSION",
+    "Case",
+    "Names",
+    "Resolver",
+    "case_of",
+    "has_own_place",
+    "policy_text",
+]
 
 #: The version of a file, in its first record. In version 1 each record had all of its fields.
 VERSION: Final = 2
@@ -35,7 +44,7 @@ _MAX_WHERE = 32
 
 _PLAIN = frozenset({str, bool, type(None), tuple})  # the last is that of _ABSENT and _OWN alone
 
-_Case = tuple[Field, ...]
+Case = tuple[Field, ...]
 
 
 class Names(NamedTuple):
@@ -45,8 +54,8 @@ class Names(NamedTuple):
     """
 
     sessions: Mapping[SessionFacts, int] = {}
-    permitted: Mapping[_Case, int] = {}
-    refused: Mapping[_Case, int] = {}
+    permitted: Mapping[Case, int] = {}
+    refused: Mapping[Case, int] = {}
     begun: int = 0
 
     def with_session(self, facts: SessionFacts) -> Names:
@@ -59,7 +68,7 @@ class Names(NamedTuple):
 
     def named(self, fields: dict[str, object]) -> Names:
         """Put a number in place of the fields of a case, or define one; return the new names."""
-        case = _case_of(fields)
+        case = case_of(fields)
         if case is None:
             return self
         refused = fields.get("permitted") is False
@@ -88,20 +97,24 @@ _ABSENT: Final = ("absent",)
 _OWN: Final = ("own",)
 
 
-def _case_of(fields: Mapping[str, object]) -> _Case | None:
+def case_of(fields: Mapping[str, object]) -> Case | None:
     """Return the case of an event, or None where it is written in full."""
     if "event" not in fields:
         return None
     case = [fields.get(name, _ABSENT) for name in CASE_FIELDS]
     if not _PLAIN.issuperset(map(type, case)):
         return None  # 1 would have the number of True
-    where = case[-1]
-    if isinstance(where, str) and (len(where) > _MAX_WHERE or "." in where or "[" in where):
+    if has_own_place(case[-1]):
         case[-1] = _OWN
     return tuple(case)  # type: ignore[arg-type]  # of the values that were looked at
 
 
-def _without_reason(case: _Case) -> _Case:
+def has_own_place(where: object) -> bool:
+    """Tell whether an event with the place *where* states it itself, whatever its case is."""
+    return isinstance(where, str) and (len(where) > _MAX_WHERE or "." in where or "[" in where)
+
+
+def _without_reason(case: Case) -> Case:
     """Return *case* for events that state their reasons themselves.
 
     A peer may choose names in a reason: what it invents takes half of the table.

@@ -20,6 +20,7 @@ __all__ = [
     "Field",
     "Record",
     "SessionFacts",
+    "checked_body",
     "clean",
     "encode",
     "label",
@@ -206,8 +207,13 @@ def _cut_items(items: Sequence[str], left: int) -> tuple[list[str], int]:
 
 def encode(fields: Mapping[str, object]) -> bytes:
     """Return the canonical bytes of one record: sorted keys, no spaces, ASCII only."""
+    return checked_body(_encode(fields))
+
+
+def checked_body(text: str) -> bytes:
+    """Return the canonical bytes of a record that the encoder of JSON gave as *text*."""
     # json leaves DEL alone, the one control character inside ASCII that it does not escape.
-    body = _encode(fields).replace("\x7f", "\\u007f").encode("ascii")
+    body = text.replace("\x7f", "\\u007f").encode("ascii")
     if len(body) > MAX_BODY:
         raise _refused("a record is larger than the log allows")
     return body
