@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from safeser.audit.record import Field, Record, SessionFacts
+from safeser.audit.record import Field, Parts, Record, SessionFacts
+from safeser.audit.record import parts as record_parts
 from safeser.errors import AuditError
 
 __all__ = [
@@ -143,43 +144,61 @@ class Resolver:
 
         :raises AuditError: if it names a session or case that no record before it defines.
         """
-        fields = record.fields
-        match record.type:
-            case "event":
-                fields = fields if self.version == 1 else self._event(fields)
-            case "session":
-                self._define(self._sessions, MAX_SESSIONS, fields)
-                self._shared.clear()
-            case "genesis" | "policy":
-                self._policy = _stated_policy(record)
-                self._shared.clear()
-                self.version = (
-                    record.number("version") if record.type == "genesis" else self.version
-                )
-        if "policy" not in fields:
-            fields = {**fields, "policy": self._policy}
-        return Record(record.sequence, record.time, record.type, fields, record.mac)
+        parts = record.sequence, record.time, record.type, dict(record.fields), record.mac
+        return self._resolved(parts)
 
-    def _event(self, fields: Mapping[str, object]) -> dict[str, object]:
-        own = dict(fields)
-        case, session = own.pop("case", None), own.pop("s", None)
-        if "n" in own:
-            own["message"] = own.pop("n")
+    def read(self, raw: bytes) -> Record:
+        """Return the record of one line with all of its fields; lines come in their order.
+
+        :raises AuditError: if it is no record, or as :meth:`resolve`.
+        """
+        return self._resolved(record_parts(raw))
+
+    def _resolved(self, parts: Parts) -> Record:
+        sequence, time, kind, fields, mac = parts
+        if kind == "event":
+            if self.version != 1:
+                fields = self._event(fields)
+        elif kind == "session":
+            self._define(self._sessions, MAX_SESSIONS, fields)
+            self._shared.clear()
+        elif kind in ("genesis", "policy"):
+            stated = Record(*parts)
+            self._policy = _stated_policy(stated)
+            self._shared.clear()
+            self.version = stated.number("version") if kind == "genesis" else self.version
+        if "policy" not in fields:
+            fields["policy"] = self._policy
+        return Record(sequence, time, kind, fields, mac)
+
+    def _event(self, own: dict[str, object]) -> dict[str, object]:
+        """Return *own*, which is changed, and what its session and case say."""
+        case = own.pop("case", None)
         if case is not None and "event" in own:  # it defines the case, and has all of its fields
             if type(case) is int and len(self._cases) < 2 * MAX_CASES:
                 self._cases[case] = {name: own[name] for name in CASE_FIELDS if name in own}
                 self._shared.clear()
             case = None
-        shared = self._alike(session, case)
+        return self.completed(own, self.alike(own.get("s"), case))
+
+    @staticmethod
+    def completed(own: dict[str, object], shared: Mapping[str, object]) -> dict[str, object]:
+        """Return all fields of an event: *own*, which is changed, and those that it shares."""
+        session = own.pop("s", None)
+        if "n" in own:
+            own["message"] = own.pop("n")
         if session is None or "message" not in own:
             return {**shared, **own}
         return {**shared, "decision": f"{shared['session']}-{own['message']}", **own}
 
-    def _alike(self, session: object, case: object) -> dict[str, object]:
-        """Return what all events of a session and case say alike."""
-        for each in (session, case):
-            if each is not None and type(each) is not int:
-                raise _undefined()
+    def alike(self, session: object, case: object) -> Mapping[str, object]:
+        """Return what all events of a session and case say alike.
+
+        :raises AuditError: if the file does not define one of them before.
+        """
+        # True would be the key of 1.
+        if type(session) not in _NUMBER or type(case) not in _NUMBER:
+            raise _undefined()
         found = self._shared.get((session, case))
         if found is None:
             found = {"policy": self._policy}
@@ -203,6 +222,9 @@ class Resolver:
         table[number] = {**said, "session": fields.get("id")}
         if len(table) > limit:
             del table[next(iter(table))]
+
+
+_NUMBER = (int, type(None))
 
 
 def _found(table: Mapping[object, dict[str, object]], number: object) -> dict[str, object]:
