@@ -67,7 +67,9 @@ _BODY_AT = len(_PREFIX) + 64 + len(_MIDDLE)
 MAX_LINE = _BODY_AT + MAX_BODY + len(_SUFFIX)
 
 #: Fields that the log itself writes into records, or that reading adds.
-RESERVED = frozenset({"case", "decision", "n", "policy", "s", "seq", "session", "time", "type"})
+RESERVED = frozenset(
+    {"case", "decision", "delayed", "n", "policy", "s", "seq", "session", "time", "type"}
+)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 # Lower case only: an upper-case digit would be a changed byte that still decodes to the same MAC.

@@ -18,6 +18,7 @@ from safeser.audit.outputs.activity import Seen, see
 from safeser.audit.record import MAX_INT, Field, SessionFacts, clean, printable
 from safeser.audit.tally import Tally, Throttle, note_refusal
 from safeser.audit.templates import Ready, Templates
+from safeser.audit.waiting import Told, Waiting
 from safeser.errors import ConfigError
 
 __all__ = [
@@ -48,6 +49,7 @@ class State(NamedTuple):
     :param throttle: how many refusals of each sender and rule are still written one by one.
     :param refusals: how often the process refused, by rule.
     :param templates: of the cases that *names* has.
+    :param told: what the file has of the records that waited for it.
     :param ended: whether the closing record is written, and *rotated* whether the log goes on in
         another file after it.
     :param begun: when the file was begun, in microseconds since 1970.
@@ -62,6 +64,7 @@ class State(NamedTuple):
     ended: bool = False
     rotated: bool = False
     begun: int = 0
+    told: Told = Told()
 
     def in_new_file(self, now: int) -> State:
         """Return the state of the next file at its beginning; names count within one file."""
@@ -168,6 +171,22 @@ class Draft:
             self.state = self.state._replace(names=names)
             self.add("session", {**facts.fields, "id": facts.id, "s": number})
         return number
+
+    def add_waiting(self, waiting: Waiting) -> None:
+        """Add the next records that waited for the log, and how many waited and are lost."""
+        told = self.state.told
+        if waiting.is_told(told):
+            return
+        kept, lost = waiting.kept - told.kept, waiting.lost - told.lost
+        if kept or lost:
+            said = {"kept": kept, "lost": lost, "reason": waiting.reason, "since": waiting.since}
+            self.add("gap", said)
+        written = told.written
+        for time, fields in waiting.next(told):
+            fields["delayed"] = max(0, self.now - time)
+            self._add_event(fields)
+            written += 1
+        self.state = self.state._replace(told=Told(waiting.kept, waiting.lost, written))
 
     def add_counts(self, *, everything: bool) -> None:
         """Add the counts and summaries whose time has come, or all that there are."""
