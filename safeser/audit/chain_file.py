@@ -169,6 +169,17 @@ class ChainFile(Generic[State]):
             self._log.truncate(size)
         return False
 
+    def has_taken(self) -> bool:
+        """Tell whether records on their way are in the file, so that :meth:`settled` keeps them.
+
+        Where that cannot be told, they are taken not to be.
+        """
+        position = self._position
+        try:
+            return not self._broken and position.after is not None and self._is_written(position)
+        except AuditError:
+            return False
+
     def _settle_now(self) -> None:
         # So that the file is whole while the caller does something else. Where that fails, the
         # next call tries again, and the file has a torn line at its end until then.

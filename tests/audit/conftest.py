@@ -138,7 +138,10 @@ def count() -> Callable[..., None]:
 #: What keeps state, locks or files: here an exception can arrive before each instruction.
 STATEFUL = frozenset(
     str(Path(safeser.audit.__file__).with_name(f"{name}.py"))
-    for name in ("call_lock", "chain_file", "files", "index", "log", "state", "tally")
+    for name in (
+        *("call_lock", "chain_file", "files", "index", "log", "log_files", "state", "tally"),
+        "waiting",
+    )
 )
 
 
