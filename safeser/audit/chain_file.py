@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, NoReturn, TypeVar
 from safeser.audit.chain import ZERO, Head, Keys, chained
 from safeser.audit.files import Directory, Handle, failed, head_name
 from safeser.audit.record import encode
-from safeser.audit.templates import Ready
+from safeser.audit.writing.templates import Ready
 from safeser.errors import AuditError
 
 __all__ = ["ChainFile", "new_file"]

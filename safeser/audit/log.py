@@ -16,14 +16,14 @@ from safeser.audit import index
 from safeser.audit.call_lock import CallLock
 from safeser.audit.files import Directory
 from safeser.audit.key import KeySource
-from safeser.audit.log_files import Durability, LogFiles
-from safeser.audit.open_logs import OPEN
 from safeser.audit.outputs.activity import Activity, Seen, see
 from safeser.audit.record import Field
 from safeser.audit.state import PolicyName, checked_policy
 from safeser.audit.tally import note_refusal
 from safeser.audit.upkeep.settings import AuditFiles
-from safeser.audit.waiting import Waiting, is_of_disk
+from safeser.audit.writing.log_files import Durability, LogFiles
+from safeser.audit.writing.open_logs import OPEN
+from safeser.audit.writing.waiting import Waiting, is_of_disk
 from safeser.errors import AuditError
 from safeser.values import AuditFailure
 

@@ -17,8 +17,8 @@ from safeser.audit.names import Names
 from safeser.audit.outputs.activity import Seen, see
 from safeser.audit.record import MAX_INT, Field, SessionFacts, clean, printable
 from safeser.audit.tally import Tally, Throttle, note_refusal
-from safeser.audit.templates import Ready, Templates
-from safeser.audit.waiting import Told, Waiting
+from safeser.audit.writing.templates import Ready, Templates
+from safeser.audit.writing.waiting import Told, Waiting
 from safeser.errors import ConfigError
 
 __all__ = [

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from safeser.audit import AuditLog, open_logs, read
+from safeser.audit import AuditLog, read
 from safeser.audit import tally as tally_module
+from safeser.audit.writing import open_logs
 from safeser.errors import AuditError, ConfigError
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}

@@ -14,7 +14,7 @@ from safeser.audit.names import CASE_FIELDS
 from safeser.audit.outputs.feed import Outputs
 from safeser.audit.record import encode
 from safeser.audit.state import Draft, initial_state
-from safeser.audit.templates import MAX_SHAPES, Ready
+from safeser.audit.writing.templates import MAX_SHAPES, Ready
 from safeser.errors import AuditError
 
 POLICY = ("production", 7, "ab" * 32)

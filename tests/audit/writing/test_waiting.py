@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from safeser.audit import AuditLog, open_logs, read, verify, waiting
+from safeser.audit import AuditLog, read, verify
 from safeser.audit.upkeep.settings import AuditFiles
+from safeser.audit.writing import open_logs, waiting
 from safeser.errors import AuditError
 from safeser.values import AuditFailure
 

@@ -33,9 +33,9 @@ from safeser.audit.state import (
     process_fields,
 )
 from safeser.audit.tally import SECOND
-from safeser.audit.templates import Ready
 from safeser.audit.upkeep.settings import AuditFiles
-from safeser.audit.waiting import Waiting
+from safeser.audit.writing.templates import Ready
+from safeser.audit.writing.waiting import Waiting
 from safeser.errors import AuditError, ConfigError
 from safeser.values import check_principal
 
