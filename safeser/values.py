@@ -17,6 +17,7 @@ from safeser.wording import legible
 
 __all__ = [
     "ANY_AUTHOR",
+    "AUDIT_FAILURES",
     "AUDIT_LEVELS",
     "CONFLICT_WORDS",
     "FAMILIES",
@@ -26,6 +27,7 @@ __all__ = [
     "SUBMISSIONS",
     "TRANSPORTS",
     "UNKNOWN",
+    "AuditFailure",
     "Context",
     "Decision",
     "Grant",
@@ -59,6 +61,10 @@ SEALED = "sealed"
 #: What the audit log has of decisions: a record of each, records of refusals and of code, or counts
 #: alone. The later, the less.
 AUDIT_LEVELS = ("all", "refusals", "counts")
+
+#: What becomes of a message whose record the log cannot write: it is refused, it passes while so
+#: many records wait in memory, or it passes. The later, the less is known.
+AUDIT_FAILURES = ("refuse", "queue", "go-on")
 
 #: The submitted work that a context lets through: none, listed functions, any code that workers
 #: alone open, any code.
@@ -255,6 +261,21 @@ class KeyConflicts(NamedTuple):
 
     definition: str = "refuse"
     principal: str = "warn"
+
+
+class AuditFailure(NamedTuple):
+    """What becomes of a message whose record the log cannot write; the greater, the less is known.
+
+    :param level: the place of its word in :data:`AUDIT_FAILURES`.
+    :param most: with ``queue``, records that may wait; then messages are refused.
+    """
+
+    level: int = 0
+    most: int = 0
+
+    def __str__(self) -> str:
+        word = AUDIT_FAILURES[self.level]
+        return f"{word} {self.most}" if word == "queue" else word
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ _PATTERNS = {
     "[A-Za-z0-9_.@-]": "a name",
     "[a-z0-9_-]": "the name of a family of one's own",
     "[0-9]{4}-[0-9]{2}": "a date, `'2026-12-31'`",
+    "queue ": "`refuse`, `go-on`, or text like `queue 1000`",
 }
 #: Longer lists of words stand below the table.
 _LONG = 10

@@ -12,9 +12,10 @@ import os
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
-from safeser.audit.chain import ZERO, Head, Keys, step
+from safeser.audit.chain import ZERO, Head, Keys, chained
 from safeser.audit.files import Directory, Handle, failed, head_name
-from safeser.audit.record import encode, line
+from safeser.audit.record import encode
+from safeser.audit.writing.templates import Ready
 from safeser.errors import AuditError
 
 __all__ = ["ChainFile", "new_file"]
@@ -87,7 +88,11 @@ class ChainFile(Generic[State]):
         self._position = self.settled()._replace(state=state)
 
     def append_all(
-        self, records: Sequence[dict[str, object]], state: State, *, keys: Keys | None = None
+        self,
+        records: Sequence[dict[str, object] | Ready],
+        state: State,
+        *,
+        keys: Keys | None = None,
     ) -> None:
         """Write *records* at once and the head that covers them; the state is *state* from then on.
 
@@ -102,7 +107,7 @@ class ChainFile(Generic[State]):
         after = _Position(end, keys or now.keys, state)
         if now.end.count - self._looked >= _LOOK_EVERY:
             self.look()
-        self._position = now._replace(data=data, after=after)
+        self._position = _Position(now.end, now.keys, now.state, data, after)
         try:
             self._log.append(data)
             self._cover(after)
@@ -112,19 +117,20 @@ class ChainFile(Generic[State]):
             raise
 
     @staticmethod
-    def _chained(now: _Position[State], records: Sequence[dict[str, object]]) -> tuple[bytes, Head]:
+    def _chained(
+        now: _Position[State], records: Sequence[dict[str, object] | Ready]
+    ) -> tuple[bytes, Head]:
         """Return the lines of *records*, and where the file ends with them."""
-        end, key = now.end, now.keys.chain
-        count, mac = end.count, end.mac
-        lines = []
-        for fields in records:
-            fields["seq"] = count
-            body = encode(fields)
-            mac = step(key, mac, count, body)
-            lines.append(line(mac, body))
-            count += 1
-        data = b"".join(lines)
-        return data, Head(end.file, count, mac, end.size + len(data))
+        end = now.end
+        bodies = []
+        for count, record in enumerate(records, end.count):
+            if isinstance(record, Ready):
+                bodies.append(record.encode(count))
+            else:
+                record["seq"] = count
+                bodies.append(encode(record))
+        data, mac = chained(now.keys.chain, end.mac, end.count, bodies)
+        return data, Head(end.file, end.count + len(bodies), mac, end.size + len(data))
 
     def _cover(self, position: _Position[State]) -> None:
         """Write the head that covers the file up to *position*, and sync what must be synced."""
@@ -162,6 +168,17 @@ class ChainFile(Generic[State]):
         if written:
             self._log.truncate(size)
         return False
+
+    def has_taken(self) -> bool:
+        """Tell whether records on their way are in the file, so that :meth:`settled` keeps them.
+
+        Where that cannot be told, they are taken not to be.
+        """
+        position = self._position
+        try:
+            return not self._broken and position.after is not None and self._is_written(position)
+        except AuditError:
+            return False
 
     def _settle_now(self) -> None:
         # So that the file is whole while the caller does something else. Where that fails, the

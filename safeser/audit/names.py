@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from safeser.audit.record import Field, Record, SessionFacts
+from safeser.audit.record import Field, Parts, Record, SessionFacts
+from safeser.audit.record import parts as record_parts
 from safeser.errors import AuditError
 
-__all__ = ["CASE_FIELDS", "VERSION", "Names", "Resolver", "policy_text"]
+__all__ = [
+    "CASE_FIELDS",
+    "VERSION",
+    "Case",
+    "Names",
+    "Resolver",
+    "case_of",
+    "has_own_place",
+    "policy_text",
+]
 
 #: The version of a file, in its first record. In version 1 each record had all of its fields.
 VERSION: Final = 2
@@ -35,7 +45,7 @@ _MAX_WHERE = 32
 
 _PLAIN = frozenset({str, bool, type(None), tuple})  # the last is that of _ABSENT and _OWN alone
 
-_Case = tuple[Field, ...]
+Case = tuple[Field, ...]
 
 
 class Names(NamedTuple):
@@ -45,8 +55,8 @@ class Names(NamedTuple):
     """
 
     sessions: Mapping[SessionFacts, int] = {}
-    permitted: Mapping[_Case, int] = {}
-    refused: Mapping[_Case, int] = {}
+    permitted: Mapping[Case, int] = {}
+    refused: Mapping[Case, int] = {}
     begun: int = 0
 
     def with_session(self, facts: SessionFacts) -> Names:
@@ -59,7 +69,7 @@ class Names(NamedTuple):
 
     def named(self, fields: dict[str, object]) -> Names:
         """Put a number in place of the fields of a case, or define one; return the new names."""
-        case = _case_of(fields)
+        case = case_of(fields)
         if case is None:
             return self
         refused = fields.get("permitted") is False
@@ -88,20 +98,24 @@ _ABSENT: Final = ("absent",)
 _OWN: Final = ("own",)
 
 
-def _case_of(fields: Mapping[str, object]) -> _Case | None:
+def case_of(fields: Mapping[str, object]) -> Case | None:
     """Return the case of an event, or None where it is written in full."""
     if "event" not in fields:
         return None
     case = [fields.get(name, _ABSENT) for name in CASE_FIELDS]
     if not _PLAIN.issuperset(map(type, case)):
         return None  # 1 would have the number of True
-    where = case[-1]
-    if isinstance(where, str) and (len(where) > _MAX_WHERE or "." in where or "[" in where):
+    if has_own_place(case[-1]):
         case[-1] = _OWN
     return tuple(case)  # type: ignore[arg-type]  # of the values that were looked at
 
 
-def _without_reason(case: _Case) -> _Case:
+def has_own_place(where: object) -> bool:
+    """Tell whether an event with the place *where* states it itself, whatever its case is."""
+    return isinstance(where, str) and (len(where) > _MAX_WHERE or "." in where or "[" in where)
+
+
+def _without_reason(case: Case) -> Case:
     """Return *case* for events that state their reasons themselves.
 
     A peer may choose names in a reason: what it invents takes half of the table.
@@ -130,43 +144,61 @@ class Resolver:
 
         :raises AuditError: if it names a session or case that no record before it defines.
         """
-        fields = record.fields
-        match record.type:
-            case "event":
-                fields = fields if self.version == 1 else self._event(fields)
-            case "session":
-                self._define(self._sessions, MAX_SESSIONS, fields)
-                self._shared.clear()
-            case "genesis" | "policy":
-                self._policy = _stated_policy(record)
-                self._shared.clear()
-                self.version = (
-                    record.number("version") if record.type == "genesis" else self.version
-                )
-        if "policy" not in fields:
-            fields = {**fields, "policy": self._policy}
-        return Record(record.sequence, record.time, record.type, fields, record.mac)
+        parts = record.sequence, record.time, record.type, dict(record.fields), record.mac
+        return self._resolved(parts)
 
-    def _event(self, fields: Mapping[str, object]) -> dict[str, object]:
-        own = dict(fields)
-        case, session = own.pop("case", None), own.pop("s", None)
-        if "n" in own:
-            own["message"] = own.pop("n")
+    def read(self, raw: bytes) -> Record:
+        """Return the record of one line with all of its fields; lines come in their order.
+
+        :raises AuditError: if it is no record, or as :meth:`resolve`.
+        """
+        return self._resolved(record_parts(raw))
+
+    def _resolved(self, parts: Parts) -> Record:
+        sequence, time, kind, fields, mac = parts
+        if kind == "event":
+            if self.version != 1:
+                fields = self._event(fields)
+        elif kind == "session":
+            self._define(self._sessions, MAX_SESSIONS, fields)
+            self._shared.clear()
+        elif kind in ("genesis", "policy"):
+            stated = Record(*parts)
+            self._policy = _stated_policy(stated)
+            self._shared.clear()
+            self.version = stated.number("version") if kind == "genesis" else self.version
+        if "policy" not in fields:
+            fields["policy"] = self._policy
+        return Record(sequence, time, kind, fields, mac)
+
+    def _event(self, own: dict[str, object]) -> dict[str, object]:
+        """Return *own*, which is changed, and what its session and case say."""
+        case = own.pop("case", None)
         if case is not None and "event" in own:  # it defines the case, and has all of its fields
             if type(case) is int and len(self._cases) < 2 * MAX_CASES:
                 self._cases[case] = {name: own[name] for name in CASE_FIELDS if name in own}
                 self._shared.clear()
             case = None
-        shared = self._alike(session, case)
+        return self.completed(own, self.alike(own.get("s"), case))
+
+    @staticmethod
+    def completed(own: dict[str, object], shared: Mapping[str, object]) -> dict[str, object]:
+        """Return all fields of an event: *own*, which is changed, and those that it shares."""
+        session = own.pop("s", None)
+        if "n" in own:
+            own["message"] = own.pop("n")
         if session is None or "message" not in own:
             return {**shared, **own}
         return {**shared, "decision": f"{shared['session']}-{own['message']}", **own}
 
-    def _alike(self, session: object, case: object) -> dict[str, object]:
-        """Return what all events of a session and case say alike."""
-        for each in (session, case):
-            if each is not None and type(each) is not int:
-                raise _undefined()
+    def alike(self, session: object, case: object) -> Mapping[str, object]:
+        """Return what all events of a session and case say alike.
+
+        :raises AuditError: if the file does not define one of them before.
+        """
+        # True would be the key of 1.
+        if type(session) not in _NUMBER or type(case) not in _NUMBER:
+            raise _undefined()
         found = self._shared.get((session, case))
         if found is None:
             found = {"policy": self._policy}
@@ -190,6 +222,9 @@ class Resolver:
         table[number] = {**said, "session": fields.get("id")}
         if len(table) > limit:
             del table[next(iter(table))]
+
+
+_NUMBER = (int, type(None))
 
 
 def _found(table: Mapping[object, dict[str, object]], number: object) -> dict[str, object]:

@@ -13,7 +13,7 @@ from contextlib import closing
 from safeser.audit.compressed import plain
 from safeser.audit.files import COMPRESSED, Directory, Handle, is_log, log_name
 from safeser.audit.names import Resolver
-from safeser.audit.record import MAX_LINE, Record, parse, printable
+from safeser.audit.record import MAX_LINE, Record, printable
 from safeser.audit.report import moment, shown
 from safeser.errors import AuditError
 
@@ -84,7 +84,7 @@ def _read_handle(handle: Handle, name: str, wait: Callable[[], bool]) -> Iterato
         for raw in whole:
             number += 1
             try:
-                record = resolver.resolve(parse(raw))
+                record = resolver.read(raw)
             except AuditError:
                 raise _not_a_record(name, number) from None
             yield record

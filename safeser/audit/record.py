@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from binascii import hexlify, unhexlify
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
@@ -20,6 +21,7 @@ __all__ = [
     "Field",
     "Record",
     "SessionFacts",
+    "checked_body",
     "clean",
     "encode",
     "label",
@@ -65,7 +67,9 @@ _BODY_AT = len(_PREFIX) + 64 + len(_MIDDLE)
 MAX_LINE = _BODY_AT + MAX_BODY + len(_SUFFIX)
 
 #: Fields that the log itself writes into records, or that reading adds.
-RESERVED = frozenset({"case", "decision", "n", "policy", "s", "seq", "session", "time", "type"})
+RESERVED = frozenset(
+    {"case", "decision", "delayed", "n", "policy", "s", "seq", "session", "time", "type"}
+)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 # Lower case only: an upper-case digit would be a changed byte that still decodes to the same MAC.
@@ -206,8 +210,13 @@ def _cut_items(items: Sequence[str], left: int) -> tuple[list[str], int]:
 
 def encode(fields: Mapping[str, object]) -> bytes:
     """Return the canonical bytes of one record: sorted keys, no spaces, ASCII only."""
+    return checked_body(_encode(fields))
+
+
+def checked_body(text: str) -> bytes:
+    """Return the canonical bytes of a record that the encoder of JSON gave as *text*."""
     # json leaves DEL alone, the one control character inside ASCII that it does not escape.
-    body = _encode(fields).replace("\x7f", "\\u007f").encode("ascii")
+    body = text.replace("\x7f", "\\u007f").encode("ascii")
     if len(body) > MAX_BODY:
         raise _refused("a record is larger than the log allows")
     return body
@@ -230,9 +239,14 @@ def split(raw: bytes) -> tuple[bytes, bytes] | None:
     if not raw.startswith(_PREFIX) or not raw.endswith(_SUFFIX) or len(raw) > MAX_LINE:
         return None
     digits = raw[len(_PREFIX) : len(_PREFIX) + 64]
-    if not _HEX_MAC.match(digits) or raw[_BODY_AT - len(_MIDDLE) : _BODY_AT] != _MIDDLE:
+    try:
+        mac = unhexlify(digits)
+    except ValueError:
         return None
-    return bytes.fromhex(digits.decode("ascii")), raw[_BODY_AT : -len(_SUFFIX)]
+    # It takes upper-case digits, too.
+    if hexlify(mac) != digits or raw[_BODY_AT - len(_MIDDLE) : _BODY_AT] != _MIDDLE:
+        return None
+    return mac, raw[_BODY_AT : -len(_SUFFIX)]
 
 
 def position(body: bytes) -> tuple[int, int] | None:
@@ -272,33 +286,79 @@ def begins_like_a_line(raw: bytes) -> bool:
     )
 
 
+#: Number, time, type, other fields and MAC of a record; the fields are the caller's to change.
+Parts: TypeAlias = tuple[int, int, str, dict[str, object], bytes]
+
+
 def parse(raw: bytes) -> Record:
     """Return the record of one line, without its newline. Any bytes give a record or AuditError."""
-    parts = split(raw)
-    if parts is None:
-        raise AuditError("a line is not a record", rule="audit.record")
-    mac, body = parts
-    try:
-        fields = _decode(body.decode("ascii"))
-        # Each name is followed by these two characters, and a text may hold them as well.
-        if not isinstance(fields, dict) or body.count(b'":') != len(fields):
-            fields = _decode_strictly(body.decode("ascii"))
-    except (ValueError, RecursionError):
-        raise AuditError("a line is not a record", rule="audit.record") from None
-    if not isinstance(fields, dict):
-        raise AuditError("a line is not a record", rule="audit.record")
+    return Record(*parts(raw))
+
+
+def parts(raw: bytes) -> Parts:
+    """Return what :func:`parse` makes a record of."""
+    found = split(raw)
+    if found is None:
+        raise _no_record()
+    mac, body = found
+    fields = _plain(body)
+    if fields is None:
+        fields = _decoded(body)
     sequence, time, kind = (
         fields.pop("seq", None),
         fields.pop("time", None),
         fields.pop("type", "event"),
     )
-    if not (_is_count(sequence) and _is_count(time) and isinstance(kind, str)):
-        raise AuditError("a line is not a record", rule="audit.record")
-    return Record(sequence, time, kind, fields, mac)
+    if type(sequence) is not int or type(time) is not int or type(kind) is not str:
+        raise _no_record()
+    if not (0 <= sequence <= MAX_INT and 0 <= time <= MAX_INT):
+        raise _no_record()
+    return sequence, time, kind, fields, mac
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= MAX_INT
+def own_fields(raw: bytes) -> dict[str, object]:
+    """Return everything that stands in the record of a line that parses, in its order."""
+    found = split(raw)
+    if found is None:
+        raise _no_record()
+    return _decoded(found[1])
+
+
+def _plain(body: bytes) -> dict[str, object] | None:
+    """Return the fields in *body* if they are texts, bools and numbers in their bounds.
+
+    None says nothing: what it is, :func:`_decoded` finds out. The decoder of json calls nothing
+    that is written in Python here, which takes a third of the time.
+    """
+    try:
+        fields, end = _raw_decode(body.decode("ascii"))
+    except (ValueError, RecursionError):
+        return None
+    # Each name is followed by these two characters, and a text may hold them as well.
+    if type(fields) is not dict or end != len(body) or body.count(b'":') != len(fields):
+        return None
+    for value in fields.values():
+        kind = type(value)
+        if kind is str or kind is bool or value is None:
+            continue
+        if kind is not int or not -MAX_INT <= value <= MAX_INT:
+            return None
+    return fields
+
+
+def _decoded(body: bytes) -> dict[str, object]:
+    """Return the fields in *body*."""
+    try:
+        fields = _decode_strictly(body.decode("ascii"))
+    except (ValueError, RecursionError):
+        raise _no_record() from None
+    if not isinstance(fields, dict):
+        raise _no_record()
+    return fields
+
+
+def _no_record() -> AuditError:
+    return AuditError("a line is not a record", rule="audit.record")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -321,7 +381,7 @@ def _int(text: str) -> int:
 
 
 _DIGITS, _BEYOND = len(str(-MAX_INT)), MAX_INT + 1
-_decode = json.JSONDecoder(parse_int=_int, parse_float=_no_float, parse_constant=_no_float).decode
+_raw_decode = json.JSONDecoder().raw_decode
 _decode_strictly = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=_int, parse_float=_no_float, parse_constant=_no_float
 ).decode

@@ -10,11 +10,15 @@ import os
 import re
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from safeser.audit.names import Names
-from safeser.audit.record import MAX_INT, SessionFacts, printable
+from safeser.audit.outputs.activity import Seen, see
+from safeser.audit.record import MAX_INT, Field, SessionFacts, clean, printable
 from safeser.audit.tally import Tally, Throttle, note_refusal
+from safeser.audit.writing.templates import Ready, Templates
+from safeser.audit.writing.waiting import Told, Waiting
 from safeser.errors import ConfigError
 
 __all__ = [
@@ -44,6 +48,8 @@ class State(NamedTuple):
     :param tally: decisions that are counted and not written yet.
     :param throttle: how many refusals of each sender and rule are still written one by one.
     :param refusals: how often the process refused, by rule.
+    :param templates: of the cases that *names* has.
+    :param told: what the file has of the records that waited for it.
     :param ended: whether the closing record is written, and *rotated* whether the log goes on in
         another file after it.
     :param begun: when the file was begun, in microseconds since 1970.
@@ -54,18 +60,21 @@ class State(NamedTuple):
     tally: Tally
     throttle: Throttle
     refusals: dict[str, int]
+    templates: Templates
     ended: bool = False
     rotated: bool = False
     begun: int = 0
+    told: Told = Told()
 
     def in_new_file(self, now: int) -> State:
         """Return the state of the next file at its beginning; names count within one file."""
-        return self._replace(names=Names(), ended=False, rotated=False, begun=now)
+        fresh = self._replace(names=Names(), templates=Templates())
+        return fresh._replace(ended=False, rotated=False, begun=now)
 
 
 def initial_state(policy: PolicyName) -> State:
     """Return the state of a process that has recorded and counted nothing."""
-    return State(policy, Names(), Tally(), Throttle(), {})
+    return State(policy, Names(), Tally(), Throttle(), {}, Templates())
 
 
 def checked_policy(policy: PolicyName) -> PolicyName:
@@ -89,15 +98,17 @@ class Draft:
     """The records that one call writes, and the state once they are written.
 
     :param now: time of the call, microseconds since 1970.
+    :ivar seen: what metrics count of its events.
     """
 
-    __slots__ = ("_before", "now", "records", "state")
+    __slots__ = ("_before", "now", "records", "seen", "state")
 
     def __init__(self, state: State, now: int) -> None:
         self._before = state
         self.now = now
         self.state = state
-        self.records: list[Fields] = []
+        self.records: list[Fields | Ready] = []
+        self.seen: Seen = ({}, [])
 
     def add(self, kind: str, fields: Fields) -> None:
         """Add one record of type *kind*; *fields* becomes a part of it."""
@@ -106,7 +117,29 @@ class Draft:
             fields["type"] = kind
         self.records.append(fields)
 
-    def add_event(self, fields: Fields) -> None:
+    def add_events(self, events: Sequence[Mapping[str, Field]], *, plain: bool) -> None:
+        """Add a record of each of *events*.
+
+        :param plain: as fields, which outputs beside the file need.
+        :raises AuditError: if the log does not know a field's name or type.
+        """
+        counts = self.seen[0]
+        for event in events:
+            names = self.state.names
+            ready = None
+            if not plain:
+                ready = self.state.templates.ready(event, names.sessions, self.now)
+            if ready is not None:
+                counts[ready.decided] = counts.get(ready.decided, 0) + 1
+                self.records.append(ready)
+                continue
+            fields = clean(event)
+            see(self.seen, fields)  # before fields are taken out of them
+            self._add_event(fields)
+            if not plain and "case" in fields:
+                self.state.templates.learn(event, fields["case"], self.state.names.permitted)
+
+    def _add_event(self, fields: Fields) -> None:
         """Add a record of an event, unless it is one of a flood of refusals, which are counted."""
         if fields.get("permitted") is False:
             self._own_refusals()
@@ -124,7 +157,9 @@ class Draft:
             fields["n"] = fields.pop("message")
         names = self.state.names.named(fields)
         if names is not self.state.names:
-            self.state = self.state._replace(names=names)
+            known = names.permitted is self.state.names.permitted
+            templates = self.state.templates if known else Templates()
+            self.state = self.state._replace(names=names, templates=templates)
         self.add("event", fields)
 
     def _session(self, facts: SessionFacts) -> int:
@@ -136,6 +171,22 @@ class Draft:
             self.state = self.state._replace(names=names)
             self.add("session", {**facts.fields, "id": facts.id, "s": number})
         return number
+
+    def add_waiting(self, waiting: Waiting) -> None:
+        """Add the next records that waited for the log, and how many waited and are lost."""
+        told = self.state.told
+        if waiting.is_told(told):
+            return
+        kept, lost = waiting.kept - told.kept, waiting.lost - told.lost
+        if kept or lost:
+            said = {"kept": kept, "lost": lost, "reason": waiting.reason, "since": waiting.since}
+            self.add("gap", said)
+        written = told.written
+        for time, fields in waiting.next(told):
+            fields["delayed"] = max(0, self.now - time)
+            self._add_event(fields)
+            written += 1
+        self.state = self.state._replace(told=Told(waiting.kept, waiting.lost, written))
 
     def add_counts(self, *, everything: bool) -> None:
         """Add the counts and summaries whose time has come, or all that there are."""

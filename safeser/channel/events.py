@@ -15,8 +15,8 @@ from safeser.values import SEALED, Context, Kind, Payload
 
 __all__ = ["Counted", "PendingRecords", "counted", "event", "is_code", "short_reason"]
 
-#: Sender, recipient, operation, rule, outcome and kind of an event that is only counted.
-Counted: TypeAlias = tuple[str, str, str, str, bool, str]
+#: Sender, recipient, operation, rule, outcome, kind and context of an event that is only counted.
+Counted: TypeAlias = tuple[str, str, str, str, bool, str, str]
 
 #: Families whose payloads have a digest in the log, and the size above which they have none: it
 #: takes 10 ms to compute, and a larger one stands out by its size.
@@ -115,7 +115,7 @@ def counted(said: Mapping[str, Any]) -> Counted:
     shadow = said.get("shadow_rule")
     rule = f"shadow.{shadow}" if shadow else said["rule"]
     where = (said["sender"], said["recipient"], said["operation"])
-    return *where, rule, said["permitted"], said["kind"]
+    return *where, rule, said["permitted"], said["kind"], said.get("context", "")
 
 
 def short_reason(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from safeser.audit import SessionFacts
 from safeser.audit.names import policy_text
@@ -28,7 +28,7 @@ from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.identity import PublicKey
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
-from safeser.values import UNKNOWN, Context, Kind, Limits, Payload, Suite
+from safeser.values import UNKNOWN, AuditFailure, Context, Kind, Limits, Payload, Suite
 
 __all__ = ["ID_LENGTH", "PATIENCE", "AuditSink", "Recording", "note_refusal"]
 
@@ -53,6 +53,27 @@ class AuditSink(Protocol):
     def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None: ...
 
     def count(
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
+        kind: str = "admin",
+    ) -> None: ...
+
+
+@runtime_checkable
+class KeepingSink(AuditSink, Protocol):
+    """A destination that keeps, in memory, what it cannot write."""
+
+    def record_or_keep(
+        self, events: Sequence[Mapping[str, Any]], answers: Sequence[AuditFailure], /
+    ) -> None: ...
+
+    def count_anyway(
         self,
         sender: str,
         recipient: str,
@@ -339,14 +360,39 @@ class Recording:
         for decision, times in records.counted.items():
             self._count_alone(decision, times)
         if records.events:
-            self.audit.record_all(records.events)
+            self._record_all(records.events)
+
+    def _counting(self, scope: str, kind: str) -> Callable[..., None]:
+        """Return what counts a decision of the context *scope*."""
+        passing = scope in self.policy.audit_failures and kind != Kind.CONTROL.value
+        if passing and isinstance(self.audit, KeepingSink):
+            return self.audit.count_anyway
+        return self.audit.count
+
+    def _record_all(self, events: Sequence[dict[str, Any]]) -> None:
+        """Record *events*, or keep them where the policy lets their messages pass meanwhile.
+
+        :raises AuditError: if they are neither recorded nor kept; their messages are refused.
+        """
+        passing = self.policy.audit_failures
+        if passing and isinstance(self.audit, KeepingSink):
+            # Code is refused whatever its context says.
+            answers = [
+                passing[each["context"]]
+                for each in events
+                if each.get("context") in passing and not is_code(each)
+            ]
+            if len(answers) == len(events):
+                self.audit.record_or_keep(events, answers)
+                return
+        self.audit.record_all(events)
 
     def _permitted(self, events: list[dict[str, Any]], records: PendingRecords | None) -> None:
         levels = self.channel.policy.audit_levels
         if levels:
             events = self._of_level(levels, events, records)
         if records is None:
-            self.audit.record_all(events)
+            self._record_all(events)
         else:
             records.events += events
 
@@ -370,15 +416,16 @@ class Recording:
         return kept
 
     def _count_alone(self, decision: Counted, times: int) -> None:
-        sender, recipient, operation, rule, permitted, kind = decision
-        self.audit.count(*(sender, recipient, operation, rule, permitted), times=times, kind=kind)
+        sender, recipient, operation, rule, permitted, kind, scope = decision
+        count = self._counting(scope, kind)
+        count(*(sender, recipient, operation, rule, permitted), times=times, kind=kind)
 
     def _record_refusal(self, said: dict[str, Any]) -> None:
         """Record or, where the policy says so, count one refusal."""
         if self.channel.policy.audit_levels.get(said.get("context", "")) == "counts":
             self._count_alone(counted(said), 1)
         else:
-            self.audit.record(said)
+            self._record_all((said,))
 
     def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
         """Count a message that was permitted and needs no authority."""
@@ -523,7 +570,7 @@ class Recording:
         error.recorded = True
 
     def _count(self, context: Context, rule: str, permitted: bool, times: int = 1) -> None:
-        self.audit.count(
+        self._counting(self._scope(context), context.kind.value)(
             sender=context.sender,
             recipient=context.recipient,
             operation=context.operation or "",

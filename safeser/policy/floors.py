@@ -323,14 +323,31 @@ def _check_key_conflicts(entry: Entry, rule: Rule) -> None:
 
 def _check_audit(entry: Entry, rule: Rule) -> None:
     """Where code can pass, the log says who sent it: it has a record of each piece of code."""
-    code = rule.submission in ("code", SEALED) or "cloudpickle" in rule.listed
-    if rule.audit == "counts" and code:
+    if rule.audit == "counts" and _passes_code(rule):
         entry.refuse(
             "code passes here, and a log that has counts alone cannot say whose it was",
             "audit",
             rule="config.audit-level",
             fix="Write 'audit: refusals', which keeps a record of each refusal and of code.",
         )
+
+
+def _check_audit_failure(entry: Entry, rule: Rule) -> None:
+    """No code passes without a record, whatever the disk does."""
+    # What a program's own family does with bytes is not known here: it counts as the worst.
+    own = entry.listing(entry.scope.own)
+    if rule.audit_failure.level and (_passes_code(rule) or own):
+        what = "code" if own is None else f"family {own[1]}, which may bring code,"
+        entry.refuse(
+            f"{what} passes here, and it is refused where the log cannot be written",
+            "audit_failure",
+            rule="config.audit-failure",
+            fix="Take audit_failure out, or give data a context of its own with it.",
+        )
+
+
+def _passes_code(rule: Rule) -> bool:
+    return rule.submission in ("code", SEALED) or "cloudpickle" in rule.listed
 
 
 #: In the order in which a file that fails several is corrected.
@@ -341,6 +358,7 @@ _CHECKS = (
     _check_sender_listed,
     _check_suite,
     _check_audit,
+    _check_audit_failure,
     _check_admin,
     _check_unknown,
     _check_approved,

@@ -28,7 +28,7 @@ from safeser.policy.source.model import AcknowledgedModel, LimitsModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import shape
 from safeser.tracebacks import for_callers
-from safeser.values import Context, Decision, Grant, KeyConflicts, Kind, Limits, Suite
+from safeser.values import AuditFailure, Context, Decision, Grant, KeyConflicts, Kind, Limits, Suite
 
 __all__ = ["Policy"]
 
@@ -64,10 +64,15 @@ class Policy:
     written: Policy | None = None
     #: What the audit log has of each context that says so, by its name; of others all.
     audit_levels: Mapping[str, str] = field(init=False)
+    #: What becomes of messages of contexts that do not refuse them where the log cannot be written.
+    audit_failures: Mapping[str, AuditFailure] = field(init=False)
 
     def __post_init__(self) -> None:
         levels = {rule.name: rule.audit for rule in self._table.rules if rule.audit != "all"}
         object.__setattr__(self, "audit_levels", MappingProxyType(levels))
+        failures = {rule.name: rule.audit_failure for rule in self._table.rules}
+        passing = {name: failure for name, failure in failures.items() if failure.level}
+        object.__setattr__(self, "audit_failures", MappingProxyType(passing))
 
     @classmethod
     @for_callers

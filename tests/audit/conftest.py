@@ -137,8 +137,11 @@ def count() -> Callable[..., None]:
 
 #: What keeps state, locks or files: here an exception can arrive before each instruction.
 STATEFUL = frozenset(
-    str(Path(safeser.audit.__file__).with_name(f"{name}.py"))
-    for name in ("call_lock", "chain_file", "files", "index", "log", "state", "tally")
+    str(Path(safeser.audit.__file__).parent / f"{name}.py")
+    for name in (
+        *("call_lock", "chain_file", "files", "index", "log", "state", "tally"),
+        *("writing/log_files", "writing/waiting"),
+    )
 )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from safeser.audit import AuditLog, read
-from safeser.audit import log as log_module
 from safeser.audit import tally as tally_module
+from safeser.audit.writing import open_logs
 from safeser.errors import AuditError, ConfigError
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
@@ -264,7 +264,7 @@ def test_a_log_is_not_pickled(make):
 def test_the_end_of_the_process_closes(make, place, key, monkeypatch, clean, count):
     log = make()
     count(log)
-    log_module._close_all()
+    open_logs._close_all()
     assert [each.type for each in read(log.path)] == ["genesis", "counts", "close"]
     clean(place, key)
 
@@ -272,7 +272,7 @@ def test_the_end_of_the_process_closes(make, place, key, monkeypatch, clean, cou
 def test_the_end_of_the_process_is_quiet_when_the_log_is_gone(make):
     log = make()
     os.unlink(log.path)
-    log_module._close_all()
+    open_logs._close_all()
     with pytest.raises(AuditError, match="closed"):
         log.record(ADMIT)
 

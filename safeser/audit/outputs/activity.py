@@ -7,7 +7,7 @@ that the code or the policy declares, or ``other``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from safeser.audit.outputs.rules import OTHER, KnownRules
@@ -15,7 +15,7 @@ from safeser.audit.record import printable
 from safeser.audit.tally import SECOND
 from safeser.values import FAMILIES, SEALED, Kind
 
-__all__ = ["HANDSHAKE", "Activity", "Decided", "Refusal"]
+__all__ = ["HANDSHAKE", "Activity", "Decided", "Refusal", "Seen", "labels_of", "see"]
 
 #: The operation by which sessions, and peers that got none, are counted.
 HANDSHAKE: Final = "handshake"
@@ -79,20 +79,6 @@ class Activity:
         """Let *families* of a policy be labels, too."""
         self._families = self._families.union(families)
         self._labels.clear()
-
-    def seen(self, events: Sequence[Mapping[str, object]]) -> Seen:
-        """Return what :meth:`add` needs of *events*, whose fields the log is about to take out."""
-        keys: dict[Decided, int] = {}
-        refused: list[dict[str, object]] = []
-        for event in events:
-            permitted = event.get("permitted")
-            if type(permitted) is not bool:
-                continue  # not a decision
-            key = _labels_of(permitted, event)
-            keys[key] = keys.get(key, 0) + 1
-            if not permitted:
-                refused.append(dict(event))
-        return keys, refused
 
     def add(self, seen: Seen, now: int) -> None:
         """Count what was recorded at *now*."""
@@ -168,7 +154,19 @@ class Activity:
         return [(at, *known.get(at, (0, 0))) for at in range(now - SECONDS, now)]
 
 
-def _labels_of(permitted: bool, event: Mapping[str, object]) -> Decided:
+def see(seen: Seen, event: Mapping[str, object]) -> None:
+    """Add to *seen* what :meth:`Activity.add` needs of *event*, if it is a decision."""
+    permitted = event.get("permitted")
+    if type(permitted) is not bool:
+        return
+    keys, refused = seen
+    key = labels_of(permitted, event)
+    keys[key] = keys.get(key, 0) + 1
+    if not permitted:
+        refused.append(dict(event))
+
+
+def labels_of(permitted: bool, event: Mapping[str, object]) -> Decided:
     """Return what an event is counted by; a program's own may have fields of any type."""
     rule, kind, family = event.get("rule"), event.get("kind"), event.get("family")
     return (

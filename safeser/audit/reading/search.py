@@ -20,7 +20,8 @@ from safeser.audit.compressed import Unpacking
 from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, is_log, log_name
 from safeser.audit.index import INDEX, PART
 from safeser.audit.names import VERSION, Resolver
-from safeser.audit.record import MAX_LINE, Record, parse
+from safeser.audit.reading.alike import Forms
+from safeser.audit.record import MAX_LINE, Record
 from safeser.audit.report import shown
 from safeser.errors import AuditError
 
@@ -71,6 +72,11 @@ class Question:
         """Texts of which each matching line has one, spelled as in the file, for each field."""
         fields = (self.refers_to, self.task)
         return [[_spelled(text) for text in each] for each in fields if each]
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether each event of the time asked for matches."""
+        return self == Question(self.since, self.until, everything=self.everything)
 
     def may_match(self, fields: Mapping[str, object]) -> bool:
         """Tell whether an event that has at least *fields*, those of its case, can match."""
@@ -203,7 +209,9 @@ class _LogFile:
         self._question = question
         self._skipped = skipped
         self._resolver = Resolver()
+        self._forms = Forms(self._resolver)
         self._needed = question.needed
+        self._takes_all = question.takes_all
         self._other_cases: set[int] = set()  # in which no event can match
         self._unread = 0
         self._number = 0  # of the last line that was taken
@@ -236,7 +244,7 @@ class _LogFile:
             if number > 1 and self._is_other(raw):
                 continue
             try:
-                record = self._resolver.resolve(parse(raw))
+                record = self._forms.read(raw)
             except AuditError as error:
                 if number == 1:
                     self._leave("it is no audit log: its first line is no record")
@@ -245,7 +253,10 @@ class _LogFile:
                 continue
             if number == 1 and not self._is_known(record):
                 return
-            yield from self._matching(record, raw)
+            if record.type != "event":
+                yield from self._others(record)
+            elif self._is_answer(record, raw):
+                yield Found(self._log, record)
 
     def _is_known(self, genesis: Record) -> bool:
         """Tell whether this reader knows the file's version; name the file if not."""
@@ -259,6 +270,8 @@ class _LogFile:
 
     def _is_other(self, raw: bytes) -> bool:
         """Tell, without parsing it, whether *raw* is an event that cannot match."""
+        if not self._other_cases and not self._needed and not self._question.since:
+            return False
         # A record with one of these defines what later ones refer to, or is no event.
         if b'"event":' in raw or b'"type":' in raw:
             return False
@@ -273,15 +286,19 @@ class _LogFile:
         time = _TIME.search(raw)
         return time is not None and int(time[1]) < self._question.since
 
-    def _matching(self, record: Record, raw: bytes) -> Iterator[Found]:
+    def _is_answer(self, event: Record, raw: bytes) -> bool:
         question = self._question
-        if record.type == "event":
-            case = _CASE.search(raw) if b'"event":' in raw else None
-            if case is not None and not question.may_match(record.fields):
-                self._other_cases.add(int(case[1]))
-            if question.matches(record):
-                yield Found(self._log, record)
-        elif record.type in ("counts", "suppressed"):
+        if self._takes_all:
+            return question.since <= event.time < question.until
+        case = _CASE.search(raw) if b'"event":' in raw else None
+        if case is not None and not question.may_match(event.fields):
+            self._other_cases.add(int(case[1]))
+        return question.matches(event)
+
+    def _others(self, record: Record) -> Iterator[Found]:
+        """Yield what a record that is no event says, if that is asked for."""
+        question = self._question
+        if record.type in ("counts", "suppressed"):
             for each in _rows(record):
                 counted = each.fields.get("permitted") is not False
                 if (question.everything or not counted) and question.matches(each):

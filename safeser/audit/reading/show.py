@@ -149,10 +149,17 @@ def counted(found: Iterable[Found], fields: Sequence[str]) -> list[Counted]:
     and ``user``: whose task it is, or else who wrote the payload.
     """
     table: dict[tuple[str, ...], list[int]] = {}
+    ways = [(name, name not in _DERIVED) for name in fields]
     for each in found:
         record = each.record
-        values = tuple([_text(_value(each, name)) for name in fields])
-        times = record.number("times") if "times" in record.fields else 1
+        said = record.fields
+        values = tuple(
+            [
+                value if type(value) is str else _text(value)
+                for value in [said.get(name) if own else _value(each, name) for name, own in ways]
+            ]
+        )
+        times = record.number("times") if "times" in said else 1
         entry = table.get(values)
         if entry is None:
             table[values] = [times, record.time, record.time]
@@ -163,9 +170,13 @@ def counted(found: Iterable[Found], fields: Sequence[str]) -> list[Counted]:
     return sorted(rows, key=lambda each: (-each.times, each.values))
 
 
-def _value(found: Found, name: str) -> object:
+#: What is counted by and is no field of a record.
+_DERIVED = frozenset({"log", "type", "user"})
+
+
+def _value(found: Found, name: str) -> str:
     if name == "log":
         return found.log
     if name == "user":
         return found.record.text("task_author") or found.record.text("author")
-    return found.record.type if name == "type" else found.record.fields.get(name)
+    return found.record.type

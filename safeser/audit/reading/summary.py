@@ -6,6 +6,7 @@ counted as ``other``, so that all sums are right.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -65,29 +66,36 @@ class Summary:
 
     def add(self, record: Record) -> None:
         """Add one decision, or as many as a record of counts says."""
-        permitted = record.fields.get("permitted")
+        fields, time = record.fields, record.time
+        permitted = fields.get("permitted")
         if permitted is not True and permitted is not False:
             return
-        times = max(0, record.number("times")) if "times" in record.fields else 1
+        times = max(0, record.number("times")) if "times" in fields else 1
         self.records += times
-        self.first = record.time if self.first < 0 else min(self.first, record.time)
-        self.last = max(self.last, record.time)
+        self.first = time if self.first < 0 else min(self.first, time)
+        self.last = max(self.last, time)
         place = 0 if permitted else 1
-        self._part_of(record.time)[place] += times
+        self._part_of(time)[place] += times
         sender, family = record.text("sender"), record.text("family")
         pair = (sender, record.text("recipient"), family or "no payload")
-        self.pairs.setdefault(_known(self.pairs, pair), [0, 0])[place] += times
+        counts = self.pairs.get(pair)
+        if counts is None:
+            counts = self.pairs.setdefault(_known(self.pairs, pair), [0, 0])
+        counts[place] += times
         if not permitted:
             rule = (record.text("rule"), sender)
             self.refusals[_known(self.refusals, rule)] += times
         elif family in _CODE:
             self._add_code(record, family)
-        if "shadow_rule" in record.fields:
+        if "shadow_rule" in fields:
             shadow = (record.text("shadow_rule"), sender)
             self.shadow[_known(self.shadow, shadow)] += times
 
     def _part_of(self, time: int) -> list[int]:
-        counts = self.parts.setdefault(time // self.part, [0, 0])
+        counts = self.parts.get(time // self.part)
+        if counts is not None:
+            return counts
+        counts = self.parts[time // self.part] = [0, 0]
         if len(self.parts) > MAX_PARTS:
             joined: dict[int, list[int]] = {}
             self.part *= 2
@@ -120,11 +128,11 @@ def _prefix(task: str) -> str:
     """Return what stands before the token in a task's key, such as ``inc`` of ``inc-5a3f...``."""
     text = task.removeprefix("('").partition("'")[0]
     words = text.split("-")
-    kept = [word for word in words if not (len(word) >= 8 and set(word) <= _HEX)]
+    kept = [word for word in words if _TOKEN.fullmatch(word) is None]
     return "-".join(kept)[:40] or text[:40]
 
 
-_HEX = frozenset("0123456789abcdef")
+_TOKEN = re.compile("[0-9a-f]{8,}")
 
 
 def summarize(found: Iterable[Found]) -> Summary:

@@ -17,7 +17,7 @@ from safeser.policy.questions.code_paths import CodePath, code_paths_among
 from safeser.policy.questions.domain import Domain, Hops, Way
 from safeser.policy.questions.permissions import Permission, contents, derived
 from safeser.policy.source.context import Rule
-from safeser.values import AUDIT_LEVELS, Context, Kind, Suite
+from safeser.values import AUDIT_LEVELS, AuditFailure, Context, Kind, Suite
 
 __all__ = ["Change", "Difference", "Effect", "Hop", "PathChange", "Setting", "compare"]
 
@@ -171,7 +171,10 @@ def _differing(
 #: The fields of a context by which messages match it, that are compared apart, or that nothing is
 #: decided by.
 _PLACE = frozenset(
-    {"name", "senders", "recipients", "kinds", "until", "transports", "same_host", "suite", "audit"}
+    {
+        *("name", "senders", "recipients", "kinds", "until", "transports", "same_host", "suite"),
+        *("audit", "audit_failure"),
+    }
 )
 
 
@@ -231,6 +234,7 @@ def _settings(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
         )
     yield from _suites(old, new, domain)
     yield from _audit_levels(old, new)
+    yield from _audit_failures(old, new)
     for name in sorted(old.principals.keys() | new.principals.keys()):
         yield from _principal(name, old, new)
 
@@ -242,6 +246,15 @@ def _audit_levels(old: Policy, new: Policy) -> Iterator[Setting]:
         if before != after and any(each.name == name for each in new.contexts):
             less = AUDIT_LEVELS.index(after) > AUDIT_LEVELS.index(before)
             yield Setting("loosens" if less else "tightens", f"audit of {name}", before, after)
+
+
+def _audit_failures(old: Policy, new: Policy) -> Iterator[Setting]:
+    """Yield the contexts of one name in which a log that fails stops more or less than before."""
+    for name in sorted({each.name for each in old.contexts} & {each.name for each in new.contexts}):
+        before, after = (each.audit_failures.get(name, AuditFailure()) for each in (old, new))
+        if before != after:
+            effect: Effect = "loosens" if after > before else "tightens"
+            yield Setting(effect, f"audit_failure of {name}", str(before), str(after))
 
 
 def _suites(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:

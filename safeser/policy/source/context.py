@@ -46,6 +46,7 @@ from safeser.policy.source.scope import Scope
 from safeser.policy.source.words import granted, phrase
 from safeser.values import (
     ANY_AUTHOR,
+    AUDIT_FAILURES,
     AUDIT_LEVELS,
     CONFLICT_WORDS,
     FAMILIES,
@@ -54,6 +55,7 @@ from safeser.values import (
     SUBMISSIONS,
     TRANSPORTS,
     UNKNOWN,
+    AuditFailure,
     KeyConflicts,
     Kind,
     Suite,
@@ -136,6 +138,26 @@ def _family_schema(made: dict[str, Any]) -> dict[str, Any]:
     listable = [family for family in FAMILIES if family != "error"]
     declared = {"type": "string", "pattern": pattern(FAMILY), "not": {"const": "error"}}
     return {"anyOf": [{"enum": listable}, declared]}
+
+
+def _audit_failure(text: str, scope: Scope) -> AuditFailure:
+    found = _FAILURE.match(text)
+    word, _, number = text.partition(" ")
+    most = int(number) if found is not None and number else 0
+    if found is None or most > _MOST_QUEUED:
+        raise ConfigError(
+            f"{shown(text)} is no answer to a log that cannot be written",
+            rule="config.audit-failure",
+            fix=f"Write refuse, go-on, or queue and the number of records that may wait, at most"
+            f" {_MOST_QUEUED}: 'queue 1000'.",
+        )
+    return AuditFailure(AUDIT_FAILURES.index(word), most)
+
+
+_FAILURE = re.compile(r"(refuse|go-on|queue [1-9][0-9]{0,5})\Z")
+
+#: A record that waits takes some 2 KB of memory.
+_MOST_QUEUED = 100_000
 
 
 def _global(name: str, scope: Scope) -> str:
@@ -336,6 +358,10 @@ def _end(rule: Rule) -> str:
 _OVER = ", which is over: it refuses all that it matches"
 
 
+def _failing(rule: Rule) -> str:
+    return f"{rule.audit_failure}" if rule.audit_failure.level else ""
+
+
 def _profiles(rule: Rule) -> str:
     return ", ".join(rule.profiles) if "pickle" in rule.listed else ""
 
@@ -476,6 +502,13 @@ class Rule(Strict):
         shown=Shown("audit", lambda rule: "" if rule.audit == "all" else rule.audit),
     )
     """What the log has of it: a record of all, of refusals and code, or counts alone."""
+    audit_failure: AuditFailure = stated(
+        Reading(str, _audit_failure, lambda made: {**made, "pattern": pattern(_FAILURE)}),
+        default=AuditFailure(),
+        spelled="refuse",
+        shown=Shown("log fails", _failing),
+    )
+    """Where the log cannot be written: messages are refused, pass while records wait, or pass."""
     _line: int = PrivateAttr(default=0)
     _before_end: Rule | None = PrivateAttr(default=None)
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from safeser.audit.outputs.activity import LAST, SECONDS, Activity
+from safeser.audit.outputs.activity import LAST, SECONDS, Activity, Seen, see
 from safeser.errors import AuditError
 
 
@@ -70,7 +70,9 @@ def test_the_number_of_combinations_is_bounded(monkeypatch):
     monkeypatch.setattr("safeser.audit.outputs.activity.MAX_DECISIONS", 10)
     activity = Activity()
     for n in range(100):
-        activity.add(activity.seen([refused(rule=f"raw.field-{n}")]), 0)
+        seen: Seen = ({}, [])
+        see(seen, refused(rule=f"raw.field-{n}"))
+        activity.add(seen, 0)
     assert len(activity.decisions) <= 11
     assert sum(activity.decisions.values()) == 100
     assert activity.decisions[False, "other", "other", "other"] == 90

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from safeser.audit import AuditKey, AuditLog, SessionFacts, names, read
-from safeser.audit.reading import search as search_module
+from safeser.audit.reading.alike import Forms
 from safeser.audit.reading.search import Question, follow, search
+from safeser.audit.reading.show import counted
+from safeser.audit.reading.summary import summarize
 from safeser.audit.record import MAX_LINE
 
 WORDS = ["alice", "bob", 'a"case":0,', "x\\", "os:system\x7f\u00e9\U0001f4a3", ""]
@@ -30,6 +33,7 @@ EVENTS = st.fixed_dictionaries(
     },
 )
 SETS = st.frozensets(st.sampled_from(WORDS), max_size=2)
+COUNTED_BY = ["rule", "user", "task", "permitted", "session", "type", "log", "policy", "none"]
 QUESTIONS = st.builds(
     Question,
     since=st.integers(0, 20),
@@ -66,6 +70,27 @@ def test_nothing_that_matches_is_skipped_unread(tmp_path, no_disk, monkeypatch, 
     wanted = [each.sequence for each in kept if question.matches(each)]
     found = search([folder], question, skipped=pytest.fail)
     assert [each.record.sequence for each in found if each.record.type == "event"] == wanted
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(EVENTS, max_size=20), QUESTIONS)
+def test_sums_are_those_of_records_that_are_parsed(tmp_path, no_disk, events, question):
+    folder = tmp_path / os.urandom(8).hex()
+    with AuditLog.open(folder, key=AuditKey(bytes(32)), principal="a") as log:
+        for event in events + events:
+            log.record(event)
+    question = replace(question, since=0, until=1 << 62)
+
+    def sums() -> tuple[object, object]:
+        rows = counted(search([folder], question, skipped=pytest.fail), COUNTED_BY)
+        return rows, summarize(search([folder], question, skipped=pytest.fail))
+
+    fast = sums()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Forms, "read", lambda forms, raw: forms._resolver.read(raw))
+        assert sums() == fast
 
 
 def named(place: Path, question: Question = Question()) -> tuple[int, list[str]]:  # noqa: B008
@@ -207,8 +232,8 @@ def test_what_cannot_match_is_not_parsed(make, place, edit, monkeypatch):
     for number in range(20):
         log.record({"event": "admit", "sender": "bob", "permitted": True, "task": f"t-{number}"})
     parsed = []
-    real = search_module.parse
-    monkeypatch.setattr(search_module, "parse", lambda raw: parsed.append(raw) or real(raw))
+    real = Forms.read
+    monkeypatch.setattr(Forms, "read", lambda forms, raw: parsed.append(raw) or real(forms, raw))
     assert named(place, Question(principal=frozenset({"eve"}))) == (0, [])
     assert len(parsed) == 2  # the first record, and the one that defines the case
     parsed.clear()
