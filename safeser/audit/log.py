@@ -262,6 +262,15 @@ class AuditLog(LogFiles):
         if due:
             self._write(chain, self._draft(chain, everything=True))
 
+    def write_counts(self) -> None:
+        """Write what is counted and due: in an idle process no further decision does it."""
+        self._lock.call(self._write_counts)
+
+    def _write_counts(self) -> None:
+        chain = self._ready()
+        if chain.state.tally.due(self._now()):
+            self._write(chain, self._draft(chain, everything=True))
+
     def flush(self) -> None:
         """Write what is only counted so far, and check that the file is still in its place."""
         self._lock.call(self._flush)

@@ -10,6 +10,7 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -303,6 +304,12 @@ class Channel:
         if reason:
             said["reason"] = short_reason(reason)
         self.audit.record(said)
+
+    def write_counts(self) -> None:
+        """Have the log write the counts that are due; a message does so as well, if one comes."""
+        if isinstance(self.audit, AuditLog):
+            with suppress(AuditError):  # the next message is refused for it, or says so
+                self.audit.write_counts()
 
     def statement(self) -> dict[str, str | int]:
         """Return names and hashes of policy and roster; see :meth:`Standing.statement`."""

@@ -180,6 +180,7 @@ class LiveFiles:
                 self._take(name, make)  # the new roster may list the key that it was refused for
         self.channel.review()
         self.channel.tend()
+        self.channel.write_counts()
 
     def are_settled(self) -> bool:
         """Tell whether no file has changed since it was adopted or refused; thread-safe."""

@@ -136,6 +136,18 @@ def test_counts_are_written_after_a_thousand_and_before_the_next_event(make, clo
     assert [each.type for each in read(log.path)] == ["genesis", "counts", "counts", "event"]
 
 
+def test_counts_of_an_idle_process_are_written_when_they_are_due(make, clock, records, count):
+    log = make()
+    log.write_counts()
+    count(log)
+    log.write_counts()
+    assert records(log, "counts") == []
+    clock.tick(1)
+    log.write_counts()
+    (record,) = records(log, "counts")
+    assert record.fields["counts"] == [["worker", "scheduler", "heartbeat", "permit", True, 1]]
+
+
 def test_a_clock_that_goes_back_does_not_keep_counts_for_ever(make, clock, records, count):
     log = make()
     count(log)
