@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from safeser.audit import index
 from safeser.audit.call_lock import CallLock
+from safeser.audit.chain_file import ChainFile
 from safeser.audit.files import Directory
 from safeser.audit.key import KeySource
 from safeser.audit.outputs.activity import Activity, Seen, see
 from safeser.audit.record import Field
-from safeser.audit.state import PolicyName, checked_policy
+from safeser.audit.state import PolicyName, State, checked_policy
 from safeser.audit.tally import note_refusal
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.audit.writing.log_files import Durability, LogFiles
@@ -127,9 +128,9 @@ class AuditLog(LogFiles):
             raise
 
     def _record(self, events: Sequence[Mapping[str, Field]]) -> None:
-        self._attempt = ("", 0)
-        chain = self._ready()
-        self._attempt = (chain.end.file, chain.end.count)
+        self._append(self._ready(), events)
+
+    def _append(self, chain: ChainFile[State], events: Sequence[Mapping[str, Field]]) -> None:
         draft = self._draft(chain, everything=False)
         draft.add_events(events, plain=self.outputs is not None)
         self._write(chain, draft)
@@ -153,8 +154,9 @@ class AuditLog(LogFiles):
     ) -> None:
         before = None
         try:
-            before = self._ready().end  # with what an earlier call left
-            self._record(events)
+            chain = self._ready()  # once: it may end the file, whose records these are not
+            before = chain.end
+            self._append(chain, events)
         except AuditError as failure:
             self.activity.failures += 1
             if not is_of_disk(failure) or not self._kept(events, answers, before, failure):
@@ -235,7 +237,7 @@ class AuditLog(LogFiles):
 
     def _count_anyway(self, decision: Decision, times: int, kind: str) -> None:
         try:
-            self._ready()
+            chain = self._ready()
         except AuditError as failure:
             self.activity.failures += 1
             if not is_of_disk(failure):
@@ -245,14 +247,16 @@ class AuditLog(LogFiles):
             self.activity.count(*decision[2:], kind=kind, times=times, now=now)
             return
         try:
-            self._count(decision, times, kind)
+            self._count_in(chain, decision, times, kind)
         except AuditError as failure:
             self.activity.failures += 1
             if not is_of_disk(failure):
                 raise
 
     def _count(self, decision: Decision, times: int, kind: str) -> None:
-        chain = self._ready()
+        self._count_in(self._ready(), decision, times, kind)
+
+    def _count_in(self, chain: ChainFile[State], decision: Decision, times: int, kind: str) -> None:
         state = chain.state
         now = self._now()
         due = state.tally.add(decision, now, times)

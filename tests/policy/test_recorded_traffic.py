@@ -274,8 +274,8 @@ def beat(sender: str, operation: str) -> list[Any]:
 
 
 def test_what_roles_need_to_end_is_proposed_and_marked() -> None:
-    seen = counts(beat("w1", "heartbeat_worker"), beat("nan", "register_nanny"))
-    text = learn(gather([seen]))
+    came = (beat("w1", "register-worker"), beat("nan", "register_nanny"))
+    text = learn(gather([counts(beat("w1", "heartbeat_worker"), *came)]))
     assert "# What says 'not seen, needed by the role' is in no log" in text
     assert "        - close    # not seen, needed by the role" in text
     assert "        - heartbeat_worker    # 1 times" in text
@@ -301,6 +301,19 @@ def test_what_roles_need_to_end_is_proposed_and_marked() -> None:
     assert not policy.decide(Context("scheduler", "w1", "task"), "pickle").permitted
 
 
+def test_a_heartbeat_gives_no_role() -> None:
+    text = learn(gather([counts(beat("guest", "heartbeat_worker"))]))
+    assert "not seen" not in text
+
+
+def test_workers_do_not_get_the_nannies_of_others() -> None:
+    came = [beat(name, what) for name in "ab" for what in ("register-worker", "register_nanny")]
+    policy = Policy.parse(learn(gather([counts(*came)])))
+    for one, other, permitted in (("a", "a", True), ("a", "b", False), ("b", "a", False)):
+        context = Context(one, other, "control", "close_gracefully")
+        assert policy.permits_operation(context).permitted is permitted
+
+
 def test_a_client_gets_what_keeps_its_connection_and_no_values() -> None:
     seen = counts(beat("oscar", "register-client"), beat("oscar", "ncores"))
     policy = Policy.parse(learn(gather([seen])))
@@ -313,7 +326,7 @@ def test_a_client_gets_what_keeps_its_connection_and_no_values() -> None:
 
 def test_what_was_seen_in_a_stronger_kind_is_not_proposed_again() -> None:
     strong = admit("w1", "scheduler", kind="task", operation="task-erred", family="dask")
-    text = learn(gather([strong, counts(beat("w1", "heartbeat_worker"))]))
+    text = learn(gather([strong, counts(beat("w1", "register-worker"))]))
     assert text.count("- task-erred") == 1
 
 

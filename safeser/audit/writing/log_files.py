@@ -93,7 +93,6 @@ class LogFiles:
         self._tried = -SECOND  # when a rotation failed last
         self._looked = 0
         self._waiting = Waiting()
-        self._attempt = ("", 0)  # the file and its number of records before the last call
         #: What was decided so far, for metrics and dashboards.
         self.activity = Activity()
         #: Sinks that get each record once it is in the file.

@@ -31,6 +31,9 @@ _EVENT = 1_024
 #: Records that one call writes of those that wait, before its own: some 10 ms.
 AT_ONCE: Final = 1_000
 
+#: The same after a write that failed: each message tries again, and must not take long for it.
+AGAIN: Final = 10
+
 #: Rules of failures that a disk may get over. A log that was changed under its process, or that is
 #: closed, is written never again: no message passes then.
 _OF_DISK: Final = frozenset({"audit.rotation", "audit.write"})
@@ -74,6 +77,7 @@ class Waiting:
         self._before = 0  # records that are written and not in the deque any more
         self._bytes = 0
         self._queued = 0
+        self._fails = False  # the last write did, so that something waits
         self.kept = 0
         self.lost = 0
         self.since = 0
@@ -104,6 +108,7 @@ class Waiting:
                 continue
             kept.append(_Kept(now, fields, own, queues))
             size, queued = size + own, queued + queues
+        self._fails = True
         self._begin(now, failure)
         self._events += kept
         self._bytes, self._queued = size, queued
@@ -132,11 +137,14 @@ class Waiting:
     def next(self, told: Told) -> Iterator[tuple[int, dict[str, object]]]:
         """Yield the times and fields of the next records that wait, a bounded number."""
         at = told.written - self._before
-        for each in islice(self._events, at, at + AT_ONCE):
+        for each in islice(
+            self._events, at, at + (min(AGAIN, AT_ONCE) if self._fails else AT_ONCE)
+        ):
             yield each.time, dict(each.fields)
 
     def forget(self, told: Told) -> None:
         """Forget what the log has by now."""
+        self._fails = False
         while self._before < told.written:
             each = self._events.popleft()
             self._before += 1

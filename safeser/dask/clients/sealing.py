@@ -92,7 +92,7 @@ class Sealing(FutureReuse):
         if actors is not None and not isinstance(actors, bool):
             actors = list(self._expand_key(actors))  # type: ignore[attr-defined]  # of Dask's client
         named: set[Any] = set()
-        self._call.named, self._call.signer = named, identity.verifying
+        self._call.named = named
         return Serialized(
             *write_out(
                 expr,
@@ -124,7 +124,7 @@ class Sealing(FutureReuse):
         identity, packed = self._identity(), bytes(graph.frames[0])
         if identity is None:
             return None
-        signer = self._call.signer
+        signer = SignedStatement.parse(packed).statement.signer
         # Of a key that was replaced while the graph was written out, at once.
         due = time.time() + RENEWED_AFTER if signer == identity.verifying else 0.0
         needs = {

@@ -249,8 +249,12 @@ def _audit_levels(old: Policy, new: Policy) -> Iterator[Setting]:
 
 
 def _audit_failures(old: Policy, new: Policy) -> Iterator[Setting]:
-    """Yield the contexts of one name in which a log that fails stops more or less than before."""
-    for name in sorted({each.name for each in old.contexts} & {each.name for each in new.contexts}):
+    """Yield the contexts in which a log that fails stops more or less than before.
+
+    One that is new, or has a new name, is compared with the default: what its messages were
+    subject to before may differ from one to the other.
+    """
+    for name in sorted(each.name for each in new.contexts):
         before, after = (each.audit_failures.get(name, AuditFailure()) for each in (old, new))
         if before != after:
             effect: Effect = "loosens" if after > before else "tightens"

@@ -18,14 +18,12 @@ from safeser.values import Kind
 
 __all__ = ["REGISTERING", "Need", "Roles"]
 
-#: What a process says to the scheduler because of its role, from its start on.
+#: By what a process takes its role. Heartbeats do not: anyone may send one and register nothing.
 REGISTERING: Mapping[str, Server] = MappingProxyType(
     {
         "register-worker": Server.WORKER,
-        "heartbeat_worker": Server.WORKER,
         "register_nanny": Server.NANNY,
         "register-client": Server.CLIENT,
-        "heartbeat-client": Server.CLIENT,
     }
 )
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from safeser.errors import ConfigError
 from safeser.operations import Server
 from safeser.policy.policy import Policy
-from safeser.policy.questions.roles import REGISTERING, Roles
+from safeser.policy.questions.roles import REGISTERING, Need, Roles
 from safeser.policy.recorded.replay import replay
 from safeser.policy.recorded.traffic import Message, Seen, Traffic
 from safeser.policy.rules import (
@@ -123,6 +123,8 @@ def _add_needs(cells: dict[tuple[str, str, Kind], _Cell]) -> None:
     """
     for roles in list(_roles(cells)):
         for need in roles.needs():
+            if _is_of_others(need, roles, cells):
+                continue
             if need.is_upkeep and not any(
                 need.operation in cell.operations
                 for (sender, recipient, kind), cell in cells.items()
@@ -132,6 +134,19 @@ def _add_needs(cells: dict[tuple[str, str, Kind], _Cell]) -> None:
                 # Dask's own handshake and what answers a request name no operation.
                 cells.setdefault((need.sender, need.recipient, Kind.ADMIN), _Cell())
                 cells.setdefault((need.recipient, need.sender, Kind.ADMIN), _Cell())
+
+
+def _is_of_others(need: Need, roles: Roles, cells: Mapping[tuple[str, str, Kind], _Cell]) -> bool:
+    """Tell whether *need* is between a worker and a nanny that, for all we know, is another's.
+
+    Of one nanny principal all workers are; of several, those that share a key or have spoken.
+    """
+    ends = {need.sender, need.recipient}
+    if len(roles.nannies) < 2 or need.recipient not in roles.nannies or len(ends) == 1:
+        return False
+    if need.sender == roles.scheduler or need.sender not in roles.workers:
+        return False
+    return not any({sender, recipient} == ends for sender, recipient, _ in cells)
 
 
 def _roles(cells: Mapping[tuple[str, str, Kind], _Cell]) -> Iterator[Roles]:
