@@ -57,7 +57,7 @@ def test_a_request_of_its_name_is_not_the_word_that_ends_a_worker() -> None:
     ]
 
 
-def test_workers_whose_values_nobody_takes_are_workers() -> None:
+def test_workers_whose_values_no_user_takes_are_workers() -> None:
     """A policy that was learned from a log without transfers grants none."""
     no_exchange = "grant: [identity, close, get_data, shuffle_receive]", "grant: [identity]"
     no_fetch = "grant: [identity, close, get_data, update_data, actors]", "grant: [identity]"
