@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from safeser.audit import AuditKey, AuditLog
 from safeser.values import Kind
 from tests.channel.rosters import Calendar
 
@@ -82,3 +83,21 @@ def sent(doors, policy, bea):
         return far.load(far.admit_message(far.verify(frames), context))[0]
 
     return send
+
+
+@pytest.fixture
+def ends(doors, tmp_path):
+    """Links of ann and bea under a policy, and their logs, in folders of their names."""
+    logs = []
+
+    def made(policy: str):
+        channels = []
+        for name in ("ann", "bea"):
+            log = AuditLog.open(tmp_path / name, key=AuditKey.new(), principal=name)
+            logs.append(log)
+            channels.append(doors.channel(name, policy, audit=log))
+        return doors.shake(*channels), logs
+
+    yield made
+    for log in logs:
+        log.close()

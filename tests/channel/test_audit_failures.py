@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from safeser.audit import AuditKey, AuditLog, read
+from safeser.audit import AuditLog, read
 from safeser.errors import AuditError, ConfigError, PolicyDenied
 from safeser.policy import Policy
 from safeser.policy.questions.difference import compare
@@ -40,24 +40,6 @@ contexts:
 
 def text(answer: str = "go-on", *, level: str = "all") -> str:
     return TEXT.format(answer=answer, level=level)
-
-
-@pytest.fixture
-def ends(doors, tmp_path):
-    """Links of ann and bea under a policy, and their logs."""
-    logs = []
-
-    def made(policy: str):
-        channels = []
-        for name in ("ann", "bea"):
-            log = AuditLog.open(tmp_path / name, key=AuditKey.new(), principal=name)
-            logs.append(log)
-            channels.append(doors.channel(name, policy, audit=log))
-        return doors.shake(*channels), logs
-
-    yield made
-    for log in logs:
-        log.close()
 
 
 @pytest.fixture
@@ -248,6 +230,13 @@ def test_what_passes_more_is_a_loosening(one, other):
         (found,) = compare(before, after).settings
         assert (found.effect, found.what) == (effect, "audit_failure of data")
     assert compare(old, old).settings == ()
+
+
+def test_another_name_hides_no_loosening():
+    old = Policy.parse(text("refuse"))
+    new = Policy.parse(text("go-on").replace("name: data", "name: other"))
+    (found,) = compare(old, new).settings
+    assert (found.effect, found.what) == ("loosens", "audit_failure of other")
 
 
 def test_the_schema_has_its_words():

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from safeser.audit import AuditKey, AuditLog, read
+from safeser.audit import AuditLog, read
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.policy import Policy
 from safeser.policy.questions.difference import compare
@@ -43,24 +43,6 @@ class Code:
 
 def text(*, code: str = "all", data: str = "all") -> str:
     return TEXT.format(code=code, data=data)
-
-
-@pytest.fixture
-def ends(doors, tmp_path):
-    """Links of ann and bea under a policy, and bea's and ann's logs in folders of their names."""
-    logs = []
-
-    def made(policy: str):
-        channels = []
-        for name in ("ann", "bea"):
-            log = AuditLog.open(tmp_path / name, key=AuditKey.new(), principal=name)
-            logs.append(log)
-            channels.append(doors.channel(name, policy, audit=log))
-        return doors.shake(*channels), [channel.audit for channel in channels]
-
-    yield made
-    for log in logs:
-        log.close()
 
 
 def hand(near, far, value, kind: Kind = Kind.DATA) -> None:

@@ -54,7 +54,7 @@ _ASKED: Mapping[tuple[Server, Server], str] = MappingProxyType(
     }
 )
 
-#: Whoever may ask for these runs code in the recipient, hands it code to run, or reads values.
+#: Operations that run code in the recipient, hand it code to run, or read values.
 _OF_WORK = READING | SUBMITTING | HANDING
 
 

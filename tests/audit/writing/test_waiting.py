@@ -296,3 +296,52 @@ def test_open_logs_are_told_of_a_fork(make):
     log.record(admit(1))
     open_logs._forked()
     assert log.activity.decisions == {}
+
+
+def test_each_message_of_a_log_that_fails_tries_few_records_again(make, disk, monkeypatch):
+    log, real, tried = make(), waiting.Waiting.next, []
+
+    def noted(self, told):
+        found = list(real(self, told))
+        tried.append(len(found))
+        return iter(found)
+
+    monkeypatch.setattr(waiting.Waiting, "next", noted)
+    with disk():
+        for number in range(100):
+            kept(log, number)
+    assert max(tried) == waiting.AGAIN
+    tried.clear()
+    for number in range(100, 103):
+        log.record(admit(number))
+    assert tried[0] == waiting.AGAIN
+    assert sorted(n for kind, n in written(log) if kind == "event") == list(range(103))
+
+
+def test_a_file_that_ends_meanwhile_does_not_stand_for_the_record(make, monkeypatch):
+    """Its closing record is one more than before, and not the one that is to be kept."""
+    log = make(files=AuditFiles(rotate_size=1 << 16, compress=False))
+    while log._present[1].end.size < 1 << 16:
+        log.record(admit(1, digest="d" * 200))
+    real, looks = AuditLog._ready, []
+
+    def fail(*_: object, **options: object) -> None:
+        raise AuditError("the disk is full", rule="audit.write")
+
+    def later(self):
+        looks.append(1)
+        if len(looks) == 1:  # a rotation that failed is not tried at once
+            return self._present[1]
+        return real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AuditLog, "_register_end", fail)
+        patch.setattr(AuditLog, "_ready", later)
+        kept(log, 77)
+    found = [each.number("bytes") for name in log_files(log) for each in read(name)]
+    assert found.count(77) + log._waiting.kept == 1
+
+
+def log_files(log: AuditLog) -> list[str]:
+    folder = os.path.dirname(log.path)
+    return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".log")]
