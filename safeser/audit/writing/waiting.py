@@ -25,6 +25,10 @@ logger = logging.getLogger("safeser.audit")
 MAX_BYTES: Final = 64 << 20
 MAX_GOING_ON: Final = 10_000
 
+#: Refusals that wait, whatever their contexts say: a peer that is refused fills no queue of others.
+#: Beyond a hundred of one sender and rule, the log would only count them anyway.
+MAX_REFUSALS: Final = 1_000
+
 #: What an event takes in memory beside its texts.
 _EVENT = 1_024
 
@@ -63,6 +67,7 @@ class _Kept(NamedTuple):
     fields: dict[str, object]
     size: int
     queued: bool
+    refused: bool
 
 
 class Waiting:
@@ -77,6 +82,7 @@ class Waiting:
         self._before = 0  # records that are written and not in the deque any more
         self._bytes = 0
         self._queued = 0
+        self._refused = 0
         self._fails = False  # the last write did, so that something waits
         self.kept = 0
         self.lost = 0
@@ -95,23 +101,25 @@ class Waiting:
         :param answers: of their contexts, one for each.
         """
         kept: list[_Kept] = []
-        lost, size, queued = 0, self._bytes, self._queued
+        lost, size, queued, refused = 0, self._bytes, self._queued, self._refused
         for event, answer in zip(events, answers, strict=True):
             fields = clean(event)
             own = _EVENT + sum(len(value) for value in fields.values() if type(value) is str)
-            queues = answer.level == _QUEUE
+            permitted = event.get("permitted") is True
+            queues = permitted and answer.level == _QUEUE
             if queues and (queued >= answer.most or size + own > MAX_BYTES):
                 return False
             full = len(self._events) + len(kept) >= MAX_GOING_ON or size + own > MAX_BYTES // 2
+            full |= not permitted and refused >= MAX_REFUSALS
             if not queues and full:
                 lost += 1
                 continue
-            kept.append(_Kept(now, fields, own, queues))
-            size, queued = size + own, queued + queues
+            kept.append(_Kept(now, fields, own, queues, not permitted))
+            size, queued, refused = size + own, queued + queues, refused + (not permitted)
         self._fails = True
         self._begin(now, failure)
         self._events += kept
-        self._bytes, self._queued = size, queued
+        self._bytes, self._queued, self._refused = size, queued, refused
         self.kept += len(kept)
         self.lost += lost
         return True
@@ -150,6 +158,7 @@ class Waiting:
             self._before += 1
             self._bytes -= each.size
             self._queued -= each.queued
+            self._refused -= each.refused
         if self.reason and self.is_told(told):
             logger.warning("The audit log is written again, and has what waited")
             self.reason = ""

@@ -298,6 +298,18 @@ def test_open_logs_are_told_of_a_fork(make):
     assert log.activity.decisions == {}
 
 
+def test_refusals_fill_no_queue(make, disk, monkeypatch):
+    monkeypatch.setattr(waiting, "MAX_REFUSALS", 2)
+    log = make()
+    refused = [admit(n, permitted=False, rule="floor.admin") for n in range(5)]
+    with disk():
+        for each in refused:
+            log.record_or_keep([each], [queue(2)])
+        kept(log, 6, 7, answer=queue(2))
+    log.record(admit(8))
+    assert written(log) == [("gap", 3), *[("event", n) for n in (0, 1, 6, 7, 8)]]
+
+
 def test_each_message_of_a_log_that_fails_tries_few_records_again(make, disk, monkeypatch):
     log, real, tried = make(), waiting.Waiting.next, []
 
