@@ -33,6 +33,7 @@ __all__ = [
     "INDEX",
     "MAX_MOVES",
     "PART",
+    "WAIT",
     "Entries",
     "genesis_of",
     "is_id",
@@ -50,8 +51,9 @@ PART = ".part"
 #: computes every move up to the number that a file claims, which takes a second.
 MAX_MOVES = 1 << 20
 
-# How long opening waits for another process that is opening; each holds the lock for milliseconds.
-_WAIT = 10.0
+#: Seconds that opening waits for another process that is opening; each holds the lock for
+#: milliseconds.
+WAIT = 10.0
 
 # The genesis record of an index has some 200 bytes; a longer first line is no index of safeser.
 _MAX_GENESIS = 1_024
@@ -133,7 +135,7 @@ def update(
     *,
     now: int,
     write: Callable[[Entries], T],
-    wait: float = _WAIT,
+    wait: float = WAIT,
 ) -> T:
     """Call *write* with the index of *directory* while its lock is held; make a missing index.
 
@@ -169,7 +171,7 @@ def _update(
         handle.unlock()
 
 
-def lock(handle: Handle, directory: Directory, *, shared: bool, wait: float = _WAIT) -> None:
+def lock(handle: Handle, directory: Directory, *, shared: bool, wait: float = WAIT) -> None:
     """Lock the open index, or raise :class:`AuditError` after *wait* seconds."""
     how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     deadline = time.monotonic() + wait

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from safeser.audit import index
 from safeser.audit.call_lock import CallLock
 from safeser.audit.chain_file import ChainFile
 from safeser.audit.files import Directory
@@ -306,10 +305,10 @@ class AuditLog(LogFiles):
         :raises AuditError: if the end could not be written; the file is closed all the same.
         """
         # From a signal handler in the middle of a call it would wait for its own thread.
-        if self._lock.is_mine():
+        if self._lock.is_mine() or self._rotation.is_mine():
             return
         try:
-            self._lock.call(self._close)
+            self._rotation.call(self._lock.call, self._close)
         finally:
             keeper, self._keeper = self._keeper, None
             if keeper is not None:
@@ -329,7 +328,7 @@ class AuditLog(LogFiles):
     def _finish(self) -> None:
         chain = self._present[1]
         if chain.settled().state.rotated:
-            chain = self._rotate(chain)  # that was interrupted
+            chain = self._switch(chain)  # that was interrupted
         if not chain.state.ended:
             self._write_all(chain)
             draft = self._draft(chain, everything=True)
@@ -337,24 +336,32 @@ class AuditLog(LogFiles):
             self._write(chain, draft)
         chain.look()
         chain.sync()
-        index.update(self._directory, self._key, now=self._now(), write=self._register_end)
+        self._register(chain)
+        self._register_ended()
 
     def _shut(self) -> None:
         self._closed = True
-        self._present[1].close()
+        self._close_files()
         self._directory.close()
         if self.outputs is not None:
             self.outputs.close()
         OPEN.discard(self)
 
+    def _close_files(self) -> None:
+        prepared = self._next.chain if self._next is not None else None
+        for chain in (self._present[1], prepared, self._ended):
+            if chain is not None:
+                chain.close()
+
     def _after_fork(self) -> None:
-        # The lock may be held by a thread that does not exist here. The file is closed at once:
-        # two writers would break its chain. The thread that keeps the files is the parent's.
-        self._lock, self.activity, self._waiting = CallLock(), Activity(), Waiting()
+        # The locks may be held by threads that do not exist here. The files are closed at once: two
+        # writers would break a chain. The thread that keeps the files is the parent's.
+        self._lock, self._rotation = CallLock(), CallLock()
+        self.activity, self._waiting = Activity(), Waiting()
         self._keeper = None
         if self.outputs is not None:
             self.outputs.after_fork()
-        self._present[1].close()
+        self._close_files()
 
     # --- the rest ------------------------------------------------------------------------------
 

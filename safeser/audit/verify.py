@@ -7,7 +7,7 @@ names its place.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 
 from safeser.audit import index
@@ -110,6 +110,8 @@ class _Verification(Verdict):
         self.index_whole = False
         self.ends: dict[str, tuple[int, bytes]] = {}
         self.read: set[str] = set()  # ids of chains
+        self._ended: set[str] = set()  # ids of files that end with a rotation or have a problem
+        self._continued: list[tuple[str, str]] = []  # names of such, and ids of those before them
         self._moved = [key]  # the key after each of its moves
 
     def _key(self, moves: int) -> AuditKey:
@@ -134,6 +136,7 @@ class _Verification(Verdict):
         for done, job in enumerate(jobs):
             progress(done, len(jobs))
             self._take(job, next(found))
+        self._check_previous(directory, {job.file: job for job in jobs})
         # 3. Each file that it does not name.
         known = {entry.name for entry in self.registry.files.values()}
         known |= {name + COMPRESSED for name in known}
@@ -296,8 +299,13 @@ class _Verification(Verdict):
             self.read.add(job.file)
         if found.end is not None:
             self.ends[job.file] = found.end
+        if found.goes_on or found.problems:
+            self._ended.add(job.file)
         if found.genesis is not None and job.entry is not None:
             self._check_genesis(job.name, found.genesis)
+            previous = found.genesis.text("previous")
+            if previous and found.records > 1:
+                self._continued.append((job.name, previous))
 
     def _check_genesis(self, name: str, genesis: Record) -> None:
         """Compare what a file says that was before it with the index as it is."""
@@ -308,15 +316,22 @@ class _Verification(Verdict):
         if not 0 < count <= len(macs) or macs[count - 1].hex() != mac:
             text = f"this file was begun when the index had {count} other records before it"
             self.problem(name, "index changed", text, line=1, seq=0)
-        previous = genesis.text("previous")
-        if not previous:
-            return
-        before = self.registry.files.get(previous)
-        closed = before.closed if before is not None else None
-        said = (genesis.number("previous_count") - 1, genesis.text("previous_mac"))
-        if closed is None or (closed.sequence, closed.mac.hex()) != said:
-            text = "this file goes on from another end than the index has for the file before it"
-            self.problem(name, "index changed", text, line=1, seq=0)
+
+    def _check_previous(self, directory: Directory, jobs: Mapping[str, Job]) -> None:
+        """Check that each file that goes on from another one goes on from its end.
+
+        The end of a file is written before a second record of the next.
+        """
+        for name, previous in self._continued:
+            if previous in self._ended:
+                continue
+            # A file that is not there was removed by retention, or is a problem already. One that
+            # is there may have ended after it was read, and before the next one was.
+            job = jobs.get(previous)
+            if previous in self.registry.files and (job is None or verdict(directory, job).goes_on):
+                continue
+            text = "the file before this one does not end with a rotation: its end was removed"
+            self.problem(name, "missing records", text, line=1, seq=0)
 
     # --- files that it does not name --------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""The thread that keeps a log's files: rotates them by time, compresses, removes, writes heads.
+"""The thread that keeps a log's files: rotates them, compresses, removes, writes heads.
 
-The one rule: no thread that reads messages waits for it, except for a rotation, which takes some
-milliseconds; what fails here is logged and tried again, and never lets a record be lost.
+The one rule: no thread that reads messages waits for the disk because of it; what fails here is
+logged and tried again, and never lets a record be lost.
 """
 
 from __future__ import annotations
@@ -69,8 +69,12 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="safeser-audit-files", daemon=True)
         self._thread.start()
 
+    def look(self) -> None:
+        """Have it look now whether a rotation is due."""
+        self._wake.set()
+
     def wake(self) -> None:
-        """Have it look at the directory now: a file was closed."""
+        """Have it look at the directory now: space is needed."""
         self._pass_at = self._heads_at = 0.0
         self._wake.set()
 
@@ -98,7 +102,7 @@ class Keeper:
             if log.rotate_if_due():
                 self._pass_at = self._heads_at = 0.0
         except SafeserError as error:
-            logger.error("The audit log cannot begin a new file: %s", error)  # noqa: TRY400
+            logger.error("A rotation of the audit log did not end: %s", error)  # noqa: TRY400
         del log
         now = time.monotonic()
         if now >= self._heads_at:
@@ -106,7 +110,8 @@ class Keeper:
             self._write_heads()
         if now >= self._pass_at:
             self._pass_at = now + _PASS
-            self._tidy()
+            if self._files.tidies:
+                self._tidy()
 
     def _tidy(self) -> None:
         try:

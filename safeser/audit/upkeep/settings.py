@@ -70,6 +70,11 @@ class AuditFiles:
         """Whether something is due though no record is written."""
         return bool(self.rotate_age or self.keep_age or self.keep_size or self.heads)
 
+    @property
+    def tidies(self) -> bool:
+        """Whether closed files are compressed or removed."""
+        return self.compress or bool(self.keep_age or self.keep_size)
+
     @classmethod
     def parse(cls, section: Mapping[str, object]) -> AuditFiles:
         """Return what the section ``safeser.audit-files`` of the configuration says.

@@ -52,6 +52,7 @@ class Verdict:
 
     :param end: number and MAC of the record at which it ends, if its process may still write it.
     :param genesis: its first record, once that verified.
+    :param goes_on: whether its last record says that the log goes on in another file.
     :param reached: whether it was the file that the job names, as far as it could be read.
     """
 
@@ -63,6 +64,7 @@ class Verdict:
     last: int = -1
     end: tuple[int, bytes] | None = None
     genesis: Record | None = None
+    goes_on: bool = False
     reached: bool = False
 
     def problem(self, file: str, kind: str, text: str, *, line: int = 0, seq: int = -1) -> None:
@@ -135,6 +137,7 @@ def verdict(directory: Directory, job: Job) -> Verdict:
         _check_end(name, entry.closed, scanned, found)
         found.end = None
     found.genesis = scanned.genesis
+    found.goes_on = scanned.goes_on
     return found
 
 

@@ -110,13 +110,20 @@ class Scan:
         self.first = found.first if self.first < 0 else min(self.first, found.first)
         self.last = max(self.last, found.last)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the last record says that the log goes on in another file."""
+        last = _record(self.final.raw) if self.final is not None else None
+        return last is not None and (last.type, last.text("then")) == ("close", "rotated")
+
 
 class End(NamedTuple):
-    """A record that verified: its number, time and MAC."""
+    """A record that verified: its number, time and MAC, and its line."""
 
     sequence: int
     time: int
     mac: bytes
+    raw: bytes
 
 
 # Where the chain may go on: the number of the next record, and the MAC before it.
@@ -291,7 +298,8 @@ class _Scanner:
         if len(some) < until - at:  # one that is too long stands between them
             return 0
         self._state = sequence + found.records, found.mac
-        self._result.add(found, End(self._state[0] - 1, found.time, found.mac))
+        raw = some[found.records - 1]
+        self._result.add(found, End(self._state[0] - 1, found.time, found.mac, raw))
         return found.records
 
     def _take_one(self, keys: Keys, raw: bytes | None) -> bool:
@@ -379,7 +387,7 @@ def _verified(
             continue
         record = _record(raw) if parsed or sequence == 0 else None
         if record is not None or (sequence and not parsed):
-            return End(*place, mac), record, (sequence + 1, mac)
+            return End(*place, mac, raw), record, (sequence + 1, mac)
     return None
 
 

@@ -1,7 +1,8 @@
 """The files of one log, one after the other, and the thread that keeps them.
 
-The one rule: a new file is made before the present one is ended, and each names the end of the one
-before it. A rotation that cannot begin leaves the present file in use.
+The one rule: a new file is made and registered before the present one is ended, and all that waits
+for the disk happens outside the lock that records are written under. A rotation that cannot begin
+leaves the present file in use.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from safeser.audit import index
 from safeser.audit.call_lock import CallLock
@@ -51,15 +52,23 @@ logger = logging.getLogger("safeser.audit")
 
 _LAST_TIME = 253_402_300_799 * SECOND  # the end of the year 9999
 
-# How long a rotation waits for another process that adds to the index; without the lock the present
+# Seconds that a rotation waits for another process that adds to the index; without it the present
 # file goes on, and the rotation is tried again a second later.
 _ROTATION_WAIT = 0.05
+
+
+class _Begun(NamedTuple):
+    """A new file, and the fields of its first record."""
+
+    chain: ChainFile[State]
+    genesis: Fields
 
 
 class LogFiles:
     """The present file of one process, and the way to the next.
 
-    The base of :class:`safeser.audit.AuditLog`, which calls it in one thread at a time.
+    The base of :class:`safeser.audit.AuditLog`. Records are written under one lock. A rotation has
+    a lock of its own, and takes the first for no longer than a record does.
     """
 
     def __init__(
@@ -84,21 +93,26 @@ class LogFiles:
         self._clock = clock
         self._fsync = durability == "fsync"
         self._lock = CallLock()
+        self._rotation = CallLock()  # taken before the other
         self._closed = False
         self._files = files
         self._keeper: Keeper | None = None
         # The file whose end is being registered, and the size of the index before it first was.
         self._registering = ("", 0)
         self._index_end: Head | None = None  # when this process last added to the index
-        self._tried = -SECOND  # when a rotation failed last
+        self._asked = -SECOND  # when a rotation was asked for last
         self._looked = 0
         self._waiting = Waiting()
         #: What was decided so far, for metrics and dashboards.
         self.activity = Activity()
         #: Sinks that get each record once it is in the file.
         self.outputs = outputs
+        # The file that a rotation has prepared, and the one that it has ended and not registered as
+        # such. An interruption can leave either of them equal to the present file.
+        self._next: _Begun | None = None
+        self._ended: ChainFile[State] | None = None
         # One value, so that a process is never taken for the one that made its file.
-        self._present = self._begun(initial_state(checked_policy(policy)), parent="")
+        self._present = self._first_file(initial_state(checked_policy(policy)), parent="")
 
     def _ready(self) -> ChainFile[State]:
         """Return the file of this process, which goes on where its last record is."""
@@ -106,16 +120,22 @@ class LogFiles:
             raise AuditError("the log is closed", rule="audit.closed")
         pid, chain = self._present
         if pid != os.getpid():
-            self._present = self._begun(initial_state(chain.state.policy), parent=chain.end.file)
+            # What a rotation of the parent has at hand is the parent's.
+            self._next = self._ended = None
+            self._present = self._first_file(
+                initial_state(chain.state.policy), parent=chain.end.file
+            )
             chain.close()
             _, chain = self._present
             if self._files.is_timed:
                 self._keep()
         state = chain.settled().state
-        if state.rotated or self._is_due(chain):
-            return self._rotated(chain)
+        if state.rotated:
+            return self._switch(chain)  # that was interrupted
         if state.ended:
             raise AuditError("the log is closed", rule="audit.closed")
+        if chain.end.size >= self._files.rotate_size:
+            self._ask_for_rotation()
         return chain
 
     def _now(self) -> int:
@@ -144,33 +164,57 @@ class LogFiles:
     def _write(self, chain: ChainFile[State], draft: Draft) -> None:
         if draft.records:
             chain.append_all(draft.records, draft.state)
-            if self.outputs is not None:
-                fields = [each for each in draft.records if not isinstance(each, Ready)]
-                self.outputs.put(self._principal, chain.end.file, fields)
+            self._put(chain, [each for each in draft.records if not isinstance(each, Ready)])
             self._waiting.forget(chain.state.told)
         else:
             chain.keep(draft.state)
 
+    def _put(self, chain: ChainFile[State], fields: list[Fields]) -> None:
+        """Let the outputs beside the file have records that are in it."""
+        if self.outputs is not None:
+            self.outputs.put(self._principal, chain.end.file, fields)
+
     # --- files ---------------------------------------------------------------------------------
 
-    def _begun(self, state: State, *, parent: str) -> tuple[int, ChainFile[State]]:
-        """Make and register the file of this process; return it with the process's id."""
-        now = self._now()
-        state = state._replace(begun=now)
+    def _first_file(self, state: State, *, parent: str) -> tuple[int, ChainFile[State]]:
+        """Make and register the first file of this process; return it with the process's id."""
+        chain, genesis = self._begun(state, {"parent": parent})
+        self._put(chain, [genesis])
+        return os.getpid(), chain
 
-        def begin(entries: Entries) -> ChainFile[State]:
-            chain = self._created(entries, state, now)
+    def _begun(self, state: State, before: Fields, *, wait: float = index.WAIT) -> _Begun:
+        """Make and register a new file.
+
+        :param before: fields that say what was before it.
+        :param wait: seconds for another process that adds to the index.
+        """
+        now = self._now()
+
+        def begin(entries: Entries) -> _Begun:
+            chain = self._created(entries, state._replace(begun=now), now)
             try:
-                self._begin(entries, chain, state, {"parent": parent}, now)
+                return _Begun(chain, self._begin(entries, chain, before, now))
             except BaseException:
                 chain.close()
+                if not chain.end.count:
+                    self._discard(chain.name)
                 raise
-            return chain
 
-        return os.getpid(), index.update(self._directory, self._key, now=now, write=begin)
+        return index.update(self._directory, self._key, now=now, write=begin, wait=wait)
 
-    def _register_end(self, entries: Entries) -> None:
-        end = self._present[1].end
+    def _register(self, chain: ChainFile[State], *, wait: float = index.WAIT) -> None:
+        """Register the end of a file that is on the disk.
+
+        :param wait: seconds for another process that adds to the index.
+        """
+
+        def register(entries: Entries) -> None:
+            self._register_end(entries, chain.end)
+
+        now = self._now()
+        index.update(self._directory, self._key, now=now, write=register, wait=wait)
+
+    def _register_end(self, entries: Entries, end: Head) -> None:
         self._index_end = entries.chain.end
         file, size = self._registering
         if file != end.file:
@@ -191,78 +235,90 @@ class LogFiles:
     def rotate_if_due(self) -> bool:
         """Go on in a new file if this one is large or old enough; return whether that happened.
 
-        Every record does that before it is written. This is for a log that is idle.
+        It waits for the disk, and meanwhile records go into the present file.
 
-        :raises AuditError: if the new file could not be begun.
+        :raises AuditError: if the new file could not be begun, or the end of the one before it not
+            be registered, which the next call does.
         """
-        return not self._closed and self._lock.call(self._rotate_if_due)
+        return not self._closed and self._rotation.call(self._rotate_if_due)
 
     def _rotate_if_due(self) -> bool:
-        before = self._present
-        return not self._closed and self._ready() is not before[1]
-
-    def _is_due(self, chain: ChainFile[State]) -> bool:
-        """Tell whether it is time for another file."""
-        end, age = chain.end, self._files.rotate_age * SECOND
-        if end.size < self._files.rotate_size and not age:
+        self._register_ended()
+        chain = self._lock.call(self._due)
+        if chain is None:
             return False
-        now, begun = self._now(), chain.state.begun
-        if 0 <= now - self._tried < SECOND or chain.state.ended:
+        if self._next is None or self._next.chain is self._present[1]:
+            state = initial_state(chain.state.policy)
+            before: Fields = {"previous": chain.end.file}
+            self._next = self._begun(state, before, wait=_ROTATION_WAIT)
+        if not self._lock.call(self._go_on, chain):
             return False
-        old = age and end.count > 1 and not 0 <= now - begun < age
-        return bool(old) or end.size >= self._files.rotate_size
+        self._register_ended()
+        return True
 
-    def _rotated(self, chain: ChainFile[State]) -> ChainFile[State]:
-        """Return the file that the log goes on in: a new one, or *chain* if none can be begun."""
+    def _ask_for_rotation(self) -> None:
+        """Have the thread that keeps the files begin the next one; ask once a second."""
         now = self._now()
-        if 0 <= now - self._tried < SECOND:
-            raise AuditError(
-                "the log has ended a file and cannot begin the next",
-                rule="audit.rotation",
-                where=self._directory.path,
-                fix="See the error before this one; it is tried again every second.",
-            )
-        try:
-            return self._rotate(chain)
-        except AuditError:
-            self._tried = now
-            if chain.settled().state.ended:
-                raise
-            return chain
-
-    def _rotate(self, chain: ChainFile[State]) -> ChainFile[State]:
-        """End the file, and go on in a new one that names its end; return that."""
-        now = self._now()
-
-        def go_on(entries: Entries) -> ChainFile[State]:
-            # The new file first: where it cannot be made, the present one goes on.
-            fresh = self._created(entries, chain.state, now)
-            try:
-                if not chain.settled().state.ended:
-                    draft = self._draft(chain, everything=False)
-                    draft.add_end(rotated=True)
-                    self._write(chain, draft)
-                self._register_end(entries)
-                end = chain.end
-                before: Fields = {
-                    "previous": end.file,
-                    "previous_count": end.count,
-                    "previous_mac": end.mac.hex(),
-                }
-                self._begin(entries, fresh, chain.state.in_new_file(now), before, now)
-            except BaseException:
-                fresh.close()
-                if not fresh.end.count:
-                    self._discard(fresh.name)
-                raise
-            return fresh
-
-        fresh = index.update(self._directory, self._key, now=now, write=go_on, wait=_ROTATION_WAIT)
-        self._present = (os.getpid(), fresh)
-        chain.close()
-        if self._files.compress or self._files.is_timed:
+        if not 0 <= now - self._asked < SECOND:
+            self._asked = now
             self._keep()
+            if self._keeper is not None:
+                self._keeper.look()
+
+    def _due(self) -> ChainFile[State] | None:
+        """Return the present file if it is time for another one."""
+        if self._closed:
+            return None
+        chain = self._ready()
+        end, age = chain.end, self._files.rotate_age * SECOND
+        old = age and end.count > 1 and not 0 <= self._now() - chain.state.begun < age
+        return chain if old or end.size >= self._files.rotate_size else None
+
+    def _go_on(self, chain: ChainFile[State]) -> bool:
+        """End the present file and go on in the prepared one; tell whether that happened."""
+        prepared = self._next
+        if prepared is None or self._closed or chain is not self._present[1]:
+            return False
+        if prepared.chain.state.policy != chain.state.policy:  # its first record names another
+            self._next = None
+            prepared.chain.close()
+            return False
+        if not chain.settled().state.ended:
+            draft = self._draft(chain, everything=False)
+            draft.add_end(rotated=True)
+            self._write(chain, draft)
+        self._switch(chain)
+        return True
+
+    def _switch(self, chain: ChainFile[State]) -> ChainFile[State]:
+        """Go on in the prepared file after *chain*, which is ended; return it."""
+        prepared = self._next
+        if prepared is None:
+            raise AuditError("the log is closed", rule="audit.closed")
+        fresh = prepared.chain
+        fresh.keep(chain.state.in_new_file(self._now()))
+        self._ended = chain
+        self._present = (os.getpid(), fresh)
+        self._next = None
+        self._put(fresh, [prepared.genesis])
         return fresh
+
+    def _register_ended(self) -> None:
+        """Register the end of the file before the present one, if it is not registered yet."""
+        ended = self._ended
+        if ended is None or ended is self._present[1]:
+            return
+        try:
+            ended.sync()  # what the index says about it, a loss of power must not take back
+        except AuditError:
+            # The disk did not take its end, and no later flush can tell whether it did after all.
+            self._ended = None
+            ended.close()
+            raise
+
+        self._register(ended, wait=_ROTATION_WAIT)
+        self._ended = None
+        ended.close()
 
     def _created(self, entries: Entries, state: State, now: int) -> ChainFile[State]:
         """Return a new file without a record."""
@@ -272,18 +328,17 @@ class LogFiles:
         keys = file_keys(entries.key, directory=entries.directory_id, file=file)
         return new_file(self._directory, name, file=file, keys=keys, state=state, fsync=self._fsync)
 
-    def _begin(
-        self, entries: Entries, chain: ChainFile[State], state: State, before: Fields, now: int
-    ) -> None:
-        """Write the first record of a new file, and register the file.
+    def _begin(self, entries: Entries, chain: ChainFile[State], before: Fields, now: int) -> Fields:
+        """Write the first record of a new file, and register the file; return the record's fields.
 
         :param before: fields that say what was before it.
         """
         # The lock of the file first: what is registered and not locked counts as a dead process's.
         chain.hold()
-        draft = Draft(state, now)
-        draft.add("genesis", self._genesis(entries, chain, state, before))
-        self._write(chain, draft)
+        draft = Draft(chain.state, now)
+        genesis = self._genesis(entries, chain, before)
+        draft.add("genesis", genesis)
+        chain.append_all(draft.records, draft.state)
         chain.sync()
         self._directory.sync()
         entries.add(
@@ -298,6 +353,7 @@ class LogFiles:
         )
         entries.move_key(now)
         self._index_end = entries.chain.end
+        return genesis
 
     def _discard(self, name: str) -> None:
         """Remove a file that never had a record."""
@@ -305,9 +361,7 @@ class LogFiles:
             with contextlib.suppress(AuditError):
                 self._directory.remove(each)
 
-    def _genesis(
-        self, entries: Entries, chain: ChainFile[State], state: State, before: Fields
-    ) -> Fields:
+    def _genesis(self, entries: Entries, chain: ChainFile[State], before: Fields) -> Fields:
         # The genesis names the end of the index, and the index then names the genesis: neither can
         # go back to an older state alone.
         return {
@@ -321,13 +375,12 @@ class LogFiles:
             "version": VERSION,
             **({"moves": entries.key.moves} if entries.moves else {}),
             **before,
-            **policy_fields(state.policy),
+            **policy_fields(chain.state.policy),
         }
 
     def _keep(self) -> None:
-        """Have a thread keep the files; have it look at them now if there is one."""
+        """Have a thread keep the files, if none does."""
         if self._keeper is not None:
-            self._keeper.wake()
             return
         from safeser.audit.upkeep.keeper import Keeper  # noqa: PLC0415 - of a log that is kept
 

@@ -38,16 +38,16 @@ AT_ONCE: Final = 1_000
 #: The same after a write that failed: each message tries again, and must not take long for it.
 AGAIN: Final = 10
 
-#: Rules of failures that a disk may get over. A log that was changed under its process, or that is
-#: closed, is written never again: no message passes then.
-_OF_DISK: Final = frozenset({"audit.rotation", "audit.write"})
+#: The rule of failures that a disk may get over. A log that was changed under its process, or that
+#: is closed, is written never again: no message passes then.
+_OF_DISK: Final = "audit.write"
 
 _QUEUE = AUDIT_FAILURES.index("queue")
 
 
 def is_of_disk(failure: AuditError) -> bool:
     """Tell whether the log may be written again after *failure*."""
-    return failure.rule in _OF_DISK
+    return failure.rule == _OF_DISK
 
 
 class Told(NamedTuple):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from safeser.audit.files import Directory
 from safeser.audit.index import new_id
 from safeser.audit.key import source
 from safeser.audit.upkeep.closed_files import tidy
+from safeser.errors import AuditError
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True}
 
@@ -23,17 +25,21 @@ def small(make) -> Callable[..., AuditLog]:
 
     def opened(principal: str = "alice", **options) -> AuditLog:
         files = options.pop("files", AuditFiles(rotate_size=64 << 10, compress=False))
-        return make(principal, files=files, **options)
+        log = make(principal, files=files, **options)
+        log._keep = lambda: None
+        return log
 
     return opened
 
 
 @pytest.fixture
 def fill() -> Callable[..., None]:
-    """Return what writes so many events, numbered from *start*."""
+    """Return what writes so many events, numbered from *start*; it rotates where that is due."""
 
     def filled(log: AuditLog, count: int = FULL, *, start: int = 0) -> None:
         for n in range(start, start + count, 50):
+            with contextlib.suppress(AuditError):  # as the thread that keeps the files
+                log.rotate_if_due()
             log.record_all([{**ADMIT, "bytes": at, "task": new_id()} for at in range(n, n + 50)])
 
     return filled

@@ -1,0 +1,154 @@
+"""A disk that does not answer: records are written, and a rotation ends when it answers again."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from safeser.audit import AuditFiles, read, verify
+from safeser.errors import AuditError
+from tests.audit.upkeep.conftest import ADMIT, FULL
+
+SMALL = AuditFiles(rotate_size=64 << 10, compress=False)
+
+
+class Disk:
+    """A disk whose flushes wait until it answers; one that the thread of records makes fails."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.answers = threading.Event()
+        self.asked = threading.Event()
+        self.writer = threading.get_ident()
+        for name in ("fdatasync", "fsync"):
+            monkeypatch.setattr(os, name, self._wrapped(getattr(os, name)))
+
+    def _wrapped(self, flush):
+        def flushed(handle: int) -> None:
+            assert threading.get_ident() != self.writer, "the thread of records waits for the disk"
+            self.asked.set()
+            assert self.answers.wait(60)
+            flush(handle)
+
+        return flushed
+
+
+def numbers(place) -> list[int]:
+    return [each.number("bytes") for each in read(place) if each.type == "event"]
+
+
+def write(log, count: int, start: int) -> int:
+    for n in range(start, start + count):
+        log.record({**ADMIT, "bytes": n, "task": "t" * 80})
+    return start + count
+
+
+def test_no_record_waits_for_a_rotation(make, place, key, clock, clean, monkeypatch):
+    log = make(files=SMALL)
+    first = log.path
+    with monkeypatch.context() as patch:
+        disk = Disk(patch)
+        n = write(log, 2 * FULL, 0)
+        assert disk.asked.wait(60)
+        n = write(log, FULL, n)  # while the disk does not answer
+        assert log.path == first
+        assert verify(place, key=key).ok
+        disk.answers.set()
+        while log.path == first:  # the thread that keeps the files goes on
+            clock.tick(1)
+            n = write(log, 1, n)
+    log.close()
+    assert sorted(numbers(place)) == list(range(n))
+    clean(place, key)
+
+
+def test_a_disk_that_fails_a_flush_of_a_rotation_leaves_the_present_file(
+    small, place, key, fill, clean, monkeypatch
+):
+    def failing(handle: int) -> None:
+        raise OSError(5, "the disk")
+
+    with small() as log:
+        fill(log, FULL)
+        first = log.path
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", failing)
+            with pytest.raises(AuditError, match="cannot be synced"):
+                log.rotate_if_due()
+            log.record({**ADMIT, "bytes": FULL})
+            assert log.path == first
+        fill(log, 50, start=FULL + 1)
+        assert log.path != first
+    assert verify(place, key=key).ok
+    assert sorted(numbers(place)) == list(range(FULL + 51))
+
+
+def test_an_end_that_another_process_keeps_from_the_index_is_registered_later(
+    small, place, key, fill, clean
+):
+    import fcntl
+
+    with small() as log, (place / "index").open("rb") as index:
+        fill(log, FULL)
+        switch = log._go_on
+
+        def locked(chain) -> bool:
+            fcntl.flock(index, fcntl.LOCK_EX)
+            return switch(chain)
+
+        log._go_on = locked
+        first = log.path
+        with pytest.raises(AuditError, match="holds the index"):
+            log.rotate_if_due()
+        assert log.path != first
+        log.record({**ADMIT, "bytes": FULL})
+        assert verify(place, key=key).ok
+        fcntl.flock(index, fcntl.LOCK_UN)
+        assert not log.rotate_if_due()  # nothing is due but that
+        assert log._ended is None
+    clean(place, key)
+
+
+def test_a_policy_that_changes_meanwhile_is_named_by_the_next_file(small, place, key, fill, clean):
+    with small() as log:
+        fill(log, FULL)
+        begin = log._begun
+
+        def changed(*given, **options):
+            begun = begin(*given, **options)
+            log._begun = begin
+            log.use_policy(("next", 2, "b" * 64))
+            return begun
+
+        log._begun = changed
+        first = log.path
+        assert not log.rotate_if_due()
+        assert log.path == first
+        assert log.rotate_if_due()
+        second = log.path
+        fill(log, 50, start=FULL)
+    genesis = next(iter(read(second)))
+    assert genesis.text("policy_name") == "next"
+    clean(place, key)
+
+
+def test_a_file_whose_end_was_removed_before_the_next_is_found(small, place, key, fill, found):
+    """The end is in no index: its process was killed after it had gone on in the next file."""
+    log = small()
+    fill(log, FULL)
+    log._register = lambda chain, **options: None
+    path = log.path
+    whole = {}
+    for each in (path, path.removesuffix(".log") + ".head"):
+        with open(each, "rb") as file:
+            whole[each] = file.read()
+    assert log.rotate_if_due()
+    log.record(ADMIT)
+    log.close()
+    assert verify(place, key=key).ok
+    for each, data in whole.items():
+        with open(each, "wb") as file:
+            file.write(data)
+    problems = found(verify(place, key=key))
+    assert (os.path.basename(log.path), 1, 0, "missing records") in problems
