@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.audit import index as index_module
+from safeser.audit.writing.log_files import LogFiles
 from safeser.errors import AuditError, ConfigError
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
@@ -90,10 +90,9 @@ def test_a_principal_that_is_none_is_refused(make):
 
 def test_a_held_index_is_not_waited_for_for_ever(make, place: Path, monkeypatch):
     make().close()
-    monkeypatch.setattr(index_module, "_WAIT", 0.0)
+    monkeypatch.setattr(LogFiles._begun, "__kwdefaults__", {"wait": 0.02})
     with open(place / "index", "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        monkeypatch.setattr(index_module.lock, "__kwdefaults__", {"wait": 0.02})
         with pytest.raises(AuditError) as caught:
             make()
     assert caught.value.rule == "audit.locked"
