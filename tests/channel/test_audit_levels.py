@@ -160,3 +160,10 @@ def test_less_is_a_loosening_and_more_a_tightening():
         assert found["audit of code"].effect == effect
         assert found["audit of data"].effect == effect
     assert not [each for each in compare(old, old).settings if "audit" in each.what]
+
+
+def test_another_name_hides_no_loosening():
+    old = Policy.parse(text())
+    new = Policy.parse(text(data="counts").replace("name: data", "name: other"))
+    (found,) = (each for each in compare(old, new).settings if "audit" in each.what)
+    assert (found.effect, found.what) == ("loosens", "audit of other")

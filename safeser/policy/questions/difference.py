@@ -233,32 +233,28 @@ def _settings(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
             "declared" if added else "",
         )
     yield from _suites(old, new, domain)
-    yield from _audit_levels(old, new)
-    yield from _audit_failures(old, new)
+    yield from _logged(old, new)
     for name in sorted(old.principals.keys() | new.principals.keys()):
         yield from _principal(name, old, new)
 
 
-def _audit_levels(old: Policy, new: Policy) -> Iterator[Setting]:
-    """Yield the contexts of one name of which the log has more or less than before."""
-    for name in sorted(each.name for each in old.contexts):
-        before, after = (each.audit_levels.get(name, AUDIT_LEVELS[0]) for each in (old, new))
-        if before != after and any(each.name == name for each in new.contexts):
-            less = AUDIT_LEVELS.index(after) > AUDIT_LEVELS.index(before)
-            yield Setting("loosens" if less else "tightens", f"audit of {name}", before, after)
+def _logged(old: Policy, new: Policy) -> Iterator[Setting]:
+    """Yield the contexts of which the log has more or less, or stops more or less where it fails.
 
-
-def _audit_failures(old: Policy, new: Policy) -> Iterator[Setting]:
-    """Yield the contexts in which a log that fails stops more or less than before.
-
-    One that is new, or has a new name, is compared with the default: what its messages were
+    One that is new, or has a new name, is compared with the defaults: what its messages were
     subject to before may differ from one to the other.
     """
+    every = AUDIT_LEVELS[0]
     for name in sorted(each.name for each in new.contexts):
-        before, after = (each.audit_failures.get(name, AuditFailure()) for each in (old, new))
-        if before != after:
-            effect: Effect = "loosens" if after > before else "tightens"
-            yield Setting(effect, f"audit_failure of {name}", str(before), str(after))
+        before, after = (each.audit_levels.get(name, every) for each in (old, new))
+        less = AUDIT_LEVELS.index(after) - AUDIT_LEVELS.index(before)
+        if less:
+            yield Setting("loosens" if less > 0 else "tightens", f"audit of {name}", before, after)
+    for name in sorted(each.name for each in new.contexts):
+        failing, now = (each.audit_failures.get(name, AuditFailure()) for each in (old, new))
+        if failing != now:
+            effect: Effect = "loosens" if now > failing else "tightens"
+            yield Setting(effect, f"audit_failure of {name}", str(failing), str(now))
 
 
 def _suites(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
