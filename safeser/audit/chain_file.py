@@ -268,6 +268,7 @@ def new_file(
         head = directory.create(head_name(name), append=False)
     except BaseException:
         log.close()
+        directory.remove(name)
         raise
     end = Head(file, 0, ZERO, 0)
     return ChainFile(

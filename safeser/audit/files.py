@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import stat
+import weakref
 from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import NoReturn
@@ -69,7 +70,7 @@ class Handle:
     :param place: path of the file, for errors.
     """
 
-    __slots__ = ("fd", "place")
+    __slots__ = ("__weakref__", "fd", "place")
 
     def __init__(self, fd: int, place: str) -> None:
         self.fd = fd
@@ -221,7 +222,7 @@ class Directory:
         flags = _NEW | os.O_RDWR | (os.O_APPEND if append else 0)
         place = self.place(name)
         try:
-            return Handle(os.open(name, flags, 0o600, dir_fd=self._handle.fd), place)
+            return _written(Handle(os.open(name, flags, 0o600, dir_fd=self._handle.fd), place))
         except FileExistsError:
             return None
         except OSError as error:
@@ -239,7 +240,8 @@ class Directory:
 
         What it holds is the caller's to check, before a byte is written.
         """
-        return self._open(name, os.O_RDWR | (os.O_APPEND if append else 0), _check_own_file)
+        handle = self._open(name, os.O_RDWR | (os.O_APPEND if append else 0), _check_own_file)
+        return None if handle is None else _written(handle)
 
     def _open(self, name: str, mode: int, check: Callable[[Handle], None]) -> Handle | None:
         flags = mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -296,6 +298,23 @@ class Directory:
     def close(self) -> None:
         self._handle.close()
 
+
+#: What is open for writing. A forked child closes it: it would hold on to the locks of its parent,
+#: which a thread of the parent may have taken just then.
+_WRITTEN: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+
+def _written(handle: Handle) -> Handle:
+    _WRITTEN.add(handle)
+    return handle
+
+
+def _close_written() -> None:
+    for handle in list(_WRITTEN):
+        handle.close()
+
+
+os.register_at_fork(after_in_child=_close_written)
 
 _NOT_OURS = "The log did not make it: move it away, or use a directory for audit logs alone."
 

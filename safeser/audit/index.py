@@ -94,6 +94,22 @@ class Entries:
         """Whether the key moves one way."""
         return self._file is not None
 
+    def check_moves(self) -> None:
+        """Raise :class:`AuditError` if the key moves, and cannot move once more."""
+        if self._file is not None and self.key.moves >= MAX_MOVES:
+            raise AuditError(
+                "the key of the log has moved as often as it can",
+                rule="audit.key",
+                fix="Begin another directory with a new key.",
+            )
+
+    def has_grown(self, count: int) -> bool:
+        """Tell whether there are more than *count* entries; where that is in doubt, there are."""
+        try:
+            return self.chain.settled().end.count > count
+        except AuditError:
+            return True
+
     def move_key(self, now: int) -> None:
         """Replace a key that moves by the next one, here and in its file.
 
@@ -101,12 +117,6 @@ class Entries:
         """
         if self._file is None:
             return
-        if self.key.moves >= MAX_MOVES:
-            raise AuditError(
-                "the key of the log has moved as often as it can",
-                rule="audit.key",
-                fix="Begin another directory with a new key.",
-            )
         # 1. The record, and a head that the next key makes. 2. Both on the disk. 3. The file of the
         # key. A process that is stopped in between leaves a head that the key in the file makes, or
         # the one after it, and the next process finds which.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from types import MappingProxyType
 
 from safeser.audit import index
 from safeser.audit.chain import Head, Keys, file_keys, index_keys, key_after
@@ -29,6 +30,9 @@ MAX_PROBLEMS = 1_000  # of one report
 
 #: Removed files that are named one by one; the others are counted.
 _NAMED = 20
+
+#: How often a directory is verified in which files come and go; what was sound is not read again.
+_TRIES = 3
 
 # Verification waits this long for processes that are opening or closing; without the lock it goes
 # on, so that a process that never releases it does not prevent verification.
@@ -79,13 +83,25 @@ def verify(
         if single:
             verification.one_file(directory, name)
         else:
-            verification.everything(directory, progress, processes)
+            for tries in range(_TRIES, 0, -1):
+                before = _shape(directory)
+                verification.everything(directory, progress, processes)
+                # Its processes may have begun, compressed or removed a file meanwhile.
+                if not verification.problems or tries == 1 or _shape(directory) == before:
+                    break
+                verification = _Verification(secret, expected, verification.sound())
     except AuditError as error:
         text = f"{error.message}; what was not read was not verified"
         verification.problem(path, "unreadable file", text)
     finally:
         directory.close()
     return verification.report()
+
+
+def _shape(directory: Directory) -> tuple[set[str], int]:
+    """Return what differs once a process has begun, ended, compressed or removed a file."""
+    found = directory.stat(INDEX)
+    return directory.names(), -1 if found is None else found.st_size
 
 
 def _gathered(heads: Iterable[str]) -> list[Expected]:
@@ -100,10 +116,21 @@ def _gathered(heads: Iterable[str]) -> list[Expected]:
 
 
 class _Verification(Verdict):
-    """What was found in a directory so far."""
+    """What was found in a directory so far.
 
-    def __init__(self, key: AuditKey, expected: list[Expected]) -> None:
+    :param sound: verdicts of a try before this one that hold as long as the index says the same
+        about their files, by the ids of these.
+    """
+
+    def __init__(
+        self,
+        key: AuditKey,
+        expected: list[Expected],
+        sound: Mapping[str, tuple[Job, Verdict]] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
+        self._sound = sound
+        self._verdicts: dict[str, tuple[Job, Verdict]] = {}
         self.expected = expected
         self.directory_id = ""
         self.registry = Registry()
@@ -111,6 +138,7 @@ class _Verification(Verdict):
         self.ends: dict[str, tuple[int, bytes]] = {}
         self.read: set[str] = set()  # ids of chains
         self._ended: set[str] = set()  # ids of files that end with a rotation or have a problem
+        self._cut: set[str] = set()  # ids of files that end before the next one goes on
         self._continued: list[tuple[str, str]] = []  # names of such, and ids of those before them
         self._moved = [key]  # the key after each of its moves
 
@@ -132,11 +160,16 @@ class _Verification(Verdict):
         names = self._names_and_index(directory)
         # 2. Each file that the index names.
         jobs = list(self._jobs(names))
-        found = verdicts(directory, jobs, processes)
-        for done, job in enumerate(jobs):
-            progress(done, len(jobs))
-            self._take(job, next(found))
-        self._check_previous(directory, {job.file: job for job in jobs})
+        known_sound = {job.file: self._sound[job.file][1] for job in jobs if self._is_sound(job)}
+        anew = [job for job in jobs if job.file not in known_sound]
+        verified = verdicts(directory, anew, processes)
+        for done, job in enumerate(anew):
+            progress(done, len(anew))
+            self._take(job, next(verified))
+        for job in jobs:
+            if job.file in known_sound:
+                self._take(job, known_sound[job.file])
+        self._check_previous()
         # 3. Each file that it does not name.
         known = {entry.name for entry in self.registry.files.values()}
         known |= {name + COMPRESSED for name in known}
@@ -146,6 +179,17 @@ class _Verification(Verdict):
         self._note_others(names, logs | known)
         # 4. What the operator wrote down.
         self._expectations()
+
+    def _is_sound(self, job: Job) -> bool:
+        return job.file in self._sound and self._sound[job.file][0] == job
+
+    def sound(self) -> dict[str, tuple[Job, Verdict]]:
+        """Return the verdicts that need no second look."""
+        return {
+            file: (job, found)
+            for file, (job, found) in self._verdicts.items()
+            if not found.problems and file not in self._cut
+        }
 
     def _note_others(self, names: set[str], known: set[str]) -> None:
         """Mention each of *names* that is no file of the log, and what interruptions left."""
@@ -288,6 +332,7 @@ class _Verification(Verdict):
 
     def _take(self, job: Job, found: Verdict) -> None:
         """Add what was found in one file."""
+        self._verdicts[job.file] = job, found
         self.problems += found.problems
         self.notes += found.notes
         self.files += found.files
@@ -317,7 +362,7 @@ class _Verification(Verdict):
             text = f"this file was begun when the index had {count} other records before it"
             self.problem(name, "index changed", text, line=1, seq=0)
 
-    def _check_previous(self, directory: Directory, jobs: Mapping[str, Job]) -> None:
+    def _check_previous(self) -> None:
         """Check that each file that goes on from another one goes on from its end.
 
         The end of a file is written before a second record of the next.
@@ -325,11 +370,10 @@ class _Verification(Verdict):
         for name, previous in self._continued:
             if previous in self._ended:
                 continue
-            # A file that is not there was removed by retention, or is a problem already. One that
-            # is there may have ended after it was read, and before the next one was.
-            job = jobs.get(previous)
-            if previous in self.registry.files and (job is None or verdict(directory, job).goes_on):
+            # A file that is not there was removed by retention, or is a problem already.
+            if previous in self.registry.files and previous not in self._verdicts:
                 continue
+            self._cut.add(previous)
             text = "the file before this one does not end with a rotation: its end was removed"
             self.problem(name, "missing records", text, line=1, seq=0)
 

@@ -42,7 +42,7 @@ _LEAST = 64 << 10
 #: milliseconds.
 _AT_ONCE = 32
 
-#: Bytes by which a file may be larger than the size at which it is rotated.
+#: Bytes by which a file that was never closed counts at most beyond the size of a rotation.
 _BEYOND = 1 << 20
 
 
@@ -288,7 +288,8 @@ def _due(
             continue
         # Only what the index registers counts, and no more than such a file can have: a user who
         # may write to the folder would push honest files out with one that is large or sparse.
-        size = min(found.st_size, found.st_blocks * 512, files.rotate_size + _BEYOND)
+        most = entry.size if entry.size >= 0 else files.rotate_size + _BEYOND
+        size = min(found.st_size, found.st_blocks * 512, most)
         total += size
         if _has_ended(directory, there, entry):
             ended = _ended(verifier, there, file, entry)

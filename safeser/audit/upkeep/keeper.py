@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from safeser.audit.files import Directory
 from safeser.audit.key import AuditKey, KeyFile
@@ -29,6 +29,10 @@ logger = logging.getLogger("safeser.audit")
 _TICK = 1.0
 #: Seconds between two looks at the directory where nothing was rotated meanwhile.
 _PASS = 600.0
+#: Seconds between two tries of a rotation that fails, at most; the first is a tick after it failed.
+_LONGEST = 60.0
+
+T = TypeVar("T")
 
 
 class Kept(Protocol):
@@ -66,8 +70,15 @@ class Keeper:
         self._stopped = False
         self._pass_at = 0.0
         self._heads_at = 0.0
+        self._rotation_at = 0.0
+        self._pause = 0.0  # after rotations that failed
         self._thread = threading.Thread(target=self._run, name="safeser-audit-files", daemon=True)
         self._thread.start()
+
+    @property
+    def lives(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
 
     def look(self) -> None:
         """Have it look now whether a rotation is due."""
@@ -90,7 +101,7 @@ class Keeper:
             self._tick()
             self._wake.wait(_TICK)
             self._wake.clear()
-        self._write_heads()
+        self._attempt("The heads of the audit log were not written", self._write_heads)
 
     def _tick(self) -> None:
         """Do what is due."""
@@ -98,30 +109,40 @@ class Keeper:
         if log is None:
             self._stopped = True
             return
-        try:
-            if log.rotate_if_due():
-                self._pass_at = self._heads_at = 0.0
-        except SafeserError as error:
-            logger.error("A rotation of the audit log did not end: %s", error)  # noqa: TRY400
-        del log
         now = time.monotonic()
+        if now >= self._rotation_at:
+            rotated = self._attempt("A rotation of the audit log did not end", log.rotate_if_due)
+            # A try may leave a file: those of an hour are some sixty.
+            self._pause = 0.0 if rotated is not None else min(max(_TICK, 2 * self._pause), _LONGEST)
+            self._rotation_at = now + self._pause
+            if rotated:
+                self._pass_at = self._heads_at = 0.0
+        del log
         if now >= self._heads_at:
             self._heads_at = now + self._files.heads_every
-            self._write_heads()
+            self._attempt("The heads of the audit log were not written", self._write_heads)
         if now >= self._pass_at:
             self._pass_at = now + _PASS
             if self._files.tidies:
-                self._tidy()
+                self._attempt("Closed files of the audit log stay as they are", self._tidy)
+
+    @staticmethod
+    def _attempt(failed: str, work: Callable[[], T]) -> T | None:
+        """Return what *work* returns; None where it fails, which is logged as *failed*."""
+        try:
+            return work()
+        except SafeserError as error:
+            logger.error("%s: %s", failed, error)  # noqa: TRY400 - one line
+        except Exception as error:  # the next rotation needs the thread
+            logger.error("%s: %s", failed, type(error).__name__)  # noqa: TRY400 - one line
+        return None
 
     def _tidy(self) -> None:
+        directory = Directory(self._path, create=False)
         try:
-            directory = Directory(self._path, create=False)
-            try:
-                tidy(directory, self._key, self._files, now=self._clock() // 1_000)
-            finally:
-                directory.close()
-        except SafeserError as error:
-            logger.error("Closed files of the audit log stay as they are: %s", error)  # noqa: TRY400
+            tidy(directory, self._key, self._files, now=self._clock() // 1_000)
+        finally:
+            directory.close()
 
     def _write_heads(self) -> None:
         log = self._log()

@@ -47,6 +47,7 @@ class Registered:
     :param line: of the entry that registers its start.
     :param moves: how often the key had moved when it was begun.
     :param begun: when, in microseconds since 1970, and *ended* likewise; -1 if it is not closed.
+    :param size: its bytes when it was closed; -1 if it is not.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Registered:
     moves: int
     begun: int
     ended: int = -1
+    size: int = -1
     closed: Mark | None = None
     compressed: Compressed | None = None
     removed: Removed | None = None
@@ -100,6 +102,7 @@ class Registry:
             case "close":
                 entry.closed = Mark(count - 1, mac, "changed file", source)
                 entry.ended = record.time
+                entry.size = record.number("size")
             case "compress":
                 entry.compressed = Compressed(mac_of(record.text("sha256")), line, record.time)
             case "remove":

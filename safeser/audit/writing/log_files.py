@@ -54,7 +54,7 @@ _LAST_TIME = 253_402_300_799 * SECOND  # the end of the year 9999
 
 # Seconds that a rotation waits for another process that adds to the index; without it the present
 # file goes on, and the rotation is tried again a second later.
-_ROTATION_WAIT = 0.05
+_ROTATION_WAIT = 2.0
 
 
 class _Begun(NamedTuple):
@@ -191,12 +191,14 @@ class LogFiles:
         now = self._now()
 
         def begin(entries: Entries) -> _Begun:
+            entries.check_moves()
+            count = entries.chain.end.count
             chain = self._created(entries, state._replace(begun=now), now)
             try:
                 return _Begun(chain, self._begin(entries, chain, before, now))
             except BaseException:
                 chain.close()
-                if not chain.end.count:
+                if not entries.has_grown(count):
                     self._discard(chain.name)
                 raise
 
@@ -226,6 +228,7 @@ class LogFiles:
                 "count": end.count,
                 "file": end.file,
                 "mac": end.mac.hex(),
+                "size": end.size,
                 "time": self._now(),
                 "type": "close",
             }
@@ -243,8 +246,8 @@ class LogFiles:
         return not self._closed and self._rotation.call(self._rotate_if_due)
 
     def _rotate_if_due(self) -> bool:
-        self._register_ended()
         chain = self._lock.call(self._due)
+        self._register_ended()  # of a rotation before this one
         if chain is None:
             return False
         if self._next is None or self._next.chain is self._present[1]:
@@ -283,6 +286,12 @@ class LogFiles:
             self._next = None
             prepared.chain.close()
             return False
+        try:
+            prepared.chain.look()
+        except AuditError:
+            self._next = None
+            prepared.chain.close()
+            raise
         if not chain.settled().state.ended:
             draft = self._draft(chain, everything=False)
             draft.add_end(rotated=True)
@@ -308,17 +317,18 @@ class LogFiles:
         ended = self._ended
         if ended is None or ended is self._present[1]:
             return
+        failure = None
         try:
             ended.sync()  # what the index says about it, a loss of power must not take back
-        except AuditError:
-            # The disk did not take its end, and no later flush can tell whether it did after all.
-            self._ended = None
-            ended.close()
-            raise
-
+        except AuditError as error:
+            # No later flush can tell whether the disk took its end after all. The index has it all
+            # the same: what the disk lost is then missing, and not unknown.
+            failure = error
         self._register(ended, wait=_ROTATION_WAIT)
         self._ended = None
         ended.close()
+        if failure is not None:
+            raise failure
 
     def _created(self, entries: Entries, state: State, now: int) -> ChainFile[State]:
         """Return a new file without a record."""
@@ -356,7 +366,7 @@ class LogFiles:
         return genesis
 
     def _discard(self, name: str) -> None:
-        """Remove a file that never had a record."""
+        """Remove a file that is not registered."""
         for each in (name, head_name(name)):
             with contextlib.suppress(AuditError):
                 self._directory.remove(each)
@@ -380,7 +390,7 @@ class LogFiles:
 
     def _keep(self) -> None:
         """Have a thread keep the files, if none does."""
-        if self._keeper is not None:
+        if self._keeper is not None and self._keeper.lives:
             return
         from safeser.audit.upkeep.keeper import Keeper  # noqa: PLC0415 - of a log that is kept
 
@@ -397,15 +407,22 @@ class LogFiles:
             logger.warning("The audit log's files are not kept: %s", error)
 
     def head(self) -> str:
-        """Return one line with the ends of this process's file and of the index, as of now.
+        """Return one line with the ends of this process's files and of the index, as of now.
+
+        A file before the present one is among them until the index has its end.
 
         Kept where a user who can change the log cannot change it, it shows later that what was
         written until now is still there: see :func:`safeser.audit.verify`.
         """
         from safeser.audit.report import head_line  # noqa: PLC0415 - of a log whose heads are kept
 
-        end, index_end = self._present[1].end, self._index_end
+        # In this order: what was ended after the first line is the present file there, and what is
+        # registered after the second one is still among the ended.
+        end = self._present[1].end
+        ended = self._ended
+        index_end = self._index_end
         if index_end is None:
             return ""
-        ends = {each.file: (each.count - 1, each.mac) for each in (index_end, end) if each.count}
+        named = [index_end, end] if ended is None else [index_end, ended.end, end]
+        ends = {each.file: (each.count - 1, each.mac) for each in named if each.count}
         return head_line(index_end.file, ends)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from safeser.audit import AuditFiles, AuditLog, read, verify
+from safeser.audit.writing import log_files
 from safeser.errors import AuditError
 from tests.audit.upkeep.conftest import ADMIT, FULL
 
@@ -107,6 +108,7 @@ def test_where_no_new_file_can_be_made_the_present_one_goes_on(
     """The index is held by another process: the record is written all the same."""
     import fcntl
 
+    monkeypatch.setattr(log_files, "_ROTATION_WAIT", 0.01)
     with small() as log:
         fill(log, FULL)
         first = log.path

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from safeser.audit import AuditFiles, read, verify
+from safeser.audit.writing import log_files
 from safeser.errors import AuditError
 from tests.audit.upkeep.conftest import ADMIT, FULL
 
@@ -85,9 +86,11 @@ def test_a_disk_that_fails_a_flush_of_a_rotation_leaves_the_present_file(
 
 
 def test_an_end_that_another_process_keeps_from_the_index_is_registered_later(
-    small, place, key, fill, clean
+    small, place, key, fill, clean, monkeypatch
 ):
     import fcntl
+
+    monkeypatch.setattr(log_files, "_ROTATION_WAIT", 0.01)
 
     with small() as log, (place / "index").open("rb") as index:
         fill(log, FULL)

@@ -1,0 +1,337 @@
+"""What happens beside a rotation: another failure, a fork, a verification, a theft of the end."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from safeser.audit import AuditFiles, read, verify
+from safeser.audit.files import head_name
+from safeser.audit.upkeep import keeper
+from safeser.errors import AuditError
+from tests.audit.upkeep.conftest import ADMIT, FULL
+from tests.conftest import until
+
+SMALL = AuditFiles(rotate_size=64 << 10, compress=False)
+
+
+def copies(*paths: str) -> dict[Path, bytes]:
+    files = [Path(each) for path in paths for each in (path, head_name(path))]
+    return {each: each.read_bytes() for each in files}
+
+
+def put_back(*taken: dict[Path, bytes]) -> None:
+    for each in taken:
+        for path, data in each.items():
+            path.write_bytes(data)
+
+
+def die(log) -> None:
+    """End a log as a kill would, for the files."""
+    log._closed = True
+    log._close_files()
+
+
+# --- the thread that keeps the files --------------------------------------------------------------
+
+
+def test_an_error_that_was_not_foreseen_ends_no_rotation(make, place, monkeypatch, caplog):
+    def failing(*given, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(keeper, "tidy", failing)
+    log = make(files=AuditFiles(rotate_size=64 << 10))
+    for files in (2, 3):
+        for n in range(FULL):
+            log.record({**ADMIT, "bytes": n, "task": "t" * 80})
+        until("a rotation", lambda files=files: len(list(place.glob("*.log"))) == files)
+    assert log._keeper.lives
+    until("the error", lambda: "stay as they are: MemoryError" in caplog.text)
+
+
+def test_a_thread_that_ended_is_started_again(make, place, monkeypatch):
+    log = make(files=SMALL)
+    log._keep()
+    log._keeper.stop(60)
+    assert not log._keeper.lives
+    for n in range(FULL):
+        log.record({**ADMIT, "bytes": n, "task": "t" * 80})
+    until("a rotation", lambda: len(list(place.glob("*.log"))) == 2)
+
+
+def test_tries_that_fail_become_rare(make, monkeypatch):
+    log = make(files=SMALL)
+    tries = []
+
+    def failing() -> bool:
+        tries.append(len(tries))
+        raise AuditError("no", rule="audit.write")
+
+    now = [1_000.0]
+    monkeypatch.setattr(keeper.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(keeper.threading.Thread, "start", lambda self: None)
+    monkeypatch.setattr(log, "rotate_if_due", failing)
+    kept = keeper.Keeper(log, path="", key=log._key, files=SMALL, clock=time.time_ns)
+    monkeypatch.setattr(kept, "_write_heads", lambda: None)
+    for _ in range(3_600):
+        kept._tick()
+        now[0] += 1
+    assert 60 < len(tries) < 75
+
+
+# --- what fails -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fdatasync", "fsync", "write"])
+def test_what_was_not_registered_is_removed(small, place, fill, monkeypatch, name):
+    log = small()
+    fill(log, FULL)
+    real, before = getattr(os, name), sorted(os.listdir(place))
+
+    def failing(handle: int, *given):
+        path = os.readlink(f"/proc/self/fd/{handle}")
+        if name == "write" and not path.endswith("index"):
+            return real(handle, *given)
+        raise OSError(28, "full")
+
+    monkeypatch.setattr(os, name, failing)
+    for _ in range(3):
+        with pytest.raises(AuditError):
+            log.rotate_if_due()
+    assert sorted(os.listdir(place)) == before
+
+
+def test_without_a_head_no_file_stays(small, place, fill, monkeypatch):
+    log = small()
+    fill(log, FULL)
+    real, before = os.open, sorted(os.listdir(place))
+
+    def failing(path, flags, *given, **options):
+        if str(path).endswith(".head") and flags & os.O_CREAT:
+            raise OSError(24, "too many")
+        return real(path, flags, *given, **options)
+
+    monkeypatch.setattr(os, "open", failing)
+    with pytest.raises(AuditError, match="Too many open files"):
+        log.rotate_if_due()
+    assert sorted(os.listdir(place)) == before
+
+
+def test_an_end_is_registered_before_the_next_rotation(small, place, key, fill, clean, monkeypatch):
+    """The closing record is in the file and its head fails: a record then finishes the rotation."""
+    log = small()
+    fill(log, FULL)
+    first, real = log.path, os.pwrite
+    go_on, register = log._go_on, log._register_ended
+
+    def failing(chain) -> bool:
+        def write(handle, data, at):
+            if os.readlink(f"/proc/self/fd/{handle}") == head_name(first):
+                raise OSError(5, "no")
+            return real(handle, data, at)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", write)
+            return go_on(chain)
+
+    log._go_on = failing
+    with pytest.raises(AuditError, match="head cannot be written"):
+        log.rotate_if_due()
+    log._go_on = go_on
+
+    def meanwhile() -> None:
+        log._register_ended = register
+        log.record_all([{**ADMIT, "bytes": n, "task": "t" * 80} for n in range(FULL)])
+        register()
+
+    log._register_ended = meanwhile
+    log.rotate_if_due()
+    log.close()
+    entries = [each.type for each in read(place / "index")]
+    assert entries.count("open") == entries.count("close")
+    clean(place, key)
+
+
+def test_a_prepared_file_that_was_removed_is_not_gone_on_in(small, place, key, fill, found):
+    log = small()
+    fill(log, FULL)
+    go_on, first = log._go_on, log.path
+
+    def removed(chain) -> bool:
+        log._go_on = go_on
+        os.remove(log._next.chain.place)
+        return go_on(chain)
+
+    log._go_on = removed
+    with pytest.raises(AuditError, match="was removed"):
+        log.rotate_if_due()
+    log.record(ADMIT)
+    assert log.path == first
+    assert log.rotate_if_due()
+    log.close()
+    assert {kind for *_, kind in found(verify(place, key=key))} == {"missing file"}
+
+
+# --- a fork ---------------------------------------------------------------------------------------
+
+
+def test_a_child_holds_no_lock_of_a_rotation(small, place, fill, monkeypatch):
+    log = small()
+    fill(log, FULL)
+    asked, go = threading.Event(), threading.Event()
+    real = os.fdatasync
+
+    def slow(handle: int) -> None:
+        asked.set()
+        assert go.wait(60)
+        real(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", slow)
+        thread = threading.Thread(target=log.rotate_if_due)
+        thread.start()
+        assert asked.wait(60)
+        child = os.fork()
+        if child == 0:
+            paths = [os.readlink(f"/proc/self/fd/{n}") for n in _descriptors()]
+            os._exit(any(path.startswith(f"{place}/") for path in paths))
+        assert os.waitpid(child, 0)[1] == 0
+        go.set()
+        thread.join()
+
+
+def _descriptors() -> list[str]:
+    return [n for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")]
+
+
+# --- verification of a log in use -----------------------------------------------------------------
+
+
+def test_a_file_that_is_compressed_meanwhile_is_read_again(small, place, key, fill, tended):
+    files = AuditFiles(rotate_size=64 << 10)
+    log = small(files=files)
+    fill(log, FULL)
+    calls = []
+
+    def progress(done: int, total: int) -> None:
+        calls.append((done, total))
+        if len(calls) == 1:  # the names are read, and no file is
+            log.rotate_if_due()
+            fill(log, 50, start=FULL)
+            tended(files)
+
+    report = verify(place, key=key, progress=progress)
+    assert report.ok, str(report)
+    assert report.files == 2
+    assert list(place.glob("*.gz"))
+
+
+def test_a_file_that_ends_meanwhile_is_read_again(small, place, key, fill):
+    log = small()
+    fill(log, FULL)
+    asked, go = threading.Event(), threading.Event()
+    go_on = log._go_on
+
+    def waiting(chain) -> bool:
+        asked.set()
+        assert go.wait(60)
+        return go_on(chain)
+
+    log._go_on = waiting
+    thread = threading.Thread(target=log.rotate_if_due)
+    thread.start()
+    assert asked.wait(60)
+
+    def progress(done: int, total: int) -> None:
+        if (done, total) == (1, 2):  # the file before was read, and had no end
+            go.set()
+            thread.join()
+            log.record(ADMIT)
+
+    report = verify(place, key=key, progress=progress)
+    assert report.ok, str(report)
+
+
+def test_what_is_wrong_stays_wrong_in_a_directory_that_changes(small, place, key, fill, found):
+    log = small()
+    fill(log, FULL)
+    log.rotate_if_due()
+    path = min(place.glob("*.log"), key=lambda p: next(iter(read(p))).time)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+    def progress(done: int, total: int) -> None:
+        fill(log, FULL)
+
+    problems = found(verify(place, key=key, progress=progress))
+    assert {name for name, *_ in problems} == {path.name}
+
+
+# --- ends that are in no index yet ----------------------------------------------------------------
+
+
+def test_a_head_names_the_end_that_the_index_does_not_have(small, place, key, fill):
+    log = small()
+    fill(log, FULL - 50)
+    old = copies(log.path)
+    heads = [log.head()]
+    fill(log, 50, start=FULL - 50)
+    log._register = lambda chain, **options: _raise()
+    with pytest.raises(AuditError, match="held"):
+        log.rotate_if_due()
+    fresh = copies(log.path)
+    heads.append(log.head())
+    log.record(ADMIT)
+    die(log)
+    assert verify(place, key=key, heads=heads).ok
+    put_back(old, fresh)
+    assert verify(place, key=key).ok  # without the heads it looks like a log that was killed before
+    assert not verify(place, key=key, heads=heads).ok
+
+
+def _raise() -> None:
+    raise AuditError("held", rule="audit.locked")
+
+
+def test_the_end_of_a_file_that_the_disk_did_not_flush_is_registered(
+    small, place, key, fill, monkeypatch
+):
+    log = small()
+    first = copies(log.path)
+    fill(log, FULL)
+    path, real = log.path, os.fdatasync
+
+    def failing(handle: int) -> None:
+        if os.readlink(f"/proc/self/fd/{handle}") == path:
+            raise OSError(5, "no")
+        real(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", failing)
+        with pytest.raises(AuditError, match="cannot be synced"):
+            log.rotate_if_due()
+    assert log.path != path
+    second = copies(log.path)
+    log.record(ADMIT)
+    die(log)
+    assert verify(place, key=key).ok
+    put_back(first, second)
+    assert not verify(place, key=key).ok
+
+
+def test_a_late_rotation_counts_with_its_size(small, place, tended, fill, clock):
+    """A file that a slow disk let grow beyond the size of a rotation counts as large as it is."""
+    log = small(files=AuditFiles(rotate_size=64 << 10, compress=False))
+    for n in range(0, 6_000, 500):
+        log.record_all([{**ADMIT, "bytes": n, "task": "t" * 400} for _ in range(500)])
+    assert log.rotate_if_due()
+    large = min(place.glob("*.log"), key=lambda p: p.stat().st_mtime_ns)
+    assert large.stat().st_size > 2 << 20
+    tended(AuditFiles(rotate_size=64 << 10, compress=False, keep_size=2 << 20))
+    assert not large.exists()
+    log.close()
