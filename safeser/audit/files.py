@@ -10,7 +10,6 @@ import errno
 import fcntl
 import os
 import stat
-import weakref
 from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import NoReturn
@@ -70,7 +69,7 @@ class Handle:
     :param place: path of the file, for errors.
     """
 
-    __slots__ = ("__weakref__", "fd", "place")
+    __slots__ = ("fd", "place")
 
     def __init__(self, fd: int, place: str) -> None:
         self.fd = fd
@@ -154,6 +153,7 @@ class Handle:
         """Close the file; closing twice does nothing."""
         # Given up before it is closed: a number that was closed twice could be another's file.
         fd, self.fd = self.fd, -1
+        _WRITTEN.discard(self)
         if fd >= 0:
             try:
                 os.close(fd)
@@ -301,7 +301,7 @@ class Directory:
 
 #: What is open for writing. A forked child closes it: it would hold on to the locks of its parent,
 #: which a thread of the parent may have taken just then.
-_WRITTEN: weakref.WeakSet[Handle] = weakref.WeakSet()
+_WRITTEN: set[Handle] = set()
 
 
 def _written(handle: Handle) -> Handle:
