@@ -121,14 +121,14 @@ class Sealed(NamedTuple):
     end: Buffer = b""
 
 
-def message_length(suite: Suite, *, header_length: int, frame_count: int, body_length: int) -> int:
+def message_length(suite: Suite, header_length: int, frame_count: int, body_length: int) -> int:
     """Return the bytes of a whole message on the wire."""
-    added = OVERHEAD[suite]
-    start = PRELUDE_SIZE + header_length + added.header
-    return start + frame_count * (_ROW_SIZE + added.frame) + body_length + added.end
+    header, frame, end = OVERHEAD[suite]
+    start = PRELUDE_SIZE + header_length + header
+    return start + frame_count * (_ROW_SIZE + frame) + body_length + end
 
 
-def check_sizes(limits: Limits, *, header_length: int, frame_count: int, body_length: int) -> None:
+def check_sizes(limits: Limits, header_length: int, frame_count: int, body_length: int) -> None:
     """Refuse a message whose sizes the limits don't allow or that contradict each other."""
     if header_length > limits.max_header:
         raise _too_large("header", header_length, limits.max_header)
@@ -142,7 +142,7 @@ def check_sizes(limits: Limits, *, header_length: int, frame_count: int, body_le
         )
 
 
-def pack_fields(*, sequence: int, header_length: int, frame_count: int, body_length: int) -> bytes:
+def pack_fields(sequence: int, header_length: int, frame_count: int, body_length: int) -> bytes:
     """Return the first 32 bytes of a prelude: all but the tag."""
     return _FIELDS.pack(
         MAGIC, VERSION, TYPE_DATA, 0, sequence, header_length, frame_count, body_length
@@ -151,9 +151,9 @@ def pack_fields(*, sequence: int, header_length: int, frame_count: int, body_len
 
 def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
     """Return the prelude that *data* spells, or raise :class:`EnvelopeError`."""
-    if memoryview(data).nbytes != PRELUDE_SIZE:
-        raise EnvelopeError(f"a prelude has {PRELUDE_SIZE} bytes", rule="envelope.format")
     raw = bytes(data)
+    if len(raw) != PRELUDE_SIZE:
+        raise EnvelopeError(f"a prelude has {PRELUDE_SIZE} bytes", rule="envelope.format")
     magic, version, kind, reserved, sequence, header_length, frame_count, body_length = (
         _FIELDS.unpack_from(raw)
     )
@@ -161,20 +161,17 @@ def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
         raise EnvelopeError(
             "that is not the start of a message of this version", rule="envelope.format"
         )
-    sizes = {
-        "header_length": header_length,
-        "frame_count": frame_count,
-        "body_length": body_length,
-    }
-    check_sizes(limits, **sizes)
+    check_sizes(limits, header_length, frame_count, body_length)
     return Prelude(
         suite,
-        fields=raw[:FIELDS_SIZE],
-        tag=raw[FIELDS_SIZE:],
-        sequence=sequence,
-        **sizes,
-        start_length=header_length + OVERHEAD[suite].header + frame_count * _ROW_SIZE,
-        message_length=message_length(suite, **sizes),
+        raw[:FIELDS_SIZE],
+        raw[FIELDS_SIZE:],
+        sequence,
+        header_length,
+        frame_count,
+        body_length,
+        header_length + OVERHEAD[suite].header + frame_count * _ROW_SIZE,
+        message_length(suite, header_length, frame_count, body_length),
     )
 
 
@@ -183,24 +180,22 @@ def parse_start(prelude: Prelude, data: Buffer) -> Start:
 
     The lengths of the frames must add up to what the prelude announced.
     """
-    view = memoryview(data)
-    if view.nbytes != prelude.start_length:
+    # Copied: what was verified must not change afterwards.
+    raw = bytes(data)
+    if len(raw) != prelude.start_length:
         raise EnvelopeError(
             "the header and the table of a message have another size", rule="envelope.format"
         )
-    # Copied: what was verified must not change afterwards.
-    raw = bytes(view)
-    overhead = OVERHEAD[prelude.suite]
-    table_at = prelude.header_length + overhead.header
-    header, table = raw[:table_at], raw[table_at:]
+    more, added, _ = OVERHEAD[prelude.suite]
+    table_at = prelude.header_length + more
+    table = raw[table_at:]
     lengths: tuple[int, ...] = struct.unpack(f"<{prelude.frame_count}Q", table)
     if sum(lengths) != prelude.body_length:
         raise EnvelopeError("frame lengths don't add up to the body", rule="envelope.format")
     if prelude.body_length > MAX_FRAME:
         check_lengths(lengths)
-    added = overhead.frame
     sealed_lengths = tuple([length + added for length in lengths]) if added else lengths
-    return Start(prelude, header, table, lengths, sealed_lengths)
+    return Start(prelude, raw[:table_at], table, lengths, sealed_lengths)
 
 
 def pack_lengths(lengths: Sequence[int]) -> bytes:

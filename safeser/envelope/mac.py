@@ -96,13 +96,18 @@ class AuthenticationKeys(KeepsSecrets):
         :param fields: the prelude without its tag.
         :param frames: flat views, see :func:`safeser.envelope.format.flat`.
         """
-        if len(frames) > _CHUNK:
-            running = _Tag(self, sequence, fields, header, len(frames))
+        count = len(frames)
+        if count > _CHUNK:
+            running = _Tag(self, sequence, fields, header, count)
             running.add(0, frames)
             return running.digest()
         # Nearly all messages are a few frames: one join and one hash.
-        pieces = _head(fields, header, len(frames))
-        self.add_parts(pieces, sequence, 0, frames)
+        pieces = _head(fields, header, count)
+        if count == 1 and len(frames[0]) < GMAC_FROM:  # and of these most are one small frame
+            length = len(frames[0])
+            pieces += (_PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frames[0])
+        else:
+            self.add_parts(pieces, sequence, 0, frames)
         mac = self.hmac.copy()
         mac.update(b"".join(pieces))
         return mac.finalize()

@@ -42,6 +42,7 @@ from safeser.operations import Encoding, Operation, Server
 __all__ = [
     "PICKLE_HEADER",
     "STATING",
+    "TRANSLATED",
     "WARN",
     "Translated",
     "from_dask_pickle",
@@ -79,7 +80,7 @@ def outgoing(
     if not isinstance(message, dict):
         return message
     name = message.get("op")
-    translated = isinstance(name, str) and name in _TRANSLATED
+    translated = isinstance(name, str) and name in TRANSLATED
     if answers is None and not translated and message.get("exception") is None:
         return message  # as most stream elements
     failed = message.get("status") == "uncaught-error"
@@ -105,7 +106,7 @@ def outgoing(
 
 
 #: Operations whose fields are translated even if they report no error.
-_TRANSLATED = frozenset({"task-finished", "log-event", "get_metadata"})
+TRANSLATED = frozenset({"task-finished", "log-event", "get_metadata"})
 
 # --- pickles that Dask itself makes and opens ----------------------------------------------------
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from weakref import ref
 
 from distributed.client import Client, _current_client
@@ -30,7 +30,6 @@ from safeser.dask.transport.frames import (
     ONE_READ,
     arrives_whole,
     counted_size,
-    cut_at,
     read_end,
     read_frames,
     read_groups,
@@ -44,7 +43,7 @@ from safeser.dask.transport.unfinished import (
     unfinished,
 )
 from safeser.dask.wire.ceilings import control_bounds, over_bounds
-from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified
+from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Verified
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.operations import Server
 from safeser.values import Suite
@@ -73,6 +72,9 @@ _TO_UNDERSTAND = 1 << 6
 
 #: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
 _ELEMENTS = 500
+
+
+S = TypeVar("S")
 
 
 class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
@@ -337,8 +339,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             raise over_bounds("what a message says", said, bounds.structure)
         if whole:
             arriving.complete = True
-            *frames, end = cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
-            return session.verify(Sealed(start, frames, end))
+            return session.verify_whole(start, data[start_size:])
         arrival = session.arrival(start, piece=PIECE)
         if arrival.memory:
             await arriving.take(arrival.memory)
@@ -444,9 +445,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     def _send_whole(
         self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
     ) -> int:
-        buffers = self._seal(header, frames)
+        message = self._seal(self.link.session.sealed, header, frames)
         try:
-            sent = self._enqueue(b"".join(buffers))
+            sent = self._enqueue(message)
         except BaseException as error:
             self._not_sent(error)
         if then is not None:
@@ -456,7 +457,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     async def _send_pieces(
         self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
     ) -> int:
-        buffers = self._seal(header, frames)
+        buffers = self._seal(self.link.session.sealing, header, frames)
         try:
             sent = await self._write_pieces(buffers)
         except BaseException as error:
@@ -480,15 +481,16 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         self.abort()
         raise error
 
-    def _seal(self, header: bytes, frames: Sequence[Any]) -> Iterator[Buffer]:
+    def _seal(
+        self, seal: Callable[[bytes, Sequence[Any]], S], header: bytes, frames: Sequence[Any]
+    ) -> S:
         if self.stream is None or self.stream.closed():
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
-        session = self.link.session
         try:
-            return session.sealing(header, frames)
+            return seal(header, frames)
         except EnvelopeError as error:
-            if not session.ended:  # this one message is too large; nothing of it was sent
+            if not self.link.session.ended:  # this one message is too large; nothing was sent
                 raise
             self.raise_if_ended()
             self.abort()

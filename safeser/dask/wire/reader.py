@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import msgpack
 
+from safeser.dask.wire.packer import packed as packed_again
 from safeser.errors import PayloadError
 from safeser.families.keys import are_costly
 from safeser.values import Limits
@@ -23,11 +24,14 @@ __all__ = [
     "EXT_SET",
     "LEAVES",
     "MARKERS",
+    "NO_CONTAINER",
+    "UNSURE",
     "Reader",
     "Reference",
     "check_hashes",
     "check_header",
     "check_readable",
+    "read_plain",
 ]
 
 EXT_OPAQUE = 1  # a payload that a relay passes on unopened, as Dask's Serialized
@@ -59,6 +63,15 @@ _TIMES = tuple(bytes((before, 0xFF)) for before in _BEFORE_TIMES)
 #: same however many there are.
 _FEW = 8
 
+#: Bytes of a message that :func:`read_plain` reads; a larger one may take longer by its repetition.
+_PLAIN = 1 << 13
+
+#: What begins each of the markers.
+_MARK = b"__"
+
+#: Returned by :func:`read_plain` where it is not sure.
+UNSURE: Any = object()
+
 
 def _refuse_marker(value: dict[Any, Any]) -> NoReturn:
     key = next(key for key in value if key in MARKERS)
@@ -78,7 +91,7 @@ class Reference:
 
 
 #: The bytes with which msgpack does not begin a container or an extension.
-_NO_CONTAINER = bytes(
+NO_CONTAINER = bytes(
     byte
     for byte in range(256)
     if not (
@@ -120,10 +133,10 @@ def _may_be_deeper(packed: Any, limit: int) -> bool:
     if len(packed) <= limit:
         return False
     if len(packed) <= _PIECE:  # as nearly all are
-        return len(bytes(packed).translate(None, _NO_CONTAINER)) > limit
+        return len(bytes(packed).translate(None, NO_CONTAINER)) > limit
     begun = 0
     for piece in _pieces(packed):
-        begun += len(piece.translate(None, _NO_CONTAINER))
+        begun += len(piece.translate(None, NO_CONTAINER))
         if begun > limit:
             return True
     return False
@@ -145,6 +158,30 @@ def _has_time(piece: bytes) -> bool:
         if at and piece[at - 1] in _BEFORE_TIMES:
             return True
     return any(mark in piece for mark in _TIMES)
+
+
+def read_plain(data: bytes, limits: Limits) -> Any:
+    """Return the one small value in *data* if it is plainly in order, else :data:`UNSURE`.
+
+    Of nearly all messages that is plain without a look at each container: none can hold too many
+    elements or levels, no key can be a marker, all keys are text or bytes, whose hashes are this
+    process's own secret, and what was read is packed into the same bytes again, which no repeated
+    key would be. Whatever it is not sure of, :class:`Reader` reads.
+    """
+    size = len(data)
+    if size > _PLAIN or 2 * size > limits.max_refs or _MARK in data:
+        return UNSURE
+    if _may_be_deeper(data, limits.max_depth) or _may_hold_times(data):
+        return UNSURE
+    try:
+        value = msgpack.unpackb(data, use_list=False, ext_hook=_unsure)
+        return value if packed_again(value) == data else UNSURE
+    except (msgpack.UnpackException, ValueError, TypeError, RecursionError):
+        return UNSURE
+
+
+def _unsure(code: int, data: Any) -> NoReturn:
+    raise ValueError("a reference or a set")
 
 
 class Reader:
