@@ -41,7 +41,7 @@ class PendingRecords:
 
     :param write: writes them to the log.
     :ivar events: the events to record.
-    :ivar counts: how many messages without authority were permitted, by their contexts.
+    :ivar counts: how many messages without authority were permitted, by what counts them.
     :ivar counted: how many events the policy has counted instead, by what a count says of each.
     :ivar written: whether the log has them all.
     """
@@ -51,13 +51,13 @@ class PendingRecords:
     def __init__(self, write: Callable[[PendingRecords], None]) -> None:
         self._write = write
         self.events: list[dict[str, Any]] = []
-        self.counts: dict[Context, int] = {}
+        self.counts: dict[Callable[..., None], int] = {}
         self.counted: dict[Counted, int] = {}
         self.written = False
 
-    def count(self, context: Context) -> None:
-        """Add a message that was permitted and needs no authority."""
-        self.counts[context] = self.counts.get(context, 0) + 1
+    def count(self, counter: Callable[..., None], times: int = 1) -> None:
+        """Add messages that were permitted and need no authority, which *counter* counts."""
+        self.counts[counter] = self.counts.get(counter, 0) + times
 
     def __enter__(self) -> PendingRecords:
         return self

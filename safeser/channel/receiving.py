@@ -210,24 +210,22 @@ class Receiving(Sending):
         self._record_payloads(admitted)
         return admitted
 
-    def admit_again(
-        self,
-        verified: Arrived,
-        admitted: Admitted,
-        policy: Policy,
-        records: PendingRecords | None = None,
-    ) -> bool:
-        """Admit another message without payloads by the decision on *admitted*, and count it.
+    def holds_again(self, verified: Arrived, policy: Policy) -> bool:
+        """Tell whether what *policy* decided of messages without payloads holds for *verified*.
 
-        :param policy: the policy under which *admitted* was decided.
-        :returns: whether it was admitted; if not, decide it with :meth:`admit`.
+        If not, decide it with :meth:`admit`.
         """
         if self.channel.policy is not policy or self.over is not None or policy.has_passed:
             return False
-        if verified.session_id != self.session.id or not admitted.is_plain:
-            return False
-        self._permitted_plain(admitted.context, records)
-        return True
+        return verified.session_id == self.session.id
+
+    def count_again(
+        self, admitted: Admitted, records: PendingRecords | None = None, times: int = 1
+    ) -> None:
+        """Count messages that pass by the decision on *admitted*, see :meth:`holds_again`."""
+        if not admitted.is_plain:
+            raise TypeError("a message with payloads or authority is decided each time")
+        self._permitted_plain(admitted.context, records, times)
 
     def _record_plain(
         self, context: Context, records: PendingRecords | None, *, message: int

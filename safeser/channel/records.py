@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from safeser.audit import SessionFacts
@@ -138,6 +139,8 @@ class Recording:
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
         # Names of the policy's contexts, for the log, and the policy that has them.
         self._scopes: tuple[Policy | None, dict[Context, str]] = (None, {})
+        # What counts permitted messages without authority, and the policy under which it does.
+        self._counters: tuple[Policy | None, dict[Context, Callable[..., None]]] = (None, {})
         self.facts = self._session_facts()
 
     @property
@@ -355,8 +358,8 @@ class Recording:
         return PendingRecords(self._write)
 
     def _write(self, records: PendingRecords) -> None:
-        for context, times in records.counts.items():
-            self._count(context, self._counted_as(context), True, times)
+        for counter, times in records.counts.items():
+            counter(times=times)
         for decision, times in records.counted.items():
             self._count_alone(decision, times)
         if records.events:
@@ -427,18 +430,30 @@ class Recording:
         else:
             self._record_all((said,))
 
-    def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
-        """Count a message that was permitted and needs no authority."""
+    def _permitted_plain(
+        self, context: Context, records: PendingRecords | None, times: int = 1
+    ) -> None:
+        """Count messages that were permitted and need no authority."""
         if records is None:
-            self._count(context, self._counted_as(context), True)
+            self._counter(context)(times=times)
         else:
-            records.count(context)
+            records.count(self._counter(context), times)
 
-    def _counted_as(self, context: Context) -> str:
-        """Return the rule by which a plain message is counted; a shadow's refusal is told apart."""
-        shadow = self.channel.shadow
-        rule = "" if shadow is None else shadow_rule(shadow, context)
-        return f"shadow.{rule}" if rule else PERMIT
+    def _counter(self, context: Context) -> Callable[..., None]:
+        """Return what counts permitted messages of *context*, called with how many."""
+        policy, shadow = self.channel.policy, self.channel.shadow
+        under, counters = self._counters
+        if under is not policy or shadow is not None or len(counters) >= _CONTEXTS_MAX:
+            counters = {}
+            self._counters = policy, counters
+        counter = counters.get(context)
+        if counter is None:
+            # What a shadow refuses is told apart.
+            rule = "" if shadow is None else shadow_rule(shadow, context)
+            counter = counters[context] = self._counts(
+                context, f"shadow.{rule}" if rule else PERMIT, True
+            )
+        return counter
 
     # --- refusals --------------------------------------------------------------------------------
 
@@ -550,7 +565,7 @@ class Recording:
         """Count a refusal of a message with too many of them for a record of each."""
         self.attribute(error)
         try:
-            self._count(context, error.rule, False)
+            self._counts(context, error.rule, False)(times=1)
         except AuditError as failure:
             logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
 
@@ -569,15 +584,17 @@ class Recording:
         )
         error.recorded = True
 
-    def _count(self, context: Context, rule: str, permitted: bool, times: int = 1) -> None:
-        self._counting(self._scope(context), context.kind.value)(
+    def _counts(self, context: Context, rule: str, permitted: bool) -> Callable[..., None]:
+        """Return what counts messages of *context* that *rule* decided."""
+        kind = context.kind.value
+        return partial(
+            self._counting(self._scope(context), kind),
             sender=context.sender,
             recipient=context.recipient,
             operation=context.operation or "",
             rule=rule,
             permitted=permitted,
-            times=times,
-            kind=context.kind.value,
+            kind=kind,
         )
 
 

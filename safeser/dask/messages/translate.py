@@ -10,7 +10,7 @@ of errors, ``warn`` events, results of ``Client.run`` that failed.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -182,7 +182,11 @@ class Translated(NamedTuple):
     """
 
     message: Any
-    refused: tuple[PayloadError, ...] = ()
+    refused: Sequence[PayloadError] = ()
+
+
+#: What the name of a class is, where there is one.
+_NAME = (str, type(None))
 
 
 def incoming_element(
@@ -197,7 +201,9 @@ def incoming_element(
     :param takes_code: tells whether its sender may send code to this process.
     :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
     """
-    element, refused = _without_raw_errors(element)
+    refused: list[PayloadError] = []
+    if server is not Server.SCHEDULER or not _RAW.isdisjoint(element):
+        element, refused = _without_raw_errors(element)
     if server is Server.CLIENT:
         refused += _shown_element(name, element, takes_code)
     elif server is Server.WORKER:
@@ -207,10 +213,10 @@ def incoming_element(
         # The scheduler keeps the text only where it has a traceback, for which Dask itself takes
         # text. It goes no further: a client has it from the failure.
         text = element.get("traceback_text")
-        element["traceback"] = text if isinstance(text, str) else None
-    elif name == "task-finished" and not isinstance(element.get("type"), str | None):
+        element = {**element, "traceback": text if isinstance(text, str) else None}
+    elif name == "task-finished" and not isinstance(element.get("type"), _NAME):
         raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
-    return Translated(element, tuple(refused))
+    return Translated(element, refused)
 
 
 def _shown_element(
@@ -353,6 +359,8 @@ _SAFE: dict[str, Callable[[Any], Translated]] = {
     "exception_text": _safe_text,
     "traceback_text": _safe_text,
 }
+
+_RAW = frozenset(_SAFE)
 
 #: Elements in which a scheduler states the authors of values that a worker will hold.
 STATING = frozenset({"compute-task", "acquire-replicas"})
