@@ -8,8 +8,9 @@ numbers, before it sizes anything. Nothing here authenticates; see :mod:`safeser
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from safeser.errors import EnvelopeError
 from safeser.values import Limits, Suite
@@ -22,6 +23,7 @@ __all__ = [
     "Sealed",
     "Start",
     "all_flat",
+    "byte_count",
     "flat",
     "message_length",
     "pack_fields",
@@ -162,6 +164,8 @@ def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
             "that is not the start of a message of this version", rule="envelope.format"
         )
     check_sizes(limits, header_length, frame_count, body_length)
+    header, frame, end = OVERHEAD[suite]
+    start_length = header_length + header + frame_count * _ROW_SIZE
     return Prelude(
         suite,
         raw[:FIELDS_SIZE],
@@ -170,8 +174,8 @@ def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
         header_length,
         frame_count,
         body_length,
-        header_length + OVERHEAD[suite].header + frame_count * _ROW_SIZE,
-        message_length(suite, header_length, frame_count, body_length),
+        start_length,
+        PRELUDE_SIZE + start_length + frame_count * frame + body_length + end,
     )
 
 
@@ -213,6 +217,15 @@ def check_lengths(lengths: Sequence[int]) -> None:
         )
 
 
+def byte_count(frames: Iterable[Any]) -> int:
+    """Return how many bytes *frames*, buffers of any form, have together."""
+    return sum(map(_nbytes, map(_view, frames)))
+
+
+_view: Callable[[Any], memoryview] = memoryview
+_nbytes = attrgetter("nbytes")
+
+
 def flat(frame: Buffer) -> memoryview:
     """Return *frame* as a view of single bytes, without a copy."""
     return all_flat((frame,))[0]
@@ -220,15 +233,14 @@ def flat(frame: Buffer) -> memoryview:
 
 def all_flat(frames: Iterable[Buffer]) -> list[memoryview]:
     """Return *frames* as views of single bytes, without copies."""
-    views = []
-    for frame in frames:
-        view = memoryview(frame)
-        if frame.__class__ is bytes:
-            views.append(view)
-            continue
-        is_flat = view.format == "B" and view.ndim == 1 and view.c_contiguous
-        views.append(view if is_flat else _cast(view))
+    views = [*map(_view, frames)]
+    if not _FLAT.issuperset(map(_form, views)):  # nearly all are
+        views = [view if _form(view) in _FLAT else _cast(view) for view in views]
     return views
+
+
+_form = attrgetter("format", "ndim", "c_contiguous")
+_FLAT = frozenset({("B", 1, True)})
 
 
 def _cast(view: memoryview) -> memoryview:

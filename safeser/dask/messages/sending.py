@@ -30,7 +30,7 @@ from safeser.dask.sealed.node import Sealed
 from safeser.dask.wire.ceilings import CeilingOf, ceilings_of
 from safeser.dask.wire.codec import Encoder, Leaf, PayloadRow
 from safeser.dask.wire.reader import check_header, check_readable
-from safeser.envelope import check_payload, too_large
+from safeser.envelope import byte_count, check_payload, too_large
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
@@ -207,7 +207,7 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
 
     A byte of msgpack stands for at most two elements: one container, as itself and in another.
     """
-    if len(frames) > limits.max_frames or _size(frames) > limits.max_bytes:
+    if len(frames) > limits.max_frames or byte_count(frames) > limits.max_bytes:
         return True
     longest = max(map(len, frames[:2]))
     return 2 * longest > limits.max_refs or longest > wire.MAX_FRAME
@@ -243,7 +243,7 @@ def _is_small(message: Any) -> bool:
 
 def _fits(frames: list[Any], limits: Limits) -> bool:
     """Tell whether *frames* are plainly within the limits of one message."""
-    few = len(frames) <= limits.max_frames and _size(frames) <= limits.max_bytes
+    few = len(frames) <= limits.max_frames and byte_count(frames) <= limits.max_bytes
     longest = max(map(len, frames[:2]))
     return few and longest <= wire.MAX_FRAME and 2 * longest <= limits.max_refs
 
@@ -253,8 +253,8 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
 
     :raises PayloadError: with the rule of the exceeded limit.
     """
-    if _size(frames) > limits.max_bytes:
-        raise too_large("a message", "max_bytes", _size(frames), limits)
+    if byte_count(frames) > limits.max_bytes:
+        raise too_large("a message", "max_bytes", byte_count(frames), limits)
     if len(frames) > limits.max_frames:
         raise too_large("the number of a message's frames", "max_frames", len(frames), limits)
     if max(map(len, frames[:2])) > wire.MAX_FRAME:
@@ -268,19 +268,12 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
     return frames
 
 
-def _size(frames: Sequence[Any]) -> int:
-    size = 0
-    for frame in frames:
-        size += memoryview(frame).nbytes
-    return size
-
-
 def _shed(encoder: Encoder, peer: str, limits: Limits, *, listed: bool) -> list[Any]:
     """Return the frames, with values replaced by an error, largest first, until they fit."""
     frames = encoder.frames(listed=listed)
-    size = _size(frames)
+    size = byte_count(frames)
     weighs: list[tuple[str, int, Callable[[PayloadRow], int]]] = [
-        ("max_bytes", size, lambda row: _size(row.frames)),
+        ("max_bytes", size, lambda row: byte_count(row.frames)),
         ("max_frames", len(frames), lambda row: len(row.frames)),
     ]
     for limit, total, weigh in weighs:
