@@ -111,8 +111,11 @@ class LogFiles:
             _, chain = self._present
             if self._files.is_timed:
                 self._keep()
-        state = chain.settled().state
-        if state.rotated or self._is_due(chain):
+        position = chain.settled()
+        state, files = position.state, self._files
+        if state.rotated or (
+            (files.rotate_age or position.end.size >= files.rotate_size) and self._is_due(chain)
+        ):
             return self._rotated(chain)
         if state.ended:
             raise AuditError("the log is closed", rule="audit.closed")
@@ -204,8 +207,6 @@ class LogFiles:
     def _is_due(self, chain: ChainFile[State]) -> bool:
         """Tell whether it is time for another file."""
         end, age = chain.end, self._files.rotate_age * SECOND
-        if end.size < self._files.rotate_size and not age:
-            return False
         now, begun = self._now(), chain.state.begun
         if 0 <= now - self._tried < SECOND or chain.state.ended:
             return False

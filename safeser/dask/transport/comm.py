@@ -42,8 +42,15 @@ from safeser.dask.transport.unfinished import (
     Arriving,
     unfinished,
 )
-from safeser.dask.wire.ceilings import control_bounds, over_bounds
-from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Verified
+from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bounds
+from safeser.envelope import (
+    PRELUDE_SIZE,
+    Buffer,
+    HandshakeRefused,
+    Prelude,
+    Start,
+    Verified,
+)
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.operations import Server
 from safeser.values import Suite
@@ -75,6 +82,9 @@ _ELEMENTS = 500
 
 
 S = TypeVar("S")
+
+
+_NOTHING = memoryview(b"")
 
 
 class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
@@ -292,54 +302,42 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if stream is None:
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
+        session, data = self.link.session, _NOTHING
         try:
-            return await self._read_message(stream, arriving, first=first)
-        except StreamClosedError as error:
-            self.stream = None
-            self._closed = True
-            self.raise_if_ended()
-            convert_stream_closed_error(self, error)
-            raise  # unreachable: the line above always raises
-        except AuthenticationError:
-            self.abort()
-            raise
-        except EnvelopeError as error:
-            self.raise_if_ended()
-            self._give_up(error)
-        except BaseException:
-            # What was already read is unknown, so this connection cannot be read again.
-            self.abort()
-            raise
-
-    async def _read_message(self, stream: IOStream, arriving: Arriving, *, first: bool) -> Verified:
-        session = self.link.session
-        head = await stream.read_bytes(PRELUDE_SIZE)
-        if first:
-            _check_accepted(head)
-        prelude = session.prelude(head)
-        # Dask's messages have no header; those about the session have little else.
-        bounds = control_bounds() if prelude.header_length else self.conversation.message_bounds()
-        size, start_size = prelude.body_length, prelude.start_length
-        if size > bounds.whole:
-            raise over_bounds("a message", size, bounds.whole)
-        if prelude.header_length > LONGEST_HEADER:
-            raise over_bounds("the header of a message", prelude.header_length, LONGEST_HEADER)
-        if prelude.frame_count > bounds.frames:
-            raise over_bounds(
-                "the number of a message's frames", prelude.frame_count, bounds.frames
+            head = await stream.read_bytes(PRELUDE_SIZE)
+            if first:
+                _check_accepted(head)
+            prelude = session.prelude(head)
+            # Dask's messages have no header; those about the session have little else.
+            bounds = (
+                control_bounds() if prelude.header_length else self.conversation.message_bounds()
             )
-        if start_size + size > COUNTED_FROM:
-            await arriving.take(start_size + min(size, ONE_READ))
-        whole = arrives_whole(size, prelude.frame_count)
-        data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE if whole else start_size))
-        await stream.read_into(data)
-        start = session.start(prelude, data[:start_size])
-        said = max(start.lengths[:2], default=0)
-        if said > bounds.structure:
-            raise over_bounds("what a message says", said, bounds.structure)
-        if whole:
+            _check_announced(prelude, bounds)
+            size, start_size = prelude.body_length, prelude.start_length
+            if start_size + size > COUNTED_FROM:
+                await arriving.take(start_size + min(size, ONE_READ))
+            if not arrives_whole(size, prelude.frame_count):
+                return await self._read_large(stream, arriving, prelude, bounds)
+            data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE))
+            await stream.read_into(data)
+            start = session.start(prelude, data[:start_size])
+            _check_structure(start, bounds)
             arriving.complete = True
             return session.verify_whole(start, data[start_size:])
+        except BaseException as error:
+            data = _NOTHING  # what is raised refers to this frame, and must keep no message
+            self._not_received(error)
+            raise
+
+    async def _read_large(
+        self, stream: IOStream, arriving: Arriving, prelude: Prelude, bounds: MessageBounds
+    ) -> Verified:
+        """Read what follows *prelude*, verified and decrypted while it arrives."""
+        session = self.link.session
+        data = memoryview(bytearray(prelude.start_length))
+        await stream.read_into(data)
+        start = session.start(prelude, data)
+        _check_structure(start, bounds)
         arrival = session.arrival(start, piece=PIECE)
         if arrival.memory:
             await arriving.take(arrival.memory)
@@ -348,6 +346,21 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         last = await read_end(stream, prelude.overhead.end)
         arriving.complete = True
         return arrival.verified(last)
+
+    def _not_received(self, error: BaseException) -> None:
+        """End this connection, of which *error* leaves unknown what was already read.
+
+        Where Dask knows another error for it, raise that.
+        """
+        if isinstance(error, StreamClosedError):
+            self.stream = None
+            self._closed = True
+            self.raise_if_ended()
+            convert_stream_closed_error(self, error)
+        if isinstance(error, EnvelopeError) and not isinstance(error, AuthenticationError):
+            self.raise_if_ended()
+            self._give_up(error)
+        self.abort()
 
     async def write(
         self,
@@ -526,6 +539,22 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
 def _no_pool() -> None:
     """Stand for the pool of a connection that is in none."""
+
+
+def _check_announced(prelude: Prelude, bounds: MessageBounds) -> None:
+    """Refuse a message that is larger than anything its sender may say now."""
+    if prelude.body_length > bounds.whole:
+        raise over_bounds("a message", prelude.body_length, bounds.whole)
+    if prelude.header_length > LONGEST_HEADER:
+        raise over_bounds("the header of a message", prelude.header_length, LONGEST_HEADER)
+    if prelude.frame_count > bounds.frames:
+        raise over_bounds("the number of a message's frames", prelude.frame_count, bounds.frames)
+
+
+def _check_structure(start: Start, bounds: MessageBounds) -> None:
+    said = max(start.lengths[:2], default=0)
+    if said > bounds.structure:
+        raise over_bounds("what a message says", said, bounds.structure)
 
 
 def _check_accepted(head: bytes) -> None:
