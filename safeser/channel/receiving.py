@@ -296,7 +296,8 @@ class Receiving(Sending):
         """Return *payload* if it may pass, or its refusal."""
         try:
             if payload.reading is not None and (
-                payload.policy is not policy or payload.context != context
+                payload.policy is not policy
+                or (payload.context is not context and payload.context != context)
             ):
                 payload = self._read_again(policy, context, payload)
             return self._refusal(policy, context, payload, requested) or (payload, None)

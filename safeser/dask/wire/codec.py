@@ -309,28 +309,11 @@ def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow
     reader = Reader(limits)
     entries = reader.read(data)
     if reader.references or not isinstance(entries, tuple):
-        raise PayloadError("the payload table is malformed", rule="payload.table")
+        raise _malformed_table()
     rows, start = [], 0
     for entry in entries:
-        match entry:
-            case (
-                dict() as header,
-                int() as count,
-                str() | None as author,
-                bool() as failed,
-                *counts,
-            ) if (
-                not isinstance(count, bool)
-                and 0 <= count <= len(frames) - start
-                and _can_name(author)
-                and len(counts) <= 1
-            ):
-                parts = frames[start : start + count]
-                whole = join(parts, counts[0]) if counts else parts
-                rows.append(PayloadRow(header, tuple(whole), author, failed))
-                start += count
-            case _:
-                raise PayloadError("the payload table is malformed", rule="payload.table")
+        row, start = _row(entry, frames, start)
+        rows.append(row)
     if start != len(frames):
         raise PayloadError(
             "the message carries frames that belong to no payload", rule="payload.table"
@@ -338,10 +321,32 @@ def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow
     return tuple(rows)
 
 
-def _can_name(author: str | None) -> bool:
+def _row(entry: Any, frames: Sequence[Any], start: int) -> tuple[PayloadRow, int]:
+    """Return the row that *entry* of the table spells, and where the frames of the next begin."""
+    if type(entry) is not tuple or not 4 <= len(entry) <= 5:
+        raise _malformed_table()
+    header, count, author, failed = entry[:4]
+    end = start + count if type(count) is int and count >= 0 else -1
+    if (
+        type(header) is not dict
+        or not start <= end <= len(frames)
+        or type(failed) is not bool
+        or not (author is None or _can_name(author))
+    ):
+        raise _malformed_table()
+    parts = frames[start:end]
+    whole = parts if len(entry) == 4 else join(parts, entry[4])
+    return PayloadRow(header, tuple(whole), author, failed), end
+
+
+def _malformed_table() -> PayloadError:
+    return PayloadError("the payload table is malformed", rule="payload.table")
+
+
+def _can_name(author: Any) -> bool:
     # Errors and logs repeat an author, so that it must be a name and no longer than one.
     try:
-        return author is None or bool(check_principal(author))
+        return bool(check_principal(author))
     except ConfigError:
         return False
 

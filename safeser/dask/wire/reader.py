@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from itertools import chain, compress
+from operator import itemgetter, not_
 from typing import Any, NoReturn
 
 import msgpack
@@ -299,7 +300,7 @@ def _refuse_times(value: Any) -> None:
     while level:
         if msgpack.Timestamp in map(type, level):
             raise PayloadError("msgpack extension -1 is not known here", rule="payload.ext")
-        level = [item for container in level for item in _children(container)]
+        level = _below(level)
 
 
 def check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> None:
@@ -315,7 +316,7 @@ def check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> No
 def _check_depth(value: Any, limit: int) -> None:
     level: list[Any] = [value]
     for _ in range(limit):
-        level = [item for container in level for item in _children(container)]
+        level = _below(level)
         if not level:
             return
     raise PayloadError(
@@ -327,12 +328,20 @@ def _check_depth(value: Any, limit: int) -> None:
 
 LEAVES = frozenset({str, bytes, int, float, bool, type(None)})
 
+#: What is read as a container is of exactly these types.
+_CONTAINERS, _MAPPINGS = frozenset({dict, tuple, set}), frozenset({dict})
 
-def _children(value: Any) -> Iterable[Any]:
-    if value.__class__ in LEAVES:
-        return ()
-    if isinstance(value, dict):
-        return [item for pair in value.items() for item in pair if item.__class__ not in LEAVES]
-    if isinstance(value, tuple | set):
-        return [item for item in value if item.__class__ not in LEAVES]
-    return ()
+
+def _below(level: list[Any]) -> list[Any]:
+    """Return what stands in the containers of *level* and is no leaf.
+
+    A message may have a million of them, so that none takes a step of this function's own.
+    """
+    containers = [*_of_kinds(level, _CONTAINERS)]
+    values = map(dict.values, _of_kinds(containers, _MAPPINGS))
+    inner = [*chain.from_iterable(containers), *chain.from_iterable(values)]
+    return [*compress(inner, map(not_, map(LEAVES.__contains__, map(type, inner))))]
+
+
+def _of_kinds(values: list[Any], kinds: frozenset[type]) -> Iterable[Any]:
+    return compress(values, map(kinds.__contains__, map(type, values)))
