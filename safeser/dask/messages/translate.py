@@ -10,7 +10,7 @@ of errors, ``warn`` events, results of ``Client.run`` that failed.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -182,7 +182,7 @@ class Translated(NamedTuple):
     """
 
     message: Any
-    refused: Sequence[PayloadError] = ()
+    refused: tuple[PayloadError, ...] = ()
 
 
 #: What the name of a class is, where there is one.
@@ -216,7 +216,7 @@ def incoming_element(
         element = {**element, "traceback": text if isinstance(text, str) else None}
     elif name == "task-finished" and not isinstance(element.get("type"), _NAME):
         raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
-    return Translated(element, refused)
+    return Translated(element, tuple(refused))
 
 
 def _shown_element(
