@@ -25,8 +25,8 @@ from safeser.channel.admitted import (
 )
 from safeser.channel.budgets import UNUSED
 from safeser.channel.events import PendingRecords
-from safeser.channel.sending import Sending, is_asked_for, is_own_reply
-from safeser.channel.shadow import bound, note_shadow
+from safeser.channel.sending import Sending, bound, is_asked_for, is_own_reply
+from safeser.channel.shadow import note_shadow
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule

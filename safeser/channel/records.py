@@ -367,7 +367,7 @@ class Recording:
 
     def _counting(self, scope: str, kind: str) -> Callable[..., None]:
         """Return what counts a decision of the context *scope*."""
-        passing = scope in self.policy.audit_failures and kind != Kind.CONTROL.value
+        passing = scope in self.channel.policy.audit_failures and kind != Kind.CONTROL.value
         if passing and isinstance(self.audit, KeepingSink):
             return self.audit.count_anyway
         return self.audit.count
@@ -377,7 +377,7 @@ class Recording:
 
         :raises AuditError: if they are neither recorded nor kept; their messages are refused.
         """
-        passing = self.policy.audit_failures
+        passing = self.channel.policy.audit_failures
         if passing and isinstance(self.audit, KeepingSink):
             # Code is refused whatever its context says.
             answers = [

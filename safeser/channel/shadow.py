@@ -10,19 +10,16 @@ from typing import Any
 
 from safeser import families as serialization
 from safeser.channel.admitted import Received
-from safeser.channel.sending import is_own_reply
-from safeser.errors import PolicyDenied, SafeserError
+from safeser.channel.sending import bound, is_own_reply
+from safeser.errors import SafeserError
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import UNREAD, Allowance, shadow_rule
-from safeser.values import SEALED, Context, Grant
+from safeser.values import SEALED, Context
 
-__all__ = ["bound", "note_shadow"]
+__all__ = ["note_shadow"]
 
 #: Families whose names a shadow may judge otherwise than the enforced policy.
 _PICKLES = frozenset({"pickle", "cloudpickle"})
-
-#: The grant where no context matches.
-_NOTHING = Grant(context="", families=())
 
 
 def note_shadow(
@@ -93,11 +90,3 @@ def _pickle_rule(
     except SafeserError as error:
         return allowance.rule(error, size, limits)
     return ""
-
-
-def bound(policy: Policy, context: Context) -> Grant:
-    """Return the grant of *context*, or an empty one where the policy has none."""
-    try:
-        return policy.grant(context)
-    except PolicyDenied:
-        return _NOTHING

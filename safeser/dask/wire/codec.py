@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 import msgpack
@@ -306,9 +307,13 @@ def has_large_element(frames: Sequence[Any]) -> bool:
 
 
 def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow, ...]:
-    reader = Reader(limits)
-    entries = reader.read(data)
-    if reader.references or not isinstance(entries, tuple):
+    entries = read_plain(bytes(data), limits) if len(data) <= FLOOR else UNSURE
+    if entries is UNSURE:
+        reader = Reader(limits)
+        entries = reader.read(data)
+        if reader.references:
+            raise _malformed_table()
+    if not isinstance(entries, tuple):
         raise _malformed_table()
     rows, start = [], 0
     for entry in entries:
@@ -331,7 +336,7 @@ def _row(entry: Any, frames: Sequence[Any], start: int) -> tuple[PayloadRow, int
         type(header) is not dict
         or not start <= end <= len(frames)
         or type(failed) is not bool
-        or not (author is None or _can_name(author))
+        or not (author is None or (type(author) is str and _can_name(author)))
     ):
         raise _malformed_table()
     parts = frames[start:end]
@@ -343,7 +348,8 @@ def _malformed_table() -> PayloadError:
     return PayloadError("the payload table is malformed", rule="payload.table")
 
 
-def _can_name(author: Any) -> bool:
+@lru_cache(maxsize=1024)
+def _can_name(author: str) -> bool:
     # Errors and logs repeat an author, so that it must be a name and no longer than one.
     try:
         return bool(check_principal(author))
