@@ -1,4 +1,4 @@
-"""Events of decisions for the log: what each says, and batches that are written at once.
+"""Events of decisions for the log: what each says, where they go, and batches written at once.
 
 The one rule: nothing that the events of a batch permit is loaded before they are written, and no
 event holds a byte of a payload.
@@ -7,13 +7,22 @@ event holds a byte of a payload.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from safeser.audit.record import printable
-from safeser.values import SEALED, Context, Kind, Payload
+from safeser.values import SEALED, AuditFailure, Context, Kind, Payload
 
-__all__ = ["Counted", "PendingRecords", "counted", "event", "is_code", "short_reason"]
+__all__ = [
+    "AuditSink",
+    "Counted",
+    "KeepingSink",
+    "PendingRecords",
+    "counted",
+    "event",
+    "is_code",
+    "short_reason",
+]
 
 #: Sender, recipient, operation, rule, outcome, kind and context of an event that is only counted.
 Counted: TypeAlias = tuple[str, str, str, str, bool, str, str]
@@ -31,6 +40,47 @@ _REASON = 100
 
 #: Families whose permitted payloads stay records where the log has refusals and code.
 _CODE = frozenset({"cloudpickle", SEALED})
+
+
+class AuditSink(Protocol):
+    """Destination of audit records; :class:`safeser.audit.AuditLog` is the built-in one."""
+
+    def record(self, event: Mapping[str, Any], /) -> None: ...
+
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None: ...
+
+    def count(
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
+        kind: str = "admin",
+    ) -> None: ...
+
+
+@runtime_checkable
+class KeepingSink(AuditSink, Protocol):
+    """A destination that keeps, in memory, what it cannot write."""
+
+    def record_or_keep(
+        self, events: Sequence[Mapping[str, Any]], answers: Sequence[AuditFailure], /
+    ) -> None: ...
+
+    def count_anyway(
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
+        kind: str = "admin",
+    ) -> None: ...
 
 
 class PendingRecords:

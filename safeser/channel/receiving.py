@@ -25,7 +25,7 @@ from safeser.channel.admitted import (
 )
 from safeser.channel.budgets import UNUSED
 from safeser.channel.events import PendingRecords
-from safeser.channel.sending import Sending, bound, is_asked_for, is_own_reply
+from safeser.channel.sending import Sending, is_asked_for, is_own_reply
 from safeser.channel.shadow import note_shadow
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
@@ -80,7 +80,7 @@ class Receiving(Sending):
         """
         own, policy = dict(header), policy or self.channel.policy
         author = author or self.peer
-        grant = bound(policy, context).written_by(author, sender=self.peer)
+        grant = policy.bound(context).written_by(author, sender=self.peer)
         try:
             reading = serialization.read(
                 own,

@@ -10,13 +10,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn
 
 from safeser.audit import SessionFacts
 from safeser.audit.names import policy_text
 from safeser.channel.budgets import MessageBudgets
 from safeser.channel.events import (
+    AuditSink,
     Counted,
+    KeepingSink,
     PendingRecords,
     counted,
     event,
@@ -29,9 +31,9 @@ from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.identity import PublicKey
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
-from safeser.values import UNKNOWN, AuditFailure, Context, Kind, Limits, Payload, Suite
+from safeser.values import UNKNOWN, Context, Kind, Limits, Payload, Suite
 
-__all__ = ["ID_LENGTH", "PATIENCE", "AuditSink", "Recording", "note_refusal"]
+__all__ = ["ID_LENGTH", "PATIENCE", "Recording", "note_refusal"]
 
 logger = logging.getLogger("safeser.channel")
 
@@ -44,47 +46,6 @@ ID_LENGTH = 12
 
 #: Contexts that one link caches: more than there are operations.
 _CONTEXTS_MAX = 512
-
-
-class AuditSink(Protocol):
-    """Destination of audit records; :class:`safeser.audit.AuditLog` is the built-in one."""
-
-    def record(self, event: Mapping[str, Any], /) -> None: ...
-
-    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None: ...
-
-    def count(
-        self,
-        sender: str,
-        recipient: str,
-        operation: str,
-        rule: str,
-        permitted: bool,
-        *,
-        times: int = 1,
-        kind: str = "admin",
-    ) -> None: ...
-
-
-@runtime_checkable
-class KeepingSink(AuditSink, Protocol):
-    """A destination that keeps, in memory, what it cannot write."""
-
-    def record_or_keep(
-        self, events: Sequence[Mapping[str, Any]], answers: Sequence[AuditFailure], /
-    ) -> None: ...
-
-    def count_anyway(
-        self,
-        sender: str,
-        recipient: str,
-        operation: str,
-        rule: str,
-        permitted: bool,
-        *,
-        times: int = 1,
-        kind: str = "admin",
-    ) -> None: ...
 
 
 class Recording:

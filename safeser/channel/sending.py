@@ -12,11 +12,10 @@ from typing import Any
 
 from safeser import families as serialization
 from safeser.channel.records import Recording
-from safeser.errors import PolicyDenied, SafeserError
-from safeser.policy import Policy
+from safeser.errors import SafeserError
 from safeser.values import SEALED, Context, Decision, Grant, Payload
 
-__all__ = ["FLOOR", "Sending", "bound", "is_asked_for", "is_own_reply", "ordered"]
+__all__ = ["FLOOR", "Sending", "is_asked_for", "is_own_reply", "ordered"]
 
 
 #: Families that need no grant of their own: they cannot reach code and carry no types of a library.
@@ -36,18 +35,6 @@ def ordered(families: tuple[str, ...]) -> tuple[str, ...]:
     # which must not go by name alone to a process that has another __main__.
     skipped = {"pickle"} if "cloudpickle" in families else set()
     return (*ordered, *(f for f in families if f not in ordered and f not in skipped))
-
-
-def bound(policy: Policy, context: Context) -> Grant:
-    """Return what may be received in *context*, which is nothing where the policy has none."""
-    try:
-        return policy.grant(context)
-    except PolicyDenied:
-        return _NOTHING
-
-
-#: The grant where no context matches.
-_NOTHING = Grant(context="", families=())
 
 
 def is_asked_for(family: str, families: Sequence[str]) -> bool:

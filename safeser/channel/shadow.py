@@ -10,7 +10,7 @@ from typing import Any
 
 from safeser import families as serialization
 from safeser.channel.admitted import Received
-from safeser.channel.sending import bound, is_own_reply
+from safeser.channel.sending import is_own_reply
 from safeser.errors import SafeserError
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import UNREAD, Allowance, shadow_rule
@@ -67,7 +67,7 @@ def _pickle_rule(
         return rule
     if payload.family == "pickle" and rule:
         return rule
-    grant = bound(shadow, context).written_by(payload.author, sender=peer)
+    grant = shadow.bound(context).written_by(payload.author, sender=peer)
     enforced = payload.grant
     if enforced is not None and payload.family == "pickle":
         names = (enforced.profiles, enforced.allow)
