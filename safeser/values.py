@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from safeser.allowed import Allowed, check_global
@@ -335,6 +336,10 @@ class Grant:
         return self.of_others
 
 
+_view: Callable[[Any], memoryview] = memoryview
+_nbytes: Callable[[memoryview], int] = attrgetter("nbytes")
+
+
 @dataclass(frozen=True, slots=True)
 class Payload:
     """One serialized object inside a verified message, not yet decided and not yet loaded.
@@ -365,7 +370,7 @@ class Payload:
 
     @property
     def nbytes(self) -> int:
-        return sum([memoryview(frame).nbytes for frame in self.frames])
+        return sum(map(_nbytes, map(_view, self.frames)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,12 +256,12 @@ class AuditLog(LogFiles):
         self._count_in(self._ready(), decision, times, kind)
 
     def _count_in(self, chain: ChainFile[State], decision: Decision, times: int, kind: str) -> None:
-        state = chain.state
-        now = self._now()
+        state, now = chain.state, self._now()
         due = state.tally.add(decision, now, times)
-        if not decision[4]:
-            note_refusal(state.refusals, decision[3], times)
-        self.activity.count(*decision[2:], kind=kind, times=times, now=now)
+        _, _, operation, rule, permitted = decision
+        if not permitted:
+            note_refusal(state.refusals, rule, times)
+        self.activity.count(operation, rule, permitted, kind=kind, times=times, now=now)
         if due:
             self._write(chain, self._draft(chain, everything=True))
 

@@ -47,14 +47,16 @@ class Tally:
     def add(self, key: Key, now: int, times: int = 1) -> bool:
         """Count a decision that was taken *times*; return whether to write the counts now."""
         counts = self._counts
-        if key not in counts:
+        before = counts.get(key)
+        if before is None:
             key = self._bounded(key)
+            before = counts.get(key, 0)
         if not counts:
             self.since = now
         self._added += times
         # Last, and one assignment: an exception before it leaves the decision uncounted.
-        counts[key] = counts.get(key, 0) + times
-        return self._added >= MAX_COUNTS or self.due(now)
+        counts[key] = before + times
+        return self._added >= MAX_COUNTS or not 0 <= now - self.since < SECOND
 
     def _bounded(self, key: Key) -> Key:
         # Cut before it is kept: the labels of a refused message are the peer's.

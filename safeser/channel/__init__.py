@@ -6,9 +6,8 @@ frames and get objects; every step between is here.
 
 from safeser.channel.admitted import Admitted, Arrived, Permitted, Received, Unverified
 from safeser.channel.door import Channel
-from safeser.channel.events import PendingRecords
+from safeser.channel.events import AuditSink, PendingRecords
 from safeser.channel.link import Link
-from safeser.channel.records import AuditSink
 from safeser.channel.reload import LiveFiles
 from safeser.channel.renewal import Renewal, Step
 from safeser.channel.standing import Ending

@@ -18,9 +18,9 @@ from weakref import WeakSet
 
 from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
-from safeser.channel.events import event, short_reason
+from safeser.channel.events import AuditSink, event, short_reason
 from safeser.channel.link import Link
-from safeser.channel.records import PATIENCE, AuditSink, Recording
+from safeser.channel.records import PATIENCE, Recording
 from safeser.channel.standing import Ending, Standing, require_own_signing_key
 from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError

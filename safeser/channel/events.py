@@ -1,4 +1,4 @@
-"""Events of decisions for the log: what each says, and batches that are written at once.
+"""Events of decisions for the log: what each says, where they go, and batches written at once.
 
 The one rule: nothing that the events of a batch permit is loaded before they are written, and no
 event holds a byte of a payload.
@@ -7,13 +7,22 @@ event holds a byte of a payload.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from safeser.audit.record import printable
-from safeser.values import SEALED, Context, Kind, Payload
+from safeser.values import SEALED, AuditFailure, Context, Kind, Payload
 
-__all__ = ["Counted", "PendingRecords", "counted", "event", "is_code", "short_reason"]
+__all__ = [
+    "AuditSink",
+    "Counted",
+    "KeepingSink",
+    "PendingRecords",
+    "counted",
+    "event",
+    "is_code",
+    "short_reason",
+]
 
 #: Sender, recipient, operation, rule, outcome, kind and context of an event that is only counted.
 Counted: TypeAlias = tuple[str, str, str, str, bool, str, str]
@@ -33,6 +42,47 @@ _REASON = 100
 _CODE = frozenset({"cloudpickle", SEALED})
 
 
+class AuditSink(Protocol):
+    """Destination of audit records; :class:`safeser.audit.AuditLog` is the built-in one."""
+
+    def record(self, event: Mapping[str, Any], /) -> None: ...
+
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None: ...
+
+    def count(
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
+        kind: str = "admin",
+    ) -> None: ...
+
+
+@runtime_checkable
+class KeepingSink(AuditSink, Protocol):
+    """A destination that keeps, in memory, what it cannot write."""
+
+    def record_or_keep(
+        self, events: Sequence[Mapping[str, Any]], answers: Sequence[AuditFailure], /
+    ) -> None: ...
+
+    def count_anyway(
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
+        kind: str = "admin",
+    ) -> None: ...
+
+
 class PendingRecords:
     """Records of permissions that are written together at the end of a block.
 
@@ -41,7 +91,7 @@ class PendingRecords:
 
     :param write: writes them to the log.
     :ivar events: the events to record.
-    :ivar counts: how many messages without authority were permitted, by their contexts.
+    :ivar counts: how many messages without authority were permitted, by what counts them.
     :ivar counted: how many events the policy has counted instead, by what a count says of each.
     :ivar written: whether the log has them all.
     """
@@ -51,13 +101,13 @@ class PendingRecords:
     def __init__(self, write: Callable[[PendingRecords], None]) -> None:
         self._write = write
         self.events: list[dict[str, Any]] = []
-        self.counts: dict[Context, int] = {}
+        self.counts: dict[Callable[..., None], int] = {}
         self.counted: dict[Counted, int] = {}
         self.written = False
 
-    def count(self, context: Context) -> None:
-        """Add a message that was permitted and needs no authority."""
-        self.counts[context] = self.counts.get(context, 0) + 1
+    def count(self, counter: Callable[..., None], times: int = 1) -> None:
+        """Add messages that were permitted and need no authority, which *counter* counts."""
+        self.counts[counter] = self.counts.get(counter, 0) + times
 
     def __enter__(self) -> PendingRecords:
         return self

@@ -26,7 +26,7 @@ from safeser.channel.admitted import (
 from safeser.channel.budgets import UNUSED
 from safeser.channel.events import PendingRecords
 from safeser.channel.sending import Sending, is_asked_for, is_own_reply
-from safeser.channel.shadow import bound, note_shadow
+from safeser.channel.shadow import note_shadow
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
@@ -80,7 +80,7 @@ class Receiving(Sending):
         """
         own, policy = dict(header), policy or self.channel.policy
         author = author or self.peer
-        grant = bound(policy, context).written_by(author, sender=self.peer)
+        grant = policy.bound(context).written_by(author, sender=self.peer)
         try:
             reading = serialization.read(
                 own,
@@ -210,24 +210,22 @@ class Receiving(Sending):
         self._record_payloads(admitted)
         return admitted
 
-    def admit_again(
-        self,
-        verified: Arrived,
-        admitted: Admitted,
-        policy: Policy,
-        records: PendingRecords | None = None,
-    ) -> bool:
-        """Admit another message without payloads by the decision on *admitted*, and count it.
+    def holds_again(self, verified: Arrived, policy: Policy) -> bool:
+        """Tell whether what *policy* decided of messages without payloads holds for *verified*.
 
-        :param policy: the policy under which *admitted* was decided.
-        :returns: whether it was admitted; if not, decide it with :meth:`admit`.
+        If not, decide it with :meth:`admit`.
         """
         if self.channel.policy is not policy or self.over is not None or policy.has_passed:
             return False
-        if verified.session_id != self.session.id or not admitted.is_plain:
-            return False
-        self._permitted_plain(admitted.context, records)
-        return True
+        return verified.session_id == self.session.id
+
+    def count_again(
+        self, admitted: Admitted, records: PendingRecords | None = None, times: int = 1
+    ) -> None:
+        """Count messages that pass by the decision on *admitted*, see :meth:`holds_again`."""
+        if not admitted.is_plain:
+            raise TypeError("a message with payloads or authority is decided each time")
+        self._permitted_plain(admitted.context, records, times)
 
     def _record_plain(
         self, context: Context, records: PendingRecords | None, *, message: int
@@ -298,7 +296,8 @@ class Receiving(Sending):
         """Return *payload* if it may pass, or its refusal."""
         try:
             if payload.reading is not None and (
-                payload.policy is not policy or payload.context != context
+                payload.policy is not policy
+                or (payload.context is not context and payload.context != context)
             ):
                 payload = self._read_again(policy, context, payload)
             return self._refusal(policy, context, payload, requested) or (payload, None)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, NoReturn
 
 from safeser.audit import SessionFacts
 from safeser.audit.names import policy_text
 from safeser.channel.budgets import MessageBudgets
 from safeser.channel.events import (
+    AuditSink,
     Counted,
+    KeepingSink,
     PendingRecords,
     counted,
     event,
@@ -28,9 +31,9 @@ from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.identity import PublicKey
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
-from safeser.values import UNKNOWN, AuditFailure, Context, Kind, Limits, Payload, Suite
+from safeser.values import UNKNOWN, Context, Kind, Limits, Payload, Suite
 
-__all__ = ["ID_LENGTH", "PATIENCE", "AuditSink", "Recording", "note_refusal"]
+__all__ = ["ID_LENGTH", "PATIENCE", "Recording", "note_refusal"]
 
 logger = logging.getLogger("safeser.channel")
 
@@ -43,47 +46,6 @@ ID_LENGTH = 12
 
 #: Contexts that one link caches: more than there are operations.
 _CONTEXTS_MAX = 512
-
-
-class AuditSink(Protocol):
-    """Destination of audit records; :class:`safeser.audit.AuditLog` is the built-in one."""
-
-    def record(self, event: Mapping[str, Any], /) -> None: ...
-
-    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None: ...
-
-    def count(
-        self,
-        sender: str,
-        recipient: str,
-        operation: str,
-        rule: str,
-        permitted: bool,
-        *,
-        times: int = 1,
-        kind: str = "admin",
-    ) -> None: ...
-
-
-@runtime_checkable
-class KeepingSink(AuditSink, Protocol):
-    """A destination that keeps, in memory, what it cannot write."""
-
-    def record_or_keep(
-        self, events: Sequence[Mapping[str, Any]], answers: Sequence[AuditFailure], /
-    ) -> None: ...
-
-    def count_anyway(
-        self,
-        sender: str,
-        recipient: str,
-        operation: str,
-        rule: str,
-        permitted: bool,
-        *,
-        times: int = 1,
-        kind: str = "admin",
-    ) -> None: ...
 
 
 class Recording:
@@ -138,6 +100,8 @@ class Recording:
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
         # Names of the policy's contexts, for the log, and the policy that has them.
         self._scopes: tuple[Policy | None, dict[Context, str]] = (None, {})
+        # What counts permitted messages without authority, and the policy under which it does.
+        self._counters: tuple[Policy | None, dict[Context, Callable[..., None]]] = (None, {})
         self.facts = self._session_facts()
 
     @property
@@ -355,8 +319,8 @@ class Recording:
         return PendingRecords(self._write)
 
     def _write(self, records: PendingRecords) -> None:
-        for context, times in records.counts.items():
-            self._count(context, self._counted_as(context), True, times)
+        for counter, times in records.counts.items():
+            counter(times=times)
         for decision, times in records.counted.items():
             self._count_alone(decision, times)
         if records.events:
@@ -364,7 +328,7 @@ class Recording:
 
     def _counting(self, scope: str, kind: str) -> Callable[..., None]:
         """Return what counts a decision of the context *scope*."""
-        passing = scope in self.policy.audit_failures and kind != Kind.CONTROL.value
+        passing = scope in self.channel.policy.audit_failures and kind != Kind.CONTROL.value
         if passing and isinstance(self.audit, KeepingSink):
             return self.audit.count_anyway
         return self.audit.count
@@ -374,7 +338,7 @@ class Recording:
 
         :raises AuditError: if they are neither recorded nor kept; their messages are refused.
         """
-        passing = self.policy.audit_failures
+        passing = self.channel.policy.audit_failures
         if passing and isinstance(self.audit, KeepingSink):
             # Code is refused whatever its context says.
             answers = [
@@ -427,18 +391,30 @@ class Recording:
         else:
             self._record_all((said,))
 
-    def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
-        """Count a message that was permitted and needs no authority."""
+    def _permitted_plain(
+        self, context: Context, records: PendingRecords | None, times: int = 1
+    ) -> None:
+        """Count messages that were permitted and need no authority."""
         if records is None:
-            self._count(context, self._counted_as(context), True)
+            self._counter(context)(times=times)
         else:
-            records.count(context)
+            records.count(self._counter(context), times)
 
-    def _counted_as(self, context: Context) -> str:
-        """Return the rule by which a plain message is counted; a shadow's refusal is told apart."""
-        shadow = self.channel.shadow
-        rule = "" if shadow is None else shadow_rule(shadow, context)
-        return f"shadow.{rule}" if rule else PERMIT
+    def _counter(self, context: Context) -> Callable[..., None]:
+        """Return what counts permitted messages of *context*, called with how many."""
+        policy, shadow = self.channel.policy, self.channel.shadow
+        under, counters = self._counters
+        if under is not policy or shadow is not None or len(counters) >= _CONTEXTS_MAX:
+            counters = {}
+            self._counters = policy, counters
+        counter = counters.get(context)
+        if counter is None:
+            # What a shadow refuses is told apart.
+            rule = "" if shadow is None else shadow_rule(shadow, context)
+            counter = counters[context] = self._counts(
+                context, f"shadow.{rule}" if rule else PERMIT, True
+            )
+        return counter
 
     # --- refusals --------------------------------------------------------------------------------
 
@@ -550,7 +526,7 @@ class Recording:
         """Count a refusal of a message with too many of them for a record of each."""
         self.attribute(error)
         try:
-            self._count(context, error.rule, False)
+            self._counts(context, error.rule, False)(times=1)
         except AuditError as failure:
             logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
 
@@ -569,15 +545,17 @@ class Recording:
         )
         error.recorded = True
 
-    def _count(self, context: Context, rule: str, permitted: bool, times: int = 1) -> None:
-        self._counting(self._scope(context), context.kind.value)(
+    def _counts(self, context: Context, rule: str, permitted: bool) -> Callable[..., None]:
+        """Return what counts messages of *context* that *rule* decided."""
+        kind = context.kind.value
+        return partial(
+            self._counting(self._scope(context), kind),
             sender=context.sender,
             recipient=context.recipient,
             operation=context.operation or "",
             rule=rule,
             permitted=permitted,
-            times=times,
-            kind=context.kind.value,
+            kind=kind,
         )
 
 

@@ -11,18 +11,15 @@ from typing import Any
 from safeser import families as serialization
 from safeser.channel.admitted import Received
 from safeser.channel.sending import is_own_reply
-from safeser.errors import PolicyDenied, SafeserError
+from safeser.errors import SafeserError
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import UNREAD, Allowance, shadow_rule
-from safeser.values import SEALED, Context, Grant
+from safeser.values import SEALED, Context
 
-__all__ = ["bound", "note_shadow"]
+__all__ = ["note_shadow"]
 
 #: Families whose names a shadow may judge otherwise than the enforced policy.
 _PICKLES = frozenset({"pickle", "cloudpickle"})
-
-#: The grant where no context matches.
-_NOTHING = Grant(context="", families=())
 
 
 def note_shadow(
@@ -70,7 +67,7 @@ def _pickle_rule(
         return rule
     if payload.family == "pickle" and rule:
         return rule
-    grant = bound(shadow, context).written_by(payload.author, sender=peer)
+    grant = shadow.bound(context).written_by(payload.author, sender=peer)
     enforced = payload.grant
     if enforced is not None and payload.family == "pickle":
         names = (enforced.profiles, enforced.allow)
@@ -93,11 +90,3 @@ def _pickle_rule(
     except SafeserError as error:
         return allowance.rule(error, size, limits)
     return ""
-
-
-def bound(policy: Policy, context: Context) -> Grant:
-    """Return the grant of *context*, or an empty one where the policy has none."""
-    try:
-        return policy.grant(context)
-    except PolicyDenied:
-        return _NOTHING

@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 
 from safeser.audit import SessionFacts
 from safeser.channel.admitted import Arrived, Received, Unverified
+from safeser.channel.events import AuditSink
 from safeser.channel.link import Link
-from safeser.channel.records import ID_LENGTH, AuditSink
+from safeser.channel.records import ID_LENGTH
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.identity import PublicKey, VerifyingKey
 from safeser.pickles import held_by

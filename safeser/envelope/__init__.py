@@ -6,7 +6,15 @@ whether they are authentic. ``docs/reference/envelope-v1.md`` is the normative d
 
 from safeser.envelope import canonical
 from safeser.envelope.claims import CLAIMS_SIZE, Claims
-from safeser.envelope.format import MAX_FRAME, PRELUDE_SIZE, Buffer, Prelude, Sealed, Start
+from safeser.envelope.format import (
+    MAX_FRAME,
+    PRELUDE_SIZE,
+    Buffer,
+    Prelude,
+    Sealed,
+    Start,
+    byte_count,
+)
 from safeser.envelope.handshake import Handshake, SuiteRefused, preamble
 from safeser.envelope.noise import HandshakeRefused
 from safeser.envelope.parts import check_payload, join, runs, split, too_large
@@ -29,6 +37,7 @@ __all__ = [
     "Start",
     "SuiteRefused",
     "Verified",
+    "byte_count",
     "canonical",
     "check_payload",
     "join",

@@ -8,8 +8,9 @@ numbers, before it sizes anything. Nothing here authenticates; see :mod:`safeser
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from safeser.errors import EnvelopeError
 from safeser.values import Limits, Suite
@@ -22,6 +23,7 @@ __all__ = [
     "Sealed",
     "Start",
     "all_flat",
+    "byte_count",
     "flat",
     "message_length",
     "pack_fields",
@@ -121,14 +123,14 @@ class Sealed(NamedTuple):
     end: Buffer = b""
 
 
-def message_length(suite: Suite, *, header_length: int, frame_count: int, body_length: int) -> int:
+def message_length(suite: Suite, header_length: int, frame_count: int, body_length: int) -> int:
     """Return the bytes of a whole message on the wire."""
-    added = OVERHEAD[suite]
-    start = PRELUDE_SIZE + header_length + added.header
-    return start + frame_count * (_ROW_SIZE + added.frame) + body_length + added.end
+    header, frame, end = OVERHEAD[suite]
+    start = PRELUDE_SIZE + header_length + header
+    return start + frame_count * (_ROW_SIZE + frame) + body_length + end
 
 
-def check_sizes(limits: Limits, *, header_length: int, frame_count: int, body_length: int) -> None:
+def check_sizes(limits: Limits, header_length: int, frame_count: int, body_length: int) -> None:
     """Refuse a message whose sizes the limits don't allow or that contradict each other."""
     if header_length > limits.max_header:
         raise _too_large("header", header_length, limits.max_header)
@@ -142,7 +144,7 @@ def check_sizes(limits: Limits, *, header_length: int, frame_count: int, body_le
         )
 
 
-def pack_fields(*, sequence: int, header_length: int, frame_count: int, body_length: int) -> bytes:
+def pack_fields(sequence: int, header_length: int, frame_count: int, body_length: int) -> bytes:
     """Return the first 32 bytes of a prelude: all but the tag."""
     return _FIELDS.pack(
         MAGIC, VERSION, TYPE_DATA, 0, sequence, header_length, frame_count, body_length
@@ -151,9 +153,9 @@ def pack_fields(*, sequence: int, header_length: int, frame_count: int, body_len
 
 def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
     """Return the prelude that *data* spells, or raise :class:`EnvelopeError`."""
-    if memoryview(data).nbytes != PRELUDE_SIZE:
-        raise EnvelopeError(f"a prelude has {PRELUDE_SIZE} bytes", rule="envelope.format")
     raw = bytes(data)
+    if len(raw) != PRELUDE_SIZE:
+        raise EnvelopeError(f"a prelude has {PRELUDE_SIZE} bytes", rule="envelope.format")
     magic, version, kind, reserved, sequence, header_length, frame_count, body_length = (
         _FIELDS.unpack_from(raw)
     )
@@ -161,20 +163,19 @@ def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
         raise EnvelopeError(
             "that is not the start of a message of this version", rule="envelope.format"
         )
-    sizes = {
-        "header_length": header_length,
-        "frame_count": frame_count,
-        "body_length": body_length,
-    }
-    check_sizes(limits, **sizes)
+    check_sizes(limits, header_length, frame_count, body_length)
+    header, frame, end = OVERHEAD[suite]
+    start_length = header_length + header + frame_count * _ROW_SIZE
     return Prelude(
         suite,
-        fields=raw[:FIELDS_SIZE],
-        tag=raw[FIELDS_SIZE:],
-        sequence=sequence,
-        **sizes,
-        start_length=header_length + OVERHEAD[suite].header + frame_count * _ROW_SIZE,
-        message_length=message_length(suite, **sizes),
+        raw[:FIELDS_SIZE],
+        raw[FIELDS_SIZE:],
+        sequence,
+        header_length,
+        frame_count,
+        body_length,
+        start_length,
+        PRELUDE_SIZE + start_length + frame_count * frame + body_length + end,
     )
 
 
@@ -183,24 +184,22 @@ def parse_start(prelude: Prelude, data: Buffer) -> Start:
 
     The lengths of the frames must add up to what the prelude announced.
     """
-    view = memoryview(data)
-    if view.nbytes != prelude.start_length:
+    # Copied: what was verified must not change afterwards.
+    raw = bytes(data)
+    if len(raw) != prelude.start_length:
         raise EnvelopeError(
             "the header and the table of a message have another size", rule="envelope.format"
         )
-    # Copied: what was verified must not change afterwards.
-    raw = bytes(view)
-    overhead = OVERHEAD[prelude.suite]
-    table_at = prelude.header_length + overhead.header
-    header, table = raw[:table_at], raw[table_at:]
+    more, added, _ = OVERHEAD[prelude.suite]
+    table_at = prelude.header_length + more
+    table = raw[table_at:]
     lengths: tuple[int, ...] = struct.unpack(f"<{prelude.frame_count}Q", table)
     if sum(lengths) != prelude.body_length:
         raise EnvelopeError("frame lengths don't add up to the body", rule="envelope.format")
     if prelude.body_length > MAX_FRAME:
         check_lengths(lengths)
-    added = overhead.frame
     sealed_lengths = tuple([length + added for length in lengths]) if added else lengths
-    return Start(prelude, header, table, lengths, sealed_lengths)
+    return Start(prelude, raw[:table_at], table, lengths, sealed_lengths)
 
 
 def pack_lengths(lengths: Sequence[int]) -> bytes:
@@ -218,6 +217,15 @@ def check_lengths(lengths: Sequence[int]) -> None:
         )
 
 
+def byte_count(frames: Iterable[Any]) -> int:
+    """Return how many bytes *frames*, buffers of any form, have together."""
+    return sum(map(_nbytes, map(_view, frames)))
+
+
+_view: Callable[[Any], memoryview] = memoryview
+_nbytes = attrgetter("nbytes")
+
+
 def flat(frame: Buffer) -> memoryview:
     """Return *frame* as a view of single bytes, without a copy."""
     return all_flat((frame,))[0]
@@ -225,15 +233,14 @@ def flat(frame: Buffer) -> memoryview:
 
 def all_flat(frames: Iterable[Buffer]) -> list[memoryview]:
     """Return *frames* as views of single bytes, without copies."""
-    views = []
-    for frame in frames:
-        view = memoryview(frame)
-        if frame.__class__ is bytes:
-            views.append(view)
-            continue
-        is_flat = view.format == "B" and view.ndim == 1 and view.c_contiguous
-        views.append(view if is_flat else _cast(view))
+    views = [*map(_view, frames)]
+    if not _FLAT.issuperset(map(_form, views)):  # nearly all are
+        views = [view if _form(view) in _FLAT else _cast(view) for view in views]
     return views
+
+
+_form = attrgetter("format", "ndim", "c_contiguous")
+_FLAT = frozenset({("B", 1, True)})
 
 
 def _cast(view: memoryview) -> memoryview:

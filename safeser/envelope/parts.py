@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from safeser.envelope import format as wire
-from safeser.envelope.format import Buffer, flat
+from safeser.envelope.format import Buffer, byte_count, flat
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
@@ -31,18 +31,16 @@ def check_payload(frames: Sequence[Buffer], limits: Limits) -> None:
 
     :raises PayloadError: by the rule of the limit, as ``"limit.max_bytes"``.
     """
-    size = longest = 0
-    for frame in frames:
-        length = memoryview(frame).nbytes
-        size += length
-        longest = max(longest, length)
+    size = byte_count(frames)
     if size > limits.max_bytes:
         raise too_large("a value", "max_bytes", size, limits)
+    if len(frames) <= limits.max_frames and size <= limits.max_array and size <= wire.MAX_FRAME:
+        return  # as nearly all
+    sizes = [memoryview(frame).nbytes for frame in frames]
+    longest = max(sizes, default=0)
     if longest > limits.max_array:
         raise too_large("a buffer inside a value", "max_array", longest, limits)
-    if longest <= wire.MAX_FRAME and len(frames) <= limits.max_frames:
-        return  # none is cut
-    count = sum(max(1, -(-memoryview(frame).nbytes // wire.MAX_FRAME)) for frame in frames)
+    count = sum(max(1, -(-each // wire.MAX_FRAME)) for each in sizes)  # some are cut
     if count > limits.max_frames:
         raise too_large("the number of a value's frames", "max_frames", count, limits)
 
@@ -62,10 +60,9 @@ def split(frames: Sequence[Buffer]) -> tuple[list[Buffer], list[int]]:
     The parts are views, not copies. The counts are empty where nothing was cut.
     """
     longest = wire.MAX_FRAME
-    for frame in frames:
-        if memoryview(frame).nbytes > longest:
-            break
-    else:
+    if byte_count(frames) <= longest:  # as nearly all
+        return list(frames), []
+    if all(memoryview(frame).nbytes <= longest for frame in frames):
         return list(frames), []
     parts: list[Buffer] = []
     counts: list[int] = []

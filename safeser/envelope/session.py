@@ -244,21 +244,34 @@ class Session(KeepsSecrets):
         ends the session at the other side. In suite 2 they are encrypted piece by piece. Those of a
         small message are made at once.
         """
-        views = all_flat(frames)
-        body = sum(map(len, views))
-        sizes = {"header_length": len(header), "frame_count": len(views), "body_length": body}
-        check_sizes(self._limits, **sizes)
-        check_lengths([*map(len, views)])
-        out = self._sending
-        keys = self._claim(out, message_length(out.suite, **sizes))
-        out.sequence += 1
-        fields = pack_fields(sequence=out.sequence, **sizes)
+        out, keys, fields, views = self._begin(header, frames)
         buffers = keys.seal(out.sequence, fields, header, views)
-        if body > _AT_ONCE:
+        if sum(map(len, views)) > _AT_ONCE:
             return self._made(out, buffers)
         made = list(buffers)
         out.claimed.release()
         return iter(made)
+
+    def sealed(self, header: bytes, frames: Sequence[Buffer]) -> bytes:
+        """Return one message that is not large as the bytes to write; see :meth:`sealing`."""
+        out, keys, fields, views = self._begin(header, frames)
+        message = b"".join(keys.seal(out.sequence, fields, header, views))
+        out.claimed.release()
+        return message
+
+    def _begin(
+        self, header: bytes, frames: Sequence[Buffer]
+    ) -> tuple[_Direction, _MessageKeys, bytes, list[memoryview]]:
+        """Claim the next number for a message; return its keys, fields and flat frames."""
+        views = all_flat(frames)
+        lengths = [*map(len, views)]
+        sizes = (len(header), len(views), sum(lengths))
+        check_sizes(self._limits, *sizes)
+        check_lengths(lengths)
+        out = self._sending
+        keys = self._claim(out, message_length(out.suite, *sizes))
+        out.sequence += 1
+        return out, keys, pack_fields(out.sequence, *sizes), views
 
     def _made(self, out: _Direction, buffers: Iterator[Buffer]) -> Iterator[Buffer]:
         for buffer in buffers:
@@ -316,15 +329,24 @@ class Session(KeepsSecrets):
 
         In suite 2 its frames are decrypted where they are, if that memory can be written to.
         """
-        start = sealed.start
+        return self._verified(sealed.start, all_flat(sealed.frames), sealed.end)
+
+    def verify_whole(self, start: Start, rest: memoryview) -> Verified:
+        """Do the same for a message whose frames, and what follows them, are *rest*."""
+        frames, at = [], 0
+        for length in start.sealed_lengths:
+            frames.append(rest[at : at + length])
+            at += length
+        return self._verified(start, frames, rest[at:])
+
+    def _verified(self, start: Start, frames: list[memoryview], end: Buffer) -> Verified:
         keys = self._claim(self._receiving, start.prelude.message_length)
-        frames = all_flat(sealed.frames)
         try:
             if start.prelude.sequence != self._receiving.sequence + 1:
                 raise _out_of_sequence()
             if tuple(map(len, frames)) != start.sealed_lengths:
                 raise _other_shape()
-            header, opened = keys.verify(start, frames, sealed.end)
+            header, opened = keys.verify(start, frames, end)
         except EnvelopeError as error:
             self.end(error.message)
             raise

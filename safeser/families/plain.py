@@ -324,7 +324,13 @@ def decode_counted(
     """
     if len(data) > limits.max_array:
         _refuse("a msgpack frame is larger than max_array", "families.too-large", 0)
-    reader = _Reader(data if type(data) is bytes else bytes(data), limits, room, depth)
+    data = data if type(data) is bytes else bytes(data)
+    scalar = _SCALARS.get(data[0]) if data else None
+    if scalar is not None and len(data) == 1 + scalar.size:
+        return scalar.unpack_from(data, 1)[0], room  # a number alone, as many results are
+    if len(data) == 1 and not 0x80 <= data[0] < 0xE0:
+        return (data[0] if data[0] < 0x80 else data[0] - 256), room
+    reader = _Reader(data, limits, room, depth)
     return reader.value(), reader.refs
 
 

@@ -46,6 +46,9 @@ _OWN_KEYS = _keys("sub-header")
 #: Keys of a typed value that holds no other.
 _LEAF = frozenset({"serializer", "type", "sub-header"})
 
+#: The header of a value that msgpack knows, as of most values of most messages.
+_PLAIN = {"serializer": "msgpack"}
+
 #: Keys of a value that holds others.
 _HOLDS_OTHERS = frozenset({"sub-headers", "frame-lengths"})
 
@@ -149,6 +152,8 @@ def parse(
     :param declared: families that policy names but this process may only relay.
     """
     views = None if frames is None else _views(frames, limits)
+    if header == _PLAIN and views is not None and len(views) == 1:
+        return [Node("msgpack", "", {}, (views[0],), None, 0)]
     if isinstance(header, dict) and header.keys() == _LEAF:
         # Most payloads are one such value, and all frames are its own.
         leaf = Node("", "", {}, tuple(views or ()), None, 0, [])

@@ -44,6 +44,7 @@ __all__ = [
     "Release",
     "Server",
     "installed",
+    "is_alone",
     "lookup",
     "operations_in",
     "release",
@@ -128,3 +129,8 @@ def lookup(
     if message is not None and len(rows) > 1:
         return next((row for row in rows[:0:-1] if row.fits(message)), rows[0])
     return rows[0] if rows else None
+
+
+def is_alone(row: Operation) -> bool:
+    """Tell whether no other row shares the name of *row* on the wire."""
+    return _FOUND.get((row.server, row.channel, row.wire)) == (row,)

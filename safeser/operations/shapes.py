@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from itertools import chain, compress, repeat
 from numbers import Integral, Number
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +75,10 @@ ACTIONS = frozenset({"compute", "deserialize", "disk-read", "disk-write", "trans
 
 #: What stands in such fields beside what holds others.
 _SHORT = (type(None), str, bytes, Number, datetime.date, datetime.timedelta)
+
+#: What holds others there, and with it the types of nearly all else.
+_HOLDING = frozenset({dict, tuple, list, set, frozenset})
+_SURELY_SMALL = _HOLDING | {type(None), str, bytes, int, float, bool}
 
 #: What separates folders, drives and streams anywhere that Python runs, or ends a name in C.
 _NOT_IN_NAMES = frozenset("/\\:\0")
@@ -340,15 +345,14 @@ def _is_small(value: Any) -> bool:
     """Tell whether *value* has few parts, on few levels, and none whose text is far longer."""
     level, parts = [value], 0
     for _ in range(_LEVELS):
-        inner: list[Any] = []
-        for each in level:
-            if type(each) is dict:
-                inner += each
-                inner += each.values()
-            elif type(each) in _MANY:
-                inner += each
-            elif not (isinstance(each, _SHORT) or _is_scalar(each)):
-                return False
+        kinds = [*map(type, level)]
+        if not _SURELY_SMALL.issuperset(kinds) and not all(map(_is_short, level)):
+            return False
+        # A report has hundreds of parts, none of which takes a step of its own here.
+        containers = [*compress(level, map(_HOLDING.__contains__, kinds))]
+        mappings = compress(containers, map(isinstance, containers, repeat(dict)))
+        inner = [*chain.from_iterable(containers)]
+        inner += chain.from_iterable(map(dict.values, mappings))
         parts += len(inner)
         if parts > _PARTS:
             return False
@@ -356,6 +360,10 @@ def _is_small(value: Any) -> bool:
             return True
         level = inner
     return False
+
+
+def _is_short(value: Any) -> bool:
+    return type(value) in _SURELY_SMALL or isinstance(value, _SHORT) or _is_scalar(value)
 
 
 def _is_scalar(value: Any) -> bool:

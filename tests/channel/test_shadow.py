@@ -206,7 +206,8 @@ def test_a_plain_message_is_counted_by_the_shadows_rule(bea, policy):
     context = link.inbound(Kind.ADMIN, "gather")
     first = link.admit(message, context)
     with link.recorded_together() as records:
-        assert link.admit_again(message, first, link.policy, records)
+        assert link.holds_again(message, link.policy)
+        link.count_again(first, records)
     link.admit(message, link.inbound(Kind.ADMIN, "identity"))
     assert link.audit.counts[1:] == [
         ("ann", "bea", "gather", "shadow.operation.not-granted", True),

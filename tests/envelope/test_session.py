@@ -390,7 +390,7 @@ def test_an_ended_session_forgets_its_keys(world):
 def test_an_interrupted_seal_uses_no_sequence_twice(world, monkeypatch):
     a, b = world.sessions()
 
-    def interrupted(**_):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("safeser.envelope.session.pack_fields", interrupted)

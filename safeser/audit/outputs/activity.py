@@ -100,9 +100,12 @@ class Activity:
     ) -> None:
         """Count a decision that the log counts as well."""
         self._add((bool(permitted), rule, kind, ""), times)
-        if not permitted and operation == HANDSHAKE:
+        if permitted:
+            self._tick(now, times, 0)
+            return
+        if operation == HANDSHAKE:
             self._refuse_handshake(rule, times)
-        self._tick(now, *((times, 0) if permitted else (0, times)))
+        self._tick(now, 0, times)
 
     def _add(self, key: Decided, times: int) -> None:
         found = self._labels.get(key)
@@ -129,12 +132,12 @@ class Activity:
         self.handshakes[name] = self.handshakes.get(name, 0) + times
 
     def _tick(self, now: int, permitted: int, refused: int) -> None:
-        second = now // SECOND
-        if self._seconds and self._seconds[-1][0] >= second:
-            last, before, after = self._seconds[-1]  # a clock that went back counts on
-            self._seconds[-1] = (last, before + permitted, after + refused)
+        second, seconds = now // SECOND, self._seconds
+        last, before, after = seconds[-1] if seconds else (-1, 0, 0)
+        if last >= second:  # a clock that went back counts on
+            seconds[-1] = (last, before + permitted, after + refused)
         else:
-            self._seconds.append((second, permitted, refused))
+            seconds.append((second, permitted, refused))
 
     # --- for readers, in any thread --------------------------------------------------------------
 

@@ -129,12 +129,13 @@ class LogFiles:
             _, chain = self._present
             if self._files.is_timed:
                 self._keep()
-        state = chain.settled().state
+        position = chain.settled()
+        state = position.state
         if state.rotated:
             return self._switch(chain)  # that was interrupted
         if state.ended:
             raise AuditError("the log is closed", rule="audit.closed")
-        if chain.end.size >= self._files.rotate_size:
+        if position.end.size >= self._files.rotate_size:
             self._ask_for_rotation()
         return chain
 

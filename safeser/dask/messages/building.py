@@ -156,8 +156,10 @@ def _author(judged: Judged, payload: Received) -> str:
     A peer may name any author; it is believed only for authors that its context lists. Relaying
     any other name would turn a worker's claim into the scheduler's.
     """
-    grant = judged.admitted.admission.grant
-    vouched = grant.vouches_for(payload.author, sender=judged.side.link.peer)
+    peer = judged.side.link.peer
+    if payload.author == peer:
+        return peer
+    vouched = judged.admitted.admission.grant.vouches_for(payload.author, sender=peer)
     return payload.author if vouched else ANY_AUTHOR
 
 

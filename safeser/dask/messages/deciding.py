@@ -418,7 +418,7 @@ class _Use(enum.Enum):
 
 
 def _use(side: Side, context: Context, slot: Slot) -> _Use:
-    if is_graph(context, slot.where):
+    if context.operation is not None and is_graph(context, slot.where):
         return _Use.SUBMITTED
     if side.opens or slot.reference.eager:
         return _Use.OPENED

@@ -29,7 +29,7 @@ from safeser.dask.sealed.renewal import RENEWALS, Current, renewed_in
 from safeser.dask.wire.codec import MOST_STRANGE
 from safeser.dask.wire.shapes import check_fields
 from safeser.errors import AuditError, SafeserError
-from safeser.operations import Channel, Operation, Server, lookup
+from safeser.operations import Channel, Operation, Server, is_alone, lookup
 from safeser.policy import Policy
 from safeser.values import Kind
 
@@ -64,12 +64,28 @@ class Batch(NamedTuple):
 class _Decided(NamedTuple):
     """One element, decided.
 
+    An element that passes as one before it did stands for itself.
+
+    :param judged: None for a refused element.
     :param instead: the element that replaces a refused one, or None to leave it out.
     """
 
     element: Any
     judged: Judged | None
     instead: dict[str, Any] | None = None
+
+
+class _Again(NamedTuple):
+    """The decision on a plain element that holds for others of its name.
+
+    :param row: of the table, the only one of that name.
+    """
+
+    row: Operation
+    admitted: Admitted
+
+
+_NONE: Mapping[str, _Again] = {}
 
 
 class Elements:
@@ -98,8 +114,8 @@ class Elements:
         self._answers_clients = answers_clients
         self._renewed = renewed
         self._kept = Kept()  # definitions of sealed tasks that this side keeps
-        # The last admission of elements without payloads, by operation, and its policy.
-        self._repeated: dict[str, Admitted] = {}
+        # The last admission of elements without payloads, by their name, and its policy.
+        self._repeated: dict[str, _Again] = {}
         self._repeated_under: Policy | None = None
 
     def receive(self, side: Side, message: Message, refusals: Refusals) -> Batch:
@@ -108,29 +124,24 @@ class Elements:
             message = message.with_calls(self._kept, self.link.policy.limits)
         elements = message.body if isinstance(message.body, tuple) else (message.body,)
         graphs = GraphFailures() if self._answers_clients else None
-        decided: list[_Decided] = []
+        decided: list[_Decided | dict[str, Any]] = []
         try:
             with self.link.recorded_together() as records:
                 side = Side(*side[:-1], records)
                 self._decide(decided, side, elements, message, refusals=refusals, graphs=graphs)
         except AuditError as error:
             # Elements that are not recorded are not loaded; refused ones stay refused.
-            decided = [
-                each
-                if each.judged is None
-                else self._refused(each.element, error, refusals, graphs)
-                for each in decided
-            ]
+            decided = [self._unrecorded(each, error, refusals, graphs) for each in decided]
         kept = []
         for each in decided:
-            built = self._built(each, refusals, graphs)
+            built = self._built(side, each, refusals, graphs)
             if built is not None:
                 kept.append(built)
         return Batch(tuple(kept), [] if graphs is None else graphs.elements())
 
     def _decide(
         self,
-        decided: list[_Decided],
+        decided: list[_Decided | dict[str, Any]],
         side: Side,
         elements: Sequence[Any],
         message: Message,
@@ -143,59 +154,58 @@ class Elements:
         Those that were decided before one that cannot be recorded are refused as well.
         """
         policy = self.link.policy
+        repeated = self._repeatable(message, policy)
+        passed: dict[str, int] = {}
         strange = 0
         for each in elements:
             if strange == MOST_STRANGE:
                 logger.warning("The rest of this message from %s is left out", self.link.peer)
-                return
+                break
+            name: Any = each.get("op") if each.__class__ is dict else None
+            again = repeated.get(name) if name.__class__ is str else None
             try:
-                row = self.row_of(each)
+                if again is None:
+                    row = self.row_of(each)
+                else:
+                    self._identity.check(self.stream, each)
             except SafeserError as error:
                 # It names no row of the table, so there is nothing to replace it by.
                 strange += error.rule in _STRANGE
                 refusals.note(error, each)
                 continue
             try:
-                judged = self._again(side, row, each, message, policy)
-                if judged is None:
+                if again is None:
                     judged = judge_operation(side, row, each, message)
                     self._repeat(row, judged, policy)
+                    decided.append(_Decided(each, judged))
+                else:
+                    check_fields(again.row, each, payloads=False)
+                    passed[name] = passed.get(name, 0) + 1
+                    decided.append(each)
             except SafeserError as error:
                 decided.append(self._refused(each, error, refusals, graphs))
-            else:
-                decided.append(_Decided(each, judged))
+        for name, times in passed.items():
+            self.link.count_again(repeated[name].admitted, side.records, times)
 
-    def _again(
-        self,
-        side: Side,
-        row: Operation,
-        element: dict[str, Any],
-        message: Message,
-        policy: Policy,
-    ) -> Judged | None:
-        """Decide *element* by the last decision on its row, or return None where that may differ.
+    def _repeatable(self, message: Message, policy: Policy) -> Mapping[str, _Again]:
+        """Return the decisions that hold for elements of *message*, by the names of those.
 
         Most elements of a stream are of few rows and carry no payloads: of those, only the shapes
         of their fields remain to be checked.
         """
-        if message.rows or policy is not self._repeated_under:
-            return None
-        admitted = self._repeated.get(row.name)
-        if admitted is None:
-            return None
-        check_fields(row, element, payloads=False)
-        if not self.link.admit_again(message.verified, admitted, policy, side.records):
-            return None
-        return Judged(side, admitted.admission.context, element, admitted)
+        known = policy is self._repeated_under and not message.rows
+        if not known or not self.link.holds_again(message.verified, policy):
+            return _NONE
+        return self._repeated
 
     def _repeat(self, row: Operation, judged: Judged, policy: Policy) -> None:
         """Keep the admission of *judged* if it was under *policy* and needs no authority."""
-        if not (row.plain and judged.admitted.is_plain) or row.name in RENEWALS:
+        if not (row.plain and judged.admitted.is_plain and is_alone(row)) or row.name in RENEWALS:
             return
         if policy is not self._repeated_under:
             self._repeated, self._repeated_under = {}, policy
         if policy is self.link.policy:  # not replaced since the decision
-            self._repeated[row.name] = judged.admitted
+            self._repeated[row.wire] = _Again(row, judged.admitted)
 
     def row_of(self, element: Any) -> Operation:
         """Return the row of the table that describes *element*.
@@ -209,26 +219,34 @@ class Elements:
         self._identity.check(self.stream, element)
         return row
 
-    def _built(self, decided: _Decided, refusals: Refusals, graphs: GraphFailures | None) -> Any:
+    def _built(
+        self,
+        side: Side,
+        decided: _Decided | dict[str, Any],
+        refusals: Refusals,
+        graphs: GraphFailures | None,
+    ) -> Any:
         """Return the element for Dask to handle, or None if there is none."""
-        element, judged = decided.element, decided.judged
-        if judged is None:
-            return decided.instead
         try:
-            if element["op"] in RENEWALS:
-                self._renew(judged.side, element)
-                return None
-            message = build(judged)
-            takes_code = partial(self._takes_code, element["op"], judged.side.requested)
+            if isinstance(decided, dict):
+                element = message = decided
+            else:
+                element, judged, instead = decided
+                if judged is None:
+                    return instead
+                if element["op"] in RENEWALS:
+                    self._renew(side, element)
+                    return None
+                message = build(judged)
             name = element["op"]
-            translated = translate.incoming_element(
-                self.reads, name, message, takes_code=takes_code
+            message, refused = translate.incoming_element(
+                self.reads, name, message, takes_code=partial(self._takes_code, name, side)
             )
         except SafeserError as error:
             return self._refused(element, error, refusals, graphs).instead
-        for refusal in translated.refused:
+        for refusal in refused:
             refusals.note(refusal, element)
-        return translated.message
+        return message
 
     def _renew(self, side: Side, element: Mapping[str, Any]) -> None:
         """Store the renewed statement in *element*, for which Dask has no handler."""
@@ -237,12 +255,26 @@ class Elements:
         if current is not None and self._renewed is not None:
             self._renewed(current)
 
-    def _takes_code(self, operation: str, requested: Sequence[str] | None) -> bool:
+    def _takes_code(self, operation: str, side: Side) -> bool:
         """Tell whether the peer may send code to this side, and this side is willing to load it."""
-        if requested is not None and "cloudpickle" not in requested:
+        if side.requested is not None and "cloudpickle" not in side.requested:
             return False
         context = self.link.inbound(Kind.DATA, operation)
         return self.link.policy.decide(context, "cloudpickle").permitted
+
+    def _unrecorded(
+        self,
+        decided: _Decided | dict[str, Any],
+        error: SafeserError,
+        refusals: Refusals,
+        graphs: GraphFailures | None,
+    ) -> _Decided:
+        """Refuse what passed and could not be recorded; what was refused stays so."""
+        if isinstance(decided, dict):
+            return self._refused(decided, error, refusals, graphs)
+        if decided.judged is None:
+            return decided
+        return self._refused(decided.element, error, refusals, graphs)
 
     def _refused(
         self,

@@ -22,6 +22,7 @@ from safeser.dask.messages.building import build, load_part, with_objects
 from safeser.dask.messages.deciding import Judged, Message, Side, judge_reply, judge_values
 from safeser.dask.messages.pending import Pending
 from safeser.dask.wire.fields import holds_reference, references
+from safeser.dask.wire.reader import LEAVES, Reference
 from safeser.errors import PayloadError, SafeserError
 
 __all__ = [
@@ -103,7 +104,11 @@ def build_fetched(fetched: Fetched) -> Built:
     reply, judged = build(fetched.others), fetched.judged
     if judged is None:
         return Built(reply, {}, ())
-    key_of = {index: key for key, value in fetched.values.items() for index in references(value)}
+    key_of = {
+        index: key
+        for key, value in fetched.values.items()
+        for index in ((value.index,) if value.__class__ is Reference else references(value))
+    }
     failed, refused = _Failed(), []
     for index, error in judged.refused:
         failed.add(key_of[index], error)
@@ -161,7 +166,9 @@ def _apart(body: Any) -> tuple[Any, dict[Any, Any]]:
     values = {
         key: value
         for key, value in data.items()
-        if holds_reference(value) and not holds_reference(key)
+        if value.__class__ not in LEAVES
+        and holds_reference(value)
+        and not (key.__class__ not in LEAVES and holds_reference(key))
     }
     return {**body, "data": {k: v for k, v in data.items() if k not in values}}, values
 

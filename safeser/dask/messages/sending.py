@@ -28,9 +28,9 @@ from safeser.dask.sealed import requests
 from safeser.dask.sealed.call import HEADER, Call, Sent
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.wire.ceilings import CeilingOf, ceilings_of
-from safeser.dask.wire.codec import Encoder, PayloadRow
+from safeser.dask.wire.codec import Encoder, Leaf, PayloadRow
 from safeser.dask.wire.reader import check_header, check_readable
-from safeser.envelope import check_payload, too_large
+from safeser.envelope import byte_count, check_payload, too_large
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
@@ -60,8 +60,6 @@ _FEW = 200
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 
-_Leaf = Callable[[Any], tuple[PayloadRow, bool]]
-
 
 def encode_plain(elements: Sequence[Any], limits: Limits, *, listed: bool = False) -> list[Any]:
     """Return the frames of messages that hold only plain data and failures."""
@@ -88,7 +86,8 @@ def encode_message(
     """
     policy = link.policy
     encoder = Encoder(policy.limits)
-    values = _Values(link, policy, row, serializers, fails=fails)
+    values = _Values(link, policy, serializers, fails=fails)
+    values.operation = row
     ceiling_of = None
     if row is not None:
         ceiling_of = ceilings_of(link, row.server, row.channel, outbound=True)
@@ -134,6 +133,8 @@ def encode_elements(
     encoder = Encoder(limits)
     ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
 
+    values = _Values(link, policy, None, fails=True, sent=sent)
+
     def of_tasks() -> bool:
         return server is Server.SCHEDULER or _submits_code(link)
 
@@ -146,10 +147,17 @@ def encode_elements(
             continue
         # An element that cannot be sent is left out, since an error would end the whole stream.
         mark = len(sent.undo)
+        values.operation = row
         try:
-            values = _Values(link, policy, row, None, fails=True, sent=sent)
-            told = translate.outgoing(element, takes_code=values.take_code, of_tasks=of_tasks)
-            added += _add(encoder, told, row.splits, values, ceiling_of)
+            if name in translate.TRANSLATED or element.get("exception") is not None:
+                element = translate.outgoing(  # noqa: PLW2901 - what is sent in its place
+                    element, takes_code=values.take_code, of_tasks=of_tasks
+                )
+            if row.splits:
+                added += _add(encoder, element, row.splits, values, ceiling_of)
+            else:
+                encoder.add(element, values, ceiling_of)
+                added += 1
         except SafeserError as error:
             sent.rollback(mark)
             logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line
@@ -174,7 +182,7 @@ def encode_elements(
     return frames
 
 
-def _add(encoder: Encoder, element: Any, splits: str, values: _Leaf, ceiling_of: CeilingOf) -> int:
+def _add(encoder: Encoder, element: Any, splits: str, values: Leaf, ceiling_of: CeilingOf) -> int:
     """Add *element*, split if it is over its ceiling and may be split; return how many parts."""
     try:
         encoder.add(element, values, ceiling_of)
@@ -199,7 +207,7 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
 
     A byte of msgpack stands for at most two elements: one container, as itself and in another.
     """
-    if len(frames) > limits.max_frames or _size(frames) > limits.max_bytes:
+    if len(frames) > limits.max_frames or byte_count(frames) > limits.max_bytes:
         return True
     longest = max(map(len, frames[:2]))
     return 2 * longest > limits.max_refs or longest > wire.MAX_FRAME
@@ -235,7 +243,7 @@ def _is_small(message: Any) -> bool:
 
 def _fits(frames: list[Any], limits: Limits) -> bool:
     """Tell whether *frames* are plainly within the limits of one message."""
-    few = len(frames) <= limits.max_frames and _size(frames) <= limits.max_bytes
+    few = len(frames) <= limits.max_frames and byte_count(frames) <= limits.max_bytes
     longest = max(map(len, frames[:2]))
     return few and longest <= wire.MAX_FRAME and 2 * longest <= limits.max_refs
 
@@ -245,8 +253,8 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
 
     :raises PayloadError: with the rule of the exceeded limit.
     """
-    if _size(frames) > limits.max_bytes:
-        raise too_large("a message", "max_bytes", _size(frames), limits)
+    if byte_count(frames) > limits.max_bytes:
+        raise too_large("a message", "max_bytes", byte_count(frames), limits)
     if len(frames) > limits.max_frames:
         raise too_large("the number of a message's frames", "max_frames", len(frames), limits)
     if max(map(len, frames[:2])) > wire.MAX_FRAME:
@@ -260,19 +268,12 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
     return frames
 
 
-def _size(frames: Sequence[Any]) -> int:
-    size = 0
-    for frame in frames:
-        size += memoryview(frame).nbytes
-    return size
-
-
 def _shed(encoder: Encoder, peer: str, limits: Limits, *, listed: bool) -> list[Any]:
     """Return the frames, with values replaced by an error, largest first, until they fit."""
     frames = encoder.frames(listed=listed)
-    size = _size(frames)
+    size = byte_count(frames)
     weighs: list[tuple[str, int, Callable[[PayloadRow], int]]] = [
-        ("max_bytes", size, lambda row: _size(row.frames)),
+        ("max_bytes", size, lambda row: byte_count(row.frames)),
         ("max_frames", len(frames), lambda row: len(row.frames)),
     ]
     for limit, total, weigh in weighs:
@@ -305,17 +306,23 @@ def _failure_row(failure: Failure, *, failed: bool = False) -> PayloadRow:
     return PayloadRow(header, tuple(frames), None, failed)
 
 
-class _Values:
-    """Turns each leaf of one outgoing message into a payload row, as *policy* allows."""
+#: Leaves that a relay passes on unopened.
+_OPAQUE = (Serialize, Serialized)
 
-    __slots__ = ("_fails", "_known", "_link", "_made", "_operation", "_policy", "_sent",
-                 "_serializers")  # fmt: skip
+
+class _Values:
+    """Turns each leaf of one outgoing message into a payload row, as *policy* allows.
+
+    :ivar operation: of the message, or of the element that is encoded now; None for a reply.
+    """
+
+    __slots__ = ("_fails", "_granted", "_link", "_made", "_policy", "_sent", "_serializers",
+                 "operation")  # fmt: skip
 
     def __init__(
         self,
         link: Link,
         policy: Policy,
-        row: Operation | None,
         serializers: Sequence[str] | None,
         *,
         fails: bool,
@@ -324,25 +331,35 @@ class _Values:
         self._link = link
         self._policy = policy
         self._sent = sent
-        self._operation = row
         self._serializers = serializers
         self._fails = fails
-        # Computed on first use: most messages have no values.
-        self._known: Grant | None = None
-        self._made: Context | None = None
+        self.operation: Operation | None = None
+        # Computed on first use, for the operation beside it: most messages have no values.
+        self._made: tuple[Operation | None, Context | None] = (None, None)
+        self._granted: tuple[Operation | None, Grant | None] = (None, None)
 
     @property
     def _context(self) -> Context:
-        if self._made is None:
-            row = self._operation
+        row, made = self._made
+        if made is None or row is not self.operation:
+            row = self.operation
             kind = Kind.DATA if row is None or row.kind is Kind.ADMIN else row.kind
-            self._made = self._link.outbound(kind, None if row is None else row.name)
-        return self._made
+            made = self._link.outbound(kind, None if row is None else row.name)
+            self._made = row, made
+        return made
+
+    @property
+    def _grant(self) -> Grant:
+        row, grant = self._granted
+        if grant is None or row is not self.operation:
+            grant = self._link.allowed(self._context, self._serializers)
+            self._granted = self.operation, grant
+        return grant
 
     def __call__(self, leaf: Any) -> tuple[PayloadRow, bool]:
         if isinstance(leaf, Failure):
             return _failure_row(leaf, failed=leaf.failed), False
-        eager = not isinstance(leaf, Serialize | Serialized)
+        eager = not isinstance(leaf, _OPAQUE)
         try:
             return self._row(leaf), eager
         except SafeserError as error:
@@ -365,7 +382,7 @@ class _Values:
         if isinstance(leaf, ToPickle) and isinstance(leaf.data, Sealed):
             return self._sealed_task(leaf.data.call)
         if isinstance(leaf, Serialized) and leaf.header.get("serializer") == SEALED:
-            return self._sealed(leaf.header, leaf.frames, self._link.local)
+            return self._sealed(dict(leaf.header), tuple(leaf.frames))
         if isinstance(leaf, Serialize | ToPickle):
             header, frames = self._serialize(leaf.data, self._grant)
         elif isinstance(leaf, Relayed):
@@ -389,21 +406,34 @@ class _Values:
         return PayloadRow(header, payload.frames, author, failed)
 
     def _sealed_task(self, call: Call) -> PayloadRow:
+        # A reply to its author has none: no definitions are kept.
+        sent = Sent() if self._sent is None else self._sent
+        mark = len(sent.undo)
+        frames = tuple(sent.frames(call))
         author = call.signed.statement.author
-        if self._sent is None:  # a reply to its author: no definitions are kept
-            return self._sealed(HEADER, Sent().frames(call), author)
-        mark = len(self._sent.undo)
+        # One decision for all tasks of an author: the policy is the same, and no date has passed.
+        row = self.operation
+        allowed, asked = (
+            sent.allowed_under(self._policy),
+            (None if row is None else row.name, author),
+        )
         try:
-            return self._sealed(HEADER, self._sent.frames(call), author)
+            if asked not in allowed or self._link.over is not None:
+                self._permit_sealed(HEADER, frames, author)
+                allowed.add(asked)
+            check_payload(frames, self._policy.limits)
         except SafeserError:
-            self._sent.rollback(mark)  # an error replaces it, so the peer keeps no definitions
+            sent.rollback(mark)  # an error replaces it, so the peer keeps no definitions
             raise
+        return PayloadRow(HEADER, frames)
 
-    def _sealed(self, header: dict[str, Any], frames: Sequence[Any], author: str) -> PayloadRow:
-        payload = Payload("", SEALED, dict(header), tuple(frames), author)
-        self._link.permit_sending(self._context, payload)
-        check_payload(payload.frames, self._policy.limits)
-        return PayloadRow(payload.header, payload.frames)
+    def _sealed(self, header: dict[str, Any], frames: tuple[Any, ...]) -> PayloadRow:
+        self._permit_sealed(header, frames, self._link.local)
+        check_payload(frames, self._policy.limits)
+        return PayloadRow(header, frames)
+
+    def _permit_sealed(self, header: dict[str, Any], frames: tuple[Any, ...], author: str) -> None:
+        self._link.permit_sending(self._context, Payload("", SEALED, header, frames, author))
 
     def _family(self, header: dict[str, Any]) -> str:
         family = header["serializer"]
@@ -411,9 +441,3 @@ class _Values:
         if family == "cloudpickle" and "sub-headers" not in header:
             return "cloudpickle"
         return families.claimed(header, declared=self._policy.families)
-
-    @property
-    def _grant(self) -> Grant:
-        if self._known is None:
-            self._known = self._link.allowed(self._context, self._serializers)
-        return self._known

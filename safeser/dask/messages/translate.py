@@ -42,6 +42,7 @@ from safeser.operations import Encoding, Operation, Server
 __all__ = [
     "PICKLE_HEADER",
     "STATING",
+    "TRANSLATED",
     "WARN",
     "Translated",
     "from_dask_pickle",
@@ -79,7 +80,7 @@ def outgoing(
     if not isinstance(message, dict):
         return message
     name = message.get("op")
-    translated = isinstance(name, str) and name in _TRANSLATED
+    translated = isinstance(name, str) and name in TRANSLATED
     if answers is None and not translated and message.get("exception") is None:
         return message  # as most stream elements
     failed = message.get("status") == "uncaught-error"
@@ -105,7 +106,7 @@ def outgoing(
 
 
 #: Operations whose fields are translated even if they report no error.
-_TRANSLATED = frozenset({"task-finished", "log-event", "get_metadata"})
+TRANSLATED = frozenset({"task-finished", "log-event", "get_metadata"})
 
 # --- pickles that Dask itself makes and opens ----------------------------------------------------
 
@@ -184,6 +185,10 @@ class Translated(NamedTuple):
     refused: tuple[PayloadError, ...] = ()
 
 
+#: What the name of a class is, where there is one.
+_NAME = (str, type(None))
+
+
 def incoming_element(
     server: Server,
     name: str,
@@ -196,7 +201,9 @@ def incoming_element(
     :param takes_code: tells whether its sender may send code to this process.
     :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
     """
-    element, refused = _without_raw_errors(element)
+    refused: list[PayloadError] = []
+    if server is not Server.SCHEDULER or not _RAW.isdisjoint(element):
+        element, refused = _without_raw_errors(element)
     if server is Server.CLIENT:
         refused += _shown_element(name, element, takes_code)
     elif server is Server.WORKER:
@@ -206,8 +213,8 @@ def incoming_element(
         # The scheduler keeps the text only where it has a traceback, for which Dask itself takes
         # text. It goes no further: a client has it from the failure.
         text = element.get("traceback_text")
-        element["traceback"] = text if isinstance(text, str) else None
-    elif name == "task-finished" and not isinstance(element.get("type"), str | None):
+        element = {**element, "traceback": text if isinstance(text, str) else None}
+    elif name == "task-finished" and not isinstance(element.get("type"), _NAME):
         raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
     return Translated(element, tuple(refused))
 
@@ -352,6 +359,8 @@ _SAFE: dict[str, Callable[[Any], Translated]] = {
     "exception_text": _safe_text,
     "traceback_text": _safe_text,
 }
+
+_RAW = frozenset(_SAFE)
 
 #: Elements in which a scheduler states the authors of values that a worker will hold.
 STATING = frozenset({"compute-task", "acquire-replicas"})

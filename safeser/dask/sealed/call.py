@@ -20,6 +20,7 @@ from safeser.dask.sealed.writing import Leaf, leaf_data
 from safeser.dask.wire.packer import packed
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.policy import Policy
 from safeser.values import Limits
 
 __all__ = ["HEADER", "Call", "Kept", "Sent"]
@@ -79,8 +80,18 @@ class Sent:
         # The last statement, and its digest.
         self._signed: SignedStatement | None = None
         self._named = b""
+        # Whose tasks may leave, in which operation, as the policy beside it decided.
+        self._allowed: tuple[Policy | None, set[tuple[str | None, str]]] = (None, set())
         # An added part, or all that was cleared.
         self.undo: list[tuple[bytes, int] | tuple[dict[bytes, int], int]] = []
+
+    def allowed_under(self, policy: Policy) -> set[tuple[str | None, str]]:
+        """Return whose tasks may leave in which operation, as was decided under *policy*."""
+        decided, allowed = self._allowed
+        if decided is not policy or policy.has_passed:
+            allowed = set()
+            self._allowed = policy, allowed
+        return allowed
 
     def frames(self, call: Call) -> list[bytes]:
         """Return the frames that tell the worker of *call*."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from weakref import ref
 
 from distributed.client import Client, _current_client
@@ -30,7 +30,6 @@ from safeser.dask.transport.frames import (
     ONE_READ,
     arrives_whole,
     counted_size,
-    cut_at,
     read_end,
     read_frames,
     read_groups,
@@ -43,8 +42,15 @@ from safeser.dask.transport.unfinished import (
     Arriving,
     unfinished,
 )
-from safeser.dask.wire.ceilings import control_bounds, over_bounds
-from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified
+from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bounds
+from safeser.envelope import (
+    PRELUDE_SIZE,
+    Buffer,
+    HandshakeRefused,
+    Prelude,
+    Start,
+    Verified,
+)
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.operations import Server
 from safeser.values import Suite
@@ -73,6 +79,12 @@ _TO_UNDERSTAND = 1 << 6
 
 #: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
 _ELEMENTS = 500
+
+
+S = TypeVar("S")
+
+
+_NOTHING = memoryview(b"")
 
 
 class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
@@ -290,55 +302,42 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if stream is None:
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
+        session, data = self.link.session, _NOTHING
         try:
-            return await self._read_message(stream, arriving, first=first)
-        except StreamClosedError as error:
-            self.stream = None
-            self._closed = True
-            self.raise_if_ended()
-            convert_stream_closed_error(self, error)
-            raise  # unreachable: the line above always raises
-        except AuthenticationError:
-            self.abort()
-            raise
-        except EnvelopeError as error:
-            self.raise_if_ended()
-            self._give_up(error)
-        except BaseException:
-            # What was already read is unknown, so this connection cannot be read again.
-            self.abort()
+            head = await stream.read_bytes(PRELUDE_SIZE)
+            if first:
+                _check_accepted(head)
+            prelude = session.prelude(head)
+            # Dask's messages have no header; those about the session have little else.
+            bounds = (
+                control_bounds() if prelude.header_length else self.conversation.message_bounds()
+            )
+            _check_announced(prelude, bounds)
+            size, start_size = prelude.body_length, prelude.start_length
+            if start_size + size > COUNTED_FROM:
+                await arriving.take(start_size + min(size, ONE_READ))
+            if not arrives_whole(size, prelude.frame_count):
+                return await self._read_large(stream, arriving, prelude, bounds)
+            data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE))
+            await stream.read_into(data)
+            start = session.start(prelude, data[:start_size])
+            _check_structure(start, bounds)
+            arriving.complete = True
+            return session.verify_whole(start, data[start_size:])
+        except BaseException as error:
+            data = _NOTHING  # what is raised refers to this frame, and must keep no message
+            self._not_received(error)
             raise
 
-    async def _read_message(self, stream: IOStream, arriving: Arriving, *, first: bool) -> Verified:
+    async def _read_large(
+        self, stream: IOStream, arriving: Arriving, prelude: Prelude, bounds: MessageBounds
+    ) -> Verified:
+        """Read what follows *prelude*, verified and decrypted while it arrives."""
         session = self.link.session
-        head = await stream.read_bytes(PRELUDE_SIZE)
-        if first:
-            _check_accepted(head)
-        prelude = session.prelude(head)
-        # Dask's messages have no header; those about the session have little else.
-        bounds = control_bounds() if prelude.header_length else self.conversation.message_bounds()
-        size, start_size = prelude.body_length, prelude.start_length
-        if size > bounds.whole:
-            raise over_bounds("a message", size, bounds.whole)
-        if prelude.header_length > LONGEST_HEADER:
-            raise over_bounds("the header of a message", prelude.header_length, LONGEST_HEADER)
-        if prelude.frame_count > bounds.frames:
-            raise over_bounds(
-                "the number of a message's frames", prelude.frame_count, bounds.frames
-            )
-        if start_size + size > COUNTED_FROM:
-            await arriving.take(start_size + min(size, ONE_READ))
-        whole = arrives_whole(size, prelude.frame_count)
-        data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE if whole else start_size))
+        data = memoryview(bytearray(prelude.start_length))
         await stream.read_into(data)
-        start = session.start(prelude, data[:start_size])
-        said = max(start.lengths[:2], default=0)
-        if said > bounds.structure:
-            raise over_bounds("what a message says", said, bounds.structure)
-        if whole:
-            arriving.complete = True
-            *frames, end = cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
-            return session.verify(Sealed(start, frames, end))
+        start = session.start(prelude, data)
+        _check_structure(start, bounds)
         arrival = session.arrival(start, piece=PIECE)
         if arrival.memory:
             await arriving.take(arrival.memory)
@@ -347,6 +346,21 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         last = await read_end(stream, prelude.overhead.end)
         arriving.complete = True
         return arrival.verified(last)
+
+    def _not_received(self, error: BaseException) -> None:
+        """End this connection, of which *error* leaves unknown what was already read.
+
+        Where Dask knows another error for it, raise that.
+        """
+        if isinstance(error, StreamClosedError):
+            self.stream = None
+            self._closed = True
+            self.raise_if_ended()
+            convert_stream_closed_error(self, error)
+        if isinstance(error, EnvelopeError) and not isinstance(error, AuthenticationError):
+            self.raise_if_ended()
+            self._give_up(error)
+        self.abort()
 
     async def write(
         self,
@@ -444,9 +458,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     def _send_whole(
         self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
     ) -> int:
-        buffers = self._seal(header, frames)
+        message = self._seal(self.link.session.sealed, header, frames)
         try:
-            sent = self._enqueue(b"".join(buffers))
+            sent = self._enqueue(message)
         except BaseException as error:
             self._not_sent(error)
         if then is not None:
@@ -456,7 +470,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     async def _send_pieces(
         self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
     ) -> int:
-        buffers = self._seal(header, frames)
+        buffers = self._seal(self.link.session.sealing, header, frames)
         try:
             sent = await self._write_pieces(buffers)
         except BaseException as error:
@@ -480,15 +494,16 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         self.abort()
         raise error
 
-    def _seal(self, header: bytes, frames: Sequence[Any]) -> Iterator[Buffer]:
+    def _seal(
+        self, seal: Callable[[bytes, Sequence[Any]], S], header: bytes, frames: Sequence[Any]
+    ) -> S:
         if self.stream is None or self.stream.closed():
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
-        session = self.link.session
         try:
-            return session.sealing(header, frames)
+            return seal(header, frames)
         except EnvelopeError as error:
-            if not session.ended:  # this one message is too large; nothing of it was sent
+            if not self.link.session.ended:  # this one message is too large; nothing was sent
                 raise
             self.raise_if_ended()
             self.abort()
@@ -524,6 +539,22 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
 def _no_pool() -> None:
     """Stand for the pool of a connection that is in none."""
+
+
+def _check_announced(prelude: Prelude, bounds: MessageBounds) -> None:
+    """Refuse a message that is larger than anything its sender may say now."""
+    if prelude.body_length > bounds.whole:
+        raise over_bounds("a message", prelude.body_length, bounds.whole)
+    if prelude.header_length > LONGEST_HEADER:
+        raise over_bounds("the header of a message", prelude.header_length, LONGEST_HEADER)
+    if prelude.frame_count > bounds.frames:
+        raise over_bounds("the number of a message's frames", prelude.frame_count, bounds.frames)
+
+
+def _check_structure(start: Start, bounds: MessageBounds) -> None:
+    said = max(start.lengths[:2], default=0)
+    if said > bounds.structure:
+        raise over_bounds("what a message says", said, bounds.structure)
 
 
 def _check_accepted(head: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from tornado.iostream import IOStream
 
 from safeser.dask.transport.unfinished import Arriving, fill, frame_memory, receive
-from safeser.envelope import Arrival, Buffer, runs
+from safeser.envelope import Arrival, Buffer, byte_count, runs
 from safeser.errors import EnvelopeError
 
 __all__ = [
@@ -40,10 +40,7 @@ _EACH = 1 << 6
 
 def counted_size(frames: Sequence[Any]) -> int:
     """Return what *frames* count among those that are written together."""
-    size = _EACH * len(frames)
-    for frame in frames:
-        size += memoryview(frame).nbytes
-    return size
+    return _EACH * len(frames) + byte_count(frames)
 
 
 def arrives_whole(size: int, count: int) -> bool:

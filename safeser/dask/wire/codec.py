@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn
 
 import msgpack
 from distributed.scheduler import WorkerState
@@ -27,10 +27,13 @@ from safeser.dask.wire.reader import (
     EXT_OPAQUE,
     EXT_SET,
     LEAVES,
+    NO_CONTAINER,
+    UNSURE,
     Reader,
     Reference,
     check_hashes,
     check_readable,
+    read_plain,
 )
 from safeser.envelope import join, split
 from safeser.errors import ConfigError, PayloadError, SafeserError
@@ -40,6 +43,7 @@ from safeser.values import SEALED, Limits, check_principal
 __all__ = [
     "MOST_STRANGE",
     "Encoder",
+    "Leaf",
     "Parsed",
     "PayloadRow",
     "Reference",
@@ -84,6 +88,17 @@ class Parsed(NamedTuple):
     rows: tuple[PayloadRow, ...]
 
 
+#: Turns a leaf that msgpack does not know into a payload row, and tells whether every recipient
+#: opens it; or raises.
+Leaf = Callable[[Any], tuple[PayloadRow, bool]]
+
+_SETS = (set, frozenset)
+
+
+def _none_known(leaf: Any) -> NoReturn:
+    raise TypeError(f"no row stands for {type(leaf).__name__}")
+
+
 class Encoder:
     """Packs one message, element by element, and collects its payload table.
 
@@ -93,34 +108,35 @@ class Encoder:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits
+        if limits is not None:
+            # Bytes and levels of an element that is readable without a closer look.
+            self._small, self._flat = min(FLOOR, limits.max_refs // 2 - 1), limits.max_depth - 1
+        self._default: Leaf = _none_known
         self._parts: list[bytes] = []
         self.rows: list[PayloadRow] = []
 
-    def add(
-        self,
-        element: Any,
-        default: Callable[[Any], tuple[PayloadRow, bool]],
-        ceiling_of: CeilingOf | None = None,
-    ) -> None:
+    def add(self, element: Any, default: Leaf, ceiling_of: CeilingOf | None = None) -> None:
         """Pack *element*; if anything in it is refused, nothing of it is kept.
 
         :param ceiling_of: of the operations that its reader takes, one of which it names.
-        :param default: turns a leaf that msgpack does not know into a payload row, or raises. It is
-            called with the leaf and returns ``(row, eager)``.
+        :param default: turns a leaf that msgpack does not know into a payload row.
         """
         mark, limits = len(self.rows), self._limits
         if element.__class__ is dict and "op" in element and next(iter(element)) != "op":
             # A reader asks how large it may be before it reads any further.
             element = {"op": element["op"], **element}
+        self._default = default
         try:
-            part = packed(element, partial(self._encode, default))
-            if limits is not None:
+            part = packed(element, self._encode)
+            if limits is not None and (
+                len(part) > self._small or len(part.translate(None, NO_CONTAINER)) > self._flat
+            ):
                 check_readable(part, limits, levels=1)  # it may be one of a batch
                 if ceiling_of is not None and len(part) > FLOOR:
                     ceilings.check_element(part, limits, ceiling_of)
         except BaseException as error:
             del self.rows[mark:]
-            if isinstance(error, ValueError | RecursionError | OverflowError):
+            if isinstance(error, (ValueError, RecursionError, OverflowError)):
                 raise PayloadError(
                     "the message is nested too deeply or too large to send",
                     rule="payload.unsendable",
@@ -128,35 +144,37 @@ class Encoder:
             raise
         self._parts.append(part)
 
-    def _encode(self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any) -> Any:
+    def _encode(self, leaf: Any) -> Any:
         # Not a function in a function that names itself: such a cycle would keep the frames of
         # every message in memory until the garbage collector comes by.
-        if isinstance(leaf, set | frozenset):
-            return msgpack.ExtType(EXT_SET, packed(list(leaf), partial(self._encode, default)))
+        if isinstance(leaf, _SETS):
+            return msgpack.ExtType(EXT_SET, packed(list(leaf), self._encode))
         if isinstance(leaf, WorkerState):
             # Scheduler.replicate logs the states of workers, which are no data
             # (docs/explanation/upstream.md): after one replicate, each answer to get_events would
             # hold a value that cannot be sent.
             return leaf.address
-        row, eager = default(leaf)
-        self.rows.append(row)
-        code = EXT_EAGER if eager else EXT_OPAQUE
-        return msgpack.ExtType(code, (len(self.rows) - 1).to_bytes(4, "big"))
+        row, eager = self._default(leaf)
+        rows = self.rows
+        place = len(rows).to_bytes(4, "big")
+        rows.append(row)
+        return msgpack.ExtType(EXT_EAGER if eager else EXT_OPAQUE, place)
 
     def frames(self, *, listed: bool) -> list[Any]:
         """Return the message's frames; *listed* says whether it is a batch of elements."""
-        body = b"".join(self._parts)
-        if listed:
-            body = _array_header(len(self._parts)) + body
+        parts = self._parts
+        body = b"".join((_array_header(len(parts)), *parts) if listed else parts)
         if not self.rows:
             return [body]
         frames: list[Any] = [body, b""]
         table = []
         for row in self.rows:
-            parts, counts = split(row.frames)
-            entry = [row.header, len(parts), row.author, row.failed]
-            table.append([*entry, counts] if counts else entry)
-            frames += parts
+            cut, counts = split(row.frames)
+            entry = [row.header, len(cut), row.author, row.failed]
+            if counts:
+                entry.append(counts)
+            table.append(entry)
+            frames += cut
         frames[1] = packed(table)
         return frames
 
@@ -180,6 +198,10 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
     """
     if not frames:
         raise PayloadError("the message has no frames", rule="payload.empty")
+    if len(frames) == 1 and len(frames[0]) <= FLOOR:  # as most are; no ceiling is lower
+        body = read_plain(bytes(frames[0]), limits)
+        if body is not UNSURE:
+            return Parsed(body, ())
     reader = Reader(limits)
     rows: tuple[PayloadRow, ...] = ()
     try:
@@ -285,31 +307,18 @@ def has_large_element(frames: Sequence[Any]) -> bool:
 
 
 def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow, ...]:
-    reader = Reader(limits)
-    entries = reader.read(data)
-    if reader.references or not isinstance(entries, tuple):
-        raise PayloadError("the payload table is malformed", rule="payload.table")
+    entries = read_plain(bytes(data), limits) if len(data) <= FLOOR else UNSURE
+    if entries is UNSURE:
+        reader = Reader(limits)
+        entries = reader.read(data)
+        if reader.references:
+            raise _malformed_table()
+    if not isinstance(entries, tuple):
+        raise _malformed_table()
     rows, start = [], 0
     for entry in entries:
-        match entry:
-            case (
-                dict() as header,
-                int() as count,
-                str() | None as author,
-                bool() as failed,
-                *counts,
-            ) if (
-                not isinstance(count, bool)
-                and 0 <= count <= len(frames) - start
-                and _can_name(author)
-                and len(counts) <= 1
-            ):
-                parts = frames[start : start + count]
-                whole = join(parts, counts[0]) if counts else parts
-                rows.append(PayloadRow(header, tuple(whole), author, failed))
-                start += count
-            case _:
-                raise PayloadError("the payload table is malformed", rule="payload.table")
+        row, start = _row(entry, frames, start)
+        rows.append(row)
     if start != len(frames):
         raise PayloadError(
             "the message carries frames that belong to no payload", rule="payload.table"
@@ -317,10 +326,33 @@ def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow
     return tuple(rows)
 
 
-def _can_name(author: str | None) -> bool:
+def _row(entry: Any, frames: Sequence[Any], start: int) -> tuple[PayloadRow, int]:
+    """Return the row that *entry* of the table spells, and where the frames of the next begin."""
+    if type(entry) is not tuple or not 4 <= len(entry) <= 5:
+        raise _malformed_table()
+    header, count, author, failed = entry[:4]
+    end = start + count if type(count) is int and count >= 0 else -1
+    if (
+        type(header) is not dict
+        or not start <= end <= len(frames)
+        or type(failed) is not bool
+        or not (author is None or (type(author) is str and _can_name(author)))
+    ):
+        raise _malformed_table()
+    parts = frames[start:end]
+    whole = parts if len(entry) == 4 else join(parts, entry[4])
+    return PayloadRow(header, tuple(whole), author, failed), end
+
+
+def _malformed_table() -> PayloadError:
+    return PayloadError("the payload table is malformed", rule="payload.table")
+
+
+@lru_cache(maxsize=1024)
+def _can_name(author: str) -> bool:
     # Errors and logs repeat an author, so that it must be a name and no longer than one.
     try:
-        return author is None or bool(check_principal(author))
+        return bool(check_principal(author))
     except ConfigError:
         return False
 

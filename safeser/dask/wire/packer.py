@@ -14,9 +14,12 @@ __all__ = ["packed"]
 
 _Default: TypeAlias = Callable[[Any], Any]
 
-#: Packers that no call uses now, in whichever thread, each with the place of the function that it
-#: asks about a leaf: to make one takes longer than to pack most messages.
-_idle: list[tuple[list[_Default], msgpack.Packer]] = []
+#: Packers of plain values that no call uses now, in whichever thread: to make one takes longer than
+#: to pack most messages.
+_idle: list[msgpack.Packer] = []
+
+#: Others, each with the place of the function that it asks about a leaf.
+_asking: list[tuple[list[_Default], msgpack.Packer]] = []
 
 #: A packer keeps the memory of the longest value that it packed; it is kept up to this one.
 _KEPT = 1 << 16
@@ -27,16 +30,28 @@ def packed(value: Any, default: _Default | None = None) -> bytes:
 
     :param default: returns what is packed in place of a leaf that msgpack does not know.
     """
+    if default is not None:
+        return _packed_with(value, default)
     try:
-        asked, packer = _idle.pop()
+        packer = _idle.pop()
+    except IndexError:
+        packer = msgpack.Packer(default=_unknown, use_bin_type=True)
+    data: bytes = packer.pack(value)
+    if len(data) <= _KEPT:
+        _idle.append(packer)
+    return data
+
+
+def _packed_with(value: Any, default: _Default) -> bytes:
+    try:
+        asked, packer = _asking.pop()
     except IndexError:
         asked, packer = _made()
-    if default is not None:
-        asked[0] = default
+    asked[0] = default
     data: bytes = packer.pack(value)
     asked[0] = _unknown
     if len(data) <= _KEPT:
-        _idle.append((asked, packer))
+        _asking.append((asked, packer))
     return data
 
 

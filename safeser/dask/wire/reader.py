@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from itertools import chain, compress
+from operator import itemgetter, not_
 from typing import Any, NoReturn
 
 import msgpack
 
+from safeser.dask.wire.packer import packed as packed_again
 from safeser.errors import PayloadError
 from safeser.families.keys import are_costly
 from safeser.values import Limits
@@ -23,11 +25,14 @@ __all__ = [
     "EXT_SET",
     "LEAVES",
     "MARKERS",
+    "NO_CONTAINER",
+    "UNSURE",
     "Reader",
     "Reference",
     "check_hashes",
     "check_header",
     "check_readable",
+    "read_plain",
 ]
 
 EXT_OPAQUE = 1  # a payload that a relay passes on unopened, as Dask's Serialized
@@ -59,6 +64,15 @@ _TIMES = tuple(bytes((before, 0xFF)) for before in _BEFORE_TIMES)
 #: same however many there are.
 _FEW = 8
 
+#: Bytes of a message that :func:`read_plain` reads; a larger one may take longer by its repetition.
+_PLAIN = 1 << 13
+
+#: What begins each of the markers.
+_MARK = b"__"
+
+#: Returned by :func:`read_plain` where it is not sure.
+UNSURE: Any = object()
+
 
 def _refuse_marker(value: dict[Any, Any]) -> NoReturn:
     key = next(key for key in value if key in MARKERS)
@@ -78,7 +92,7 @@ class Reference:
 
 
 #: The bytes with which msgpack does not begin a container or an extension.
-_NO_CONTAINER = bytes(
+NO_CONTAINER = bytes(
     byte
     for byte in range(256)
     if not (
@@ -120,10 +134,10 @@ def _may_be_deeper(packed: Any, limit: int) -> bool:
     if len(packed) <= limit:
         return False
     if len(packed) <= _PIECE:  # as nearly all are
-        return len(bytes(packed).translate(None, _NO_CONTAINER)) > limit
+        return len(bytes(packed).translate(None, NO_CONTAINER)) > limit
     begun = 0
     for piece in _pieces(packed):
-        begun += len(piece.translate(None, _NO_CONTAINER))
+        begun += len(piece.translate(None, NO_CONTAINER))
         if begun > limit:
             return True
     return False
@@ -145,6 +159,30 @@ def _has_time(piece: bytes) -> bool:
         if at and piece[at - 1] in _BEFORE_TIMES:
             return True
     return any(mark in piece for mark in _TIMES)
+
+
+def read_plain(data: bytes, limits: Limits) -> Any:
+    """Return the one small value in *data* if it is plainly in order, else :data:`UNSURE`.
+
+    Of nearly all messages that is plain without a look at each container: none can hold too many
+    elements or levels, no key can be a marker, all keys are text or bytes, whose hashes are this
+    process's own secret, and what was read is packed into the same bytes again, which no repeated
+    key would be. Whatever it is not sure of, :class:`Reader` reads.
+    """
+    size = len(data)
+    if size > _PLAIN or 2 * size > limits.max_refs or _MARK in data:
+        return UNSURE
+    if _may_be_deeper(data, limits.max_depth) or _may_hold_times(data):
+        return UNSURE
+    try:
+        value = msgpack.unpackb(data, use_list=False, ext_hook=_unsure)
+        return value if packed_again(value) == data else UNSURE
+    except (msgpack.UnpackException, ValueError, TypeError, RecursionError):
+        return UNSURE
+
+
+def _unsure(code: int, data: Any) -> NoReturn:
+    raise ValueError("a reference or a set")
 
 
 class Reader:
@@ -262,7 +300,7 @@ def _refuse_times(value: Any) -> None:
     while level:
         if msgpack.Timestamp in map(type, level):
             raise PayloadError("msgpack extension -1 is not known here", rule="payload.ext")
-        level = [item for container in level for item in _children(container)]
+        level = _below(level)
 
 
 def check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> None:
@@ -278,7 +316,7 @@ def check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> No
 def _check_depth(value: Any, limit: int) -> None:
     level: list[Any] = [value]
     for _ in range(limit):
-        level = [item for container in level for item in _children(container)]
+        level = _below(level)
         if not level:
             return
     raise PayloadError(
@@ -290,12 +328,20 @@ def _check_depth(value: Any, limit: int) -> None:
 
 LEAVES = frozenset({str, bytes, int, float, bool, type(None)})
 
+#: What is read as a container is of exactly these types.
+_CONTAINERS, _MAPPINGS = frozenset({dict, tuple, set}), frozenset({dict})
 
-def _children(value: Any) -> Iterable[Any]:
-    if value.__class__ in LEAVES:
-        return ()
-    if isinstance(value, dict):
-        return [item for pair in value.items() for item in pair if item.__class__ not in LEAVES]
-    if isinstance(value, tuple | set):
-        return [item for item in value if item.__class__ not in LEAVES]
-    return ()
+
+def _below(level: list[Any]) -> list[Any]:
+    """Return what stands in the containers of *level* and is no leaf.
+
+    A message may have a million of them, so that none takes a step of this function's own.
+    """
+    containers = [*_of_kinds(level, _CONTAINERS)]
+    values = map(dict.values, _of_kinds(containers, _MAPPINGS))
+    inner = [*chain.from_iterable(containers), *chain.from_iterable(values)]
+    return [*compress(inner, map(not_, map(LEAVES.__contains__, map(type, inner))))]
+
+
+def _of_kinds(values: list[Any], kinds: frozenset[type]) -> Iterable[Any]:
+    return compress(values, map(kinds.__contains__, map(type, values)))

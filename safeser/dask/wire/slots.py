@@ -118,8 +118,13 @@ def _find(value: Any, steps: list[tuple[Any, bool]], plan: Plan, found: list[Slo
     if isinstance(value, Reference):
         found.append(Slot(_path(steps), value, plan.role))
     elif isinstance(value, dict):
+        above = None  # text of *steps*, once it is needed
         for key, item in value.items():
-            if item.__class__ not in LEAVES:
+            if item.__class__ is Reference and len(steps) < 2 * _ENDS:
+                above = _path(steps) if above is None else above
+                where = f"{above}.{_step(key)}" if steps else _step(key)
+                found.append(Slot(where, item, plan.keys.get(key, plan.each).role))
+            elif item.__class__ not in LEAVES:
                 steps.append((key, True))
                 _find(item, steps, plan.keys.get(key, plan.each), found)
                 steps.pop()
@@ -148,6 +153,8 @@ def _path(steps: Sequence[tuple[Any, bool]]) -> str:
 
 def _step(key: Any) -> str:
     # Each payload below a key names it: a megabyte in a key is not to be written out each time.
+    if key.__class__ is str and len(key) <= _STEP and key.isprintable():
+        return key
     if isinstance(key, tuple):
         shown = [*map(_shown, key[:_SHOWN]), *(["..."] if len(key) > _SHOWN else [])]
         text = f"({', '.join(shown)})"

@@ -74,7 +74,7 @@ def costs(talk):
 
 @pytest.mark.parametrize(
     ("step", "calls", "files"),
-    [("scheduler reads", 184, 33), ("scheduler writes", 42, 14), ("client reads", 152, 33)],
+    [("scheduler reads", 162, 32), ("scheduler writes", 42, 14), ("client reads", 140, 33)],
 )
 def test_one_array_takes_no_more_calls_than_this(costs, step, calls, files):
     cost = costs[step]

@@ -339,10 +339,10 @@ def test_what_takes_long_to_read_is_read_in_a_thread(wire, run, monkeypatch):
 def test_what_a_comm_refuses_is_gone_when_it_raises(doors, run, monkeypatch):
     """On the side that asked, whose user keeps the error."""
     seen = []
-    real = Session.verify
+    real = Session.verify_whole
 
-    def verify(self, sealed):
-        made = real(self, sealed)
+    def verify(self, start, rest):
+        made = real(self, start, rest)
         seen.append(weakref.ref(made))
         return made
 
@@ -358,7 +358,7 @@ def test_what_a_comm_refuses_is_gone_when_it_raises(doors, run, monkeypatch):
         await comm.write(GREETING)
         await comm.read()
         await comm.write({"op": "get_metadata", "keys": ["x"]})
-        monkeypatch.setattr(Session, "verify", verify)
+        monkeypatch.setattr(Session, "verify_whole", verify)
         gc.collect()
         gc.disable()
         try:
