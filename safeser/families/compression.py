@@ -22,7 +22,7 @@ CODECS = ("lz4", "zstd", "zlib")
 _AUTO = ("lz4", "zstd")
 
 #: Smaller frames are not worth it, and what cannot be cut to this is not either; as in Dask.
-_MIN_SIZE = 10_000
+MIN_SIZE = 10_000
 _MIN_RATIO = 0.7
 _SAMPLES = 5
 _SAMPLE_SIZE = 10_000
@@ -77,7 +77,7 @@ def compressed(frame: Any, name: str) -> bytes | None:
     """Return *frame* compressed by *name*, or None where that would not pay."""
     view = memoryview(frame).cast("B")
     codec = _codec(name)
-    if codec is None or not _MIN_SIZE <= view.nbytes <= _MAX_SIZE:
+    if codec is None or not MIN_SIZE <= view.nbytes <= _MAX_SIZE:
         return None
     sample = _sample(view)
     if len(codec.compress(sample)) > _MIN_RATIO * sample.nbytes:

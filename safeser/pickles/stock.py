@@ -19,7 +19,7 @@ import cloudpickle
 from safeser.errors import PayloadError
 from safeser.trace.probe import Done, is_traced, size_of, watch
 
-__all__ = ["PickleError", "dumps", "load_code", "take_apart"]
+__all__ = ["PickleError", "dumps", "is_sent_by_value", "load_code", "take_apart"]
 
 #: What compiled classes raise at a layout that is not theirs.
 PickleError = pickle.PickleError
@@ -154,6 +154,15 @@ def _dump(dump: Callable[..., bytes], obj: Any, buffers: list[Any], *, out_of_ba
 def _registered_by_value(obj: Any) -> bool:
     by_value = cloudpickle.list_registry_pickle_by_value()
     return bool(by_value) and getattr(inspect.getmodule(obj), "__name__", None) in by_value
+
+
+def is_sent_by_value(module: str) -> bool:
+    """Tell whether :func:`dumps` with *code* writes what *module* defines by value, as asked for.
+
+    Asked for by ``cloudpickle.register_pickle_by_value``, for a package with all of its modules.
+    """
+    by_value = cloudpickle.list_registry_pickle_by_value()
+    return any(f"{module}.".startswith(f"{each}.") for each in by_value)
 
 
 def load_code(data: bytes, *, buffers: Sequence[Any] = ()) -> Any:

@@ -26,7 +26,7 @@ from distributed.client import Future, FutureState
 from distributed.protocol.serialize import Serialized, serialize, to_serialize
 
 from safeser.channel import Link, OpenLink
-from safeser.dask.clients.call_pickles import one_call
+from safeser.dask.clients.call_pickles import OneCall
 from safeser.dask.clients.sent_definitions import Kept, Sent, SentGraph, Stated, large_buffers
 from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.difference import Difference, find_difference
@@ -91,7 +91,7 @@ class FutureReuse:
     # --- what is submitted -----------------------------------------------------------------------
 
     def submit(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        with one_call():
+        with OneCall():
             future = self._submitted_once(func, args, kwargs)
         self._warn_of_handed([future])
         return future
@@ -112,7 +112,7 @@ class FutureReuse:
         return future
 
     def map(self, *args: Any, **kwargs: Any) -> Any:
-        with one_call():
+        with OneCall():
             futures = super().map(*args, **kwargs)  # type: ignore[misc]  # as above
         self._warn_of_handed(futures)
         return futures

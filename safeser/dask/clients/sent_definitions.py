@@ -77,9 +77,10 @@ class SentGraph:
         self._frames: list[Any] | None
         if sealed is None:
             self._frames = [bytes(first), *map(_copied, buffers)]
+            self.size = sum(len(each) for each in self._frames if type(each) is bytes)
         else:
             self._frames = [b"", *map(bytes, buffers)]
-        self.size = sum(len(each) for each in self._frames if type(each) is bytes)
+            self.size = sum(map(len, self._frames))
         if self.size > _MOST_OF_ONE:
             self.forget()
 
