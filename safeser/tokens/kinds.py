@@ -52,6 +52,7 @@ __all__ = [
     "describe",
     "describe_as",
     "describe_dict_in_order",
+    "describe_other",
     "is_known",
     "kind_of",
     "register",
@@ -100,7 +101,7 @@ def use_loaded_libraries() -> None:
 def describe(value: Any) -> Form:
     """Return what *value* is made of, or raise Undetermined."""
     kind = _KINDS.get(id(type(value)))
-    return _describe_other(value) if kind is None else kind(value)
+    return describe_other(value) if kind is None else kind(value)
 
 
 def is_known(cls: type) -> bool:
@@ -113,7 +114,11 @@ def kind_of(cls: type) -> Describe | None:
     return _KINDS.get(id(cls))
 
 
-def _describe_other(value: Any) -> Form:
+def describe_other(value: Any, reduced: Any = None) -> Form:
+    """Return what *value*, of a type that has no kind of its own, is made of.
+
+    :param reduced: what its reducer returned, where that is known.
+    """
     cls = type(value)
     mro = _mro_of(cls)
     if type in mro:
@@ -124,7 +129,7 @@ def _describe_other(value: Any) -> Form:
             return _describe_own(value)
         if family is describe_reduced:
             family = _FAMILIES.get(id(base), describe_reduced)
-    return family(value)
+    return describe_reduced(value, reduced) if family is describe_reduced else family(value)
 
 
 def describe_as(label: bytes, *names: str) -> Describe:

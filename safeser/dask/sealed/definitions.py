@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -21,11 +22,11 @@ from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef, _exe
 
 from safeser import pickles
 from safeser.errors import TokenizationError
-from safeser.pickles.stock import is_sent_by_value
+from safeser.pickles.stock import Reductions, is_sent_by_value
 from safeser.tokens import Tokenizer
 from safeser.tokens.encoding import ORDERED_LEAVES
 from safeser.tokens.graph import Form, Group, Walk
-from safeser.tokens.kinds import describe, describe_dict_in_order, kind_of
+from safeser.tokens.kinds import describe, describe_dict_in_order, describe_other, kind_of
 from safeser.tokens.reduction import Unordered
 from safeser.tokens.references import class_name, importable, is_held, reference_of
 
@@ -37,6 +38,8 @@ DIGEST_SIZE = 32
 NO_DIGEST = b""
 
 _DOMAIN = b"safeser sealed definition 2"
+
+_NO_REDUCTIONS = Reductions()
 
 #: Longer pickles have no canonical digest: describing many small objects takes ten times as long as
 #: pickling them, and large arrays have equal pickles anyway.
@@ -65,6 +68,7 @@ class Definitions:
         # The objects are kept, so that no other one takes an id meanwhile.
         self._by_id: dict[int, tuple[Any, bytes]] = {}
         self._coroutines: dict[int, tuple[Any, bool]] = {}
+        self._reductions = Reductions()
 
     def is_coroutine(self, task: Task) -> bool:
         """Tell whether *task* calls a coroutine function.
@@ -85,7 +89,7 @@ class Definitions:
         return self._added(obj, self._written)
 
     def _written(self, obj: Any) -> bytes:
-        return self._known(obj) or pickles.dumps(obj, code=True)
+        return self._known(obj) or pickles.dumps(obj, code=True, reductions=self._reductions)
 
     def add_function(self, function: Any) -> bytes:
         """Return the digest of a function that a task calls.
@@ -115,7 +119,7 @@ class Definitions:
 
     def canonical(self) -> list[bytes]:
         """Return the canonical digest of each definition that leaves name, or nothing for it."""
-        tokenizer = _tokenizer()  # no code of the user's runs between two definitions
+        tokenizer = _tokenizer(self._reductions)
         return [
             _digest_by(tokenizer, self._objects[each])
             if len(pickled) <= _LONGEST_DESCRIBED
@@ -129,11 +133,11 @@ class Definitions:
 
 def canonical_digest(obj: Any) -> bytes:
     """Return 32 bytes for the content of *obj*; the order of dictionaries counts."""
-    return _digest_by(_tokenizer(), obj)
+    return _digest_by(_tokenizer(Reductions()), obj)
 
 
-def _tokenizer() -> Tokenizer:
-    return Tokenizer(_describe, _DOMAIN, in_order=True)
+def _tokenizer(reductions: Reductions) -> Tokenizer:
+    return Tokenizer(partial(_describe, reductions=reductions), _DOMAIN, in_order=True)
 
 
 def _digest_by(tokenizer: Tokenizer, obj: Any) -> bytes:
@@ -144,7 +148,7 @@ def _digest_by(tokenizer: Tokenizer, obj: Any) -> bytes:
     return bytes.fromhex(token)
 
 
-def _describe(value: Any) -> Form:
+def _describe(value: Any, reductions: Reductions = _NO_REDUCTIONS) -> Form:
     cls = type(value)
     if cls is FunctionType and _is_imported(value):
         return Form(b"function by name" + _imported(value))
@@ -157,7 +161,7 @@ def _describe(value: Any) -> Form:
     counted = _NAMED_AT_RANDOM.get(class_name(cls))
     if counted is not None and reference_of(cls) is not None:
         return Form(b"named at random", [cls, *(value.__getstate__()[:counted] if counted else ())])
-    return describe(value)
+    return describe_other(value, reductions.get(value))
 
 
 class _Imported(NamedTuple):
