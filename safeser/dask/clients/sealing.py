@@ -107,8 +107,14 @@ class Sealing(FutureReuse):
         )
 
     def _send_to_scheduler(self, msg: Any) -> None:
-        if msg["op"] == "update-graph" and is_sealed(msg["expr_ser"]):
-            msg = {**msg, "annotations": ToPickle(without_functions(msg["annotations"].data))}
+        if msg["op"] == "update-graph":
+            msg = dict(msg)
+            if is_sealed(msg["expr_ser"]):
+                msg["annotations"] = ToPickle(without_functions(msg["annotations"].data))
+            # Where there is none, Dask's scheduler needs none; each would be a payload to decide.
+            for name in ("annotations", "code"):
+                if isinstance(msg[name], ToPickle) and not msg[name].data:
+                    del msg[name]
         super()._send_to_scheduler(msg)
 
     def _look_for_due(self) -> None:
