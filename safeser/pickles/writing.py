@@ -62,16 +62,15 @@ def dumps(
     :raises PolicyDenied: *profile* would refuse the pickle; says which part of *obj* it is.
     """
     if profile is None:
-        write = partial(
-            stock.dumps,
-            obj,
-            buffer_callback=buffer_callback,
-            code=code,
-            persistent_id=persistent_id,
-            reductions=reductions,
-        )
+        options: dict[str, Any] = {
+            "buffer_callback": buffer_callback,
+            "code": code,
+            "persistent_id": persistent_id,
+            "reductions": reductions,
+        }
         if not is_traced():
-            return write()
+            return stock.dumps(obj, **options)
+        write = partial(stock.dumps, obj, **options)
         family = "cloudpickle" if code else "pickle"
         return watch("serialize", write, lambda written: Done(obj, family, len(written)))
     if code:
