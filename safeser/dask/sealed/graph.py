@@ -73,6 +73,9 @@ _MOST_STATEMENT = 1 << 12
 #: Frames after the statement: heads, trees, definitions, canonical digests, annotations.
 _LISTS = 5
 
+#: The place of the definitions among all frames.
+_DEFINITIONS = 3
+
 Sent = tuple[dict[str, Any], list[bytes]]
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -160,16 +163,17 @@ def write_out(
     ]
     sizes, frames = [], [statement.signed_by(identity).packed]
     for packed in map(writer.pack, lists):
-        smaller = _smaller(packed)
+        # Heads and trees alone are much alike; definitions may be megabytes of a user's data.
+        smaller = _smaller(packed, quick=len(frames) == _DEFINITIONS)
         sizes.append(0 if smaller is None else len(packed))
         frames.append(packed if smaller is None else smaller)
     return {"serializer": SEALED, "sizes": sizes}, frames
 
 
-def _smaller(packed: bytes) -> bytes | None:
+def _smaller(packed: bytes, *, quick: bool) -> bytes | None:
     if len(packed) < compression.MIN_SIZE:
         return None
-    smaller = compression.compressed(packed, _COMPRESSION)
+    smaller = compression.compressed(packed, _COMPRESSION, quick=quick)
     expands = smaller is not None and len(packed) > _MOST_EXPANDED * len(smaller)
     return None if expands else smaller
 

@@ -294,8 +294,13 @@ def _is_spelled(obj: Any, kind: type) -> bool:
     """Tell whether the items of a container are written one by one: few of them, or tasks."""
     if len(obj) <= _LONGEST:
         return True
-    members = obj.values() if kind is dict else obj
-    return any(isinstance(each, GraphNode | TaskRef) for each in members)
+    # Of some 100,000 items there are few types, which C code finds; a type's own hash is not asked.
+    types = list(map(type, obj.values() if kind is dict else obj))
+    return any(issubclass(each, GraphNode | TaskRef) for each in _by_id(types))
+
+
+def _by_id(types: list[type]) -> Iterable[type]:
+    return dict(zip(map(id, types), types, strict=True)).values()
 
 
 def _is_plain(value: Any) -> bool:
