@@ -46,6 +46,7 @@ _SHOWN: dict[str, tuple[Callable[[Cost], float], float]] = {
     "client to scheduler (MB)": (lambda each: each.to_scheduler, 1e6),
     "scheduler to worker (MB)": (lambda each: each.to_worker, 1e6),
     "scheduler's loop held (ms)": (lambda each: each.held, 1e-3),
+    "client's loop held (ms)": (lambda each: each.client_held, 1e-3),
 }
 
 

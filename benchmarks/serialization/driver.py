@@ -14,9 +14,13 @@ from typing import Any
 
 from benchmarks import client as driver
 from benchmarks.serialization.counted import Counted
+from benchmarks.serialization.loop_watch import LoopWatch
 
 #: Each object and each call is another one, so that nothing is answered from what is held.
 _numbers = itertools.count()
+
+#: Seconds between two looks at the client's loop: more would be seen in its processor time.
+_LOOK_EVERY = 0.01
 
 #: Objects that ``map`` is given.
 MAPPED = 5
@@ -101,12 +105,25 @@ def _partials(count: int) -> list[functools.partial[int]]:
 
 
 def _finished(client: Any, submit: Callable[[], list[Any]]) -> list[float]:
-    """Return the seconds in which *submit* returned, and the bytes that the client wrote."""
+    """Return the seconds in which *submit* returned, and what it cost the client.
+
+    That is the bytes that it wrote, and the longest time for which its loop was held, in seconds.
+    """
+    watch = _watch_of(client)
+    watch.take_all()
     before, start = _written(client), time.perf_counter()
     futures = submit()
     seconds = time.perf_counter() - start
+    held = watch.take_all()
     assert len(client.gather(futures)) == len(futures)
-    return [seconds, _written(client) - before]
+    return [seconds, _written(client) - before, max(held, watch.take_all())]
+
+
+@functools.cache
+def _watch_of(client: Any) -> LoopWatch:
+    watch = LoopWatch(_LOOK_EVERY)
+    client.loop.add_callback(watch.tick)
+    return watch
 
 
 def _written(client: Any) -> int:

@@ -1,6 +1,7 @@
-"""A preload for schedulers that says how long their loop was held, and what they wrote to workers.
+"""How long an event loop was held: of a client, and of a scheduler that has this as a preload.
 
-The one rule: it only looks. Asked over a socket in the cluster's folder, it answers with one line.
+The one rule: it only looks. A scheduler is asked over a socket in the cluster's folder, and answers
+with one line, which also says what it wrote to workers.
 """
 
 from __future__ import annotations
@@ -17,28 +18,45 @@ from typing import Any
 SOCKET = "loop-watch.sock"
 
 _EVERY = 0.002  # seconds between two looks at the loop's clock
+_PATIENCE = 60  # seconds until the loop must have had a turn
 
 
 class LoopWatch:
-    """The longest time between two turns of one server's loop since it was asked last."""
+    """The longest time between two turns of one loop since it was asked last.
 
-    def __init__(self, server: Any) -> None:
-        self._server = server
+    :param every: seconds between two looks.
+    """
+
+    def __init__(self, every: float = _EVERY) -> None:
+        self._every = every
         self._longest = 0.0
+        self._looked = threading.Event()
 
     async def tick(self) -> None:
         while True:
             begun = time.perf_counter()
-            await asyncio.sleep(_EVERY)
-            self._longest = max(self._longest, time.perf_counter() - begun - _EVERY)
+            await asyncio.sleep(self._every)
+            self._longest = max(self._longest, time.perf_counter() - begun - self._every)
+            self._looked.set()
 
-    def answer(self, listener: socket.socket) -> None:
-        while True:
-            connection, _ = listener.accept()
-            with connection:
-                told = {"held": self._longest, "sent": _sent(self._server)}
-                self._longest = 0.0
-                connection.sendall(json.dumps(told).encode() + b"\n")
+    def take(self) -> float:
+        """Return the longest time, in seconds, and forget it."""
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+    def take_all(self) -> float:
+        """Return it once the loop has had a turn; for callers in another thread."""
+        self._looked.clear()
+        self._looked.wait(_PATIENCE)
+        return self.take()
+
+
+def answer(watch: LoopWatch, server: Any, listener: socket.socket) -> None:
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            told = {"held": watch.take(), "sent": _sent(server)}
+            connection.sendall(json.dumps(told).encode() + b"\n")
 
 
 def _sent(server: Any) -> int:
@@ -56,9 +74,9 @@ def ask(folder: Path) -> dict[str, float]:
 
 
 async def dask_setup(server: Any) -> None:
-    watch = LoopWatch(server)
+    watch = LoopWatch()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(SOCKET)
     listener.listen()
-    threading.Thread(target=watch.answer, args=(listener,), daemon=True).start()
+    threading.Thread(target=answer, args=(watch, server, listener), daemon=True).start()
     server._loop_watch = asyncio.create_task(watch.tick())

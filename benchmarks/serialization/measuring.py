@@ -81,6 +81,7 @@ class Cost(NamedTuple):
     :param to_scheduler: bytes that the client wrote.
     :param to_worker: bytes that the scheduler wrote to its worker.
     :param held: longest time between two turns of the scheduler's loop, seconds.
+    :param client_held: the same of the client's loop.
     """
 
     caller: float
@@ -90,17 +91,21 @@ class Cost(NamedTuple):
     to_scheduler: float
     to_worker: float
     held: float
+    client_held: float
 
 
 def cost(cluster: Cluster, measure: str, amount: int) -> Cost:
     """Run *measure* of :data:`MEASURES` once on *cluster*."""
     before, sent = _seconds(cluster), ask(cluster.folder)["sent"]
-    caller, to_scheduler = cluster.measure(measure, amount)
+    caller, to_scheduler, client_held = cluster.measure(measure, amount)
     told = ask(cluster.folder)
     client, scheduler, worker = (
         after - begun for after, begun in zip(_seconds(cluster), before, strict=True)
     )
-    return Cost(caller, client, scheduler, worker, to_scheduler, told["sent"] - sent, told["held"])
+    to_worker = told["sent"] - sent
+    return Cost(
+        caller, client, scheduler, worker, to_scheduler, to_worker, told["held"], client_held
+    )
 
 
 def _seconds(cluster: Cluster) -> tuple[float, float, float]:

@@ -221,10 +221,6 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
 
         return RemoteCounts(self.scheduler, scheduler=scheduler, workers=workers)
 
-    def _as_sent(self, expr: Any, *, actors: Any = None) -> Any:
-        """Return *expr* as it leaves: as it is, or signed."""
-        return self._sealed(expr, actors=actors) if self.seals else expr
-
     async def _register_scheduler_plugin(self, plugin: Any, *args: Any, **kwargs: Any) -> Any:
         """Register *plugin*; a scheduler that opens no graphs needs no files that they import."""
         if self.seals and isinstance(plugin, SchedulerUploadFile):

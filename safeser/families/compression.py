@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -22,7 +22,7 @@ CODECS = ("lz4", "zstd", "zlib")
 _AUTO = ("lz4", "zstd")
 
 #: Smaller frames are not worth it, and what cannot be cut to this is not either; as in Dask.
-_MIN_SIZE = 10_000
+MIN_SIZE = 10_000
 _MIN_RATIO = 0.7
 _SAMPLES = 5
 _SAMPLE_SIZE = 10_000
@@ -43,6 +43,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 class _Codec:
     compress: Callable[[memoryview], bytes]
     decompress: Callable[[memoryview, int], bytes | bytearray]
+    quick: Callable[[memoryview], bytes] | None = None
 
 
 def available(name: str) -> bool:
@@ -73,16 +74,19 @@ def resolve(wanted: str | bool | None) -> str | None:
     return wanted
 
 
-def compressed(frame: Any, name: str) -> bytes | None:
-    """Return *frame* compressed by *name*, or None where that would not pay."""
+def compressed(frame: Any, name: str, *, quick: bool = False) -> bytes | None:
+    """Return *frame* compressed by *name*, or None where that would not pay.
+
+    :param quick: by zlib, in an eighth of the time for some more bytes.
+    """
     view = memoryview(frame).cast("B")
     codec = _codec(name)
-    if codec is None or not _MIN_SIZE <= view.nbytes <= _MAX_SIZE:
+    if codec is None or not MIN_SIZE <= view.nbytes <= _MAX_SIZE:
         return None
     sample = _sample(view)
     if len(codec.compress(sample)) > _MIN_RATIO * sample.nbytes:
         return None
-    body = codec.compress(view)
+    body = (codec.quick if quick and codec.quick else codec.compress)(view)
     return body if len(body) <= _MIN_RATIO * view.nbytes else None
 
 
@@ -172,7 +176,7 @@ def _zstd() -> _Codec:
 
 
 def _zlib() -> _Codec:
-    return _Codec(zlib.compress, _open_zlib)
+    return _Codec(zlib.compress, _open_zlib, partial(zlib.compress, level=1))
 
 
 _MAKERS: dict[str, tuple[str, Callable[[], _Codec]]] = {

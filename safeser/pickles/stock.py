@@ -12,6 +12,8 @@ import io
 import pickle
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import cloudpickle
@@ -19,12 +21,18 @@ import cloudpickle
 from safeser.errors import PayloadError
 from safeser.trace.probe import Done, is_traced, size_of, watch
 
-__all__ = ["PickleError", "dumps", "load_code", "take_apart"]
+__all__ = ["PickleError", "Reductions", "dumps", "is_sent_by_value", "load_code", "take_apart"]
 
 #: What compiled classes raise at a layout that is not theirs.
 PickleError = pickle.PickleError
 
 _PROTOCOL = 5
+
+#: Where the items begin and the entries end in what a reducer returns.
+_ITEMS, _ENTRIES_END = 3, 5
+
+#: Objects of one pickle whose reductions are kept.
+_MOST_KEPT = 10_000
 
 
 def dumps(
@@ -33,6 +41,7 @@ def dumps(
     buffer_callback: Callable[[Any], object] | None = None,
     code: bool = False,
     persistent_id: Callable[[Any], Any] | None = None,
+    reductions: Reductions | None = None,
 ) -> bytes:
     """Return *obj* as a pickle of protocol 5, or raise :class:`PayloadError`.
 
@@ -42,10 +51,11 @@ def dumps(
         plain pickle can't write and what it could only name inside ``__main__`` or a module that
         is registered for pickling by value. Only a receiver who grants this sender code loads it.
     :param persistent_id: returns an id for what the receiver knows already, else None.
+    :param reductions: gets what reducers return; not together with *persistent_id*.
     """
     buffers: list[Any] = []
     out_of_band = buffer_callback is not None
-    plain, by_value_too = _writers(persistent_id)
+    plain, by_value_too = _writers(persistent_id) if reductions is None else reductions.writers()
     try:
         written = _dump(plain, obj, buffers, out_of_band=out_of_band)
         by_value = code and (b"__main__" in written or _registered_by_value(obj))
@@ -71,6 +81,84 @@ def dumps(
         for buffer in buffers:
             buffer_callback(buffer)
     return written
+
+
+class Reductions:
+    """What reducers returned of the objects in one pickle, so that nothing has to call them again.
+
+    It keeps those objects alive.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[int, tuple[Any, Any]] = {}
+
+    def get(self, obj: Any) -> Any:
+        """Return what the reducer of *obj* returned, or None if that is not known.
+
+        In place of iterators there are lists.
+        """
+        known = self.kept.get(id(obj))
+        return None if known is None else known[1]
+
+    def writers(self) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
+        """Return the writers of plain pickles and of pickles with code by value, as they record."""
+        return partial(self._dump, _Recording), partial(self._dump, _RecordingByValue)
+
+    def _dump(self, pickler: Any, obj: Any, **options: Any) -> bytes:
+        file = io.BytesIO()
+        made = pickler(file, **options)
+        made.kept = self.kept
+        made.dump(obj)
+        return file.getvalue()
+
+
+def _recorded(obj: Any, kept: dict[int, tuple[Any, Any]]) -> Any:
+    """Return what pickle would get of *obj*, for ``reducer_override``, and keep it."""
+    reducer = copyreg.dispatch_table.get(type(obj))
+    reduced = obj.__reduce_ex__(_PROTOCOL) if reducer is None else reducer(obj)
+    if len(kept) >= _MOST_KEPT:
+        return reduced
+    if type(reduced) is tuple and len(reduced) > _ITEMS:
+        # Its items and entries are iterators, each of which pickle takes to its end.
+        head, tail = reduced[:_ITEMS], reduced[_ITEMS:_ENTRIES_END]
+        lists = [None if each is None else list(each) for each in tail]
+        rest = reduced[_ENTRIES_END:]
+        kept[id(obj)] = obj, (*head, *lists, *rest)
+        return (*head, *(None if each is None else iter(each) for each in lists), *rest)
+    kept[id(obj)] = obj, reduced
+    return reduced
+
+
+def _is_left(cls: type) -> bool:
+    """Tell whether objects of *cls* are left to pickle: named ones, and exceptions.
+
+    Libraries register reducers of exceptions that add tracebacks.
+    """
+    named = cls is FunctionType or cls is BuiltinFunctionType
+    return named or issubclass(cls, (type, BaseException))
+
+
+class _Recording(pickle.Pickler):
+    """Writes a plain pickle and records what reducers return."""
+
+    kept: dict[int, tuple[Any, Any]]
+
+    def reducer_override(self, obj: Any) -> Any:
+        return NotImplemented if _is_left(type(obj)) else _recorded(obj, self.kept)
+
+
+class _RecordingByValue(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ships no types
+    """Writes a pickle with code by value and records what reducers of other objects return."""
+
+    kept: dict[int, tuple[Any, Any]]
+
+    def reducer_override(self, obj: Any) -> Any:
+        made = super().reducer_override(obj)
+        if made is not NotImplemented:
+            return made
+        if type(obj) in self._dispatch_table or _is_left(type(obj)):
+            return NotImplemented
+        return _recorded(obj, self.kept)
 
 
 class _TakingApart(pickle.Pickler):
@@ -154,6 +242,15 @@ def _dump(dump: Callable[..., bytes], obj: Any, buffers: list[Any], *, out_of_ba
 def _registered_by_value(obj: Any) -> bool:
     by_value = cloudpickle.list_registry_pickle_by_value()
     return bool(by_value) and getattr(inspect.getmodule(obj), "__name__", None) in by_value
+
+
+def is_sent_by_value(module: str) -> bool:
+    """Tell whether :func:`dumps` with *code* writes what *module* defines by value, as asked for.
+
+    Asked for by ``cloudpickle.register_pickle_by_value``, for a package with all of its modules.
+    """
+    by_value = cloudpickle.list_registry_pickle_by_value()
+    return any(f"{module}.".startswith(f"{each}.") for each in by_value)
 
 
 def load_code(data: bytes, *, buffers: Sequence[Any] = ()) -> Any:

@@ -46,6 +46,7 @@ def dumps(
     profile: str | Sequence[str] | Profile | None = None,
     limits: Limits = _DEFAULTS,
     persistent_id: Callable[[Any], Any] | None = None,
+    reductions: stock.Reductions | None = None,
 ) -> bytes:
     """Return *obj* as a pickle of protocol 5, or raise :class:`PayloadError`.
 
@@ -57,18 +58,19 @@ def dumps(
     :param profile: what the receiver loads by, with *limits*: what it would refuse is refused here.
         The pickle is loaded once to find out, and the result dropped.
     :param persistent_id: as for ``pickle.Pickler``; the receiver needs the ``persistent_load``.
+    :param reductions: where there is no *profile*, gets what reducers return.
     :raises PolicyDenied: *profile* would refuse the pickle; says which part of *obj* it is.
     """
     if profile is None:
-        write = partial(
-            stock.dumps,
-            obj,
-            buffer_callback=buffer_callback,
-            code=code,
-            persistent_id=persistent_id,
-        )
+        options: dict[str, Any] = {
+            "buffer_callback": buffer_callback,
+            "code": code,
+            "persistent_id": persistent_id,
+            "reductions": reductions,
+        }
         if not is_traced():
-            return write()
+            return stock.dumps(obj, **options)
+        write = partial(stock.dumps, obj, **options)
         family = "cloudpickle" if code else "pickle"
         return watch("serialize", write, lambda written: Done(obj, family, len(written)))
     if code:

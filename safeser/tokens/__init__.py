@@ -6,6 +6,6 @@ order of sets or who shares what; where that cannot be kept, the token is random
 
 from __future__ import annotations
 
-from safeser.tokens.tokenization import tokenize, tokenize_by, tokenize_in_order
+from safeser.tokens.tokenization import Tokenizer, tokenize, tokenize_by, tokenize_in_order
 
-__all__ = ["tokenize", "tokenize_by", "tokenize_in_order"]
+__all__ = ["Tokenizer", "tokenize", "tokenize_by", "tokenize_in_order"]

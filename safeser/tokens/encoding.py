@@ -12,7 +12,7 @@ pass its classes off as ``int``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from marshal import dumps as _marshal
 from typing import Any
@@ -51,7 +51,8 @@ _ORDERED_DICT = b"\x0d"
 #: Types whose values marshal writes exactly, whatever their size.
 ATOMS = frozenset(map(id, (type(None), bool, int, float, complex, str, type(...))))
 _TEXT = frozenset((id(str),))
-_PLAIN = ATOMS | {id(bytes)}
+_BYTES = id(bytes)
+_PLAIN = ATOMS | {_BYTES}
 
 
 def pack(value: Any) -> bytes:
@@ -92,16 +93,12 @@ def _bytes(value: bytes) -> Encoding:
 
 def _sequence(value: list[Any] | tuple[Any, ...]) -> Encoding | None:
     items = value[:]  # another thread may be changing the list
-    if ATOMS.issuperset(map(id, map(type, items))) or _has_short_bytes(items):
-        return _short(_marshal(items, _VERSION))
-    return None
-
-
-def _has_short_bytes(items: Sequence[Any]) -> bool:
-    """Say whether *items* are plain values and bytes that are few enough to be copied."""
-    if not _PLAIN.issuperset(map(id, map(type, items))):
-        return False
-    return all(type(each) is not bytes or len(each) < _LARGE for each in items)
+    types = set(map(id, map(type, items)))
+    if not types <= _PLAIN:
+        return None
+    if _BYTES in types and any(type(each) is bytes and len(each) >= _LARGE for each in items):
+        return None  # they would be copied
+    return _short(_marshal(items, _VERSION))
 
 
 def _dict(value: dict[Any, Any]) -> Encoding | None:
@@ -118,6 +115,8 @@ def _dict_in_order(value: dict[Any, Any]) -> Encoding | None:
 
 
 def _plain_items(value: dict[Any, Any]) -> list[tuple[Any, Any]] | None:
+    if not value:
+        return []
     items = value.copy()  # another thread may be changing it
     if not _TEXT.issuperset(map(id, map(type, items))):
         return None

@@ -68,7 +68,7 @@ class Form(NamedTuple):
 class Node:
     """One object of the graph; *encoding* is None until its cycle is known."""
 
-    __slots__ = ("encoding", "form", "index", "kids", "low", "reason", "value")
+    __slots__ = ("cyclic", "encoding", "form", "index", "kids", "low", "reason", "rest", "value")
 
     def __init__(self, value: Any, form: Form, index: int, reason: str) -> None:
         self.value = value
@@ -76,20 +76,26 @@ class Node:
         self.index = self.low = index
         self.reason = reason
         self.kids: list[Encoding | Node] = []
+        #: Those values of the form that were not looked at yet.
+        self.rest = iter(form.values)
+        #: Whether a node is among *kids*: one that had no encoding yet.
+        self.cyclic = False
         self.encoding: Encoding | None = None
 
     def combine(self, kids: list[Encoding]) -> Encoding:
         group = self.form.group
+        if not group:  # nearly all
+            return digest((self.form.label, 0, kids))
         if group is Group.MEMBERS:
             kids = sorted(kids)
-        elif group is Group.PAIRS:
+        else:
             paired = sorted(zip(kids[::2], kids[1::2], strict=True))
             return digest((self.form.label, 2, paired))
-        return digest((self.form.label, 1 if group else 0, kids))
+        return digest((self.form.label, 1, kids))
 
 
 class Walk:
-    """One walk over all that is reachable from one object.
+    """One walk over all that is reachable from one object, or from several one after the other.
 
     :param describe: returns the form of an object that is no leaf, or raises Undetermined.
     :param leaves: how plain values are written.
@@ -104,12 +110,18 @@ class Walk:
         #: Whether anything has no canonical form.
         self.undetermined = False
 
+    def __len__(self) -> int:
+        return len(self._nodes)
+
     def encode(self, value: Any) -> Encoding:
         """Return the encoding of *value*, plain or not."""
         write = self._leaves.get(id(type(value)))
         encoding = None if write is None else write(value)
         if encoding is not None:
             return encoding
+        known = self._nodes.get(id(value))
+        if known is not None:
+            return cast(Encoding, known.encoding)
         root = self._node(value)
         path = [root]
         while path:
@@ -123,9 +135,17 @@ class Walk:
             path.pop()
             if node.low == node.index:
                 self._close(node)
-            elif path:
-                path[-1].low = min(path[-1].low, node.low)
+            if path:
+                self._add(path[-1], node)
         return cast(Encoding, root.encoding)
+
+    @staticmethod
+    def _add(node: Node, kid: Node) -> None:
+        """Add the next of the children of *node*, all of whose own were looked at."""
+        if kid.encoding is None:
+            node.low = min(node.low, kid.low)
+            node.cyclic = True
+        node.kids.append(kid if kid.encoding is None else kid.encoding)
 
     def _too_deep(self, path: list[Node]) -> Encoding:
         path[0].reason = f"is nested more than {_DEPTH:,} levels deep"
@@ -152,27 +172,29 @@ class Walk:
 
     def _next(self, node: Node) -> Node | None:
         """Encode what can be of the children of *node*; return the first that is a new node."""
-        nodes, kids, values = self._nodes, node.kids, node.form.values
-        leaves = self._leaves
-        for at in range(len(kids), len(values)):
-            value = values[at]
+        nodes, leaves, kids = self._nodes, self._leaves, node.kids
+        for value in node.rest:
             write = leaves.get(id(type(value)))
             encoding = None if write is None else write(value)
             if encoding is None:
                 known = nodes.get(id(value))
                 if known is None:
-                    return self._node(value)
-                if known.encoding is None:
+                    known = self._node(value)
+                    if known.form.values:
+                        return known
+                    self._close(known)
+                encoding = known.encoding
+                if encoding is None:
                     node.low = min(node.low, known.index)
+                    node.cyclic = True
                     kids.append(known)
                     continue
-                encoding = known.encoding
             kids.append(encoding)
         return None
 
     def _close(self, node: Node) -> None:
         """Give digests to *node* and to all that is in one cycle with it."""
-        if self._open[-1] is node and not any(type(kid) is Node for kid in node.kids):
+        if not node.cyclic and self._open[-1] is node:
             self._open.pop()
             node.encoding = node.combine(cast("list[Encoding]", node.kids))
             node.kids = []
@@ -212,7 +234,9 @@ class Walk:
 
         Returns None if nothing of the kind is sent with *value*.
         """
-        root = self._nodes[id(value)]
+        root = self._nodes.get(id(value))
+        if root is None:  # a plain value
+            return None
         came: dict[int, tuple[Node, int] | None] = {id(root): None}
         queue = [root]
         for node in queue:

@@ -48,7 +48,16 @@ from safeser.tokens.graph import Form, Group, Undetermined
 from safeser.tokens.reduction import Unordered, describe_reduced, describe_unordered
 from safeser.tokens.references import installed, reference, reference_of
 
-__all__ = ["describe", "describe_as", "is_known", "register", "use_loaded_libraries"]
+__all__ = [
+    "describe",
+    "describe_as",
+    "describe_dict_in_order",
+    "describe_other",
+    "is_known",
+    "kind_of",
+    "register",
+    "use_loaded_libraries",
+]
 
 Describe = Callable[[Any], Form]
 
@@ -92,7 +101,7 @@ def use_loaded_libraries() -> None:
 def describe(value: Any) -> Form:
     """Return what *value* is made of, or raise Undetermined."""
     kind = _KINDS.get(id(type(value)))
-    return _describe_other(value) if kind is None else kind(value)
+    return describe_other(value) if kind is None else kind(value)
 
 
 def is_known(cls: type) -> bool:
@@ -100,19 +109,27 @@ def is_known(cls: type) -> bool:
     return id(cls) in _KINDS
 
 
-def _describe_other(value: Any) -> Form:
+def kind_of(cls: type) -> Describe | None:
+    """Return what describes objects of exactly *cls*, if they have a kind of their own."""
+    return _KINDS.get(id(cls))
+
+
+def describe_other(value: Any, reduced: Any = None) -> Form:
+    """Return what *value*, of a type that has no kind of its own, is made of.
+
+    :param reduced: what its reducer returned, where that is known.
+    """
     cls = type(value)
     mro = _mro_of(cls)
     if type in mro:
         return describe_class(value)
+    family: Describe = describe_reduced
     for base in mro:
         if "__dask_tokenize__" in _dict_of(base):
             return _describe_own(value)
-    for base in mro:
-        kind = _FAMILIES.get(id(base))
-        if kind is not None:
-            return kind(value)
-    return describe_reduced(value)
+        if family is describe_reduced:
+            family = _FAMILIES.get(id(base), describe_reduced)
+    return describe_reduced(value, reduced) if family is describe_reduced else family(value)
 
 
 def describe_as(label: bytes, *names: str) -> Describe:
@@ -157,7 +174,12 @@ def _describe_frozenset(value: frozenset[Any]) -> Form:
 
 
 def _describe_dict(value: dict[Any, Any]) -> Form:
-    return Form(b"dict", [each for item in value.copy().items() for each in item], Group.PAIRS)
+    return describe_dict_in_order(value)._replace(group=Group.PAIRS)
+
+
+def describe_dict_in_order(value: dict[Any, Any]) -> Form:
+    """Return the form of a dictionary whose order counts."""
+    return Form(b"dict", [each for item in value.copy().items() for each in item])
 
 
 def _describe_ordered(value: OrderedDict[Any, Any]) -> Form:

@@ -39,9 +39,13 @@ def describe_unordered(value: Unordered) -> Form:
     return Form(b"unordered", value.values, value.group)
 
 
-def describe_reduced(value: Any) -> Form:
-    """Return the form of an instance, from its pickled reduction."""
-    reduced = _reduce(value)
+def describe_reduced(value: Any, reduced: Any = None) -> Form:
+    """Return the form of an instance, from its pickled reduction.
+
+    :param reduced: that reduction, where it is known.
+    """
+    if reduced is None:
+        reduced = _reduce(value)
     if type(reduced) is str:
         return _describe_global(value, reduced)
     if type(reduced) is not tuple or not 2 <= len(reduced) <= 6:

@@ -12,6 +12,8 @@ import os
 import sys
 import sysconfig
 from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
@@ -76,10 +78,24 @@ def _version(name: str, file: Any) -> str | None:
     if type(file) is not str:
         # Built in or frozen; modules that a program made at run time have no file either.
         return _PYTHON if root in sys.stdlib_module_names else None
-    if any(each in file for each in _PACKAGES):
+    place = _place(file)
+    if place is _Place.PACKAGE:
         version = space_of(sys.modules.get(root, sys)).get("__version__")
         return version if type(version) is str else ""
-    return _PYTHON if file.startswith(_LIBRARY) else None
+    return _PYTHON if place is _Place.PYTHON else None
+
+
+class _Place(Enum):
+    PACKAGE = "an installed package"
+    PYTHON = "Python's own library"
+    OWN = "anywhere else"
+
+
+@lru_cache(maxsize=1024)
+def _place(file: str) -> _Place:
+    if any(each in file for each in _PACKAGES):
+        return _Place.PACKAGE
+    return _Place.PYTHON if file.startswith(_LIBRARY) else _Place.OWN
 
 
 def held(module: str, qualname: str) -> Any:

@@ -14,11 +14,11 @@ from typing import Any
 from safeser.errors import TokenizationError
 from safeser.tokens.encoding import LEAVES, ORDERED_LEAVES, pack
 from safeser.tokens.graph import Form, Group, Node, Walk
-from safeser.tokens.kinds import describe, use_loaded_libraries
+from safeser.tokens.kinds import describe, describe_dict_in_order, use_loaded_libraries
 from safeser.tokens.references import class_name
 from safeser.tracebacks import for_callers
 
-__all__ = ["tokenize", "tokenize_by", "tokenize_in_order"]
+__all__ = ["Tokenizer", "tokenize", "tokenize_by", "tokenize_in_order"]
 
 #: Another canonical form has another domain, so that its tokens never meet these.
 _DOMAIN = b"safeser.tokenize 1"
@@ -26,6 +26,8 @@ _ORDERED_DOMAIN = b"safeser.tokenize in order 1"
 #: How much of a key or of a long way an error shows.
 _SHOWN = 40
 _SHOWN_STEPS = 8
+#: Objects that one walk remembers before another one begins: they take some 20 MB.
+_MOST_NODES = 50_000
 
 
 @for_callers
@@ -52,16 +54,16 @@ def tokenize_in_order(obj: Any, *, ensure_deterministic: bool = False) -> str:
     A task that gets a dictionary sees its order, which is that of a frame's columns.
     """
     return tokenize_by(
-        describe, _ORDERED_DOMAIN, obj, ensure_deterministic=ensure_deterministic, in_order=True
+        _describe_in_order,
+        _ORDERED_DOMAIN,
+        obj,
+        ensure_deterministic=ensure_deterministic,
+        in_order=True,
     )
 
 
-def _in_order(described: Callable[[Any], Form]) -> Callable[[Any], Form]:
-    def described_in_order(value: Any) -> Form:
-        form = described(value)
-        return form._replace(group=Group.ORDERED) if type(value) is dict else form
-
-    return described_in_order
+def _describe_in_order(value: Any) -> Form:
+    return describe_dict_in_order(value) if type(value) is dict else describe(value)
 
 
 def tokenize_by(
@@ -76,18 +78,44 @@ def tokenize_by(
 
     :param described: returns what an object is made of.
     :param domain: names the form, so that its tokens never meet those of others.
-    :param in_order: whether the order of dictionaries counts.
+    :param in_order: whether the order of dictionaries counts; *described* sees to those that are
+        not plain.
     """
-    use_loaded_libraries()
-    walk = Walk(_in_order(described), ORDERED_LEAVES) if in_order else Walk(described, LEAVES)
-    encoding = walk.encode(obj)
-    if walk.undetermined:
-        found = walk.find_cause(obj)
-        if found is not None:
-            if ensure_deterministic:
-                raise _error(*found)
-            return secrets.token_hex(32)
-    return sha256(pack((domain, encoding))).hexdigest()
+    tokenizer = Tokenizer(described, domain, in_order=in_order)
+    return tokenizer.token(obj, ensure_deterministic=ensure_deterministic)
+
+
+class Tokenizer:
+    """Gives tokens of several objects that do not change meanwhile; what they share counts once.
+
+    Parameters as for :func:`tokenize_by`.
+    """
+
+    def __init__(
+        self, described: Callable[[Any], Form], domain: bytes, *, in_order: bool = False
+    ) -> None:
+        use_loaded_libraries()
+        self._domain = domain
+        self._described = described
+        self._leaves = ORDERED_LEAVES if in_order else LEAVES
+        self._walk = Walk(described, self._leaves)
+
+    def token(self, obj: Any, *, ensure_deterministic: bool) -> str:
+        """Return the token of *obj*.
+
+        :raises TokenizationError: as :func:`tokenize` does.
+        """
+        if len(self._walk) > _MOST_NODES:
+            self._walk = Walk(self._described, self._leaves)
+        encoding = self._walk.encode(obj)
+        if self._walk.undetermined:
+            found = self._walk.find_cause(obj)
+            if found is not None:
+                self._walk = Walk(self._described, self._leaves)  # it may have ended half way
+                if ensure_deterministic:
+                    raise _error(*found)
+                return secrets.token_hex(32)
+        return sha256(pack((self._domain, encoding))).hexdigest()
 
 
 def _error(node: Node, way: Sequence[tuple[Node, int]]) -> TokenizationError:

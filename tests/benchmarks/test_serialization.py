@@ -52,7 +52,7 @@ def cost_of(module):
 
     def cost(cluster, measure, amount):
         n = taken[cluster.name]
-        return module.Cost(n, n, n, n, n * 1e6, n * 1e6, n / 1e3)
+        return module.Cost(n, n, n, n, n * 1e6, n * 1e6, n / 1e3, n / 1e3)
 
     return cost
 
@@ -84,6 +84,7 @@ def test_the_tables(benchmark, monkeypatch, tmp_path):
         "|   scheduler (s) | 1.00 | 1.50 | 0.50 | 1.50 | 0.50 |",
         "|   client to scheduler (MB) | 1.00 | 1.50 | 0.50 | 1.50 | 0.50 |",
         "|   scheduler's loop held (ms) | 1.00 | 1.50 | 0.50 | 1.50 | 0.50 |",
+        "|   client's loop held (ms) | 1.00 | 1.50 | 0.50 | 1.50 | 0.50 |",
     ):
         assert line in text
     assert "2 rounds in turns" in text
@@ -105,11 +106,35 @@ def test_the_watch_says_the_longest_hold_once(benchmark, monkeypatch, tmp_path):
     stream = SimpleNamespace(comm=SimpleNamespace(stream=SimpleNamespace(_total_write_index=7)))
     gone = SimpleNamespace(comm=SimpleNamespace(stream=None))
     server = SimpleNamespace(stream_comms={"a": stream, "b": gone})
-    watch = loop_watch.LoopWatch(server)
+    watch = loop_watch.LoopWatch()
     watch._longest = 0.5
     with loop_watch.socket.socket(loop_watch.socket.AF_UNIX) as listener:
         listener.bind(loop_watch.SOCKET)
         listener.listen()
-        threading.Thread(target=watch.answer, args=(listener,), daemon=True).start()
+        given = watch, server, listener
+        threading.Thread(target=loop_watch.answer, args=given, daemon=True).start()
         assert loop_watch.ask(tmp_path) == {"held": 0.5, "sent": 7}
         assert loop_watch.ask(tmp_path) == {"held": 0.0, "sent": 7}
+
+
+def test_a_hold_of_a_loop_in_another_thread_is_seen(benchmark):
+    import asyncio
+    import threading
+    import time
+
+    from benchmarks.serialization import loop_watch
+
+    watch, loop = loop_watch.LoopWatch(0.001), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        ticking = asyncio.run_coroutine_threadsafe(watch.tick(), loop)
+        watch.take_all()
+        loop.call_soon_threadsafe(time.sleep, 0.05)
+        assert watch.take_all() + watch.take_all() >= 0.04
+        ticking.cancel()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()

@@ -11,8 +11,7 @@ Dask's own function decides.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,7 +24,7 @@ from safeser import pickles
 from safeser.errors import PayloadError
 from safeser.trace.probe import Done, is_traced, watch
 
-__all__ = ["one_call", "pickled_in_call", "replace_normalizer"]
+__all__ = ["OneCall", "pickled_in_call", "replace_normalizer"]
 
 #: Longer pickles, and more of them together, are not kept for the bytes that are signed.
 _MOST_OF_ONE = 1 << 20
@@ -114,17 +113,19 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-@contextmanager
-def one_call() -> Iterator[None]:
-    """Remember pickles until the outermost of these ends."""
-    if _thread.call is not None:
-        yield
-        return
-    _thread.call = CallPickles()
-    try:
-        yield
-    finally:
-        _thread.call = None
+class OneCall:
+    """Remembers pickles until the outermost of these ends."""
+
+    __slots__ = ("_is_outermost",)
+
+    def __enter__(self) -> None:
+        self._is_outermost = _thread.call is None
+        if self._is_outermost:
+            _thread.call = CallPickles()
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_outermost:
+            _thread.call = None
 
 
 def pickled_in_call(obj: Any) -> bytes | None:

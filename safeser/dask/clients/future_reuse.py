@@ -26,7 +26,7 @@ from distributed.client import Future, FutureState
 from distributed.protocol.serialize import Serialized, serialize, to_serialize
 
 from safeser.channel import Link, OpenLink
-from safeser.dask.clients.call_pickles import one_call
+from safeser.dask.clients.call_pickles import OneCall
 from safeser.dask.clients.sent_definitions import Kept, Sent, SentGraph, Stated, large_buffers
 from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.difference import Difference, find_difference
@@ -51,7 +51,7 @@ _OPTIONS = frozenset(
 )
 _FIX = "Name another key, leave key= out, or release all futures of the other one first."
 
-#: As long as those by which Dask tells one call of ``submit`` from all others.
+#: In place of that by which Dask tells one call of ``submit`` from all others.
 _TOKEN = "-" * 32
 #: How a task differs that is an actor now, or was one.
 _ACTORS = {
@@ -91,7 +91,7 @@ class FutureReuse:
     # --- what is submitted -----------------------------------------------------------------------
 
     def submit(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        with one_call():
+        with OneCall():
             future = self._submitted_once(func, args, kwargs)
         self._warn_of_handed([future])
         return future
@@ -112,12 +112,15 @@ class FutureReuse:
         return future
 
     def map(self, *args: Any, **kwargs: Any) -> Any:
-        with one_call():
+        with OneCall():
             futures = super().map(*args, **kwargs)  # type: ignore[misc]  # as above
         self._warn_of_handed(futures)
         return futures
 
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(expr) is LLGExpr:
+            # Dask makes a token anew for each call, by which equal submissions would differ.
+            expr._determ_token = _TOKEN
         keys = list(keys)
         held = {key for key in keys if key in self.futures}
         try:
@@ -185,8 +188,7 @@ class FutureReuse:
         sent_as = Serialized(*serialize(to_serialize(expr), on_error="raise"))
         frames, graph = sent_as.frames, _kept_form(sent_as, actors)
         first = sent.graph
-        same_kind = first is not None and first.is_actor(key) is actors
-        if first is not None and same_kind and first.same_call(graph, _TOKEN.encode()):
+        if first is not None and first.is_actor(key) is actors and first.same_bytes(graph):
             return {}
         return self._compare({key: sent}, graph, frames)
 

@@ -64,25 +64,26 @@ class Sealing(FutureReuse):
         link = self._policy_link()
         return link is not None and grant_of(link).submission in SIGNED
 
-    def _sealed(self, expr: Any, *, actors: Any = None) -> Serialized:
-        """Return *expr* written out and signed, for the scheduler of the current connection.
+    def _as_sent(self, expr: Any, *, actors: Any = None) -> Any:
+        """Return *expr* as it leaves: as it is, or written out and signed.
 
         :raises PolicyDenied: if the scheduler would refuse it; that is recorded.
         """
         link = self._policy_link()
-        assert link is not None
+        submission = "" if link is None else grant_of(link).submission
+        if link is None or submission not in SIGNED:
+            return expr
         try:
-            return self._written(expr, link, actors=actors)
+            return self._written(expr, link, approved=submission == APPROVED, actors=actors)
         except PolicyDenied as error:
             if not error.recorded:
                 link.note_refusal(link.outbound(Kind.TASK, SUBMIT), error)
                 error.recorded = True
             raise
 
-    def _written(self, expr: Any, link: Link, *, actors: Any) -> Serialized:
+    def _written(self, expr: Any, link: Link, *, approved: bool, actors: Any) -> Serialized:
         identity = self._identity()
         assert identity is not None
-        approved = grant_of(link).submission == APPROVED
         if approved and actors is not None and actors is not False:
             raise PolicyDenied(
                 "an actor cannot be submitted: any of its methods could be called by name",
@@ -107,8 +108,14 @@ class Sealing(FutureReuse):
         )
 
     def _send_to_scheduler(self, msg: Any) -> None:
-        if msg["op"] == "update-graph" and is_sealed(msg["expr_ser"]):
-            msg = {**msg, "annotations": ToPickle(without_functions(msg["annotations"].data))}
+        if msg["op"] == "update-graph":
+            msg = dict(msg)
+            if is_sealed(msg["expr_ser"]):
+                msg["annotations"] = ToPickle(without_functions(msg["annotations"].data))
+            # Where there is none, Dask's scheduler needs none; each would be a payload to decide.
+            for name in ("annotations", "code"):
+                if isinstance(msg[name], ToPickle) and not msg[name].data:
+                    del msg[name]
         super()._send_to_scheduler(msg)
 
     def _look_for_due(self) -> None:

@@ -77,9 +77,10 @@ class SentGraph:
         self._frames: list[Any] | None
         if sealed is None:
             self._frames = [bytes(first), *map(_copied, buffers)]
+            self.size = sum(len(each) for each in self._frames if type(each) is bytes)
         else:
             self._frames = [b"", *map(bytes, buffers)]
-        self.size = sum(len(each) for each in self._frames if type(each) is bytes)
+            self.size = sum(map(len, self._frames))
         if self.size > _MOST_OF_ONE:
             self.forget()
 
@@ -95,14 +96,6 @@ class SentGraph:
 
     def same_bytes(self, other: SentGraph) -> bool:
         return self.known and self._frames == other._frames
-
-    def same_call(self, other: SentGraph, token: bytes) -> bool:
-        """Tell whether *other* is the same but for *token*, which Dask makes anew for each call."""
-        if self._frames is None or other._frames is None or self._frames[1:] != other._frames[1:]:
-            return False
-        mine, its = self._frames[0], other._frames[0]
-        at, _, rest = its.rpartition(token)
-        return len(mine) == len(its) and mine.startswith(at) and mine.endswith(rest)
 
     def tasks(self, large: Mapping[bytes, Any]) -> dict[Any, Any]:
         """Return the tasks that a scheduler would make of it.

@@ -17,6 +17,3 @@ class TaskClient(Sealing, Client):  # type: ignore[misc]  # distributed ships no
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
         expr = self._as_sent(expr, actors=kwargs.get("actors"))
         return super()._graph_to_futures(expr, keys, *args, **kwargs)
-
-    def _as_sent(self, expr: Any, *, actors: Any = None) -> Any:
-        return self._sealed(expr, actors=actors) if self.seals else expr

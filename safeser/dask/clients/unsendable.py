@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -25,27 +24,39 @@ __all__ = ["blaming", "graph_parts"]
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
-@contextmanager
-def blaming(name: str, roots: Callable[[], Iterable[Part]]) -> Iterator[None]:
-    """Raise what keeps an object from being sent where Dask or safeser says only that it cannot be.
+class blaming:
+    """Raises what keeps an object from being sent where Dask or safeser names no part of it.
 
     :param name: what to call the object in the error.
     :param roots: returns the parts of it to look at, once sending has failed.
     :raises SerializationError: with the path to each culprit.
     """
-    before = _quiet.set(True)
-    try:
-        yield
-    except (TypeError, RecursionError, TokenizationError, PayloadError) as error:
-        if isinstance(error, PayloadError) and error.rule not in _UNWRITABLE:
-            raise
-        found = culprits_among(roots())
-        if not found:
-            raise
-        raise cannot_send(name, found) from None
-    finally:
-        _quiet.reset(before)
 
+    __slots__ = ("_before", "_name", "_roots")
+
+    def __init__(self, name: str, roots: Callable[[], Iterable[Part]]) -> None:
+        self._name = name
+        self._roots = roots
+
+    def __enter__(self) -> None:
+        self._before = _quiet.set(True)
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            if isinstance(error, _SAYS_LITTLE):
+                self._say(error)
+        finally:
+            _quiet.reset(self._before)
+
+    def _say(self, error: BaseException) -> None:
+        if isinstance(error, PayloadError) and error.rule not in _UNWRITABLE:
+            return
+        found = culprits_among(self._roots())
+        if found:
+            raise cannot_send(self._name, found) from None
+
+
+_SAYS_LITTLE = (TypeError, RecursionError, TokenizationError, PayloadError)
 
 #: Rules of errors that say no more than that something cannot be written.
 _UNWRITABLE = frozenset({"pickle.unwritable", "families.cannot-serialize"})

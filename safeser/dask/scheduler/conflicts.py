@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from distributed.scheduler import TaskState
 
@@ -17,7 +17,7 @@ from safeser.dask.scheduler.scattered import ScatteredData
 from safeser.errors import PolicyDenied
 from safeser.wording import legible
 
-__all__ = ["FIX", "Conflict", "Submission", "describe", "refusal", "shown_key"]
+__all__ = ["FIX", "Conflict", "Origin", "Submission", "describe", "refusal", "shown_key"]
 
 #: As much of a key as errors and records show.
 _SHOWN = 60
@@ -25,13 +25,24 @@ _SHOWN = 60
 FIX = "Name another key, leave key= out, or release all futures of the other one first."
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """The client whose graph or data the scheduler adds, its principal, and its link."""
+class Origin(NamedTuple):
+    """Who submitted a task, and in which graph: a digest of its bytes, if they are few."""
 
     principal: str
+    graph: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The client whose graph or data the scheduler adds, its origin, and its link."""
+
+    origin: Origin
     client: str
     link: Any = None
+
+    @property
+    def principal(self) -> str:
+        return self.origin.principal
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,20 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
+from hashlib import sha256
 from itertools import chain
 from time import time
 from typing import Any, NoReturn
 
 from dask._task_spec import Alias
 from distributed.comm.core import CommClosedError
+from distributed.protocol.serialize import Serialized
 from distributed.scheduler import TaskState
+from distributed.utils import nbytes
 
 from safeser.channel.events import event
 from safeser.channel.records import note_refusal
+from safeser.dask.contents.opened_graph import is_opened
 from safeser.dask.equality.calls import Sameness, SealedComparison
 from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.difference import find_difference
@@ -39,7 +43,15 @@ from safeser.dask.messages.refused import GraphFailures
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.same_host import anywhere
 from safeser.dask.scheduler.cancellation import Cancellation
-from safeser.dask.scheduler.conflicts import FIX, Conflict, Submission, describe, refusal, shown_key
+from safeser.dask.scheduler.conflicts import (
+    FIX,
+    Conflict,
+    Origin,
+    Submission,
+    describe,
+    refusal,
+    shown_key,
+)
 from safeser.dask.scheduler.lost_futures import LostFutures
 from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
 from safeser.dask.scheduler.unattended_tasks import release_unattended
@@ -56,6 +68,12 @@ logger = logging.getLogger("safeser.dask")
 #: Conflicts of one graph that are recorded one by one; the others are counted.
 _RECORDED = 20
 
+
+#: Bytes of a graph from which on a digest of them would take a millisecond.
+_LARGE = 1 << 20
+
+#: Of a task that no submission created.
+_UNKNOWN = Origin(UNKNOWN)
 
 _submission: ContextVar[Submission | None] = ContextVar("safeser-submission", default=None)
 
@@ -77,7 +95,7 @@ class Guard(Part):
         self._channel = self._known.channel
         self._clients = self._known.client_ids
         # Both forget a task when Dask does: then its key is free.
-        self._owners: WeakTaskDict[str] = WeakTaskDict()
+        self._origins: WeakTaskDict[Origin] = WeakTaskDict()
         self._refused: dict[str, WeakTaskSet] = {}
         self._coming = Arrivals(*args)
         self._lost = LostFutures()
@@ -104,17 +122,17 @@ class Guard(Part):
     def _current(self, client: str | None) -> Submission:
         """Return whose submission this is; the scheduler's own where no message began it."""
         own = self._channel.identity.principal
-        return _submission.get() or Submission(own, client or "")
+        return _submission.get() or Submission(Origin(own), client or "")
 
     def note_owner(self, task: TaskState) -> None:
         """Record on whose behalf *task* was just created."""
-        self._owners[task] = self._current(None).principal
+        self._origins[task] = self._current(None).origin
         coming = self._coming.get(task.key)
         for client in coming.refused if coming is not None else ():
             self._refused.setdefault(client, WeakTaskSet()).add(task)
 
     def owner_of(self, task: TaskState) -> str:
-        return self._owners.get(task, UNKNOWN)
+        return self._origins.get(task, _UNKNOWN).principal
 
     def state_authors(self, message: dict[str, Any], task: TaskState) -> dict[str, Any]:
         """Return *message*, which hands *task* to a worker, with the authors of what it needs."""
@@ -145,7 +163,8 @@ class Guard(Part):
         principal = self.principal_of(client)
         if principal is None:  # it has left, and its principal is not known any more
             return
-        token = _submission.set(Submission(principal, client, self._link_of(client)))
+        origin = Origin(principal, _digest(graph.get("expr_ser")))
+        token = _submission.set(Submission(origin, client, self._link_of(client)))
         try:
             await stock(client=client, keys=keys, **graph)
         except _Refused as refused:
@@ -242,6 +261,9 @@ class Guard(Part):
             if task is None or (type(node) is Alias and node.target == key):
                 continue
             owner = self.owner_of(task)
+            origin = submission.origin
+            if origin.graph and self._origins.get(task, _UNKNOWN) == origin:
+                continue  # the same bytes of the same principal
             known = self._definition(task, submission)
             own = owner == submission.principal
             found = _compared(comparison, sealed, known, node, own=own)
@@ -404,7 +426,7 @@ class Guard(Part):
         link = getattr(comm, "link", None)
         if link is None:
             return self._current(client)
-        return Submission(link.peer, client or "", link)
+        return Submission(Origin(link.peer), client or "", link)
 
     def _check_data(self, submission: Submission, keys: Iterable[Any], *, operation: str) -> None:
         """Refuse data under the keys of tasks, and under keys of another principal's data.
@@ -523,6 +545,19 @@ class Guard(Part):
             self._send(client, msg)
         else:
             stock(msg, ts=ts, client=client)
+
+
+def _digest(graph: Any) -> bytes:
+    """Return a digest of the bytes of a graph; nothing if they are many or were opened already."""
+    if type(graph) is not Serialized or is_opened(graph):
+        return b""
+    if sum(map(nbytes, graph.frames)) > _LARGE:
+        return b""
+    made = sha256()
+    for frame in graph.frames:
+        made.update(len(frame).to_bytes(8, "big"))
+        made.update(frame)
+    return made.digest()
 
 
 def _compared(

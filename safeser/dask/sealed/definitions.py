@@ -11,19 +11,24 @@ tokens. A digest is stated by the author of the definition, and proves nothing t
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef, _execute_subgraph
 
 from safeser import pickles
 from safeser.errors import TokenizationError
-from safeser.tokens import tokenize_by
-from safeser.tokens.graph import Form, Group
-from safeser.tokens.kinds import describe, is_known
+from safeser.pickles.stock import Reductions, is_sent_by_value
+from safeser.tokens import Tokenizer
+from safeser.tokens.encoding import ORDERED_LEAVES
+from safeser.tokens.graph import Form, Group, Walk
+from safeser.tokens.kinds import describe, describe_dict_in_order, describe_other, kind_of
 from safeser.tokens.reduction import Unordered
-from safeser.tokens.references import class_name, reference_of
+from safeser.tokens.references import class_name, importable, is_held, reference_of
 
 __all__ = ["DIGEST_SIZE", "NO_DIGEST", "Definitions", "canonical_digest", "digest"]
 
@@ -32,7 +37,9 @@ DIGEST_SIZE = 32
 #: Stands for the digest of what has no canonical form.
 NO_DIGEST = b""
 
-_DOMAIN = b"safeser sealed definition 1"
+_DOMAIN = b"safeser sealed definition 2"
+
+_NO_REDUCTIONS = Reductions()
 
 #: Longer pickles have no canonical digest: describing many small objects takes ten times as long as
 #: pickling them, and large arrays have equal pickles anyway.
@@ -61,6 +68,7 @@ class Definitions:
         # The objects are kept, so that no other one takes an id meanwhile.
         self._by_id: dict[int, tuple[Any, bytes]] = {}
         self._coroutines: dict[int, tuple[Any, bool]] = {}
+        self._reductions = Reductions()
 
     def is_coroutine(self, task: Task) -> bool:
         """Tell whether *task* calls a coroutine function.
@@ -81,7 +89,7 @@ class Definitions:
         return self._added(obj, self._written)
 
     def _written(self, obj: Any) -> bytes:
-        return self._known(obj) or pickles.dumps(obj, code=True)
+        return self._known(obj) or pickles.dumps(obj, code=True, reductions=self._reductions)
 
     def add_function(self, function: Any) -> bytes:
         """Return the digest of a function that a task calls.
@@ -111,8 +119,9 @@ class Definitions:
 
     def canonical(self) -> list[bytes]:
         """Return the canonical digest of each definition that leaves name, or nothing for it."""
+        tokenizer = _tokenizer(self._reductions)
         return [
-            canonical_digest(self._objects[each])
+            _digest_by(tokenizer, self._objects[each])
             if len(pickled) <= _LONGEST_DESCRIBED
             else NO_DIGEST
             for each, pickled in self.by_digest.items()
@@ -124,23 +133,78 @@ class Definitions:
 
 def canonical_digest(obj: Any) -> bytes:
     """Return 32 bytes for the content of *obj*; the order of dictionaries counts."""
+    return _digest_by(_tokenizer(Reductions()), obj)
+
+
+def _tokenizer(reductions: Reductions) -> Tokenizer:
+    return Tokenizer(partial(_describe, reductions=reductions), _DOMAIN, in_order=True)
+
+
+def _digest_by(tokenizer: Tokenizer, obj: Any) -> bytes:
     try:
-        token = tokenize_by(_describe, _DOMAIN, obj, ensure_deterministic=True, in_order=True)
+        token = tokenizer.token(obj, ensure_deterministic=True)
     except TokenizationError:
         return NO_DIGEST
     return bytes.fromhex(token)
 
 
-def _describe(value: Any) -> Form:
+def _describe(value: Any, reductions: Reductions = _NO_REDUCTIONS) -> Form:
     cls = type(value)
-    if is_known(cls):
-        return _SEEN.get(cls.__name__, describe)(value)
+    if cls is FunctionType and _is_imported(value):
+        return Form(b"function by name" + _imported(value))
+    kind = kind_of(cls)
+    if kind is not None:
+        seen = _SEEN.get(cls.__name__)
+        return kind(value) if seen is None else seen(value)
     if issubclass(cls, GraphNode):
         return _node(value)
     counted = _NAMED_AT_RANDOM.get(class_name(cls))
     if counted is not None and reference_of(cls) is not None:
         return Form(b"named at random", [cls, *(value.__getstate__()[:counted] if counted else ())])
-    return describe(value)
+    return describe_other(value, reductions.get(value))
+
+
+class _Imported(NamedTuple):
+    """What is known of one function that workers import."""
+
+    alive: weakref.ref[FunctionType]
+    code: CodeType
+    encoding: bytes
+
+
+_functions: dict[int, _Imported] = {}
+
+
+def _is_imported(function: FunctionType) -> bool:
+    """Tell whether workers import *function*, rather than receive it."""
+    name = function.__module__
+    return (
+        is_held(function, name, function.__qualname__)
+        and importable(function.__globals__)
+        and not is_sent_by_value(name)
+    )
+
+
+def _imported(function: FunctionType) -> bytes:
+    """Return the encoding of a function that workers import, made once for its code.
+
+    What its module holds is never sent: to look at that again for each graph would tell nothing
+    about what workers run.
+    """
+    key = id(function)
+    known = _functions.get(key)
+    if known is not None and known.alive() is function and known.code is function.__code__:
+        return known.encoding
+    # By a walk of its own, so that it is the same whatever refers to it.
+    encoding = Walk(_describe_content, ORDERED_LEAVES).encode(function)
+    alive = weakref.ref(function, lambda _: _functions.pop(key, None))
+    _functions[key] = _Imported(alive, function.__code__, encoding)
+    return encoding
+
+
+def _describe_content(value: Any) -> Form:
+    """Describe *value* by what it is made of, also if it is a function that workers import."""
+    return describe(value) if type(value) is FunctionType else _describe(value)
 
 
 def _array_form(array: np.ndarray[Any, Any]) -> Form:
@@ -163,8 +227,9 @@ def _index_form(index: Any) -> Form:
     return form._replace(values=[*form.values, list(index.levels)], steps=())
 
 
-#: Kinds by their names, of which tokens take for equal what a task can tell apart.
+#: Types that have a kind, by name, of which tokens take for equal what a task can tell apart.
 _SEEN: dict[str, Callable[[Any], Form]] = {
+    "dict": describe_dict_in_order,
     "ndarray": _array_form,
     "DataFrame": _frame_form,
     "Series": _frame_form,

@@ -16,7 +16,6 @@ from itertools import starmap
 from types import MappingProxyType
 from typing import Any
 
-import msgpack
 import numpy as np
 from dask._task_spec import Alias, GraphNode, convert_legacy_graph
 from distributed.protocol.serialize import Serialized
@@ -34,9 +33,9 @@ from safeser.dask.sealed.statement import GRAPH_ID_SIZE, LIFETIME, SignedStateme
 from safeser.dask.sealed.writing import (
     FLAGS,
     Leaf,
+    TaskWriter,
     leaf_data,
     unwritable,
-    write_task,
 )
 from safeser.dask.wire.reader import Reader, check_hashes
 from safeser.errors import PayloadError
@@ -73,6 +72,9 @@ _MOST_STATEMENT = 1 << 12
 
 #: Frames after the statement: heads, trees, definitions, canonical digests, annotations.
 _LISTS = 5
+
+#: The place of the definitions among all frames.
+_DEFINITIONS = 3
 
 Sent = tuple[dict[str, Any], list[bytes]]
 
@@ -145,7 +147,8 @@ def write_out(
     """
     signer = identity.require_verifying()
     definitions, graph = definitions or Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
-    leaves = _leaves(expr, definitions, limits, actors, keys)
+    writer = TaskWriter(definitions, limits)
+    leaves = _leaves(expr, writer, actors, keys)
     tree = MerkleTree(leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values())
     now = int(time.time())
     statement = Statement(
@@ -159,32 +162,34 @@ def write_out(
         _grouped(_annotated(expr, leaves, annotations), leaves),
     ]
     sizes, frames = [], [statement.signed_by(identity).packed]
-    for each in lists:
-        packed: bytes = msgpack.packb(each, use_bin_type=True)
-        smaller = compression.compressed(packed, _COMPRESSION)
-        if smaller is not None and len(packed) > _MOST_EXPANDED * len(smaller):
-            smaller = None
+    for packed in map(writer.pack, lists):
+        # Heads and trees alone are much alike; definitions may be megabytes of a user's data.
+        smaller = _smaller(packed, quick=len(frames) == _DEFINITIONS)
         sizes.append(0 if smaller is None else len(packed))
         frames.append(packed if smaller is None else smaller)
     return {"serializer": SEALED, "sizes": sizes}, frames
 
 
+def _smaller(packed: bytes, *, quick: bool) -> bytes | None:
+    if len(packed) < compression.MIN_SIZE:
+        return None
+    smaller = compression.compressed(packed, _COMPRESSION, quick=quick)
+    expands = smaller is not None and len(packed) > _MOST_EXPANDED * len(smaller)
+    return None if expands else smaller
+
+
 def _leaves(
-    expr: Any,
-    definitions: Definitions,
-    limits: Limits,
-    actors: bool | Collection[Any] | None,
-    keys: set[Any] | None,
+    expr: Any, writer: TaskWriter, actors: bool | Collection[Any] | None, keys: set[Any] | None
 ) -> dict[Any, Leaf]:
     leaves: dict[Any, Leaf] = {}
     named: Collection[Any] = () if isinstance(actors, bool | None) else set(actors)
     for key, node in convert_legacy_graph(dict(expr.__dask_graph__())).items():
         actor = actors is True or key in named
         try:
-            leaves[key] = write_task(key, _named_node(key, node), definitions, limits, actor=actor)
+            leaves[key] = writer.write(key, _named_node(key, node), actor=actor)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
-        if keys is not None:
+        if keys is not None and node.dependencies:
             keys.update(node.dependencies)
     if keys is not None:
         keys.update(leaves)
@@ -227,6 +232,8 @@ def _grouped(annotations: Mapping[str, Mapping[Any, Any]], leaves: Mapping[Any, 
 
     :raises PolicyDenied: for a value that the scheduler would refuse.
     """
+    if not annotations:
+        return []
     places = {key: place for place, key in enumerate(leaves)}
     groups: dict[tuple[str, int], tuple[Any, list[int]]] = {}
     for name, of in annotations.items():

@@ -167,14 +167,16 @@ class SignedStatement:
 def _statement(fields: Any) -> Statement:
     """Return the statement that *fields* are; raise ValueError or TypeError if they are none."""
     author, signer, audience, graph, size, root, issued, expires = fields
-    whole = all(type(each) is int and 0 <= each < 1 << 53 for each in (size, issued, expires))
+    for each in (size, issued, expires):
+        if type(each) is not int or not 0 <= each < 1 << 53:
+            raise ValueError
     sized = (
         type(graph) is bytes
         and len(graph) == GRAPH_ID_SIZE
         and type(root) is bytes
         and len(root) == HASH_SIZE
     )
-    if not whole or not sized or size > MOST_TASKS or type(author) is not str:
+    if not sized or size > MOST_TASKS or type(author) is not str:
         raise ValueError
     if not issued < expires <= issued + LIFETIME:
         raise ValueError

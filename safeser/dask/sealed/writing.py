@@ -39,9 +39,9 @@ __all__ = [
     "FLAGS",
     "PRODUCER",
     "Leaf",
+    "TaskWriter",
     "leaf_data",
     "unwritable",
-    "write_task",
 ]
 
 #: Flags of a head: the function is a coroutine function; the task produces data from nothing; what
@@ -76,31 +76,42 @@ def leaf_data(graph: bytes, leaf: Leaf) -> bytes:
     return b"".join((graph, len(leaf.head).to_bytes(4, "big"), *leaf))
 
 
-def write_task(
-    key: Any, node: GraphNode, definitions: Definitions, limits: Limits, *, actor: bool = False
-) -> Leaf:
-    """Return the leaf of *node*, which the graph has under *key*.
+class TaskWriter:
+    """Writes the tasks of one graph as leaves.
 
-    :param limits: those of the plan of a shuffle.
-    :param actor: whether what it returns is to be an actor.
-
-    :raises PayloadError: if something in it cannot be pickled.
+    :param definitions: gets their functions and values.
+    :param limits: those of the scheduler.
     """
-    write = _ListedTask if isinstance(definitions, ListedDefinitions) else _Task
-    written = write(node.dependencies, definitions, limits)
-    try:
-        tree = msgpack.packb(written.value(node, 0), use_bin_type=True)
-    except (_NoTreeError, RecursionError, ValueError, OverflowError):
-        written = write(node.dependencies, definitions, limits)
-        tree = msgpack.packb(written.whole(node), use_bin_type=True)
-    definitions.name(written.digests)
-    is_coro = definitions.is_coroutine(node) if isinstance(node, Task) else node.is_coro
-    flags = COROUTINE * bool(is_coro) | PRODUCER * bool(node.data_producer) | ACTOR * actor
-    digests = b"".join(written.digests)
-    head = [form.key_form(key), list(written.dependencies), flags, digests]
-    if isinstance(node, P2PBarrierTask):
-        head.append(write_plan(node.spec, limits))
-    return Leaf(msgpack.packb(head, use_bin_type=True), tree)
+
+    def __init__(self, definitions: Definitions, limits: Limits) -> None:
+        self._definitions = definitions
+        self._limits = limits
+        self._begin = _ListedTask if isinstance(definitions, ListedDefinitions) else _Task
+        # Each list of a tree counts as itself and its items, each of them as one more.
+        self._most = limits.max_refs // _COST
+        # To make a packer takes longer than to pack a task.
+        self.pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
+
+    def write(self, key: Any, node: GraphNode, *, actor: bool = False) -> Leaf:
+        """Return the leaf of *node*, which the graph has under *key*.
+
+        :param actor: whether what it returns is to be an actor.
+        :raises PayloadError: if something in it cannot be pickled.
+        """
+        definitions, pack = self._definitions, self.pack
+        written = self._begin(node.dependencies, definitions, self._most)
+        try:
+            tree = pack(written.value(node, 0))
+        except (_NoTreeError, RecursionError, ValueError, OverflowError):
+            written = self._begin(node.dependencies, definitions, self._most)
+            tree = pack(written.whole(node))
+        definitions.name(written.digests)
+        is_coro = definitions.is_coroutine(node) if isinstance(node, Task) else node.is_coro
+        flags = COROUTINE * bool(is_coro) | PRODUCER * bool(node.data_producer) | ACTOR * actor
+        head = [form.key_form(key), written.dependencies, flags, b"".join(written.digests)]
+        if isinstance(node, P2PBarrierTask):
+            head.append(write_plan(node.spec, self._limits))
+        return Leaf(pack(head), tree)
 
 
 class _NoTreeError(Exception):
@@ -110,15 +121,12 @@ class _NoTreeError(Exception):
 class _Task:
     """One task while it is written: its dependencies and definitions, in the order of their use."""
 
-    def __init__(
-        self, dependencies: Iterable[Any], definitions: Definitions, limits: Limits
-    ) -> None:
+    def __init__(self, dependencies: Iterable[Any], definitions: Definitions, most: int) -> None:
         named = _in_order([(form.key_form(key), key) for key in dependencies])
         self._places = {key: place for place, (_, key) in enumerate(named)}
         self.dependencies = [key for key, _ in named]
         self._definitions = definitions
-        # Each list of a tree counts as itself and its items, each of them as one more.
-        self._left = limits.max_refs // _COST
+        self._left = most
         self._containers: set[int] = set()
         self._defined: dict[int, int] = {}
         self.digests: list[bytes] = []
@@ -286,8 +294,13 @@ def _is_spelled(obj: Any, kind: type) -> bool:
     """Tell whether the items of a container are written one by one: few of them, or tasks."""
     if len(obj) <= _LONGEST:
         return True
-    members = obj.values() if kind is dict else obj
-    return any(isinstance(each, GraphNode | TaskRef) for each in members)
+    # Of some 100,000 items there are few types, which C code finds; a type's own hash is not asked.
+    types = list(map(type, obj.values() if kind is dict else obj))
+    return any(issubclass(each, GraphNode | TaskRef) for each in _by_id(types))
+
+
+def _by_id(types: list[type]) -> Iterable[type]:
+    return dict(zip(map(id, types), types, strict=True)).values()
 
 
 def _is_plain(value: Any) -> bool:

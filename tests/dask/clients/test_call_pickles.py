@@ -12,7 +12,7 @@ import pytest
 from dask.tokenize import TokenizationError, _normalize_pickle, tokenize
 
 from safeser.dask.clients import call_pickles
-from safeser.dask.clients.call_pickles import one_call, pickled_in_call, replace_normalizer
+from safeser.dask.clients.call_pickles import OneCall, pickled_in_call, replace_normalizer
 from safeser.dask.sealed.definitions import Definitions
 from safeser.trace.tracing import trace_serialization
 
@@ -49,7 +49,7 @@ def counts():
 
 def test_in_one_call_an_object_is_pickled_once_and_never_unpickled():
     made = Counted()
-    with one_call():
+    with OneCall():
         first = tokenize(made)
         assert tokenize([made], {"a": made}) != first
         assert tokenize(made) == first
@@ -58,7 +58,7 @@ def test_in_one_call_an_object_is_pickled_once_and_never_unpickled():
 
 def test_the_pickle_is_what_is_signed():
     made = Counted()
-    with one_call():
+    with OneCall():
         tokenize(made)
         written = pickled_in_call(made)
         definitions = Definitions(pickled_in_call)
@@ -92,7 +92,7 @@ def module_function(x):
     ids=["object", "function", "lambda", "partial", "dtype", "class", "nested"],
 )
 def test_tokens_are_dask_s(value, monkeypatch):
-    with one_call():
+    with OneCall():
         ours = tokenize(value)
     monkeypatch.setattr(dask.tokenize, "_normalize_pickle", STOCK)
     assert ours == tokenize(value)
@@ -106,7 +106,7 @@ def test_buffers_count_and_a_pickle_with_buffers_is_not_kept():
         def __reduce__(self):
             return list, ([self.array],)
 
-    with one_call():
+    with OneCall():
         one, two = Holding(np.zeros(5000)), Holding(np.ones(5000))
         assert tokenize(one) != tokenize(two)
         assert pickled_in_call(one) is None
@@ -117,7 +117,7 @@ def test_another_call_pickles_anew():
     tokens = []
     for value in (1, 2):
         made.value = value
-        with one_call():
+        with OneCall():
             tokens.append(tokenize(made))
     assert tokens[0] != tokens[1]
     assert counts() == (2, 0)
@@ -129,8 +129,8 @@ def test_calls_within_a_call_share_and_an_error_ends_them():
     seen = []
 
     def failing():
-        with one_call():
-            with one_call():
+        with OneCall():
+            with OneCall():
                 tokenize(made)
             seen.append(pickled_in_call(made))
             raise ValueError
@@ -143,7 +143,7 @@ def test_calls_within_a_call_share_and_an_error_ends_them():
 
 def test_another_thread_has_a_call_of_its_own():
     made, found = Counted(), []
-    with one_call():
+    with OneCall():
         tokenize(made)
         thread = threading.Thread(target=lambda: found.append(pickled_in_call(made)))
         thread.start()
@@ -161,7 +161,7 @@ def test_where_tokens_have_to_be_deterministic_two_pickles_agree(by):
     made = Counted()
     strict = {"tokenize.ensure-deterministic": True} if by == "setting" else {}
     asked = {"ensure_deterministic": True if by == "argument" else None}
-    with one_call(), dask.config.set(strict):
+    with OneCall(), dask.config.set(strict):
         tokens = {tokenize(made, **asked) for _ in range(3)}
         with pytest.raises(TokenizationError):
             tokenize(threading.Lock(), **asked)
@@ -181,7 +181,7 @@ class Restless:
 
 def test_a_token_that_no_second_pickle_has_is_no_deterministic_one():
     made = Restless()
-    with one_call():
+    with OneCall():
         loose = tokenize(made)
         assert tokenize(made) == loose
         with pytest.raises(TokenizationError):
@@ -194,7 +194,7 @@ def test_an_object_that_settles_has_a_deterministic_token():
             settled, self.settled = getattr(self, "settled", False), True
             return list, ([settled],)
 
-    with one_call():
+    with OneCall():
         made = Settling()
         assert tokenize(made, ensure_deterministic=True) == tokenize(
             made, ensure_deterministic=True
@@ -203,7 +203,7 @@ def test_an_object_that_settles_has_a_deterministic_token():
 
 def test_what_cannot_be_pickled_has_dask_s_random_token():
     lock = threading.Lock()
-    with one_call():
+    with OneCall():
         assert tokenize(lock) != tokenize(lock)
         assert pickled_in_call(lock) is None
 
@@ -212,7 +212,7 @@ def test_what_is_kept_is_bounded(monkeypatch):
     monkeypatch.setattr(call_pickles, "_MOST_OF_ONE", 1000)
     monkeypatch.setattr(call_pickles, "_MOST_BYTES", 1500)
     kept = []
-    with one_call():
+    with OneCall():
         made = [Counted(b"x" * size) for size in (2000, 800, 800)]
         tokens = [tokenize(each) for each in made]
         kept = [pickled_in_call(each) is not None for each in made]
@@ -223,7 +223,7 @@ def test_what_is_kept_is_bounded(monkeypatch):
 
 def test_a_trace_has_one_record_of_each_pickle_for_a_key():
     made = Counted()
-    with trace_serialization() as trace, one_call():
+    with trace_serialization() as trace, OneCall():
         tokenize(made)
         tokenize(made)
     [record] = trace.records

@@ -290,3 +290,12 @@ def test_a_difference_shows_values_to_who_knows_both_alone():
     difference = Difference("argument 1", "2 instead of 1")
     assert difference.text(values=True) == "argument 1: 2 instead of 1"
     assert difference.text(values=False) == "argument 1"
+
+
+def test_one_call_that_is_sent_twice_is_sent_in_the_same_bytes():
+    clients = Client(), Client()
+    for number, client in enumerate(clients):
+        graph = LLGExpr({"a": Task("a", add, 1)}, _determ_token=f"{number}" * 32)
+        client._graph_to_futures(graph, ["a"])
+    first, second = (client.sent[0]["expr_ser"].frames for client in clients)
+    assert first == second

@@ -14,6 +14,7 @@ from distributed.comm import Comm as DaskComm
 from distributed.scheduler import ClientState
 
 from safeser.dask.groups.author_statements import stated
+from safeser.dask.scheduler.conflicts import Origin
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.request_authority import require_authority
 from safeser.dask.scheduler.worker_authority import Workers
@@ -60,7 +61,7 @@ class Users(Grouped):
     def own(self, key: str, owner: str) -> Any:
         """Return a task of *owner* that is there."""
         task = self.held(key, 3)
-        self.guard._owners[task] = owner
+        self.guard._origins[task] = Origin(owner)
         return task
 
     def known_to(self, port: int, task: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from dask._task_spec import Alias, Task, TaskRef
+from distributed.protocol.serialize import Serialized
 
 from safeser.dask.scheduler import key_conflicts, scattered
 from safeser.errors import PolicyDenied
@@ -441,3 +442,53 @@ def test_conflicts_are_decided_by_the_hop_on_which_the_graph_came(doors, same_ho
     setup.submit("alice", add("k", 1, 2))
     told = operations(setup.submit("bob", add("k", 1, 3)))
     assert told == (["event"] if same_host else ["task-erred"])
+
+
+class Reduced:
+    """Counts how often its reducer is called."""
+
+    calls = 0
+
+    def __reduce__(self):
+        Reduced.calls += 1
+        return Reduced, ()
+
+
+def sent(*frames):
+    return Serialized({"serializer": "pickle"}, list(frames))
+
+
+@pytest.mark.parametrize(
+    ("principal", "second", "calls"),
+    [
+        ("alice", sent(b"one graph"), 0),
+        ("alice", sent(b"another"), 2),
+        ("alice", sent(b"one ", b"graph"), 2),
+        ("alice", sent(bytes(2 << 20)), 2),
+        ("alice", None, 2),
+        ("bob", sent(b"one graph"), 2),
+    ],
+    ids=["same bytes", "other bytes", "other frames", "large", "no bytes", "another principal"],
+)
+def test_the_same_bytes_of_one_principal_are_not_compared(
+    setup, monkeypatch, principal, second, calls
+):
+    monkeypatch.setattr(Reduced, "calls", 0)
+    setup.submit("alice", add("k", Reduced()), expr_ser=sent(b"one graph"))
+    setup.submit(principal, add("k", Reduced()), expr_ser=second)
+    assert Reduced.calls == calls
+
+
+def test_the_same_large_graph_is_compared(setup, monkeypatch):
+    monkeypatch.setattr(Reduced, "calls", 0)
+    for _ in range(2):
+        setup.submit("alice", add("k", Reduced()), expr_ser=sent(bytes(2 << 20)))
+    assert Reduced.calls == 2
+
+
+def test_a_key_that_is_another_task_by_now_is_compared(setup):
+    setup.submit("alice", add("k", 1), expr_ser=sent(b"one graph"))
+    del setup.fake.tasks["k"]
+    setup.submit("alice", add("k", 2), expr_ser=sent(b"another"))
+    (told,) = setup.submit("alice", add("k", 1), expr_ser=sent(b"one graph"))
+    assert told["op"] == "task-erred"

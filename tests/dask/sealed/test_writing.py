@@ -32,6 +32,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.dask.sealed.graph import write_out
+from safeser.dask.sealed.writing import _is_spelled
 from safeser.errors import ConfigError, PayloadError
 from safeser.identity import Identity, PrivateKey
 from safeser.values import Limits
@@ -516,3 +517,21 @@ def test_shuffles_among_peers_have_plans_that_the_scheduler_reads(sealed, what):
         opened = task.open()
         assert opened.key == head.key
         assert opened.dependencies == frozenset(head.dependencies)
+
+
+class Odd(type):
+    """A class of classes without a hash."""
+
+    def __eq__(cls, other):
+        return True
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("kind", [list, tuple, set, dict])
+def test_a_long_container_is_spelled_where_a_task_is_in_it_of_whatever_classes(kind):
+    items = [*range(100), *({} if kind is set else {Odd("Evil", (), {})()})]
+    for more, expected in (([], False), ([TaskRef("x")], True), ([Task("x", both)], True)):
+        held = [*items, *more]
+        made = dict(enumerate(held)) if kind is dict else kind(held)
+        assert _is_spelled(made, kind) is expected

@@ -1,0 +1,120 @@
+"""Canonical digests of functions that workers import: made once for the code that they have."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import types
+
+import cloudpickle
+import pytest
+
+from safeser.dask.sealed import definitions
+from safeser.dask.sealed.definitions import canonical_digest
+
+SOURCE = """
+FACTOR = 2
+HELD = []
+
+def scale(x):
+    return x * FACTOR
+
+def even(n):
+    return n == 0 or odd(n - 1)
+
+def odd(n):
+    return n != 0 and even(n - 1)
+
+def with_held(x):
+    return HELD, x
+"""
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """A module of the user's own, as workers import it."""
+    made = types.ModuleType("safeser_own_module")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    exec(SOURCE, vars(made))
+    return made
+
+
+@pytest.fixture
+def walks(monkeypatch):
+    """Functions that were described."""
+    seen = []
+    stock = definitions._describe_content
+    monkeypatch.setattr(
+        definitions, "_describe_content", lambda value: (seen.append(value), stock(value))[1]
+    )
+    return seen
+
+
+def test_it_is_described_once(module, walks):
+    first = canonical_digest(module.scale)
+    assert walks
+    walks.clear()
+    assert canonical_digest(module.scale) == first
+    assert canonical_digest(functools.partial(module.scale, 1)) != first
+    assert not walks
+
+
+def test_another_one_of_its_name_is_described_anew(module):
+    first = canonical_digest(module.scale)
+    exec(SOURCE.replace("x * FACTOR", "x + FACTOR"), vars(module))  # as importlib.reload does
+    assert canonical_digest(module.scale) != first
+    exec(SOURCE, vars(module))
+    assert canonical_digest(module.scale) == first
+
+
+def test_one_whose_code_was_replaced_is_described_anew(module):
+    first = canonical_digest(module.scale)
+    module.scale.__code__ = (lambda x: x).__code__
+    assert canonical_digest(module.scale) != first
+
+
+def test_of_two_modules_of_one_name_each_has_its_own(module, monkeypatch):
+    first = canonical_digest(module.scale)
+    other = types.ModuleType(module.__name__)
+    monkeypatch.setitem(sys.modules, module.__name__, other)
+    exec(SOURCE.replace("FACTOR = 2", "FACTOR = 3"), vars(other))
+    assert canonical_digest(other.scale) != first
+
+
+def test_one_that_is_sent_by_value_is_described_each_time(module):
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        first = canonical_digest(module.scale)
+        module.FACTOR = 3
+        assert canonical_digest(module.scale) != first
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def test_one_that_its_module_does_not_hold_is_described_each_time(module):
+    scale, module.scale = module.scale, None
+    first = canonical_digest(scale)
+    module.FACTOR = 3
+    assert canonical_digest(scale) != first
+
+
+def test_it_is_the_same_whatever_refers_to_it_and_whichever_comes_first(module):
+    module.HELD.append(functools.partial(module.with_held, 1))
+    from_inside = canonical_digest(module.HELD[0])
+    definitions._functions.clear()
+    assert canonical_digest(functools.partial(module.with_held, 1)) == from_inside
+    pair = [canonical_digest(module.even), canonical_digest(module.odd)]
+    definitions._functions.clear()
+    assert [canonical_digest(module.odd), canonical_digest(module.even)] == pair[::-1]
+    assert len(set(pair)) == 2
+
+
+def test_what_is_known_ends_with_the_function(module):
+    gc.collect()
+    definitions._functions.clear()
+    canonical_digest(module.scale)
+    assert len(definitions._functions) == 1
+    del module.scale
+    gc.collect()
+    assert not definitions._functions
