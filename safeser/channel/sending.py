@@ -6,7 +6,6 @@ accept it, since a refused value would be requested again.
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 from safeser import families as serialization
 from safeser.channel.records import Recording
 from safeser.errors import SafeserError
-from safeser.trace.probe import is_traced
 from safeser.values import SEALED, Context, Decision, Grant, Payload
 
 __all__ = ["FLOOR", "Sending", "is_asked_for", "is_own_reply", "ordered"]
@@ -78,27 +76,15 @@ class Sending(Recording):
         :param context: passed to registered functions that take it.
         :param unregistered: whether to write classes that only the reader may have registered.
         """
-        families = ordered(grant.families)
-        plain = None
-        if iterate_collection is None and not is_traced():
-            plain = _key_of(obj)
-        known = None if plain is None else _plain.get((families, plain))
-        if known is not None:
-            return dict(known[0]), list(known[1])
-        header, frames = serialization.serialize(
+        return serialization.serialize(
             obj,
-            families,
+            ordered(grant.families),
             limits=self.channel.policy.limits,
             iterate_collection=iterate_collection,
             context=context,
             types=grant.types,
             reads=grant if unregistered else None,
         )
-        if plain is not None and header == _PLAIN_HEADER:
-            if len(_plain) >= _MOST_PLAIN:
-                _plain.clear()
-            _plain[families, plain] = dict(header), [bytes(frame) for frame in frames]
-        return header, frames
 
     def permit_sending(self, context: Context, payload: Payload) -> None:
         """Raise :class:`PolicyDenied` unless *payload* may leave in *context*."""
@@ -144,42 +130,6 @@ class Sending(Recording):
             fix=decision.fix,
             message=message,
         )
-
-
-#: Values in what :func:`_key_of` takes, and characters in each of its texts.
-_FEW, _SHORT = 16, 64
-
-_SCALARS = frozenset({type(None), bool, int, str})
-_COLLECTIONS = frozenset({dict, list, tuple})
-
-
-def _key_of(obj: Any) -> bytes | None:
-    """Return bytes that spell *obj* if it is a collection of a few plain values, else None.
-
-    Clients send some with each graph, the same each time: annotations, and its name in spans.
-    """
-    if type(obj) not in _COLLECTIONS:
-        return None
-    found = [obj]
-    for each in found:
-        kind = type(each)
-        if kind in _COLLECTIONS:
-            if len(found) + 2 * len(each) > _FEW:
-                return None
-            found += (*each, *each.values()) if kind is dict else each
-        elif kind not in _SCALARS or (kind is str and len(each) > _SHORT):
-            return None
-    return marshal.dumps(obj, _MARSHAL)  # which keeps exact types
-
-
-#: The last version that spells equal values in equal bytes, whoever shares them.
-_MARSHAL = 2
-
-
-#: By families and by what :func:`_key_of` returns: what was serialized before.
-_plain: dict[tuple[tuple[str, ...], bytes], tuple[dict[str, Any], list[bytes]]] = {}
-_MOST_PLAIN = 256
-_PLAIN_HEADER = {"serializer": "msgpack"}
 
 
 def is_own_reply(context: Context, payload: Payload, principal: str) -> bool:

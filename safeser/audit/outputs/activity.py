@@ -134,7 +134,7 @@ class Activity:
     def _tick(self, now: int, permitted: int, refused: int) -> None:
         second, seconds = now // SECOND, self._seconds
         last, before, after = seconds[-1] if seconds else (-1, 0, 0)
-        if last >= second:  # a clock that went back counts on
+        if seconds and last >= second:  # a clock that went back counts on
             seconds[-1] = (last, before + permitted, after + refused)
         else:
             seconds.append((second, permitted, refused))

@@ -58,6 +58,7 @@ from safeser.dask.scheduler.unattended_tasks import release_unattended
 from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part
+from safeser.dask.wire.packer import packed
 from safeser.errors import PolicyDenied
 from safeser.values import UNKNOWN, Context, Kind
 
@@ -553,7 +554,7 @@ def _digest(graph: Any) -> bytes:
         return b""
     if sum(map(nbytes, graph.frames)) > _LARGE:
         return b""
-    made = sha256()
+    made = sha256(packed(graph.header))
     for frame in graph.frames:
         made.update(len(frame).to_bytes(8, "big"))
         made.update(frame)

@@ -25,7 +25,7 @@ from safeser.errors import TokenizationError
 from safeser.pickles.stock import Reductions, is_sent_by_value
 from safeser.tokens import Tokenizer
 from safeser.tokens.encoding import ORDERED_LEAVES
-from safeser.tokens.graph import Form, Group, Walk
+from safeser.tokens.graph import Form, Group, Undetermined, Walk
 from safeser.tokens.kinds import describe, describe_dict_in_order, describe_other, kind_of
 from safeser.tokens.reduction import Unordered
 from safeser.tokens.references import class_name, importable, is_held, reference_of
@@ -196,7 +196,10 @@ def _imported(function: FunctionType) -> bytes:
     if known is not None and known.alive() is function and known.code is function.__code__:
         return known.encoding
     # By a walk of its own, so that it is the same whatever refers to it.
-    encoding = Walk(_describe_content, ORDERED_LEAVES).encode(function)
+    walk = Walk(_describe_content, ORDERED_LEAVES)
+    encoding = walk.encode(function)
+    if walk.undetermined and walk.find_cause(function) is not None:
+        raise Undetermined("has no canonical form")  # two of these must not be taken for one
     alive = weakref.ref(function, lambda _: _functions.pop(key, None))
     _functions[key] = _Imported(alive, function.__code__, encoding)
     return encoding

@@ -508,6 +508,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             self.raise_if_ended()
             self.abort()
             raise self._over(error) from None
+        except BaseException:
+            self.abort()  # its number is taken: nothing can follow it
+            raise
 
     def _over(self, error: EnvelopeError) -> CommClosedError:
         return CommClosedError(f"the session with {self.link.peer} ended: {error}")

@@ -348,11 +348,14 @@ def _malformed_table() -> PayloadError:
     return PayloadError("the payload table is malformed", rule="payload.table")
 
 
-@lru_cache(maxsize=1024)
+# It keeps names alone, which are short: what is no name raises, and is not kept.
+_checked = lru_cache(maxsize=1024)(check_principal)
+
+
 def _can_name(author: str) -> bool:
     # Errors and logs repeat an author, so that it must be a name and no longer than one.
     try:
-        return bool(check_principal(author))
+        return bool(_checked(author))
     except ConfigError:
         return False
 

@@ -118,3 +118,20 @@ def test_what_is_known_ends_with_the_function(module):
     del module.scale
     gc.collect()
     assert not definitions._functions
+
+
+def test_two_that_have_no_canonical_form_are_not_taken_for_one(module):
+    """Each refers to more levels than are looked at: neither has a digest, twice asked or once."""
+    nested: list = []
+    for _ in range(25_000):
+        nested = [nested]
+    module.HELD = nested
+    try:
+        exec("def other(x):\n    return HELD, x, 2\n", vars(module))
+        for _ in range(2):
+            assert canonical_digest(module.with_held) == definitions.NO_DIGEST
+            assert canonical_digest(functools.partial(module.other, 1)) == definitions.NO_DIGEST
+        assert canonical_digest(module.scale) != definitions.NO_DIGEST
+    finally:
+        while nested:  # one by one: the interpreter would recurse
+            nested = nested.pop()

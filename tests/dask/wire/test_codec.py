@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeser.dask.wire import codec
 from safeser.dask.wire.codec import Encoder, PayloadRow, Reference, parse, substitute
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
@@ -239,3 +240,12 @@ def test_a_timestamp_is_an_extension_like_any_other(stamp, around):
 def test_bytes_that_look_like_a_timestamp_are_bytes():
     body = {b"\xd6\xff": [b"\xd7\xff\xc7\x04\xff", "x"]}
     assert parse([packed(body)], LIMITS).body == {b"\xd6\xff": (b"\xd7\xff\xc7\x04\xff", "x")}
+
+
+def test_an_author_that_is_no_name_is_kept_nowhere():
+    """A peer would otherwise leave a megabyte with each malformed table, for ever."""
+    before = codec._checked.cache_info().currsize
+    for number in range(3):
+        assert not codec._can_name("x" * 1_000 + str(number))
+    assert codec._checked.cache_info().currsize == before
+    assert codec._can_name("ann")
