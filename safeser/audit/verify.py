@@ -370,8 +370,10 @@ class _Verification(Verdict):
         for name, previous in self._continued:
             if previous in self._ended:
                 continue
-            # A file that is not there was removed by retention, or is a problem already.
-            if previous in self.registry.files and previous not in self._verdicts:
+            # A file that is not there was removed by retention, or is a problem already; so is an
+            # index that does not name it because it was cut.
+            known = previous in self.registry.files or not self.index_whole
+            if known and previous not in self._verdicts:
                 continue
             self._cut.add(previous)
             text = "the file before this one does not end with a rotation: its end was removed"
