@@ -15,7 +15,6 @@ from typing import Generic, NamedTuple, NoReturn, TypeVar
 from safeser.audit.chain import ZERO, Head, Keys, chained
 from safeser.audit.files import Directory, Handle, failed, head_name
 from safeser.audit.record import encode
-from safeser.audit.writing.templates import Ready
 from safeser.errors import AuditError
 
 __all__ = ["ChainFile", "new_file"]
@@ -89,13 +88,14 @@ class ChainFile(Generic[State]):
 
     def append_all(
         self,
-        records: Sequence[dict[str, object] | Ready],
+        records: Sequence[dict[str, object] | bytes],
         state: State,
         *,
         keys: Keys | None = None,
     ) -> None:
         """Write *records* at once and the head that covers them; the state is *state* from then on.
 
+        :param records: their fields, or the canonical bytes of one, with its number in the file.
         :param keys: of that head and of later records, where they change with these records.
 
         :raises AuditError: if they could not be written. Like any other exception it leaves all of
@@ -118,14 +118,14 @@ class ChainFile(Generic[State]):
 
     @staticmethod
     def _chained(
-        now: _Position[State], records: Sequence[dict[str, object] | Ready]
+        now: _Position[State], records: Sequence[dict[str, object] | bytes]
     ) -> tuple[bytes, Head]:
         """Return the lines of *records*, and where the file ends with them."""
         end = now.end
         bodies = []
         for count, record in enumerate(records, end.count):
-            if isinstance(record, Ready):
-                bodies.append(record.encode(count))
+            if isinstance(record, bytes):
+                bodies.append(record)
             else:
                 record["seq"] = count
                 bodies.append(encode(record))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from safeser.audit.record import printable
 from safeser.errors import ConfigError
@@ -159,6 +160,19 @@ def moment(microseconds: int) -> datetime | None:
         return datetime.fromtimestamp(microseconds / 1e6, UTC)
     except (OverflowError, ValueError, OSError):
         return None
+
+
+def stamp(microseconds: int) -> str:
+    """Return a record's time as RFC 3339 has it, UTC; ``"-"`` if no calendar has it."""
+    second, rest = divmod(microseconds, 1_000_000)
+    start = _stamp_of_second(second)
+    return f"{start}.{rest:06d}Z" if start else "-"
+
+
+@lru_cache(maxsize=64)
+def _stamp_of_second(second: int) -> str:
+    found = moment(second * 1_000_000)
+    return "" if found is None else found.strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def shown(name: str) -> str:

@@ -17,7 +17,7 @@ from safeser.audit.names import Names
 from safeser.audit.outputs.activity import Seen, see
 from safeser.audit.record import MAX_INT, Field, SessionFacts, clean, printable
 from safeser.audit.tally import Tally, Throttle, note_refusal
-from safeser.audit.writing.templates import Ready, Templates
+from safeser.audit.writing.templates import Templates
 from safeser.audit.writing.waiting import Told, Waiting
 from safeser.errors import ConfigError
 
@@ -98,16 +98,19 @@ class Draft:
     """The records that one call writes, and the state once they are written.
 
     :param now: time of the call, microseconds since 1970.
+    :param first: number of its first record in the file.
+    :ivar records: their fields, or bytes of those that are encoded already.
     :ivar seen: what metrics count of its events.
     """
 
-    __slots__ = ("_before", "now", "records", "seen", "state")
+    __slots__ = ("_before", "first", "now", "records", "seen", "state")
 
-    def __init__(self, state: State, now: int) -> None:
+    def __init__(self, state: State, now: int, first: int) -> None:
         self._before = state
         self.now = now
+        self.first = first
         self.state = state
-        self.records: list[Fields | Ready] = []
+        self.records: list[Fields | bytes] = []
         self.seen: Seen = ({}, [])
 
     def add(self, kind: str, fields: Fields) -> None:
@@ -123,21 +126,22 @@ class Draft:
         :param plain: as fields, which outputs beside the file need.
         :raises AuditError: if the log does not know a field's name or type.
         """
-        counts = self.seen[0]
+        counts, records = self.seen[0], self.records
+        now, first = self.now, self.first
+        encoded, sessions = self.state.templates.encoded, self.state.names.sessions
         for event in events:
-            names = self.state.names
-            ready = None
-            if not plain:
-                ready = self.state.templates.ready(event, names.sessions, self.now)
-            if ready is not None:
-                counts[ready.decided] = counts.get(ready.decided, 0) + 1
-                self.records.append(ready)
+            known = None if plain else encoded(event, sessions, now, first + len(records))
+            if known is not None:
+                body, decided = known
+                counts[decided] = counts.get(decided, 0) + 1
+                records.append(body)
                 continue
             fields = clean(event)
             see(self.seen, fields)  # before fields are taken out of them
             self._add_event(fields)
             if not plain and "case" in fields:
                 self.state.templates.learn(event, fields["case"], self.state.names.permitted)
+            encoded, sessions = self.state.templates.encoded, self.state.names.sessions
 
     def _add_event(self, fields: Fields) -> None:
         """Add a record of an event, unless it is one of a flood of refusals, which are counted."""

@@ -16,9 +16,9 @@ from logging.handlers import SysLogHandler
 from typing import Final, NoReturn
 
 from safeser.audit.record import Record
-from safeser.audit.report import moment
+from safeser.audit.report import stamp
 
-__all__ = ["RaisingSysLogHandler", "StandardOutput", "Syslog", "json_line"]
+__all__ = ["RaisingSysLogHandler", "StandardOutput", "Syslog", "json_line", "json_line_of"]
 
 #: Bytes of one message: what receivers of RFC 5424 take who take more than the least.
 MAX_MESSAGE: Final = 8_192
@@ -29,17 +29,20 @@ _KEPT = ("event", "permitted", "rule", "sender", "recipient", "operation", "fami
 _WORD = re.compile(r"[^!-~]")
 
 
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
 def json_line(record: Record) -> str:
     """Return *record* as one line of JSON, ASCII, without its newline."""
-    found = moment(record.time)
-    stamp = "-" if found is None else found.isoformat(timespec="microseconds")
-    said = {
-        **record.fields,
-        "sequence": record.sequence,
-        "time": stamp.replace("+00:00", "Z"),
-        "type": record.type,
-    }
-    return json.dumps(said, sort_keys=True, separators=(",", ":")).replace("\x7f", "\\u007f")
+    return json_line_of(dict(record.fields), record)
+
+
+def json_line_of(fields: dict[str, object], record: Record) -> str:
+    """Return *record* with *fields*, which are changed, in place of its own as one line of JSON."""
+    fields["sequence"] = record.sequence
+    fields["time"] = stamp(record.time)
+    fields["type"] = record.type
+    return _encode(fields).replace("\x7f", "\\u007f")
 
 
 class StandardOutput:
@@ -112,11 +115,9 @@ class Syslog:
 
     def _message(self, record: Record) -> str:
         """Return a message of RFC 5424 behind its priority, which the handler writes."""
-        found = moment(record.time)
-        stamp = "-" if found is None else found.isoformat(timespec="microseconds")
         event = record.fields.get("event")
         kind = _word(event if isinstance(event, str) and event else record.type, 32)
-        head = f"1 {stamp} {self._host} safeser {os.getpid()} {kind} - "
+        head = f"1 {stamp(record.time)} {self._host} safeser {os.getpid()} {kind} - "
         text = json_line(record)
         if len(head) + len(text) > MAX_MESSAGE:
             text = json_line(_shortened(record))

@@ -15,7 +15,7 @@ from typing import Final
 from safeser.audit.names import Resolver
 from safeser.audit.record import MAX_LINE, Record, own_fields
 
-__all__ = ["Forms"]
+__all__ = ["Forms", "own_dict"]
 
 #: Forms of one file that are tried; a cluster writes some four.
 MAX_FORMS: Final = 8
@@ -96,6 +96,11 @@ class _Fields(Mapping[str, object]):
 
     def __repr__(self) -> str:
         return repr(self._all())
+
+
+def own_dict(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return a dictionary of *fields* that is the caller's; ``dict`` takes them one by one."""
+    return dict(fields._all() if type(fields) is _Fields else fields)
 
 
 class Forms:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from safeser.audit.outputs import lines
+from safeser.audit.reading.alike import own_dict
 from safeser.audit.reading.search import Found
 from safeser.audit.record import Record
-from safeser.audit.report import moment
+from safeser.audit.report import stamp
 
 __all__ = ["COLUMNS", "Counted", "cell", "counted", "escaped", "json_line", "line", "row", "when"]
 
@@ -30,24 +31,26 @@ COLUMNS = (
 # Where it separates cells by another character, one begins within a value, quotes in front or not.
 _FORMULA = re.compile(r"""(^|[;|])(?=[ "]*[=+\-@])""")
 
+# What stands in a cell as it is, at a glance: it begins with a letter or digit, and has no
+# separator and nothing that is escaped.
+_PLAIN_CELL = re.compile(r"[A-Za-z0-9_][ -:<-\[\]-{}~]{0,255}")
+
 #: What a line shows of one text.
 _SHOWN = 120
 
 
 def escaped(text: str, limit: int = _SHOWN) -> str:
     """Return the start of *text* as printable ASCII, in which an escape shows as an escape."""
+    if len(text) <= limit and text.isascii() and text.isprintable() and "\\" not in text:
+        return text
     shown = text[:limit].encode("unicode_escape", "backslashreplace").decode("ascii")
     return shown if len(text) <= limit else shown + "..."
 
 
 def when(time: int, *, short: bool = False) -> str:
     """Return microseconds since 1970 as text, UTC."""
-    found = moment(time)
-    if found is None:
-        return "-"
-    if short:
-        return found.strftime("%m-%d %H:%M:%S")
-    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    found = stamp(time)
+    return found if not short or found == "-" else f"{found[5:10]} {found[11:19]}"
 
 
 def line(found: Found, width: int | None = None) -> str:
@@ -108,29 +111,32 @@ def _text(value: object) -> str:
 
 def cell(value: object) -> str:
     """Return *value* as one cell of CSV that no spreadsheet takes for a formula."""
-    return _FORMULA.sub(r"\1'", escaped(_text(value), 4_096))
+    return _cell(_text(value))
+
+
+@lru_cache(maxsize=1_024)  # of thirty cells, some five are not those of other rows
+def _cell(text: str) -> str:
+    if not text or _PLAIN_CELL.fullmatch(text):
+        return text
+    return _FORMULA.sub(r"\1'", escaped(text, 4_096))
 
 
 def row(found: Found) -> list[str]:
     """Return the cells of *found* under :data:`COLUMNS`."""
-    return [cell(value) for value in _columns(found).values()]
-
-
-def _columns(found: Found) -> dict[str, object]:
     record = found.record
-    own: Mapping[str, object] = {
-        "time": when(record.time),
-        "log": found.log,
-        "type": record.type,
-        "sequence": record.sequence,
-    }
-    return {name: own.get(name, record.fields.get(name, "")) for name in COLUMNS}
+    said = own_dict(record.fields)
+    said["time"] = when(record.time)
+    said["log"] = found.log
+    said["type"] = record.type
+    said["sequence"] = record.sequence
+    return [cell(said[name]) if name in said else "" for name in COLUMNS]
 
 
 def json_line(found: Found) -> str:
     """Return *found* as one line of JSON, ASCII."""
-    record = found.record
-    return lines.json_line(replace(record, fields={**record.fields, "log": found.log}))
+    said = own_dict(found.record.fields)
+    said["log"] = found.log
+    return lines.json_line_of(said, found.record)
 
 
 class Counted(NamedTuple):

@@ -35,7 +35,6 @@ from safeser.audit.state import (
 )
 from safeser.audit.tally import SECOND
 from safeser.audit.upkeep.settings import AuditFiles
-from safeser.audit.writing.templates import Ready
 from safeser.audit.writing.waiting import Waiting
 from safeser.errors import AuditError, ConfigError
 from safeser.values import check_principal
@@ -151,7 +150,7 @@ class LogFiles:
         if not 0 <= now - self._looked < SECOND:
             chain.look()
             self._looked = now
-        draft = Draft(chain.state, now)
+        draft = Draft(chain.state, now, chain.end.count)
         draft.add_waiting(self._waiting)
         draft.add_counts(everything=everything)
         return draft
@@ -165,7 +164,7 @@ class LogFiles:
     def _write(self, chain: ChainFile[State], draft: Draft) -> None:
         if draft.records:
             chain.append_all(draft.records, draft.state)
-            self._put(chain, [each for each in draft.records if not isinstance(each, Ready)])
+            self._put(chain, [each for each in draft.records if not isinstance(each, bytes)])
             self._waiting.forget(chain.state.told)
         else:
             chain.keep(draft.state)
@@ -346,7 +345,7 @@ class LogFiles:
         """
         # The lock of the file first: what is registered and not locked counts as a dead process's.
         chain.hold()
-        draft = Draft(chain.state, now)
+        draft = Draft(chain.state, now, chain.end.count)
         genesis = self._genesis(entries, chain, before)
         draft.add("genesis", genesis)
         chain.append_all(draft.records, draft.state)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii as quoted
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from safeser.audit.names import CASE_FIELDS, Case, case_of, has_own_place
 from safeser.audit.outputs.activity import Decided, labels_of
 from safeser.audit.record import MAX_CHARS, MAX_INT, MAX_TEXT, SessionFacts, checked_body
 
-__all__ = ["Ready", "Templates"]
+__all__ = ["Encoded", "Templates"]
 
 #: Sets of fields that events have; the names come from code, which has some ten sets.
 MAX_SHAPES: Final = 64
@@ -30,28 +30,14 @@ _NEVER: Final = frozenset({"reason", "then"})
 _Values = Callable[[Mapping[str, object]], tuple[object, ...]]
 
 
-class Ready(NamedTuple):
-    """A record that is encoded but for its place in the file.
-
-    :param text: the record with a ``%s`` for each of *values*.
-    :param at: which of them is the sequence number.
-    :param decided: by what metrics count the event.
-    """
-
-    text: str
-    values: list[object]
-    at: int
-    decided: Decided
-
-    def encode(self, sequence: int) -> bytes:
-        """Return the canonical bytes of the record."""
-        self.values[self.at] = sequence
-        return checked_body(self.text % tuple(self.values))
+#: The canonical bytes of a record, and what metrics count its event by.
+Encoded: TypeAlias = tuple[bytes, Decided]
 
 
 class _Template(NamedTuple):
     """What the events of one case and shape say alike.
 
+    :param text: a record with a ``%s`` for each value that is not of the case.
     :param room: characters that the texts of an event may have together beside those of the case.
     """
 
@@ -93,35 +79,61 @@ class Templates:
         #: Of events that state a place of their own.
         self._own_place: dict[tuple[str, ...], _Shape] = {}
 
-    def ready(
-        self, event: Mapping[str, object], sessions: Mapping[SessionFacts, int], now: int
-    ) -> Ready | None:
+    def encoded(
+        self,
+        event: Mapping[str, object],
+        sessions: Mapping[SessionFacts, int],
+        now: int,
+        sequence: int,
+    ) -> Encoded | None:
         """Return the record of *event*, or None where it takes the other way.
 
         :param sessions: the numbers that the file has given to sessions.
         :param now: microseconds since 1970.
+        :param sequence: number of the record in its file.
         """
-        try:
-            own_place = has_own_place(event.get("where"))
-            shape = (self._own_place if own_place else self._shapes)[tuple(event)]
-            # All values of a case but this one are texts, to which nothing but a text is equal.
-            if event["permitted"] is not True:
+        found = self._like(event)
+        if found is None:
+            return None
+        shape, (text, room, decided) = found
+        values: list[object] = []
+        for value in shape.own(event):
+            if type(value) is str:
+                room -= len(value)
+                if room < 0 or len(value) > MAX_TEXT:
+                    return None
+                values.append(quoted(value))
+            elif type(value) is int and -MAX_INT <= value <= MAX_INT:
+                values.append(value)
+            else:
                 return None
-            text, room, decided = shape.templates[shape.case(event)]
-        except (KeyError, TypeError):  # a list is no part of a case
-            return None
-        values = _encoded(shape.own(event), room)
-        if values is None:
-            return None
         if shape.session >= 0:
             facts = event["session"]
             number = sessions.get(facts) if type(facts) is SessionFacts else None
             if number is None:
                 return None
             values.insert(shape.session, number)
-        values.insert(shape.sequence, 0)
+        values.insert(shape.sequence, sequence)
         values.insert(shape.time, now)
-        return Ready(text, values, shape.sequence, decided)
+        return checked_body(text % tuple(values)), decided
+
+    def _like(self, event: Mapping[str, object]) -> tuple[_Shape, _Template] | None:
+        """Return the shape and the template of *event*, if it has one."""
+        try:
+            # All values of a case but this one are texts, to which nothing but a text is equal.
+            if event["permitted"] is not True:
+                return None
+            names = tuple(event)
+            shape = self._shapes.get(names)
+            found = None if shape is None else shape.templates.get(shape.case(event))
+            if shape is None or found is None:  # none of these has a place of its own in its case
+                if not has_own_place(event.get("where")):
+                    return None
+                shape = self._own_place[names]
+                found = shape.templates[shape.case(event)]
+        except (KeyError, TypeError):  # a list is no part of a case
+            return None
+        return shape, found
 
     def learn(self, event: Mapping[str, object], number: object, cases: Mapping[Case, int]) -> None:
         """Keep a template of *event*, of which the file has a record.
@@ -152,25 +164,6 @@ class Templates:
         room = MAX_CHARS - sum(map(len, texts))
         shape.templates[values] = _Template(f"{{{text}}}", room, labels_of(True, event))
         shapes[tuple(event)] = shape
-
-
-def _encoded(own: tuple[object, ...], room: int) -> list[object] | None:
-    """Return *own* as they stand in a record; None if one is to be cut, or of another type.
-
-    :param room: characters that the texts may have together.
-    """
-    values: list[object] = []
-    for value in own:
-        if type(value) is str:
-            room -= len(value)
-            if room < 0 or len(value) > MAX_TEXT:
-                return None
-            values.append(quoted(value))
-        elif type(value) is int and -MAX_INT <= value <= MAX_INT:
-            values.append(value)
-        else:
-            return None
-    return values
 
 
 def _shape(event: Mapping[str, object], *, own_place: bool) -> _Shape:

@@ -17,7 +17,7 @@ from safeser.audit.record import Record
 
 #: PRI, version, timestamp, host, application, process, message id, no structured data, message.
 RFC_5424 = re.compile(
-    rb"<(\d{1,3})>1 (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00) ([!-~]{1,255}) (safeser)"
+    rb"<(\d{1,3})>1 (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) ([!-~]{1,255}) (safeser)"
     rb" (\d+) ([!-~]{1,32}) - (\{[ -~]*\})"
 )
 
@@ -84,7 +84,7 @@ def test_syslog_messages_have_the_form_of_rfc_5424(daemon):
     found = RFC_5424.fullmatch(refused)
     assert found is not None, refused
     assert int(found[1]) == 10 * 8 + 4  # authpriv, warning
-    assert found[2] == b"2026-11-18T11:06:40.000000+00:00"
+    assert found[2] == b"2026-11-18T11:06:40.000000Z"
     assert found[6] == b"refuse"
     assert json.loads(found[7])["log"] == "alice"
     found = RFC_5424.fullmatch(admitted)

@@ -14,7 +14,7 @@ from safeser.audit.names import CASE_FIELDS
 from safeser.audit.outputs.feed import Outputs
 from safeser.audit.record import encode
 from safeser.audit.state import Draft, initial_state
-from safeser.audit.writing.templates import MAX_SHAPES, Ready
+from safeser.audit.writing.templates import MAX_SHAPES
 from safeser.errors import AuditError
 
 POLICY = ("production", 7, "ab" * 32)
@@ -71,17 +71,14 @@ def bodies(events, *, plain: bool) -> tuple[list[bytes], object]:
     """Return what a log writes of *events*, and what its metrics count."""
     state, written, counted = initial_state(POLICY), [], {}
     for event in events:
-        draft = Draft(state, 1_795_000_000_000_000)
+        draft = Draft(state, 1_795_000_000_000_000, len(written))
         draft.add_events((event,), plain=plain)
         state = draft.state
         for key, times in draft.seen[0].items():
             counted[key] = counted.get(key, 0) + times
         for each in draft.records:
             number = len(written)
-            if isinstance(each, Ready):
-                written.append(each.encode(number))
-            else:
-                written.append(encode({**each, "seq": number}))
+            written.append(each if isinstance(each, bytes) else encode({**each, "seq": number}))
     return written, counted
 
 
@@ -124,12 +121,12 @@ def test_texts_that_together_are_too_long_are_cut_as_before():
 
 def test_most_events_have_a_template():
     state = initial_state(POLICY)
-    draft = Draft(state, 0)
+    draft = Draft(state, 0, 0)
     places = ["run_spec", "data.x", "data.y"]
     draft.add_events([{**ADMIT, "where": place} for place in places * 10], plain=False)
     # The session, the two events that define a case, and the one whose template the second of
     # those took away.
-    assert [type(each) is Ready for each in draft.records].count(False) == 4
+    assert [type(each) is bytes for each in draft.records].count(False) == 4
 
 
 def test_a_template_is_not_of_a_case_whose_record_failed(make, monkeypatch):
@@ -159,7 +156,7 @@ def test_the_next_file_begins_without_templates(make):
 
 
 def test_shapes_are_bounded():
-    draft = Draft(initial_state(POLICY), 0)
+    draft = Draft(initial_state(POLICY), 0, 0)
     for n in range(2 * MAX_SHAPES):
         draft.add_events([{**ADMIT, f"field_{n}": n}, {**ADMIT, f"field_{n}": n}], plain=False)
     assert len(draft.state.templates._shapes) == MAX_SHAPES
