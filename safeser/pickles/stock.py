@@ -129,13 +129,9 @@ def _recorded(obj: Any, kept: dict[int, tuple[Any, Any]]) -> Any:
     return reduced
 
 
-def _is_left(cls: type) -> bool:
-    """Tell whether objects of *cls* are left to pickle: named ones, and exceptions.
-
-    Libraries register reducers of exceptions that add tracebacks.
-    """
-    named = cls is FunctionType or cls is BuiltinFunctionType
-    return named or issubclass(cls, (type, BaseException))
+#: Classes whose objects are left to pickle, beside functions: libraries register reducers of
+#: exceptions that add tracebacks.
+_LEFT = (type, BaseException)
 
 
 class _Recording(pickle.Pickler):
@@ -144,7 +140,10 @@ class _Recording(pickle.Pickler):
     kept: dict[int, tuple[Any, Any]]
 
     def reducer_override(self, obj: Any) -> Any:
-        return NotImplemented if _is_left(type(obj)) else _recorded(obj, self.kept)
+        cls = type(obj)
+        if cls is FunctionType or cls is BuiltinFunctionType or issubclass(cls, _LEFT):
+            return NotImplemented
+        return _recorded(obj, self.kept)
 
 
 class _RecordingByValue(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ships no types
@@ -156,7 +155,10 @@ class _RecordingByValue(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpick
         made = super().reducer_override(obj)
         if made is not NotImplemented:
             return made
-        if type(obj) in self._dispatch_table or _is_left(type(obj)):
+        cls = type(obj)
+        if cls is FunctionType or cls is BuiltinFunctionType or issubclass(cls, _LEFT):
+            return NotImplemented
+        if cls in self._dispatch_table:
             return NotImplemented
         return _recorded(obj, self.kept)
 

@@ -35,6 +35,9 @@ from safeser.values import Grant, Kind
 
 __all__ = ["Sealing", "grant_of"]
 
+#: What ``submit`` and ``map`` say of every graph; as plain data it is no payload to decide.
+_OF_FUTURES = ToPickle({"collections": [{"type": "Future"}]})
+
 logger = logging.getLogger("safeser.dask")
 
 #: Seconds between two checks whether a statement is due.
@@ -93,7 +96,7 @@ class Sealing(FutureReuse):
         if actors is not None and not isinstance(actors, bool):
             actors = list(self._expand_key(actors))  # type: ignore[attr-defined]  # of Dask's client
         named: set[Any] = set()
-        self._call.named = named
+        self._call.named, self._call.signer = named, identity.verifying
         return Serialized(
             *write_out(
                 expr,
@@ -112,6 +115,8 @@ class Sealing(FutureReuse):
             msg = dict(msg)
             if is_sealed(msg["expr_ser"]):
                 msg["annotations"] = ToPickle(without_functions(msg["annotations"].data))
+                if msg["span_metadata"] == _OF_FUTURES:
+                    msg["span_metadata"] = _OF_FUTURES.data
             # Where there is none, Dask's scheduler needs none; each would be a payload to decide.
             for name in ("annotations", "code"):
                 if isinstance(msg[name], ToPickle) and not msg[name].data:
@@ -128,10 +133,10 @@ class Sealing(FutureReuse):
         """Return the statement of *graph*, which was sent, with those of the graphs it needs."""
         if not is_sealed(graph):
             return None
-        identity, packed = self._identity(), bytes(graph.frames[0])
+        identity = self._identity()
         if identity is None:
             return None
-        signer = SignedStatement.parse(packed).statement.signer
+        signer = self._call.signer
         # Of a key that was replaced while the graph was written out, at once.
         due = time.time() + RENEWED_AFTER if signer == identity.verifying else 0.0
         needs = {
@@ -141,6 +146,7 @@ class Sealing(FutureReuse):
         }
         self._due = min(self._due, due)
         self._signer = self._signer or identity.verifying
+        packed = bytes(graph.frames[0])
         return Stated(packed, due, RENEWED_AFTER, signer, tuple(needs.values()))
 
     def _renew_statements(self) -> None:

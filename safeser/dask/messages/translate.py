@@ -216,7 +216,16 @@ def incoming_element(
         element = {**element, "traceback": text if isinstance(text, str) else None}
     elif name == "task-finished" and not isinstance(element.get("type"), _NAME):
         raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
+    elif name == "update-graph":
+        _extend_with_lists(element)
     return Translated(element, tuple(refused))
+
+
+def _extend_with_lists(element: dict[str, Any]) -> None:
+    """Have a list where Dask's spans add to what was said of a graph: plain lists are tuples."""
+    said = element.get("span_metadata")
+    if type(said) is dict and type(said.get("collections")) is tuple:
+        element["span_metadata"] = {**said, "collections": list(said["collections"])}
 
 
 def _shown_element(

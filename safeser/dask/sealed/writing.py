@@ -61,6 +61,9 @@ _COST = 8
 _GATHERED = {cls: number for number, cls in enumerate(form.GATHERERS)}
 _PLAIN = {cls: number for number, cls in enumerate(form.CONTAINERS)}
 _MUTABLE = frozenset({list, set, dict})
+
+#: The tree of the first definition of a task.
+_FIRST = (form.DEFINITION, 0)
 _SETS = frozenset({set, frozenset})
 
 
@@ -98,6 +101,8 @@ class TaskWriter:
         :param actor: whether what it returns is to be an actor.
         :raises PayloadError: if something in it cannot be pickled.
         """
+        if not actor and _has_scalars_alone(key, node, self._most):
+            return self._of_scalars(key, node)
         definitions, pack = self._definitions, self.pack
         written = self._begin(node.dependencies, definitions, self._most)
         try:
@@ -112,6 +117,19 @@ class TaskWriter:
         if isinstance(node, P2PBarrierTask):
             head.append(write_plan(node.spec, self._limits))
         return Leaf(pack(head), tree)
+
+    def _of_scalars(self, key: Any, node: Task) -> Leaf:
+        """Return the leaf of a task that calls a function with scalars alone.
+
+        These are the bytes that the longer way gives. Of ``map`` nearly all tasks are such.
+        """
+        definitions, pack, named = self._definitions, self.pack, form.key_form(key)
+        digest = definitions.add_function(node.func)
+        definitions.name((digest,))
+        producer = bool(node.data_producer)
+        flags = COROUTINE * definitions.is_coroutine(node) | PRODUCER * producer
+        tree = [form.TASK, named, producer, _FIRST, node.args, ()]
+        return Leaf(pack([named, (), flags, digest]), pack(tree))
 
 
 class _NoTreeError(Exception):
@@ -303,10 +321,24 @@ def _by_id(types: list[type]) -> Iterable[type]:
     return dict(zip(map(id, types), types, strict=True)).values()
 
 
+def _has_scalars_alone(key: Any, node: GraphNode, most: int) -> bool:
+    """Tell whether *node* calls a function with scalars alone, fewer than *most*."""
+    return (
+        type(node) is Task
+        and key is node.key
+        and not node.kwargs
+        and not node.dependencies
+        and len(node.args) < most
+        and all(map(_is_scalar, node.args))
+    )
+
+
 def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value)) if type(value) is tuple else _is_scalar(value)
+
+
+def _is_scalar(value: Any) -> bool:
     kind = type(value)
-    if kind is tuple:
-        return all(map(_is_plain, value))
     return kind in form.SCALARS and form.fits(value, kind)
 
 

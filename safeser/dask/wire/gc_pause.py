@@ -1,4 +1,4 @@
-"""Pause the garbage collector while a large message is decoded.
+"""Pause the garbage collector while a large message is decoded, or a graph is written out.
 
 The one rule: afterwards the collector is enabled exactly if it was before, whatever happens
 meanwhile.

@@ -391,6 +391,8 @@ def test_large_messages_are_handed_to_another_thread(monkeypatch):
     monkeypatch.delattr("safeser.dask.messages.sending.safe_sizeof")
     assert not may_be_large({"op": "identity"})
     assert not may_be_large([{"op": "task-finished", "nbytes": 28, "startstops": ({"a": 1.5},)}])
+    graph = {"op": "update-graph", "keys": {"x"}, "span_metadata": ToPickle({"collections": []})}
+    assert not may_be_large([{**graph, "expr_ser": Serialized({}, [b"x"])}])
 
 
 def test_skip_says_what_it_is(talk):

@@ -53,7 +53,7 @@ class Holding(Sealing):
 
     def submits(self, **tasks):
         """Submit *tasks*, with a future for each, as FutureReuse notes it."""
-        self._call.named = set()
+        self._call.named, self._call.signer = set(), self._identity().verifying
         graph = Serialized(
             *write_out(
                 Graph(tasks),
@@ -596,3 +596,15 @@ def test_what_is_empty_beside_a_graph_is_not_sent(doors, is_signed, annotations,
     assert "code" not in said
     assert said["span_metadata"] is before["span_metadata"]
     assert (said["annotations"].data if "annotations" in said else None) == left
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_what_submit_says_of_every_graph_is_no_payload_beside_a_signed_one(is_signed):
+    client = Sends()
+    client.begin_to_keep()
+    said = ToPickle({"collections": [{"type": "Future"}]})
+    graph = Serialized({"serializer": "sealed" if is_signed else "pickle"}, [b""])
+    message = {"op": "update-graph", "expr_ser": graph, "span_metadata": said}
+    client._send_to_scheduler(message | dict.fromkeys(("annotations", "code"), ToPickle({})))
+    [sent] = client.said
+    assert sent["span_metadata"] == (said.data if is_signed else said)

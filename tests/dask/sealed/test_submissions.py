@@ -111,6 +111,13 @@ def test_an_unsealed_graph_is_not_opened(doors, forms, name):
     assert talk.refused_by_server
 
 
+def test_what_dask_s_spans_add_to_arrives_as_a_list(submitted):
+    said = {"collections": [{"type": "Future"}]}
+    talk, [update] = submitted(span_metadata=said)
+    assert not talk.refused_by_server
+    assert update["span_metadata"] == said
+
+
 def test_a_sealed_graph_stands_in_no_other_field(doors, alice):
     talk = Talk(doors, "alice", "scheduler", POLICY).greet().client_stream()
     header, frames = write_out(
