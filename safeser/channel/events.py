@@ -105,10 +105,6 @@ class PendingRecords:
         self.counted: dict[Counted, int] = {}
         self.written = False
 
-    def count(self, counter: Callable[..., None], times: int = 1) -> None:
-        """Add messages that were permitted and need no authority, which *counter* counts."""
-        self.counts[counter] = self.counts.get(counter, 0) + times
-
     def __enter__(self) -> PendingRecords:
         return self
 

@@ -219,13 +219,14 @@ class Receiving(Sending):
             return False
         return verified.session_id == self.session.id
 
-    def count_again(
-        self, admitted: Admitted, records: PendingRecords | None = None, times: int = 1
-    ) -> None:
-        """Count messages that pass by the decision on *admitted*, see :meth:`holds_again`."""
+    def count_again(self, admitted: Admitted, times: int = 1) -> None:
+        """Count messages that pass by the decision on *admitted*, see :meth:`holds_again`.
+
+        :raises AuditError: if the log takes no count; none of them may be handled then.
+        """
         if not admitted.is_plain:
             raise TypeError("a message with payloads or authority is decided each time")
-        self._permitted_plain(admitted.context, records, times)
+        self._counter(admitted.admission.context)(times=times)
 
     def _record_plain(
         self, context: Context, records: PendingRecords | None, *, message: int

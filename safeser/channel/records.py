@@ -391,14 +391,13 @@ class Recording:
         else:
             self._record_all((said,))
 
-    def _permitted_plain(
-        self, context: Context, records: PendingRecords | None, times: int = 1
-    ) -> None:
-        """Count messages that were permitted and need no authority."""
+    def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
+        """Count a message that was permitted and needs no authority."""
+        counter = self._counter(context)
         if records is None:
-            self._counter(context)(times=times)
+            counter(times=1)
         else:
-            records.count(self._counter(context), times)
+            records.counts[counter] = records.counts.get(counter, 0) + 1
 
     def _counter(self, context: Context) -> Callable[..., None]:
         """Return what counts permitted messages of *context*, called with how many."""
