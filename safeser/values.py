@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from safeser.allowed import Allowed, check_global
 from safeser.errors import ConfigError
@@ -31,6 +31,7 @@ __all__ = [
     "AuditFailure",
     "Context",
     "Decision",
+    "Described",
     "Grant",
     "KeyConflicts",
     "Kind",
@@ -334,6 +335,31 @@ class Grant:
         if self.of_others is None or self.vouches_for(author, sender=sender):
             return self
         return self.of_others
+
+
+class Described(Protocol):
+    """What decisions and records say of a :class:`Payload`, or of one that arrived."""
+
+    @property
+    def where(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def header(self) -> dict[str, Any]: ...
+    @property
+    def frames(self) -> tuple[Any, ...]: ...
+    @property
+    def author(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def task_author(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def message(self) -> int | None: ...
+    @property
+    def nbytes(self) -> int: ...
 
 
 _view: Callable[[Any], memoryview] = memoryview

@@ -6,55 +6,35 @@ of reading or checking is passed on with it, and the next step takes that result
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, Self
 
 from safeser import families as serialization
 from safeser.channel.events import PendingRecords
-from safeser.envelope import Verified
+from safeser.envelope import Verified, byte_count
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
-from safeser.values import Context, Grant, Kind, Payload
+from safeser.values import Context, Grant, Kind
 
 __all__ = [
-    "MADE_BY_ADMIT",
-    "MADE_BY_PAYLOAD",
     "Admission",
     "Admitted",
+    "AdmittedFields",
     "Arrived",
-    "Once",
     "Permitted",
+    "PermittedFields",
     "Received",
+    "ReceivedFields",
     "Unverified",
+    "made_admitted",
+    "made_permitted",
+    "made_received",
 ]
-
-#: Proofs that safeser.channel.receiving, and nothing else, passes to the constructors here.
-MADE_BY_PAYLOAD = object()
-MADE_BY_ADMIT = object()
 
 #: Kinds of messages that need authority even without payloads.
 _AUTHORITY = (Kind.TASK, Kind.CONTROL)
-
-_T = TypeVar("_T")
-
-
-class Once(Generic[_T]):
-    """A value that can be taken once, by any thread.
-
-    Nodes hold intermediate results for one object; building two from them would share memory.
-    """
-
-    __slots__ = ("_held",)
-
-    def __init__(self, value: _T) -> None:
-        self._held = [value]
-
-    def take(self) -> _T | None:
-        """Return the value, or None where it was taken before."""
-        try:
-            return self._held.pop()
-        except IndexError:
-            return None
 
 
 class Unverified:
@@ -78,8 +58,30 @@ class Unverified:
 Arrived = Verified | Unverified
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received(Payload):
+class ReceivedFields(NamedTuple):
+    """The fields of a :class:`Received`; up to *digest* they are those of a ``Payload``."""
+
+    where: str
+    family: str
+    header: dict[str, Any]
+    frames: tuple[Any, ...]
+    author: str
+    task: str
+    task_author: str
+    digest: str
+    verified: Arrived
+    policy: Policy | None = None
+    context: Context | None = None
+    grant: Grant | None = None
+    reading: list[serialization.Reading] | None = None
+    denial: PolicyDenied | None = None
+    wraps: bool = False
+    relayed: bool = False
+    bare: bool = False
+    sealed: Any = None
+
+
+class Received(ReceivedFields):
     """One payload of a verified message: its shape is read, and it is not decided yet.
 
     Only a :class:`Link` makes one.
@@ -87,33 +89,31 @@ class Received(Payload):
     :param verified: the message that it came in.
     :param policy: the policy by which its family was derived.
     :param grant: the most that its author may send in *context*.
-    :param reading: its shape; None for bare and sealed payloads.
-    :param wraps: whether its handler unpickles bytes that it may hold.
-    :param bare: whether it is bytes that its handler unpickles, not a value of a family.
-    :param relayed: whether this process relays it and never opens it.
+    :param reading: its shape, to be taken once: nodes hold intermediate results for one object, and
+        building two from them would share memory. None for bare and sealed payloads.
     :param denial: the names in a pickle that make it code, where the pickle was read.
+    :param wraps: whether its handler unpickles bytes that it may hold.
+    :param relayed: whether this process relays it and never opens it.
+    :param bare: whether it is bytes that its handler unpickles, not a value of a family.
     :param sealed: the signed graph or task in it; its author's signature is verified.
     """
 
-    verified: Arrived = field(repr=False, compare=False)
-    policy: Policy | None = field(default=None, repr=False, compare=False)
-    context: Context | None = field(default=None, repr=False, compare=False)
-    grant: Grant | None = field(default=None, repr=False, compare=False)
-    reading: Once[serialization.Reading] | None = field(default=None, repr=False, compare=False)
-    wraps: bool = False
-    bare: bool = False
-    relayed: bool = False
-    denial: PolicyDenied | None = field(default=None, repr=False, compare=False)
-    sealed: Any = field(default=None, repr=False, compare=False)
-    _proof: object = field(repr=False, compare=False)
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        raise TypeError("only a Link makes a Received")
 
     @property
     def message(self) -> int:
+        """The number of its message in the session."""
         return self.verified.sequence
 
-    def __post_init__(self) -> None:
-        if self._proof is not MADE_BY_PAYLOAD:
-            raise TypeError("only a Link makes a Received")
+    @property
+    def nbytes(self) -> int:
+        return byte_count(self.frames)
+
+    def __repr__(self) -> str:
+        return f"Received({self.where!r}, {self.family!r} of {self.author!r})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,29 +137,38 @@ class Admission:
         return self.policy.grant(self.context)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Permitted:
+class PermittedFields(NamedTuple):
+    payload: Received
+    admission: Admission
+    checked: list[serialization.Checked]
+    inside: Permitted | None
+
+
+class Permitted(PermittedFields):
     """One payload that policy permits and that describes exactly one object; not yet loaded.
 
     Only :meth:`Link.admit` makes one.
 
-    :param checked: the checked nodes to build from; None where this process does not build it.
+    :param checked: the checked nodes to build from, to be taken once; empty where they were, where
+        this process does not build it, or where the package of a type is not imported yet.
     :param inside: the pickle in a payload of bytes that its handler unpickles.
     """
 
-    payload: Received
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        raise TypeError("only Link.admit makes a Permitted")
+
+    def __repr__(self) -> str:
+        return f"Permitted({self.payload!r})"
+
+
+class AdmittedFields(NamedTuple):
     admission: Admission
-    checked: Once[serialization.Checked] | None = field(repr=False)
-    inside: Permitted | None
-    _proof: object = field(repr=False)
-
-    def __post_init__(self) -> None:
-        if self._proof is not MADE_BY_ADMIT:
-            raise TypeError("only Link.admit makes a Permitted")
+    outcomes: tuple[Permitted | SafeserError, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Admitted:
+class Admitted(AdmittedFields):
     """A message that policy permits, with the decision on each of its payloads.
 
     Only :meth:`Link.admit` makes one.
@@ -167,13 +176,10 @@ class Admitted:
     :param outcomes: for each payload, in order, a :class:`Permitted` or the error that refuses it.
     """
 
-    admission: Admission
-    outcomes: tuple[Permitted | SafeserError, ...]
-    _proof: object = field(repr=False)
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        if self._proof is not MADE_BY_ADMIT:
-            raise TypeError("only Link.admit makes an Admitted")
+    def __new__(cls, *_: object, **__: object) -> Self:
+        raise TypeError("only Link.admit makes an Admitted")
 
     @property
     def context(self) -> Context:
@@ -193,3 +199,10 @@ class Admitted:
     def is_plain(self) -> bool:
         """Whether it has no payload and needs no authority, and so is counted, not recorded."""
         return not self.outcomes and self.admission.context.kind not in _AUTHORITY
+
+
+# What safeser.channel.receiving, and nothing else, makes these values with: their own constructors
+# refuse.
+made_received: Callable[[ReceivedFields], Received] = partial(tuple.__new__, Received)
+made_permitted: Callable[[PermittedFields], Permitted] = partial(tuple.__new__, Permitted)
+made_admitted: Callable[[AdmittedFields], Admitted] = partial(tuple.__new__, Admitted)

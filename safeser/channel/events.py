@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from safeser.audit.record import printable
-from safeser.values import SEALED, AuditFailure, Context, Kind, Payload
+from safeser.values import SEALED, AuditFailure, Context, Described, Kind
 
 __all__ = [
     "AuditSink",
@@ -105,10 +105,6 @@ class PendingRecords:
         self.counted: dict[Counted, int] = {}
         self.written = False
 
-    def count(self, counter: Callable[..., None], times: int = 1) -> None:
-        """Add messages that were permitted and need no authority, which *counter* counts."""
-        self.counts[counter] = self.counts.get(counter, 0) + times
-
     def __enter__(self) -> PendingRecords:
         return self
 
@@ -122,7 +118,7 @@ class PendingRecords:
 def event(
     name: str,
     context: Context,
-    payload: Payload | None,
+    payload: Described | None,
     rule: str,
     permitted: bool,
     *,
@@ -176,7 +172,7 @@ def short_reason(text: str) -> str:
     return printable(text, _REASON)
 
 
-def _digest(payload: Payload) -> str:
+def _digest(payload: Described) -> str:
     """Return the start of the SHA-256 of a pickle, its buffers left out, as it arrived."""
     stream = memoryview(payload.frames[0])
     return hashlib.sha256(stream).hexdigest()[:_DIGEST] if stream.nbytes <= _MOST_DIGESTED else ""

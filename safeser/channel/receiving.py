@@ -14,14 +14,17 @@ from typing import Any, TypeVar
 
 from safeser import families as serialization
 from safeser.channel.admitted import (
-    MADE_BY_ADMIT,
-    MADE_BY_PAYLOAD,
     Admission,
     Admitted,
+    AdmittedFields,
     Arrived,
-    Once,
     Permitted,
+    PermittedFields,
     Received,
+    ReceivedFields,
+    made_admitted,
+    made_permitted,
+    made_received,
 )
 from safeser.channel.budgets import UNUSED
 from safeser.channel.events import PendingRecords
@@ -30,7 +33,7 @@ from safeser.channel.shadow import note_shadow
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
-from safeser.values import SEALED, Context, Grant, Kind, Payload
+from safeser.values import SEALED, Context, Described, Grant, Kind
 
 __all__ = ["Receiving"]
 
@@ -94,23 +97,25 @@ class Receiving(Sending):
         except SafeserError as error:
             error.where = error.where or where
             raise
-        return Received(
-            where,
-            reading.family,
-            own,
-            tuple(frames),
-            author,
-            task,
-            task_author,
-            verified=verified,
-            policy=policy,
-            context=context,
-            grant=grant,
-            reading=Once(reading),
-            wraps=wraps,
-            relayed=relayed,
-            denial=reading.denial,
-            _proof=MADE_BY_PAYLOAD,
+        return made_received(
+            ReceivedFields(
+                where,
+                reading.family,
+                own,
+                tuple(frames),
+                author,
+                task,
+                task_author,
+                "",
+                verified,
+                policy,
+                context,
+                grant,
+                [reading],
+                reading.denial,
+                wraps,
+                relayed,
+            )
         )
 
     def signed(
@@ -131,18 +136,8 @@ class Receiving(Sending):
         :param sealed: the parsed graph or task.
         :param task: key of the task, and *digest* that of its definition or graph, for the log.
         """
-        return Received(
-            where,
-            SEALED,
-            dict(header),
-            tuple(frames),
-            author,
-            task,
-            digest=digest,
-            verified=verified,
-            sealed=sealed,
-            _proof=MADE_BY_PAYLOAD,
-        )
+        fields = (where, SEALED, dict(header), tuple(frames), author, task, "", digest, verified)
+        return made_received(ReceivedFields(*fields, sealed=sealed))
 
     def code(self, verified: Arrived, where: str, data: bytes) -> Received:
         """Return bytes of *verified* that their handler unpickles itself.
@@ -150,16 +145,8 @@ class Receiving(Sending):
         They count as code, whatever is in them, since that unpickler has no restrictions. The
         caller's list of deserializers does not apply: Dask passes msgpack there and unpickles.
         """
-        return Received(
-            where,
-            "cloudpickle",
-            _BARE_PICKLE,
-            (data,),
-            self.peer,
-            verified=verified,
-            bare=True,
-            _proof=MADE_BY_PAYLOAD,
-        )
+        fields = (where, "cloudpickle", _BARE_PICKLE, (data,), self.peer, "", "", "", verified)
+        return made_received(ReceivedFields(*fields, bare=True))
 
     def admit(
         self,
@@ -182,7 +169,8 @@ class Receiving(Sending):
         :raises AuditError: if the decision cannot be recorded; then nothing may be loaded.
         """
         # 1. The message: it and its payloads came from this link's peer.
-        self.require_open(context)
+        if self.over is not None:
+            self.require_open(context)
         self._check_origin(verified, context, payloads)
         # 2. The operation, which needs authority whatever the families. One policy decides all
         # of the message, even if another is adopted meanwhile.
@@ -193,7 +181,7 @@ class Receiving(Sending):
         if not payloads:
             self._record_plain(context, records, message=verified.sequence)
             admission = Admission(context, policy, UNUSED[2], records)
-            return Admitted(admission, (), MADE_BY_ADMIT)
+            return made_admitted(AdmittedFields(admission, ()))
         # 3. Every payload by its family; none is decoded before all have passed.
         decide = partial(self._decided, policy, context, requested)
         decided = _outcomes(payloads, decide, each=each)
@@ -206,7 +194,7 @@ class Receiving(Sending):
         admission = Admission(context, policy, loading, records)
         outcomes = _outcomes(decided, partial(self._permit, admission, budget), each=each)
         # 6. The record, before the load.
-        admitted = Admitted(admission, outcomes, MADE_BY_ADMIT)
+        admitted = made_admitted(AdmittedFields(admission, outcomes))
         self._record_payloads(admitted)
         return admitted
 
@@ -219,13 +207,14 @@ class Receiving(Sending):
             return False
         return verified.session_id == self.session.id
 
-    def count_again(
-        self, admitted: Admitted, records: PendingRecords | None = None, times: int = 1
-    ) -> None:
-        """Count messages that pass by the decision on *admitted*, see :meth:`holds_again`."""
+    def count_again(self, admitted: Admitted, times: int = 1) -> None:
+        """Count messages that pass by the decision on *admitted*, see :meth:`holds_again`.
+
+        :raises AuditError: if the log takes no count; none of them may be handled then.
+        """
         if not admitted.is_plain:
             raise TypeError("a message with payloads or authority is decided each time")
-        self._permitted_plain(admitted.context, records, times)
+        self._counter(admitted.admission.context)(times=times)
 
     def _record_plain(
         self, context: Context, records: PendingRecords | None, *, message: int
@@ -398,34 +387,37 @@ class Receiving(Sending):
             inside = None
             if within is not None:
                 found = self._checked(admission, budget, within)
-                inside = Permitted(within, admission, found, None, MADE_BY_ADMIT)
+                inside = made_permitted(PermittedFields(within, admission, found, None))
         except SafeserError as error:
             return error
-        return Permitted(payload, admission, checked, inside, MADE_BY_ADMIT)
+        return made_permitted(PermittedFields(payload, admission, checked, inside))
 
     def _checked(
         self, admission: Admission, budget: serialization.Budget, payload: Received
-    ) -> Once[serialization.Checked] | None:
+    ) -> list[serialization.Checked]:
         """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
         if payload.reading is None or payload.grant is None:
-            return None  # sealed: verified and parsed already; bare: its handler opens it
+            return []  # sealed: verified and parsed already; bare: its handler opens it
         limits = admission.policy.limits
         try:
             # A message that is admitted twice is read twice.
-            reading = payload.reading.take() or serialization.read(
-                payload.header,
-                payload.frames,
-                limits=limits,
-                unread=payload.family,
-                declared=() if payload.policy is None else payload.policy.families,
-            )
+            try:
+                reading = payload.reading.pop()
+            except IndexError:
+                reading = serialization.read(
+                    payload.header,
+                    payload.frames,
+                    limits=limits,
+                    unread=payload.family,
+                    declared=() if payload.policy is None else payload.policy.families,
+                )
             checked = serialization.check_reading(
                 reading, payload.grant, limits=limits, budget=budget, relayed=payload.relayed
             )
         except SafeserError as error:
             self._note_failure("refuse", admission.context, payload, error)
             raise
-        return None if payload.relayed or checked.typed is None else Once(checked)
+        return [] if payload.relayed or checked.typed is None else [checked]
 
     def permits_part(
         self, context: Context, payload: Received, requested: Sequence[str] | None
@@ -454,7 +446,7 @@ class Receiving(Sending):
             self._refuse_operation(context, decision, where=where)
 
     def caller_refusal(
-        self, context: Context, payload: Payload, deserializers: Sequence[str] | None
+        self, context: Context, payload: Described, deserializers: Sequence[str] | None
     ) -> PolicyDenied | None:
         """Return why *payload* is refused, if its family is not one that the caller asked for.
 
@@ -488,7 +480,10 @@ class Receiving(Sending):
         admission, grant = permitted.admission, payload.grant
         if payload.relayed or grant is None:
             raise TypeError("that payload was admitted for its handler or to be relayed")
-        checked = None if permitted.checked is None else permitted.checked.take()
+        try:
+            checked = permitted.checked.pop()  # by one thread alone
+        except IndexError:
+            checked = None
         try:
             if checked is not None:
                 return serialization.build(

@@ -31,7 +31,7 @@ from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.identity import PublicKey
 from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
-from safeser.values import UNKNOWN, Context, Kind, Limits, Payload, Suite
+from safeser.values import UNKNOWN, Context, Described, Kind, Limits, Suite
 
 __all__ = ["ID_LENGTH", "PATIENCE", "Recording", "note_refusal"]
 
@@ -116,29 +116,29 @@ class Recording:
 
     def inbound(self, kind: Kind, operation: str | None = None) -> Context:
         """Return the context of a message from the peer, whose sender is the authenticated one."""
-        return self._context(True, kind, operation)
+        key = (True, kind, operation)
+        return self._contexts.get(key) or self._made_context(key)
 
     def outbound(self, kind: Kind, operation: str | None = None) -> Context:
-        return self._context(False, kind, operation)
+        key = (False, kind, operation)
+        return self._contexts.get(key) or self._made_context(key)
 
-    def _context(self, inbound: bool, kind: Kind, operation: str | None) -> Context:
-        """Return a cached context of this link, since each message needs one."""
-        key = (inbound, kind, operation)
-        context = self._contexts.get(key)
-        if context is None:
-            pair = (self.peer, self.local) if inbound else (self.local, self.peer)
-            addresses = self._addresses
-            context = Context(
-                *pair,
-                kind,
-                operation,
-                transport=self.transport,
-                same_host=self.same_host,
-                addresses=addresses[::-1] if addresses and inbound else addresses,
-            )
-            if len(self._contexts) >= _CONTEXTS_MAX:
-                self._contexts.clear()
-            self._contexts[key] = context
+    def _made_context(self, key: tuple[bool, Kind, str | None]) -> Context:
+        """Return a context of this link, which keeps it, since each message needs one."""
+        inbound, kind, operation = key
+        pair = (self.peer, self.local) if inbound else (self.local, self.peer)
+        addresses = self._addresses
+        context = Context(
+            *pair,
+            kind,
+            operation,
+            transport=self.transport,
+            same_host=self.same_host,
+            addresses=addresses[::-1] if addresses and inbound else addresses,
+        )
+        if len(self._contexts) >= _CONTEXTS_MAX:
+            self._contexts.clear()
+        self._contexts[key] = context
         return context
 
     def _session_facts(self) -> SessionFacts:
@@ -159,7 +159,7 @@ class Recording:
         self,
         name: str,
         context: Context,
-        payload: Payload | None,
+        payload: Described | None,
         rule: str,
         permitted: bool,
         *,
@@ -391,14 +391,13 @@ class Recording:
         else:
             self._record_all((said,))
 
-    def _permitted_plain(
-        self, context: Context, records: PendingRecords | None, times: int = 1
-    ) -> None:
-        """Count messages that were permitted and need no authority."""
+    def _permitted_plain(self, context: Context, records: PendingRecords | None) -> None:
+        """Count a message that was permitted and needs no authority."""
+        counter = self._counter(context)
         if records is None:
-            self._counter(context)(times=times)
+            counter(times=1)
         else:
-            records.count(self._counter(context), times)
+            records.counts[counter] = records.counts.get(counter, 0) + 1
 
     def _counter(self, context: Context) -> Callable[..., None]:
         """Return what counts permitted messages of *context*, called with how many."""
@@ -424,7 +423,7 @@ class Recording:
         rule: str,
         reason: str,
         *,
-        payload: Payload | None = None,
+        payload: Described | None = None,
         where: str = "",
         fix: str = "",
         message: int | None = None,
@@ -440,7 +439,7 @@ class Recording:
         rule: str,
         reason: str,
         *,
-        payload: Payload | None = None,
+        payload: Described | None = None,
         where: str = "",
         fix: str = "",
         message: int | None = None,
@@ -531,7 +530,7 @@ class Recording:
             logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
 
     def _note_failure(
-        self, name: str, context: Context, payload: Payload, error: SafeserError
+        self, name: str, context: Context, payload: Described, error: SafeserError
     ) -> None:
         """Record what refuses *payload* alone; the caller raises it."""
         error.where = error.where or payload.where

@@ -13,7 +13,7 @@ from typing import Any
 from safeser import families as serialization
 from safeser.channel.records import Recording
 from safeser.errors import SafeserError
-from safeser.values import SEALED, Context, Decision, Grant, Payload
+from safeser.values import SEALED, Context, Decision, Described, Grant
 
 __all__ = ["FLOOR", "Sending", "is_asked_for", "is_own_reply", "ordered"]
 
@@ -86,7 +86,7 @@ class Sending(Recording):
             reads=grant if unregistered else None,
         )
 
-    def permit_sending(self, context: Context, payload: Payload) -> None:
+    def permit_sending(self, context: Context, payload: Described) -> None:
         """Raise :class:`PolicyDenied` unless *payload* may leave in *context*."""
         self.require_open(context)
         if is_own_reply(context, payload, self.peer):
@@ -98,7 +98,7 @@ class Sending(Recording):
         if payload.family == "pickle":
             self._judge_own(context, payload)
 
-    def _judge_own(self, context: Context, payload: Payload) -> None:
+    def _judge_own(self, context: Context, payload: Described) -> None:
         """Refuse a pickle that the receiver would refuse and then request again."""
         grant = self.channel.policy.grant(context, sealing=True)
         frames = list(payload.frames)
@@ -132,7 +132,7 @@ class Sending(Recording):
         )
 
 
-def is_own_reply(context: Context, payload: Payload, principal: str) -> bool:
+def is_own_reply(context: Context, payload: Described, principal: str) -> bool:
     """Tell whether *payload* is a task that *principal* signed, and the reply to its request.
 
     A payload among others in a reply, such as a plugin for a worker that registers, is not one.

@@ -19,7 +19,7 @@ from safeser.errors import PolicyDenied, SafeserError
 from safeser.identity import PublicKey, VerifyingKey
 from safeser.pickles import held_by
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Context, Payload
+from safeser.values import UNKNOWN, Context, Described
 
 __all__ = ["OpenLink", "Unreadable"]
 
@@ -152,14 +152,14 @@ class OpenLink(Link):
         )
 
     def caller_refusal(
-        self, context: Context, payload: Payload, deserializers: Sequence[str] | None
+        self, context: Context, payload: Described, deserializers: Sequence[str] | None
     ) -> PolicyDenied | None:
         if payload.family in _PICKLES:
             # Before the caller's list, since no list can permit this.
             return self._pickle_refused(context, payload)
         return super().caller_refusal(context, payload, deserializers)
 
-    def _pickle_refused(self, context: Context, payload: Payload) -> PolicyDenied:
+    def _pickle_refused(self, context: Context, payload: Described) -> PolicyDenied:
         held = held_by(bytes(payload.frames[0])) if payload.frames else ""
         return self.refusal(
             context,

@@ -38,9 +38,11 @@ MAGIC = b"SSm1"
 VERSION = 1
 TYPE_DATA = 1  # 2 and up: detached messages and whatever comes; each has a decision of its own
 
-#: magic, version, message type, reserved, sequence, header length, frame count, body length.
-_FIELDS = struct.Struct("<4sBBHQIIQ")
-FIELDS_SIZE = _FIELDS.size
+#: Magic, version, message type, reserved: how every message begins.
+_BEGIN = struct.pack("<4sBBH", MAGIC, VERSION, TYPE_DATA, 0)
+#: Sequence, header length, frame count, body length.
+_NUMBERS = struct.Struct("<QIIQ")
+FIELDS_SIZE = len(_BEGIN) + _NUMBERS.size
 TAG_SIZE = 32
 PRELUDE_SIZE = FIELDS_SIZE + TAG_SIZE
 
@@ -146,9 +148,7 @@ def check_sizes(limits: Limits, header_length: int, frame_count: int, body_lengt
 
 def pack_fields(sequence: int, header_length: int, frame_count: int, body_length: int) -> bytes:
     """Return the first 32 bytes of a prelude: all but the tag."""
-    return _FIELDS.pack(
-        MAGIC, VERSION, TYPE_DATA, 0, sequence, header_length, frame_count, body_length
-    )
+    return _BEGIN + _NUMBERS.pack(sequence, header_length, frame_count, body_length)
 
 
 def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
@@ -156,13 +156,11 @@ def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
     raw = bytes(data)
     if len(raw) != PRELUDE_SIZE:
         raise EnvelopeError(f"a prelude has {PRELUDE_SIZE} bytes", rule="envelope.format")
-    magic, version, kind, reserved, sequence, header_length, frame_count, body_length = (
-        _FIELDS.unpack_from(raw)
-    )
-    if magic != MAGIC or version != VERSION or kind != TYPE_DATA or reserved:
+    if not raw.startswith(_BEGIN):
         raise EnvelopeError(
             "that is not the start of a message of this version", rule="envelope.format"
         )
+    sequence, header_length, frame_count, body_length = _NUMBERS.unpack_from(raw, len(_BEGIN))
     check_sizes(limits, header_length, frame_count, body_length)
     header, frame, end = OVERHEAD[suite]
     start_length = header_length + header + frame_count * _ROW_SIZE

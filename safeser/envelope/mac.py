@@ -102,13 +102,17 @@ class AuthenticationKeys(KeepsSecrets):
         :param fields: the prelude without its tag.
         :param frames: flat views, see :func:`safeser.envelope.format.flat`.
         """
-        if len(frames) > _CHUNK:
-            running = _Tag(self, sequence, fields, header, len(frames))
+        lengths = [*map(len, frames)]
+        if len(lengths) > _CHUNK:
+            running = _Tag(self, sequence, fields, header, len(lengths))
             running.add(0, frames)
             return running.digest()
         # Nearly all messages are a few frames: one join and one hash.
-        pieces = _head(fields, header, len(frames))
-        self.add_parts(pieces, sequence, 0, frames)
+        pieces: list[Buffer] = [*_head(fields, header, len(lengths))]
+        if max(lengths, default=0) < GMAC_FROM:
+            pieces += chain.from_iterable(zip(map(_plain_head, lengths), frames, strict=True))
+        else:
+            self.add_parts(pieces, sequence, 0, frames)
         mac = self.hmac.copy()
         mac.update(b"".join(pieces))
         return mac.finalize()
@@ -120,11 +124,7 @@ class AuthenticationKeys(KeepsSecrets):
 
         :param first: index of the first of them in the message.
         """
-        lengths = [*map(len, frames)]
-        if max(lengths, default=0) < GMAC_FROM:  # as of nearly all messages
-            pieces.extend(chain.from_iterable(zip(map(_plain_head, lengths), frames, strict=True)))
-            return
-        for index, (length, frame) in enumerate(zip(lengths, frames, strict=True), first):
+        for index, (length, frame) in enumerate(zip(map(len, frames), frames, strict=True), first):
             if length < GMAC_FROM:
                 pieces += (_plain_head(length), frame)
                 continue
@@ -144,7 +144,7 @@ class _Tag(KeepsSecrets):
         self._keys = keys
         self._mac = keys.hmac.copy()
         self._sequence = sequence
-        self._pieces = _head(fields, header, count)
+        self._pieces: list[Buffer] = [*_head(fields, header, count)]
 
     def add(self, first: int, frames: Sequence[memoryview]) -> None:
         """Add whole *frames*, of which the first is frame *first*."""
@@ -177,10 +177,10 @@ class _Tag(KeepsSecrets):
         self._pieces.clear()
 
 
-def _head(fields: bytes, header: bytes, count: int) -> list[Buffer]:
+def _head(fields: bytes, header: bytes, count: int) -> tuple[bytes, bytes, bytes, bytes]:
     """Return what stands before the parts of a message's *count* frames in what is hashed."""
     head = COUNT_AND_LENGTH.pack(2 + count, len(fields))
-    return [head, fields, LENGTH.pack(len(header)), header]
+    return head, fields, LENGTH.pack(len(header)), header
 
 
 class _Pieces(KeepsSecrets):

@@ -15,6 +15,7 @@ from typing import NoReturn, Protocol, SupportsIndex
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from safeser.envelope import format as wire
 from safeser.envelope.aead import EncryptionKeys
 from safeser.envelope.claims import Claims
 from safeser.envelope.format import (
@@ -95,6 +96,7 @@ class Verified:
 _set_header, _set_frames, _set_sender, _set_recipient, _set_session_id, _set_sequence = (
     getattr(Verified, name).__set__ for name in Verified.__annotations__
 )
+_new_verified: Callable[[type[Verified]], Verified] = object.__new__
 
 
 _MessageKeys = AuthenticationKeys | EncryptionKeys
@@ -265,13 +267,14 @@ class Session(KeepsSecrets):
         """Claim the next number for a message; return its keys, fields and flat frames."""
         views = all_flat(frames)
         lengths = [*map(len, views)]
-        sizes = (len(header), len(views), sum(lengths))
-        check_sizes(self._limits, *sizes)
-        check_lengths(lengths)
+        long, count, body = len(header), len(lengths), sum(lengths)
+        check_sizes(self._limits, long, count, body)
+        if body > wire.MAX_FRAME:
+            check_lengths(lengths)
         out = self._sending
-        keys = self._claim(out, message_length(out.suite, *sizes))
-        out.sequence += 1
-        return out, keys, pack_fields(out.sequence, *sizes), views
+        keys = self._claim(out, message_length(out.suite, long, count, body))
+        out.sequence = number = out.sequence + 1
+        return out, keys, pack_fields(number, long, count, body), views
 
     def _made(self, out: _Direction, buffers: Iterator[Buffer]) -> Iterator[Buffer]:
         for buffer in buffers:
@@ -340,9 +343,10 @@ class Session(KeepsSecrets):
         return self._verified(start, frames, rest[at:])
 
     def _verified(self, start: Start, frames: list[memoryview], end: Buffer) -> Verified:
-        keys = self._claim(self._receiving, start.prelude.message_length)
+        incoming, prelude = self._receiving, start.prelude
+        keys = self._claim(incoming, prelude.message_length)
         try:
-            if start.prelude.sequence != self._receiving.sequence + 1:
+            if prelude.sequence != incoming.sequence + 1:
                 raise _out_of_sequence()
             if tuple(map(len, frames)) != start.sealed_lengths:
                 raise _other_shape()
@@ -350,25 +354,25 @@ class Session(KeepsSecrets):
         except EnvelopeError as error:
             self.end(error.message)
             raise
-        return self._accept(start, header, opened)
+        return self._accept(prelude, header, opened)
 
-    def _accept(self, start: Start, header: bytes, frames: Sequence[memoryview]) -> Verified:
+    def _accept(self, prelude: Prelude, header: bytes, frames: Sequence[memoryview]) -> Verified:
         # It may have ended while the message arrived: a key was retired, or its time was up.
         if self._ended or self._clock() >= self._ends_at:
             self._check_time()
             self._check_ended()
-        incoming = self._receiving
-        if start.prelude.sequence != incoming.sequence + 1:  # one arrival makes one message
+        incoming, number = self._receiving, prelude.sequence
+        if number != incoming.sequence + 1:  # one arrival makes one message
             raise _out_of_sequence()
-        incoming.sequence = start.prelude.sequence
+        incoming.sequence = number
         incoming.claimed.release()
-        verified = object.__new__(Verified)
+        verified = _new_verified(Verified)
         _set_header(verified, header)
         _set_frames(verified, tuple(frames))
         _set_sender(verified, self._peer)
         _set_recipient(verified, self._local)
         _set_session_id(verified, self._id)
-        _set_sequence(verified, incoming.sequence)
+        _set_sequence(verified, number)
         return verified
 
     @property
@@ -386,19 +390,15 @@ class Session(KeepsSecrets):
                 f"the session is over: {self._ended}", rule="envelope.ended", fix="Connect again."
             )
 
-    def _check_alive(self, direction: _Direction) -> _MessageKeys:
+    def _check_alive(self, direction: _Direction) -> None:
         if self._clock() >= self._ends_at:
             self._check_time()
         if self._process != os.getpid():
             # Both would count on from the same number, under the same keys.
             self.end("it is another process's")
-        keys = direction.keys  # read before the end is asked for: another thread may end it now
-        if self._ended:
-            self._check_ended()
+        self._check_ended()
         if direction.claimed.locked():
             raise _in_use()
-        assert keys is not None  # a session that has not ended has its keys
-        return keys
 
     def _claim(self, direction: _Direction, size: int) -> _MessageKeys:
         """Claim *direction* for a message of *size* bytes.
@@ -406,14 +406,26 @@ class Session(KeepsSecrets):
         It stays claimed when the work is interrupted: a sequence number that may have been used
         with a key must not be used again.
         """
-        keys = self._check_alive(direction)
+        keys = direction.keys  # read before the end is asked for: another thread may end it now
+        if (
+            keys is None
+            or self._ended
+            or self._clock() >= self._ends_at
+            or self._process != os.getpid()
+            or direction.total + size > MAX_SESSION_BYTES
+            or not direction.claimed.acquire(blocking=False)
+        ):
+            self._refuse_claim(direction, size)
+        direction.total += size
+        return keys
+
+    def _refuse_claim(self, direction: _Direction, size: int) -> NoReturn:
+        """Raise why *direction* takes no message of *size* bytes."""
+        self._check_alive(direction)
         if direction.total + size > MAX_SESSION_BYTES:
             self.end("it has carried all that one session may")
             self._check_ended()
-        if not direction.claimed.acquire(blocking=False):
-            raise _in_use()
-        direction.total += size
-        return keys
+        raise _in_use()
 
     def __repr__(self) -> str:
         state = f", ended: {self._ended}" if self._ended else ""
@@ -525,7 +537,7 @@ class Arrival(KeepsSecrets):
             self._opening.check(end)
         except EnvelopeError as error:
             self._fail(error)
-        return self._session._accept(self._start, self._opening.header, self._frames)
+        return self._session._accept(self._start.prelude, self._opening.header, self._frames)
 
     def _expect(self, length: int) -> None:
         lengths, index = self._start.lengths, len(self._frames)

@@ -114,7 +114,7 @@ def _by_wire() -> Mapping[tuple[Server, Channel, str], tuple[Operation, ...]]:
 
 
 _FOUND = _by_wire()
-_NONE: tuple[Operation, ...] = ()
+_ALONE = {key: rows[0] for key, rows in _FOUND.items() if len(rows) == 1}
 
 
 def lookup(
@@ -125,12 +125,16 @@ def lookup(
     :param message: what was said. Where rows share *name*, it is the least powerful one that the
         message fits; without a message, and for one that fits none, the most powerful.
     """
-    rows = _FOUND.get((server, channel, name), _NONE)
-    if message is not None and len(rows) > 1:
-        return next((row for row in rows[:0:-1] if row.fits(message)), rows[0])
-    return rows[0] if rows else None
+    key = (server, channel, name)
+    alone = _ALONE.get(key)  # as nearly all are
+    if alone is not None or key not in _FOUND:
+        return alone
+    rows = _FOUND[key]
+    if message is None:
+        return rows[0]
+    return next((row for row in rows[:0:-1] if row.fits(message)), rows[0])
 
 
 def is_alone(row: Operation) -> bool:
     """Tell whether no other row shares the name of *row* on the wire."""
-    return _FOUND.get((row.server, row.channel, row.wire)) == (row,)
+    return _ALONE.get((row.server, row.channel, row.wire)) == row

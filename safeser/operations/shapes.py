@@ -19,7 +19,7 @@ from numbers import Integral, Number
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["ACTIONS", "ANYTHING", "SURE", "Shape", "fields", "meant", "shape"]
+__all__ = ["ACTIONS", "ANYTHING", "SURE", "UNLESS_NONE", "Shape", "fields", "meant", "shape"]
 
 #: Tells whether a value has the shape.
 Shape = Callable[[Any], bool]
@@ -116,7 +116,7 @@ def _integer(value: Any) -> bool:
 
 def _number(value: Any) -> bool:
     # NaN compares as false with everything, and is refused like infinity.
-    if value.__class__ is int or isinstance(value, float):
+    if value.__class__ is float or value.__class__ is int or isinstance(value, float):
         return bool(-_MOST <= value <= _MOST)
     return _integer(value)
 
@@ -414,13 +414,11 @@ def _spans(value: Any) -> bool:
 
 
 def _span(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and _word(value.get("action"))
-        and value["action"] in ACTIONS
-        and _number(value.get("start"))
-        and _number(value.get("stop"))
-    )
+    if not isinstance(value, dict):
+        return False
+    action = value.get("action")
+    known = isinstance(action, str) and action in ACTIONS
+    return known and _number(value.get("start")) and _number(value.get("stop"))
 
 
 _ATOMS: Mapping[str, Shape] = MappingProxyType(
@@ -488,7 +486,11 @@ SURE: dict[Shape, frozenset[type]] = {
     _key: frozenset({str, bytes, int, float, bool}),
     _flag: frozenset({bool}),
     _bytes: frozenset({bytes}),
+    _mapping: frozenset({dict}),
 }
+
+#: The shape of all values but None, for each shape that None has as well.
+UNLESS_NONE: dict[Shape, Shape] = {}
 
 
 @lru_cache(maxsize=256)  # the table spells fewer
@@ -498,6 +500,7 @@ def shape(spelt: str) -> Shape:
         inner = shape(spelt.removesuffix("?"))
         optional: Shape = lambda value: value is None or inner(value)  # noqa: E731 - as the others
         SURE[optional] = SURE.get(inner, frozenset()) | {type(None)}
+        UNLESS_NONE[optional] = inner
         return optional
     if "|" in spelt:
         several = [shape(one) for one in spelt.split("|")]

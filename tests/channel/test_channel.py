@@ -564,9 +564,11 @@ def test_nobody_else_makes_an_admitted(pair):
 def test_a_payload_that_was_not_admitted_is_not_loaded(pair):
     p = pair("ann", "bea")
     admitted = p.two.admit(p.one.seal(1, p.context), p.context)
-    other = copy.copy(admitted.payloads[0])
     with pytest.raises(TypeError):
-        p.back.load_one(other)
+        p.back.load_one(admitted.payloads[0])
+    for value in (admitted, *admitted.permitted, *admitted.payloads):
+        with pytest.raises(TypeError):
+            copy.copy(value)
 
 
 def test_links_are_found_from_any_thread(pair):

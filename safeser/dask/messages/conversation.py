@@ -79,7 +79,10 @@ _REGISTRATIONS = frozenset({"register-worker", "register_nanny"})
 _MANY = 1000
 
 #: States in which malformed elements are dropped and the rest of their batch is handled.
-_BATCHES = (State.STREAMING, State.UNOPENED)
+_BATCHES = frozenset({State.STREAMING, State.UNOPENED})
+
+#: States in which the peer's next message may be a request.
+_REQUESTS = frozenset({State.SERVING, State.CONFIRMING})
 
 #: The event of writing each request for a stream.
 _STREAM_WRITTEN = {
@@ -124,13 +127,14 @@ class Conversation:
         self._taken = taken or Requests()
         self._identity = StreamIdentity(link, client_ids or ClientIds(), here=server is not None)
         self._opens = opens
+        self._side: Side | None = None  # by which the last message was decided
         self._willing = deserializers
         self._greeting_sent = False
         self._remote: Server | None = None
         self._current: Operation | None = None  # the last request that was admitted here
         self._asked = NO_REQUEST  # the last request that this side wrote
         self._elements: Elements | None = None  # of the stream that the connection became
-        self._writes: Server | None = None  # table of outgoing stream elements
+        self._writer: sending.ElementWriter | None = None  # of that stream
         # The bounds of elements, and the policy from which they were computed.
         self._bounds: tuple[Policy | None, MessageBounds] = (None, greeting_bounds())
         #: Messages that refusals queued for the peer.
@@ -176,7 +180,7 @@ class Conversation:
 
     def is_overfull(self, message: Any, frames: Sequence[Any]) -> bool:
         """Tell whether *frames* of a batch may be over limits; its halves are sent then."""
-        if self._writes is None or not isinstance(message, list | tuple) or len(message) < 2:
+        if self._writer is None or not isinstance(message, list | tuple) or len(message) < 2:
             return False
         return sending.is_overfull(frames, self.link.policy.limits)
 
@@ -211,8 +215,10 @@ class Conversation:
         return bounds
 
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
-        requested = deserializers if self._willing is None else self._willing
-        side = Side(self.link, requested, self._opens, self._taken, self._statements)
+        requested, side = deserializers if self._willing is None else self._willing, self._side
+        if side is None or side.requested is not requested:
+            side = Side(self.link, requested, self._opens, self._taken, self._statements)
+            self._side = side
         refusals = Refusals(self.link, verified.sequence)
         try:
             message = self._parse(verified, refusals)
@@ -223,7 +229,7 @@ class Conversation:
     def _parse(self, verified: Arrived, refusals: Refusals) -> Message:
         assert isinstance(verified, Verified)
         policy = self.link.policy
-        if self.state in (State.SERVING, State.CONFIRMING):
+        if self.state in _REQUESTS:
             assert self.server is not None
             return read(verified, policy, ceilings_of(self.link, self.server, Channel.RPC))
         if self.state in _BATCHES and has_large_element(verified.frames):
@@ -349,7 +355,8 @@ class Conversation:
 
     def _begin_stream(self, stream: str, body: dict[str, Any], *, reading: int) -> None:
         """Turn the connection into a stream; *reading* is 0 for the server, 1 for the asker."""
-        reads, self._writes = STREAMS[stream][reading], STREAMS[stream][1 - reading]
+        reads, writes = STREAMS[stream][reading], STREAMS[stream][1 - reading]
+        self._writer = sending.ElementWriter(self.link, writes, self.sent)
         self._elements = self._made_elements(stream, reads)
         self._bounds = None, greeting_bounds()
         self.link.lasts = True
@@ -362,7 +369,7 @@ class Conversation:
             stream,
             reads,
             identity=self._identity,
-            answers_clients=self._writes is Server.CLIENT,
+            answers_clients=self._writer is not None and self._writer.server is Server.CLIENT,
             renewed=self._renewed,
         )
 
@@ -512,11 +519,8 @@ class Conversation:
             self._greeting_sent = True
             return self._plain([message])
         listed = isinstance(message, list | tuple)
-        if self._writes is not None and (listed or names_operation(message)):
-            elements = message if listed else [message]
-            return sending.encode_elements(
-                self.link, self._writes, elements, self.sent, listed=listed
-            )
+        if self._writer is not None and (listed or names_operation(message)):
+            return self._writer.frames(message if listed else [message], listed=listed)
         if self.server is None:
             return self._send_request(message, serializers)
         if self._current is not None and self._current.name == "identity":

@@ -64,8 +64,6 @@ class Batch(NamedTuple):
 class _Decided(NamedTuple):
     """One element, decided.
 
-    An element that passes as one before it did stands for itself.
-
     :param judged: None for a refused element.
     :param instead: the element that replaces a refused one, or None to leave it out.
     """
@@ -85,7 +83,8 @@ class _Again(NamedTuple):
     admitted: Admitted
 
 
-_NONE: Mapping[str, _Again] = {}
+def _present(made: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([each for each in made if each is not None])
 
 
 class Elements:
@@ -120,28 +119,63 @@ class Elements:
 
     def receive(self, side: Side, message: Message, refusals: Refusals) -> Batch:
         """Decide each element, record all of them, and build those that are permitted."""
+        body, takes_code = message.body, partial(self._takes_code, side)
+        elements: Sequence[Any] = body if isinstance(body, tuple) else (body,)
+        try:
+            if not message.rows and self._pass_again(message, elements):
+                made = [
+                    self._translated(each, each, takes_code, refusals, None) for each in elements
+                ]
+                return Batch(_present(made), [])
+        except AuditError as error:  # they are not counted
+            made = [self._refused(each, error, refusals, None).instead for each in elements]
+            return Batch(_present(made), [])
         if self.reads is Server.WORKER:
             message = message.with_calls(self._kept, self.link.policy.limits)
-        elements = message.body if isinstance(message.body, tuple) else (message.body,)
         graphs = GraphFailures() if self._answers_clients else None
-        decided: list[_Decided | dict[str, Any]] = []
+        decided: list[_Decided] = []
         try:
             with self.link.recorded_together() as records:
-                side = Side(*side[:-1], records)
-                self._decide(decided, side, elements, message, refusals=refusals, graphs=graphs)
+                recording = side._replace(records=records)
+                self._decide(
+                    decided, recording, elements, message, refusals=refusals, graphs=graphs
+                )
         except AuditError as error:
             # Elements that are not recorded are not loaded; refused ones stay refused.
             decided = [self._unrecorded(each, error, refusals, graphs) for each in decided]
-        kept = []
-        for each in decided:
-            built = self._built(side, each, refusals, graphs)
-            if built is not None:
-                kept.append(built)
-        return Batch(tuple(kept), [] if graphs is None else graphs.elements())
+        made = [self._built(side, each, takes_code, refusals, graphs) for each in decided]
+        return Batch(_present(made), [] if graphs is None else graphs.elements())
+
+    def _pass_again(self, message: Message, elements: Sequence[Any]) -> bool:
+        """Tell whether each of *elements* passes as one before it did; count them if so.
+
+        Most elements of a stream are of few rows and carry no payloads: of those, only who they
+        name and the shapes of their fields remain to be checked. Others are decided each by itself,
+        and so is all of a message with a single one of those.
+
+        :raises AuditError: if they pass and cannot be counted.
+        """
+        link, policy, repeated = self.link, self._repeated_under, self._repeated
+        if policy is None or not link.holds_again(message.verified, policy):
+            return False
+        passed: dict[str, int] = {}
+        try:
+            for each in elements:
+                name = each["op"] if each.__class__ is dict and "op" in each else None
+                if name.__class__ is not str or name not in repeated:
+                    return False
+                self._identity.check(self.stream, each)
+                check_fields(repeated[name].row, each, payloads=False)
+                passed[name] = passed.get(name, 0) + 1
+        except SafeserError:
+            return False
+        for name, times in passed.items():
+            link.count_again(repeated[name].admitted, times)
+        return True
 
     def _decide(
         self,
-        decided: list[_Decided | dict[str, Any]],
+        decided: list[_Decided],
         side: Side,
         elements: Sequence[Any],
         message: Message,
@@ -154,49 +188,24 @@ class Elements:
         Those that were decided before one that cannot be recorded are refused as well.
         """
         policy = self.link.policy
-        repeated = self._repeatable(message, policy)
-        passed: dict[str, int] = {}
         strange = 0
         for each in elements:
             if strange == MOST_STRANGE:
                 logger.warning("The rest of this message from %s is left out", self.link.peer)
                 break
-            name: Any = each.get("op") if each.__class__ is dict else None
-            again = repeated.get(name) if name.__class__ is str else None
             try:
-                if again is None:
-                    row = self.row_of(each)
-                else:
-                    self._identity.check(self.stream, each)
+                row = self.row_of(each)
             except SafeserError as error:
                 # It names no row of the table, so there is nothing to replace it by.
                 strange += error.rule in _STRANGE
                 refusals.note(error, each)
                 continue
             try:
-                if again is None:
-                    judged = judge_operation(side, row, each, message)
-                    self._repeat(row, judged, policy)
-                    decided.append(_Decided(each, judged))
-                else:
-                    check_fields(again.row, each, payloads=False)
-                    passed[name] = passed.get(name, 0) + 1
-                    decided.append(each)
+                judged = judge_operation(side, row, each, message)
+                self._repeat(row, judged, policy)
+                decided.append(_Decided(each, judged))
             except SafeserError as error:
                 decided.append(self._refused(each, error, refusals, graphs))
-        for name, times in passed.items():
-            self.link.count_again(repeated[name].admitted, side.records, times)
-
-    def _repeatable(self, message: Message, policy: Policy) -> Mapping[str, _Again]:
-        """Return the decisions that hold for elements of *message*, by the names of those.
-
-        Most elements of a stream are of few rows and carry no payloads: of those, only the shapes
-        of their fields remain to be checked.
-        """
-        known = policy is self._repeated_under and not message.rows
-        if not known or not self.link.holds_again(message.verified, policy):
-            return _NONE
-        return self._repeated
 
     def _repeat(self, row: Operation, judged: Judged, policy: Policy) -> None:
         """Keep the admission of *judged* if it was under *policy* and needs no authority."""
@@ -222,25 +231,36 @@ class Elements:
     def _built(
         self,
         side: Side,
-        decided: _Decided | dict[str, Any],
+        decided: _Decided,
+        takes_code: Callable[[str], bool],
         refusals: Refusals,
         graphs: GraphFailures | None,
     ) -> Any:
         """Return the element for Dask to handle, or None if there is none."""
+        element, judged, instead = decided
+        if judged is None:
+            return instead
         try:
-            if isinstance(decided, dict):
-                element = message = decided
-            else:
-                element, judged, instead = decided
-                if judged is None:
-                    return instead
-                if element["op"] in RENEWALS:
-                    self._renew(side, element)
-                    return None
-                message = build(judged)
-            name = element["op"]
+            if element["op"] in RENEWALS:
+                self._renew(side, element)
+                return None
+            message = build(judged)
+        except SafeserError as error:
+            return self._refused(element, error, refusals, graphs).instead
+        return self._translated(element, message, takes_code, refusals, graphs)
+
+    def _translated(
+        self,
+        element: dict[str, Any],
+        message: dict[str, Any],
+        takes_code: Callable[[str], bool],
+        refusals: Refusals,
+        graphs: GraphFailures | None,
+    ) -> Any:
+        """Return *message*, which was built of *element*, as Dask handles it, or None."""
+        try:
             message, refused = translate.incoming_element(
-                self.reads, name, message, takes_code=partial(self._takes_code, name, side)
+                self.reads, element["op"], message, takes_code=takes_code
             )
         except SafeserError as error:
             return self._refused(element, error, refusals, graphs).instead
@@ -255,7 +275,7 @@ class Elements:
         if current is not None and self._renewed is not None:
             self._renewed(current)
 
-    def _takes_code(self, operation: str, side: Side) -> bool:
+    def _takes_code(self, side: Side, operation: str) -> bool:
         """Tell whether the peer may send code to this side, and this side is willing to load it."""
         if side.requested is not None and "cloudpickle" not in side.requested:
             return False
@@ -264,14 +284,12 @@ class Elements:
 
     def _unrecorded(
         self,
-        decided: _Decided | dict[str, Any],
+        decided: _Decided,
         error: SafeserError,
         refusals: Refusals,
         graphs: GraphFailures | None,
     ) -> _Decided:
         """Refuse what passed and could not be recorded; what was refused stays so."""
-        if isinstance(decided, dict):
-            return self._refused(decided, error, refusals, graphs)
         if decided.judged is None:
             return decided
         return self._refused(decided.element, error, refusals, graphs)

@@ -40,7 +40,7 @@ from safeser.policy.rules import SUBMIT
 from safeser.values import SEALED, Context, Grant, Kind, Limits, Payload
 
 __all__ = [
-    "encode_elements",
+    "ElementWriter",
     "encode_message",
     "encode_plain",
     "encode_request",
@@ -121,67 +121,87 @@ def encode_request(
     return message, encode_message(link, message, row, serializers=serializers, fails=False)
 
 
-def encode_elements(
-    link: Link, server: Server, elements: Sequence[Any], sent: Sent, *, listed: bool
-) -> list[Any]:
-    """Return the frames of stream elements for *server*'s table; unknown ones are left out.
+class ElementWriter:
+    """The outgoing half of one stream.
 
-    Several elements together may exceed the limits of one message, see :func:`is_overfull`.
-
+    :param server: whose table describes the elements.
     :param sent: definitions of sealed tasks that the peer keeps from this connection.
     """
-    policy = link.policy
-    limits = policy.limits
-    encoder = Encoder(limits)
-    ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
 
-    values = _Values(link, policy, None, fails=True, sent=sent)
+    def __init__(self, link: Link, server: Server, sent: Sent) -> None:
+        self.link = link
+        self.server = server
+        self._sent = sent
+        self._ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
+        self._encoder: Encoder | None = None  # used again; None while a thread uses it
 
-    def of_tasks() -> bool:
-        return server is Server.SCHEDULER or _submits_code(link)
+    def frames(self, elements: Sequence[Any], *, listed: bool) -> list[Any]:
+        """Return the frames of *elements*; those that the table does not know are left out.
 
-    added = 0
-    for element in elements:
-        name = element.get("op") if isinstance(element, dict) else None
-        row = lookup(server, Channel.STREAM, name, element) if isinstance(name, str) else None
-        if row is None:
-            logger.error("Not sent to %s: operation %r is not known", link.peer, name)
-            continue
-        # An element that cannot be sent is left out, since an error would end the whole stream.
-        mark = len(sent.undo)
-        values.operation = row
-        try:
-            if name in translate.TRANSLATED or element.get("exception") is not None:
-                element = translate.outgoing(  # noqa: PLW2901 - what is sent in its place
-                    element, takes_code=values.take_code, of_tasks=of_tasks
-                )
-            if row.splits:
-                added += _add(encoder, element, row.splits, values, ceiling_of)
-            else:
-                encoder.add(element, values, ceiling_of)
-                added += 1
-        except SafeserError as error:
-            sent.rollback(mark)
-            logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line
-    if added > 1:
-        return encoder.frames(listed=True)
-    if not added:
-        return Encoder().frames(listed=True)
-    frames = encoder.frames(listed=listed)
-    if _fits(frames, limits):  # as nearly all
+        Several elements together may exceed the limits of one message, see :func:`is_overfull`.
+        """
+        policy, encoder = self.link.policy, self._encoder
+        limits, self._encoder = policy.limits, None
+        if encoder is None or encoder.limits is not limits:
+            encoder = Encoder(limits)
+        added = self._add(encoder, policy, elements)
+        if not added:
+            return Encoder().frames(listed=True)
+        frames = encoder.frames(listed=listed or added > 1)
+        small = len(frames) == 1 and encoder.is_small  # as most are
+        if not small and added == 1 and not _fits(frames, limits):
+            frames = self._shed(encoder, limits, listed=listed)
+        encoder.clear()
+        self._encoder = encoder
         return frames
-    rows = list(encoder.rows)
-    try:
-        frames = _checked(_shed(encoder, link.peer, limits, listed=listed), limits)
-    except SafeserError as error:
-        sent.rollback()
-        logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
-        return Encoder().frames(listed=True)
-    if rows != encoder.rows:
-        pairs = zip(rows, encoder.rows, strict=True)
-        if any(row is not left and row.is_sealed for row, left in pairs):
-            sent.rollback()  # a replaced row held definitions for the peer to keep
-    return frames
+
+    def _add(self, encoder: Encoder, policy: Policy, elements: Sequence[Any]) -> int:
+        """Add *elements* to *encoder*; return how many it has."""
+        link, server, sent, ceiling_of = self.link, self.server, self._sent, self._ceiling_of
+        values = _Values(link, policy, None, fails=True, sent=sent)
+        added = 0
+        for element in elements:
+            name = element.get("op") if isinstance(element, dict) else None
+            row = lookup(server, Channel.STREAM, name, element) if isinstance(name, str) else None
+            if row is None:
+                logger.error("Not sent to %s: operation %r is not known", link.peer, name)
+                continue
+            # An element that cannot be sent is left out, since an error would end the whole stream.
+            mark = len(sent.undo)
+            values.operation = row
+            try:
+                if name in translate.TRANSLATED or element.get("exception") is not None:
+                    element = translate.outgoing(  # noqa: PLW2901 - what is sent in its place
+                        element, takes_code=values.take_code, of_tasks=self._of_tasks
+                    )
+                if row.splits:
+                    added += _add(encoder, element, row.splits, values, ceiling_of)
+                else:
+                    encoder.add(element, values, ceiling_of)
+                    added += 1
+            except SafeserError as error:
+                sent.rollback(mark)
+                logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line
+        return added
+
+    def _of_tasks(self) -> bool:
+        """Tell whether failures in elements are of tasks, whose submitter may see all of them."""
+        return self.server is Server.SCHEDULER or _submits_code(self.link)
+
+    def _shed(self, encoder: Encoder, limits: Limits, *, listed: bool) -> list[Any]:
+        """Return the frames of the one element in *encoder*, without values that are too large."""
+        sent, rows = self._sent, list(encoder.rows)
+        try:
+            frames = _checked(_shed(encoder, self.link.peer, limits, listed=listed), limits)
+        except SafeserError as error:
+            sent.rollback()
+            logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
+            return Encoder().frames(listed=True)
+        if rows != encoder.rows:
+            pairs = zip(rows, encoder.rows, strict=True)
+            if any(row is not left and row.is_sealed for row, left in pairs):
+                sent.rollback()  # a replaced row held definitions for the peer to keep
+        return frames
 
 
 def _add(encoder: Encoder, element: Any, splits: str, values: Leaf, ceiling_of: CeilingOf) -> int:
@@ -322,8 +342,10 @@ class _Values:
     :ivar operation: of the message, or of the element that is encoded now; None for a reply.
     """
 
-    __slots__ = ("_fails", "_granted", "_link", "_made", "_policy", "_sent", "_serializers",
-                 "operation")  # fmt: skip
+    operation: Operation | None = None
+    # Computed on first use, for the operation beside it: most messages have no values.
+    _made: tuple[Operation | None, Context | None] = (None, None)
+    _granted: tuple[Operation | None, Grant | None] = (None, None)
 
     def __init__(
         self,
@@ -339,10 +361,6 @@ class _Values:
         self._sent = sent
         self._serializers = serializers
         self._fails = fails
-        self.operation: Operation | None = None
-        # Computed on first use, for the operation beside it: most messages have no values.
-        self._made: tuple[Operation | None, Context | None] = (None, None)
-        self._granted: tuple[Operation | None, Grant | None] = (None, None)
 
     @property
     def _context(self) -> Context:

@@ -10,8 +10,8 @@ of errors, ``warn`` events, results of ``Client.run`` that failed.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from dask.typing import no_default
@@ -194,28 +194,36 @@ def incoming_element(
     name: str,
     element: dict[str, Any],
     *,
-    takes_code: Callable[[], bool] = lambda: False,
+    takes_code: Callable[[str], bool] = lambda _: False,
 ) -> Translated:
     """Return a decided stream element in the form that the handler of *name* on *server* takes.
 
-    :param takes_code: tells whether its sender may send code to this process.
+    :param takes_code: tells whether its sender may send code to this process in that operation.
     :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
     """
-    refused: list[PayloadError] = []
-    if server is not Server.SCHEDULER or not _RAW.isdisjoint(element):
-        element, refused = _without_raw_errors(element)
+    if server is Server.SCHEDULER:
+        return _for_scheduler(name, element)
+    element, refused = _without_raw_errors(element)
     if server is Server.CLIENT:
         refused += _shown_element(name, element, takes_code)
-    elif server is Server.WORKER:
-        if name in STATING:
-            StatedKeys.taken_from(element)
+    elif name in STATING:
+        StatedKeys.taken_from(element)
+    return Translated(element, tuple(refused))
+
+
+def _for_scheduler(name: str, element: dict[str, Any]) -> Translated:
+    """Return an element as the scheduler's handler takes it, which is as it came for most."""
+    refused: Sequence[PayloadError] = ()
+    if not _RAW.isdisjoint(element):
+        element, refused = _without_raw_errors(element)
+    if name == "task-finished":
+        if not isinstance(element.get("type"), _NAME):
+            raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
     elif name == "task-erred" and element.get("traceback") is None:
         # The scheduler keeps the text only where it has a traceback, for which Dask itself takes
         # text. It goes no further: a client has it from the failure.
         text = element.get("traceback_text")
         element = {**element, "traceback": text if isinstance(text, str) else None}
-    elif name == "task-finished" and not isinstance(element.get("type"), _NAME):
-        raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
     elif name == "update-graph":
         _extend_with_lists(element)
     return Translated(element, tuple(refused))
@@ -229,7 +237,7 @@ def _extend_with_lists(element: dict[str, Any]) -> None:
 
 
 def _shown_element(
-    name: str, element: dict[str, Any], takes_code: Callable[[], bool]
+    name: str, element: dict[str, Any], takes_code: Callable[[str], bool]
 ) -> list[PayloadError]:
     """Change *element* into the form that a client's handler takes; return what was refused."""
     # A status that says error makes Dask's client raise inside its report loop, which ends
@@ -238,7 +246,7 @@ def _shown_element(
     element |= {k: _plain_text(element[k]) for k in _SHOWN if k in element}
     if name == "key-in-memory":
         told = element.get("type")
-        element["type"] = _type_pickle(told, takes_code)
+        element["type"] = _type_pickle(told, partial(takes_code, name))
         if not isinstance(told, str | None):
             return [_raw("the type of a result", "type")]
     elif name == "event":

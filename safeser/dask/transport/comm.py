@@ -271,7 +271,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         nothing of the scheduler is touched there, only this connection's conversation.
         """
         frames = verified.frames
-        return bool(_TO_UNDERSTAND * len(frames) + sum(map(len, frames)) > _AT_ONCE)
+        size: int = _TO_UNDERSTAND * len(frames) + sum(map(len, frames))
+        return size > _AT_ONCE
 
     def _hear(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
         """Return what the conversation makes of *verified*; actors in it are its client's.

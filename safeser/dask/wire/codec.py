@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 import msgpack
@@ -21,7 +22,7 @@ from distributed.scheduler import WorkerState
 
 from safeser.dask.wire import ceilings
 from safeser.dask.wire.ceilings import CeilingOf
-from safeser.dask.wire.packer import packed
+from safeser.dask.wire.packer import packed, packed_with
 from safeser.dask.wire.reader import (
     EXT_EAGER,
     EXT_OPAQUE,
@@ -35,7 +36,8 @@ from safeser.dask.wire.reader import (
     check_readable,
     read_plain,
 )
-from safeser.envelope import join, split
+from safeser.envelope import byte_count, join, split
+from safeser.envelope import format as envelope
 from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.operations import FLOOR
 from safeser.values import SEALED, Limits, check_principal
@@ -95,6 +97,10 @@ Leaf = Callable[[Any], tuple[PayloadRow, bool]]
 _SETS = (set, frozenset)
 
 
+#: Makes an extension of a code and bytes; its own constructor asks for what is known here.
+_extension: Callable[[tuple[int, bytes]], msgpack.ExtType] = partial(tuple.__new__, msgpack.ExtType)
+
+
 def _none_known(leaf: Any) -> NoReturn:
     raise TypeError(f"no row stands for {type(leaf).__name__}")
 
@@ -104,16 +110,25 @@ class Encoder:
 
     :param limits: those of its reader; an element that they refuse is refused here, by the same
         error. None for a message that no reader is meant to accept.
+    :ivar is_small: whether each element is far within all limits, its payloads aside.
     """
 
+    __slots__ = ("_default", "_flat", "_parts", "_small", "is_small", "limits", "rows")
+
     def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits
+        self.limits = limits
         if limits is not None:
             # Bytes and levels of an element that is readable without a closer look.
-            self._small, self._flat = min(FLOOR, limits.max_refs // 2 - 1), limits.max_depth - 1
+            self._small = min(FLOOR, limits.max_refs // 2 - 1, limits.max_bytes - 1)
+            self._flat = limits.max_depth - 1
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the message, to pack another one."""
         self._default: Leaf = _none_known
         self._parts: list[bytes] = []
         self.rows: list[PayloadRow] = []
+        self.is_small = True
 
     def add(self, element: Any, default: Leaf, ceiling_of: CeilingOf | None = None) -> None:
         """Pack *element*; if anything in it is refused, nothing of it is kept.
@@ -121,16 +136,17 @@ class Encoder:
         :param ceiling_of: of the operations that its reader takes, one of which it names.
         :param default: turns a leaf that msgpack does not know into a payload row.
         """
-        mark, limits = len(self.rows), self._limits
+        mark, limits = len(self.rows), self.limits
         if element.__class__ is dict and "op" in element and next(iter(element)) != "op":
             # A reader asks how large it may be before it reads any further.
             element = {"op": element["op"], **element}
         self._default = default
         try:
-            part = packed(element, self._encode)
+            part = packed_with(element, self._encode)
             if limits is not None and (
                 len(part) > self._small or len(part.translate(None, NO_CONTAINER)) > self._flat
             ):
+                self.is_small = False
                 check_readable(part, limits, levels=1)  # it may be one of a batch
                 if ceiling_of is not None and len(part) > FLOOR:
                     ceilings.check_element(part, limits, ceiling_of)
@@ -148,7 +164,7 @@ class Encoder:
         # Not a function in a function that names itself: such a cycle would keep the frames of
         # every message in memory until the garbage collector comes by.
         if isinstance(leaf, _SETS):
-            return msgpack.ExtType(EXT_SET, packed(list(leaf), self._encode))
+            return msgpack.ExtType(EXT_SET, packed_with(list(leaf), self._encode))
         if isinstance(leaf, WorkerState):
             # Scheduler.replicate logs the states of workers, which are no data
             # (docs/explanation/upstream.md): after one replicate, each answer to get_events would
@@ -158,7 +174,7 @@ class Encoder:
         rows = self.rows
         place = len(rows).to_bytes(4, "big")
         rows.append(row)
-        return msgpack.ExtType(EXT_EAGER if eager else EXT_OPAQUE, place)
+        return _extension((EXT_EAGER if eager else EXT_OPAQUE, place))
 
     def frames(self, *, listed: bool) -> list[Any]:
         """Return the message's frames; *listed* says whether it is a batch of elements."""
@@ -166,7 +182,15 @@ class Encoder:
         body = b"".join((_array_header(len(parts)), *parts) if listed else parts)
         if not self.rows:
             return [body]
-        frames: list[Any] = [body, b""]
+        values = [*chain.from_iterable([row.frames for row in self.rows])]
+        if byte_count(values) <= envelope.MAX_FRAME:  # as in nearly all
+            table = [[row.header, len(row.frames), row.author, row.failed] for row in self.rows]
+            return [body, packed(table), *values]
+        return [body, *self._cut()]
+
+    def _cut(self) -> list[Any]:
+        """Return the payload table and its frames, of which long ones are cut."""
+        frames: list[Any] = [b""]
         table = []
         for row in self.rows:
             cut, counts = split(row.frames)
@@ -175,7 +199,7 @@ class Encoder:
                 entry.append(counts)
             table.append(entry)
             frames += cut
-        frames[1] = packed(table)
+        frames[0] = packed(table)
         return frames
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgpack
 
-__all__ = ["packed"]
+__all__ = ["packed", "packed_with"]
 
 _Default: TypeAlias = Callable[[Any], Any]
 
@@ -25,13 +25,11 @@ _asking: list[tuple[list[_Default], msgpack.Packer]] = []
 _KEPT = 1 << 16
 
 
-def packed(value: Any, default: _Default | None = None) -> bytes:
+def packed(value: Any) -> bytes:
     """Return the msgpack of *value*.
 
-    :param default: returns what is packed in place of a leaf that msgpack does not know.
+    :raises TypeError: for a leaf that msgpack does not know.
     """
-    if default is not None:
-        return _packed_with(value, default)
     try:
         packer = _idle.pop()
     except IndexError:
@@ -42,7 +40,11 @@ def packed(value: Any, default: _Default | None = None) -> bytes:
     return data
 
 
-def _packed_with(value: Any, default: _Default) -> bytes:
+def packed_with(value: Any, default: _Default) -> bytes:
+    """Return the msgpack of *value*.
+
+    :param default: returns what is packed in place of a leaf that msgpack does not know.
+    """
     try:
         asked, packer = _asking.pop()
     except IndexError:

@@ -172,7 +172,9 @@ def read_plain(data: bytes, limits: Limits) -> Any:
     size = len(data)
     if size > _PLAIN or 2 * size > limits.max_refs or _MARK in data:
         return UNSURE
-    if _may_be_deeper(data, limits.max_depth) or _may_hold_times(data):
+    if len(data.translate(None, NO_CONTAINER)) > limits.max_depth:  # it may be nested deeper
+        return UNSURE
+    if 0xFF in data and _has_time(data):
         return UNSURE
     try:
         value = msgpack.unpackb(data, use_list=False, ext_hook=_unsure)

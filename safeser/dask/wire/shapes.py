@@ -15,7 +15,7 @@ from safeser.dask.wire.fields import holds_reference
 from safeser.dask.wire.reader import LEAVES
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Operation
-from safeser.operations.shapes import ANYTHING, SURE, Shape, meant
+from safeser.operations.shapes import ANYTHING, SURE, UNLESS_NONE, Shape, meant
 
 __all__ = ["Later", "check_built", "check_fields", "check_inner", "sound"]
 
@@ -40,11 +40,11 @@ def check_fields(row: Operation, body: Mapping[str, Any], *, payloads: bool) -> 
     :raises PolicyDenied: for a field that is not in the table.
     :raises PayloadError: for a value of another shape.
     """
-    later: list[Later] = []
     form = (*body, *map(type, body.values()))
     asked = row.forms.get(form)
     if asked is None:
         asked = _asked(row, form)
+    later: list[Later] = []
     if not payloads:  # as in nearly all
         for name, fits in asked:
             if not fits(body[name]):
@@ -72,7 +72,7 @@ def _asked(row: Operation, form: tuple[Any, ...]) -> Sequence[tuple[str, Shape]]
         if fits is None:
             raise _unknown(name, row.name)
         if fits is not ANYTHING and kind not in SURE.get(fits, ()):
-            asked.append((name, fits))
+            asked.append((name, UNLESS_NONE.get(fits, fits)))  # None is sure where it fits
     # Names of a sender's own choice are not kept.
     if "*" not in row.shapes and len(row.forms) < _FORMS:
         row.forms[form] = asked

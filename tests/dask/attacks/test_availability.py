@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from tornado.iostream import IOStream
 
+from safeser.dask.messages.sending import ElementWriter
 from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.wire.codec import Encoder
 from safeser.families import serialize
@@ -375,7 +376,7 @@ def test_halves_of_a_batch_arrive_in_order(wire, run, monkeypatch):
         await comm.write(GREETING)
         conversation = comm.conversation
         sent = []
-        conversation._writes = Server.CLIENT
+        conversation._writer = ElementWriter(comm.link, Server.CLIENT, conversation.sent)
         monkeypatch.setattr(conversation, "is_overfull", lambda batch, _: len(batch) > 2)
         encode = conversation.send
         monkeypatch.setattr(conversation, "send", lambda b, s=None: (sent.append(b), encode(b))[1])

@@ -89,3 +89,19 @@ def test_a_decision_under_a_policy_that_was_replaced_meanwhile_is_not_kept(strea
     monkeypatch.setattr(module, "judge_operation", replaced)
     stream.attack([FINISHED])
     assert stream.server._elements._repeated == {}
+
+
+def test_what_cannot_be_counted_is_not_handled_and_its_stream_goes_on(stream):
+    stream.far.audit.broken = {"count"}
+    stream.attack([FINISHED | {"key": "y"}])
+    assert stream.refused_by_server == ["audit.write"]
+    stream.far.audit.broken = set()
+    assert stream.attack([FINISHED | {"key": "z"}])[0] == FINISHED | {"key": "z"}
+
+
+def test_one_element_that_is_not_like_one_before_has_all_of_its_message_decided(stream):
+    counted = len(stream.far.audit.counts)
+    got = stream.attack([FINISHED | {"key": "y"}, FINISHED | {"key": {"a": 1}}, [FINISHED]])
+    assert got[0]["key"] == "y"
+    assert len(stream.far.audit.counts) == counted + 1
+    assert {"operation.field-shape", "operation.missing"} <= set(stream.refused_by_server)

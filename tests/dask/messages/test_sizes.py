@@ -14,6 +14,7 @@ from safeser.dask.wire.codec import Encoder, PayloadRow, parse
 from safeser.dask.wire.reader import check_header, check_readable
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
+from safeser.policy import Policy
 from safeser.values import Limits
 
 DEMO = Path(__file__).parents[3] / "policies" / "demo.yaml"
@@ -197,6 +198,25 @@ def test_a_batch_that_is_too_large_is_to_be_halved(small):
     assert t.server.is_overfull(tasks, frames)
     assert not t.server.is_overfull(tasks[:1], t.server.send(tasks[:1]))
     assert not t.asker.is_overfull({"op": "x"}, frames)
+
+
+def test_what_a_stream_writes_holds_nothing_of_the_message_before(small):
+    t = small("worker", max_bytes=100_000).worker_stream()
+    t.server.send([{"op": "compute-task", "key": "k", "run_spec": zeros(50_000)}])
+    t.server.send([{"op": "compute-task", "key": "k", "run_spec": zeros(150_000)}])
+    t.server.send([{"op": "unheard"}])
+    [free] = t.server.send([{"op": "free-keys", "keys": ["x"], "stimulus_id": "s"}])
+    assert msgpack.unpackb(free) == [{"op": "free-keys", "keys": ["x"], "stimulus_id": "s"}]
+
+
+def test_a_stream_writes_within_the_limits_of_a_new_policy(small):
+    t = small("worker", max_refs=1_000_000).worker_stream()
+    many = {"op": "free-keys", "keys": ["x"] * 2000, "stimulus_id": "s"}
+    assert len(msgpack.unpackb(t.server.send([many])[0])) == 1
+    text = DEMO.read_text().replace("revision: 1\n", "revision: 2\n")
+    head, _, _ = text.partition("\nlimits:")
+    t.far.channel.adopt(policy=Policy.parse(f"{head}\nlimits: {{max_refs: 1000}}\n"))
+    assert msgpack.unpackb(t.server.send([many])[0]) == []
 
 
 def test_a_task_that_is_too_large_fails_and_the_stream_goes_on(small):

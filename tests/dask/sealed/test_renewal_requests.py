@@ -12,6 +12,7 @@ from distributed.protocol.serialize import Serialized
 
 from safeser.dask.contents import opened_graph
 from safeser.dask.sealed.graph import write_out
+from safeser.dask.sealed.renewal import Statements
 from safeser.dask.sealed.statement import LIFETIME, SignedStatement
 from safeser.identity import Identity, KeyState, PrivateKey, SigningKey
 from safeser.values import Limits
@@ -37,6 +38,7 @@ class Submitted:
     def __init__(self, doors, policy=TWO):
         self.doors = doors
         self.renewed = []
+        self.statements = Statements()
         self.talk = self.of("alice", policy)
         header, frames = write_out(
             Graph({"x": Task("x", run)}),
@@ -52,13 +54,10 @@ class Submitted:
         self.first = self.node.graph.signed
 
     def of(self, name, policy):
-        options = {"renewed": self.renewed.append}
+        # Of one scheduler, whoever submits.
+        options = {"renewed": self.renewed.append, "statements": self.statements}
         talk = Talk(self.doors, name, "scheduler", policy, server_options=options)
-        talk.greet().client_stream()
-        known = getattr(self, "talk", None)
-        if known is not None:  # one scheduler
-            talk.server._statements = known.server._statements
-        return talk
+        return talk.greet().client_stream()
 
     @property
     def signed(self):

@@ -9,7 +9,7 @@ import pytest
 
 from safeser.dask.wire import packer
 from safeser.dask.wire.codec import Encoder
-from safeser.dask.wire.packer import packed
+from safeser.dask.wire.packer import packed, packed_with
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def test_a_leaf_is_packed_inside_of_another():
     def inside(leaf):
         return msgpack.ExtType(3, packed(sorted(leaf)))
 
-    value = packed([{2, 1}, {3}], inside)
+    value = packed_with([{2, 1}, {3}], inside)
     assert value == packed([msgpack.ExtType(3, packed([1, 2])), msgpack.ExtType(3, packed([3]))])
 
 
@@ -42,7 +42,7 @@ def test_a_packer_that_failed_is_not_used_again_and_keeps_nothing():
         raise KeyError(leaf)
 
     with pytest.raises(KeyError):
-        packed([b"before", object()], fails)
+        packed_with([b"before", object()], fails)
     assert packed([]) == b"\x90"
 
 
