@@ -47,6 +47,9 @@ def check_beside(fields: Mapping[str, Any]) -> None:
     require_small(sum(check_annotation(*pair) for pair in (annotations or {}).items()))
     for value in priorities.values() if isinstance(priorities, dict) else [priorities]:
         check_annotation("priority", value)
+    for name, fits in _OF_SPANS.items():
+        if fields.get(name) and not fits(fields[name]):
+            raise _refusal(name)
 
 
 def check_plain(value: Any, depth: int = 0) -> None:
@@ -186,3 +189,20 @@ _KINDS: dict[Any, Callable[[Any], bool]] = {
     "resources": _are_resources,
     "span": _is_span,
 }
+
+
+def _is_metadata(value: Any) -> bool:
+    # What other clients' graphs say is added to the list of the first graph of a span.
+    return type(value) is dict and type(value.get("collections")) in (list, tuple)
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+#: What Dask's spans keep of a graph.
+_OF_SPANS: dict[str, Callable[[Any], bool]] = {"span_metadata": _is_metadata, "code": _is_hashable}
