@@ -95,7 +95,7 @@ class ChainFile(Generic[State]):
     ) -> None:
         """Write *records* at once and the head that covers them; the state is *state* from then on.
 
-        :param records: their fields, or the canonical bytes of one, with its number in the file.
+        :param records: the fields of each, or its canonical bytes, which hold its number already.
         :param keys: of that head and of later records, where they change with these records.
 
         :raises AuditError: if they could not be written. Like any other exception it leaves all of

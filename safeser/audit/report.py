@@ -163,7 +163,7 @@ def moment(microseconds: int) -> datetime | None:
 
 
 def stamp(microseconds: int) -> str:
-    """Return a record's time as RFC 3339 has it, UTC; ``"-"`` if no calendar has it."""
+    """Return a record's time as RFC 3339 text in UTC, or ``"-"`` if it is outside the calendar."""
     second, rest = divmod(microseconds, 1_000_000)
     start = _stamp_of_second(second)
     return f"{start}.{rest:06d}Z" if start else "-"

@@ -105,7 +105,7 @@ class Draft:
 
     __slots__ = ("_before", "first", "now", "records", "seen", "state")
 
-    def __init__(self, state: State, now: int, first: int) -> None:
+    def __init__(self, state: State, now: int, *, first: int) -> None:
         self._before = state
         self.now = now
         self.first = first
@@ -130,9 +130,9 @@ class Draft:
         now, first = self.now, self.first
         encoded, sessions = self.state.templates.encoded, self.state.names.sessions
         for event in events:
-            known = None if plain else encoded(event, sessions, now, first + len(records))
-            if known is not None:
-                body, decided = known
+            ready = None if plain else encoded(event, sessions, now, first + len(records))
+            if ready is not None:
+                body, decided = ready
                 counts[decided] = counts.get(decided, 0) + 1
                 records.append(body)
                 continue
@@ -141,6 +141,7 @@ class Draft:
             self._add_event(fields)
             if not plain and "case" in fields:
                 self.state.templates.learn(event, fields["case"], self.state.names.permitted)
+            # The event may have replaced names and templates.
             encoded, sessions = self.state.templates.encoded, self.state.names.sessions
 
     def _add_event(self, fields: Fields) -> None:

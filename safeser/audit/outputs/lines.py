@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 from safeser.audit.record import Record
 from safeser.audit.report import stamp
 
-__all__ = ["RaisingSysLogHandler", "StandardOutput", "Syslog", "json_line", "json_line_of"]
+__all__ = ["RaisingSysLogHandler", "StandardOutput", "Syslog", "json_line", "line_with"]
 
 #: Bytes of one message: what receivers of RFC 5424 take who take more than the least.
 MAX_MESSAGE: Final = 8_192
@@ -34,11 +34,11 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 def json_line(record: Record) -> str:
     """Return *record* as one line of JSON, ASCII, without its newline."""
-    return json_line_of(dict(record.fields), record)
+    return line_with(record, dict(record.fields))
 
 
-def json_line_of(fields: dict[str, object], record: Record) -> str:
-    """Return *record* with *fields*, which are changed, in place of its own as one line of JSON."""
+def line_with(record: Record, fields: dict[str, object]) -> str:
+    """Return *fields* as the line of *record*; its number, time and type are added to them."""
     fields["sequence"] = record.sequence
     fields["time"] = stamp(record.time)
     fields["type"] = record.type

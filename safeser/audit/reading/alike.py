@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from safeser.audit.names import Resolver
+from safeser.audit.names import CASE_FIELDS, Resolver
 from safeser.audit.record import MAX_LINE, Record, own_fields
 
-__all__ = ["Forms", "own_dict"]
+__all__ = ["Forms", "copied_fields", "shared_of"]
 
 #: Forms of one file that are tried; a cluster writes some four.
 MAX_FORMS: Final = 8
@@ -39,12 +39,14 @@ class _Form:
         first, which is the MAC.
     :param texts: whether each of those is a text; others are integers.
     :param own: names that an event has and its session and case do not decide.
+    :param is_of_case: whether none of these belongs to a case.
     """
 
     pattern: re.Pattern[bytes]
     names: tuple[str, ...]
     texts: tuple[bool, ...]
     own: frozenset[str]
+    is_of_case: bool
     case: int
     session: int
     sequence: int
@@ -98,9 +100,14 @@ class _Fields(Mapping[str, object]):
         return repr(self._all())
 
 
-def own_dict(fields: Mapping[str, object]) -> dict[str, object]:
-    """Return a dictionary of *fields* that is the caller's; ``dict`` takes them one by one."""
+def copied_fields(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return a copy of *fields*, faster than ``dict`` makes one of a mapping."""
     return dict(fields._all() if type(fields) is _Fields else fields)
+
+
+def shared_of(fields: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return what many events say alike, the same object for each, if that decides their cases."""
+    return fields._shared if type(fields) is _Fields and fields._form.is_of_case else None
 
 
 class Forms:
@@ -162,6 +169,7 @@ class Forms:
                 names,
                 texts=tuple(type(value) is str for value in fields.values()),
                 own=frozenset({*names, "message", "decision"}) - {"case", "seq", "time"},
+                is_of_case=not fields.keys() & set(CASE_FIELDS),
                 case=at["case"],
                 session=at.get("s", -1),
                 sequence=at["seq"],

@@ -20,7 +20,7 @@ from safeser.audit.compressed import Unpacking
 from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, is_log, log_name
 from safeser.audit.index import INDEX, PART
 from safeser.audit.names import VERSION, Resolver
-from safeser.audit.reading.alike import Forms
+from safeser.audit.reading.alike import Forms, shared_of
 from safeser.audit.record import MAX_LINE, Record
 from safeser.audit.report import shown
 from safeser.errors import AuditError
@@ -77,6 +77,11 @@ class Question:
     def takes_all(self) -> bool:
         """Whether each event of the time asked for matches."""
         return self == Question(self.since, self.until, everything=self.everything)
+
+    @property
+    def is_of_cases(self) -> bool:
+        """Whether the time and the case of an event decide whether it matches."""
+        return not (self.refers_to or self.task or self.peer)
 
     def may_match(self, fields: Mapping[str, object]) -> bool:
         """Tell whether an event that has at least *fields*, those of its case, can match."""
@@ -213,6 +218,7 @@ class _LogFile:
         self._needed = question.needed
         self._takes_all = question.takes_all
         self._other_cases: set[int] = set()  # in which no event can match
+        self._matching: Mapping[str, object] | None = None  # shared by events that match
         self._unread = 0
         self._number = 0  # of the last line that was taken
         self._start = 0  # of the next
@@ -289,6 +295,13 @@ class _LogFile:
     def _is_answer(self, event: Record, raw: bytes) -> bool:
         question = self._question
         if self._takes_all:
+            return question.since <= event.time < question.until
+        shared = shared_of(event.fields) if question.is_of_cases else None
+        if shared is not None:
+            if shared is not self._matching:
+                if not question.may_match(shared):
+                    return False
+                self._matching = shared
             return question.since <= event.time < question.until
         case = _CASE.search(raw) if b'"event":' in raw else None
         if case is not None and not question.may_match(event.fields):

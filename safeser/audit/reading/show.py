@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from safeser.audit.outputs import lines
-from safeser.audit.reading.alike import own_dict
+from safeser.audit.reading.alike import copied_fields
 from safeser.audit.reading.search import Found
 from safeser.audit.record import Record
 from safeser.audit.report import stamp
@@ -31,8 +31,8 @@ COLUMNS = (
 # Where it separates cells by another character, one begins within a value, quotes in front or not.
 _FORMULA = re.compile(r"""(^|[;|])(?=[ "]*[=+\-@])""")
 
-# What stands in a cell as it is, at a glance: it begins with a letter or digit, and has no
-# separator and nothing that is escaped.
+# Cells that escaping would leave as they are: no ";" or "|", behind which a formula could begin, no
+# backslash, and a first character that begins no formula. Longer ones take the general way.
 _PLAIN_CELL = re.compile(r"[A-Za-z0-9_][ -:<-\[\]-{}~]{0,255}")
 
 #: What a line shows of one text.
@@ -50,7 +50,9 @@ def escaped(text: str, limit: int = _SHOWN) -> str:
 def when(time: int, *, short: bool = False) -> str:
     """Return microseconds since 1970 as text, UTC."""
     found = stamp(time)
-    return found if not short or found == "-" else f"{found[5:10]} {found[11:19]}"
+    if found == "-" or not short:
+        return found
+    return f"{found[5:10]} {found[11:19]}"
 
 
 def line(found: Found, width: int | None = None) -> str:
@@ -114,7 +116,7 @@ def cell(value: object) -> str:
     return _cell(_text(value))
 
 
-@lru_cache(maxsize=1_024)  # of thirty cells, some five are not those of other rows
+@lru_cache(maxsize=1_024)  # of 29 cells some five are new; the others repeat earlier rows
 def _cell(text: str) -> str:
     if not text or _PLAIN_CELL.fullmatch(text):
         return text
@@ -124,7 +126,7 @@ def _cell(text: str) -> str:
 def row(found: Found) -> list[str]:
     """Return the cells of *found* under :data:`COLUMNS`."""
     record = found.record
-    said = own_dict(record.fields)
+    said = copied_fields(record.fields)
     said["time"] = when(record.time)
     said["log"] = found.log
     said["type"] = record.type
@@ -134,9 +136,9 @@ def row(found: Found) -> list[str]:
 
 def json_line(found: Found) -> str:
     """Return *found* as one line of JSON, ASCII."""
-    said = own_dict(found.record.fields)
+    said = copied_fields(found.record.fields)
     said["log"] = found.log
-    return lines.json_line_of(said, found.record)
+    return lines.line_with(found.record, said)
 
 
 class Counted(NamedTuple):

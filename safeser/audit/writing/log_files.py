@@ -150,7 +150,7 @@ class LogFiles:
         if not 0 <= now - self._looked < SECOND:
             chain.look()
             self._looked = now
-        draft = Draft(chain.state, now, chain.end.count)
+        draft = Draft(chain.state, now, first=chain.end.count)
         draft.add_waiting(self._waiting)
         draft.add_counts(everything=everything)
         return draft
@@ -345,7 +345,7 @@ class LogFiles:
         """
         # The lock of the file first: what is registered and not locked counts as a dead process's.
         chain.hold()
-        draft = Draft(chain.state, now, chain.end.count)
+        draft = Draft(chain.state, now, first=chain.end.count)
         genesis = self._genesis(entries, chain, before)
         draft.add("genesis", genesis)
         chain.append_all(draft.records, draft.state)

@@ -1,4 +1,4 @@
-"""Encode an event that is like an earlier one with that one's text, in a third of the time.
+"""Encode an event that is like an earlier one with that one's text.
 
 The one rule: the bytes are those that cleaning, naming and encoding the event give. An event of
 which this is not certain at a glance takes that way.
@@ -16,7 +16,7 @@ from safeser.audit.names import CASE_FIELDS, Case, case_of, has_own_place
 from safeser.audit.outputs.activity import Decided, labels_of
 from safeser.audit.record import MAX_CHARS, MAX_INT, MAX_TEXT, SessionFacts, checked_body
 
-__all__ = ["Encoded", "Templates"]
+__all__ = ["Templates"]
 
 #: Sets of fields that events have; the names come from code, which has some ten sets.
 MAX_SHAPES: Final = 64
@@ -31,7 +31,7 @@ _Values = Callable[[Mapping[str, object]], tuple[object, ...]]
 
 
 #: The canonical bytes of a record, and what metrics count its event by.
-Encoded: TypeAlias = tuple[bytes, Decided]
+_Encoded: TypeAlias = tuple[bytes, Decided]
 
 
 class _Template(NamedTuple):
@@ -85,14 +85,14 @@ class Templates:
         sessions: Mapping[SessionFacts, int],
         now: int,
         sequence: int,
-    ) -> Encoded | None:
-        """Return the record of *event*, or None where it takes the other way.
+    ) -> _Encoded | None:
+        """Return the record of *event*, or None if it must be cleaned, named and encoded.
 
         :param sessions: the numbers that the file has given to sessions.
         :param now: microseconds since 1970.
         :param sequence: number of the record in its file.
         """
-        found = self._like(event)
+        found = self._template_of(event)
         if found is None:
             return None
         shape, (text, room, decided) = found
@@ -117,7 +117,7 @@ class Templates:
         values.insert(shape.time, now)
         return checked_body(text % tuple(values)), decided
 
-    def _like(self, event: Mapping[str, object]) -> tuple[_Shape, _Template] | None:
+    def _template_of(self, event: Mapping[str, object]) -> tuple[_Shape, _Template] | None:
         """Return the shape and the template of *event*, if it has one."""
         try:
             # All values of a case but this one are texts, to which nothing but a text is equal.
@@ -126,7 +126,8 @@ class Templates:
             names = tuple(event)
             shape = self._shapes.get(names)
             found = None if shape is None else shape.templates.get(shape.case(event))
-            if shape is None or found is None:  # none of these has a place of its own in its case
+            # A hit needs no look at the place: no event of these has one of its own.
+            if shape is None or found is None:
                 if not has_own_place(event.get("where")):
                     return None
                 shape = self._own_place[names]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.audit.names import Resolver
-from safeser.audit.reading.alike import MAX_FORMS, Forms, own_dict
+from safeser.audit.reading.alike import MAX_FORMS, Forms, copied_fields
 from safeser.audit.record import MAX_LINE, Record, parse
 from safeser.errors import AuditError
 
@@ -152,10 +152,10 @@ def test_a_dictionary_of_fields_is_the_callers():
     for raw in (line(GENESIS), line(SESSION), line(CASE), line(EVENT)):
         forms.read(raw)
     record = forms.read(line({**EVENT, "task": "sum-2"}))
-    found = own_dict(record.fields)
+    found = copied_fields(record.fields)
     assert found == dict(record.fields)
     found["task"] = "other"
     assert record.fields["task"] == "sum-2"
     whole = {"task": "sum-3"}
-    assert own_dict(whole) == whole
-    assert own_dict(whole) is not whole
+    assert copied_fields(whole) == whole
+    assert copied_fields(whole) is not whole

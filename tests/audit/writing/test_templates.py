@@ -71,7 +71,7 @@ def bodies(events, *, plain: bool) -> tuple[list[bytes], object]:
     """Return what a log writes of *events*, and what its metrics count."""
     state, written, counted = initial_state(POLICY), [], {}
     for event in events:
-        draft = Draft(state, 1_795_000_000_000_000, len(written))
+        draft = Draft(state, 1_795_000_000_000_000, first=len(written))
         draft.add_events((event,), plain=plain)
         state = draft.state
         for key, times in draft.seen[0].items():
@@ -121,7 +121,7 @@ def test_texts_that_together_are_too_long_are_cut_as_before():
 
 def test_most_events_have_a_template():
     state = initial_state(POLICY)
-    draft = Draft(state, 0, 0)
+    draft = Draft(state, 0, first=0)
     places = ["run_spec", "data.x", "data.y"]
     draft.add_events([{**ADMIT, "where": place} for place in places * 10], plain=False)
     # The session, the two events that define a case, and the one whose template the second of
@@ -156,7 +156,7 @@ def test_the_next_file_begins_without_templates(make):
 
 
 def test_shapes_are_bounded():
-    draft = Draft(initial_state(POLICY), 0, 0)
+    draft = Draft(initial_state(POLICY), 0, first=0)
     for n in range(2 * MAX_SHAPES):
         draft.add_events([{**ADMIT, f"field_{n}": n}, {**ADMIT, f"field_{n}": n}], plain=False)
     assert len(draft.state.templates._shapes) == MAX_SHAPES
