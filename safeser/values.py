@@ -338,7 +338,7 @@ class Grant:
 
 
 class Described(Protocol):
-    """What decisions and records say of a :class:`Payload`, or of one that arrived."""
+    """What policy and audit read of a payload, whether it is sent (:class:`Payload`) or arrived."""
 
     @property
     def where(self) -> str: ...

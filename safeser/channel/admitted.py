@@ -6,7 +6,7 @@ of reading or checking is passed on with it, and the next step takes that result
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -28,9 +28,9 @@ __all__ = [
     "Received",
     "ReceivedFields",
     "Unverified",
-    "made_admitted",
-    "made_permitted",
-    "made_received",
+    "make_admitted",
+    "make_permitted",
+    "make_received",
 ]
 
 #: Kinds of messages that need authority even without payloads.
@@ -58,18 +58,31 @@ class Unverified:
 Arrived = Verified | Unverified
 
 
+class _OfLink:
+    """Refuses to be made: only :mod:`safeser.channel.receiving` makes these values."""
+
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        raise TypeError(f"only a Link makes {cls.__name__} values")
+
+    @classmethod
+    def _make(cls, _: Iterable[Any]) -> Self:  # which _replace calls
+        raise TypeError(f"only a Link makes {cls.__name__} values")
+
+
 class ReceivedFields(NamedTuple):
-    """The fields of a :class:`Received`; up to *digest* they are those of a ``Payload``."""
+    """The fields of a :class:`Received`."""
 
     where: str
     family: str
     header: dict[str, Any]
     frames: tuple[Any, ...]
     author: str
-    task: str
-    task_author: str
-    digest: str
     verified: Arrived
+    task: str = ""
+    task_author: str = ""
+    digest: str = ""
     policy: Policy | None = None
     context: Context | None = None
     grant: Grant | None = None
@@ -81,7 +94,7 @@ class ReceivedFields(NamedTuple):
     sealed: Any = None
 
 
-class Received(ReceivedFields):
+class Received(_OfLink, ReceivedFields):  # type: ignore[misc]  # it refuses _make
     """One payload of a verified message: its shape is read, and it is not decided yet.
 
     Only a :class:`Link` makes one.
@@ -99,9 +112,6 @@ class Received(ReceivedFields):
     """
 
     __slots__ = ()
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        raise TypeError("only a Link makes a Received")
 
     @property
     def message(self) -> int:
@@ -144,20 +154,17 @@ class PermittedFields(NamedTuple):
     inside: Permitted | None
 
 
-class Permitted(PermittedFields):
+class Permitted(_OfLink, PermittedFields):  # type: ignore[misc]  # as above
     """One payload that policy permits and that describes exactly one object; not yet loaded.
 
     Only :meth:`Link.admit` makes one.
 
-    :param checked: the checked nodes to build from, to be taken once; empty where they were, where
-        this process does not build it, or where the package of a type is not imported yet.
+    :param checked: at most one result of the check, which the first load takes; empty if nothing is
+        built here or the package of its type is not imported yet.
     :param inside: the pickle in a payload of bytes that its handler unpickles.
     """
 
     __slots__ = ()
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        raise TypeError("only Link.admit makes a Permitted")
 
     def __repr__(self) -> str:
         return f"Permitted({self.payload!r})"
@@ -168,7 +175,7 @@ class AdmittedFields(NamedTuple):
     outcomes: tuple[Permitted | SafeserError, ...]
 
 
-class Admitted(AdmittedFields):
+class Admitted(_OfLink, AdmittedFields):  # type: ignore[misc]  # as above
     """A message that policy permits, with the decision on each of its payloads.
 
     Only :meth:`Link.admit` makes one.
@@ -177,9 +184,6 @@ class Admitted(AdmittedFields):
     """
 
     __slots__ = ()
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        raise TypeError("only Link.admit makes an Admitted")
 
     @property
     def context(self) -> Context:
@@ -201,8 +205,7 @@ class Admitted(AdmittedFields):
         return not self.outcomes and self.admission.context.kind not in _AUTHORITY
 
 
-# What safeser.channel.receiving, and nothing else, makes these values with: their own constructors
-# refuse.
-made_received: Callable[[ReceivedFields], Received] = partial(tuple.__new__, Received)
-made_permitted: Callable[[PermittedFields], Permitted] = partial(tuple.__new__, Permitted)
-made_admitted: Callable[[AdmittedFields], Admitted] = partial(tuple.__new__, Admitted)
+# These go past the constructors above. Only safeser.channel.receiving calls them.
+make_received: Callable[[ReceivedFields], Received] = partial(tuple.__new__, Received)
+make_permitted: Callable[[PermittedFields], Permitted] = partial(tuple.__new__, Permitted)
+make_admitted: Callable[[AdmittedFields], Admitted] = partial(tuple.__new__, Admitted)

@@ -22,9 +22,9 @@ from safeser.channel.admitted import (
     PermittedFields,
     Received,
     ReceivedFields,
-    made_admitted,
-    made_permitted,
-    made_received,
+    make_admitted,
+    make_permitted,
+    make_received,
 )
 from safeser.channel.budgets import UNUSED
 from safeser.channel.events import PendingRecords
@@ -97,24 +97,23 @@ class Receiving(Sending):
         except SafeserError as error:
             error.where = error.where or where
             raise
-        return made_received(
+        return make_received(
             ReceivedFields(
                 where,
                 reading.family,
                 own,
                 tuple(frames),
                 author,
-                task,
-                task_author,
-                "",
                 verified,
-                policy,
-                context,
-                grant,
-                [reading],
-                reading.denial,
-                wraps,
-                relayed,
+                task=task,
+                task_author=task_author,
+                policy=policy,
+                context=context,
+                grant=grant,
+                reading=[reading],
+                denial=reading.denial,
+                wraps=wraps,
+                relayed=relayed,
             )
         )
 
@@ -136,8 +135,20 @@ class Receiving(Sending):
         :param sealed: the parsed graph or task.
         :param task: key of the task, and *digest* that of its definition or graph, for the log.
         """
-        fields = (where, SEALED, dict(header), tuple(frames), author, task, "", digest, verified)
-        return made_received(ReceivedFields(*fields, sealed=sealed))
+        own = dict(header)
+        return make_received(
+            ReceivedFields(
+                where,
+                SEALED,
+                own,
+                tuple(frames),
+                author,
+                verified,
+                task=task,
+                digest=digest,
+                sealed=sealed,
+            )
+        )
 
     def code(self, verified: Arrived, where: str, data: bytes) -> Received:
         """Return bytes of *verified* that their handler unpickles itself.
@@ -145,8 +156,11 @@ class Receiving(Sending):
         They count as code, whatever is in them, since that unpickler has no restrictions. The
         caller's list of deserializers does not apply: Dask passes msgpack there and unpickles.
         """
-        fields = (where, "cloudpickle", _BARE_PICKLE, (data,), self.peer, "", "", "", verified)
-        return made_received(ReceivedFields(*fields, bare=True))
+        return make_received(
+            ReceivedFields(
+                where, "cloudpickle", _BARE_PICKLE, (data,), self.peer, verified, bare=True
+            )
+        )
 
     def admit(
         self,
@@ -181,7 +195,7 @@ class Receiving(Sending):
         if not payloads:
             self._record_plain(context, records, message=verified.sequence)
             admission = Admission(context, policy, UNUSED[2], records)
-            return made_admitted(AdmittedFields(admission, ()))
+            return make_admitted(AdmittedFields(admission, ()))
         # 3. Every payload by its family; none is decoded before all have passed.
         decide = partial(self._decided, policy, context, requested)
         decided = _outcomes(payloads, decide, each=each)
@@ -194,7 +208,7 @@ class Receiving(Sending):
         admission = Admission(context, policy, loading, records)
         outcomes = _outcomes(decided, partial(self._permit, admission, budget), each=each)
         # 6. The record, before the load.
-        admitted = made_admitted(AdmittedFields(admission, outcomes))
+        admitted = make_admitted(AdmittedFields(admission, outcomes))
         self._record_payloads(admitted)
         return admitted
 
@@ -387,10 +401,10 @@ class Receiving(Sending):
             inside = None
             if within is not None:
                 found = self._checked(admission, budget, within)
-                inside = made_permitted(PermittedFields(within, admission, found, None))
+                inside = make_permitted(PermittedFields(within, admission, found, None))
         except SafeserError as error:
             return error
-        return made_permitted(PermittedFields(payload, admission, checked, inside))
+        return make_permitted(PermittedFields(payload, admission, checked, inside))
 
     def _checked(
         self, admission: Admission, budget: serialization.Budget, payload: Received

@@ -108,7 +108,7 @@ class AuthenticationKeys(KeepsSecrets):
             running.add(0, frames)
             return running.digest()
         # Nearly all messages are a few frames: one join and one hash.
-        pieces: list[Buffer] = [*_head(fields, header, len(lengths))]
+        pieces = _head(fields, header, len(lengths))
         if max(lengths, default=0) < GMAC_FROM:
             pieces += chain.from_iterable(zip(map(_plain_head, lengths), frames, strict=True))
         else:
@@ -144,7 +144,7 @@ class _Tag(KeepsSecrets):
         self._keys = keys
         self._mac = keys.hmac.copy()
         self._sequence = sequence
-        self._pieces: list[Buffer] = [*_head(fields, header, count)]
+        self._pieces = _head(fields, header, count)
 
     def add(self, first: int, frames: Sequence[memoryview]) -> None:
         """Add whole *frames*, of which the first is frame *first*."""
@@ -177,10 +177,10 @@ class _Tag(KeepsSecrets):
         self._pieces.clear()
 
 
-def _head(fields: bytes, header: bytes, count: int) -> tuple[bytes, bytes, bytes, bytes]:
+def _head(fields: bytes, header: bytes, count: int) -> list[Buffer]:
     """Return what stands before the parts of a message's *count* frames in what is hashed."""
     head = COUNT_AND_LENGTH.pack(2 + count, len(fields))
-    return head, fields, LENGTH.pack(len(header)), header
+    return [head, fields, LENGTH.pack(len(header)), header]
 
 
 class _Pieces(KeepsSecrets):

@@ -267,14 +267,14 @@ class Session(KeepsSecrets):
         """Claim the next number for a message; return its keys, fields and flat frames."""
         views = all_flat(frames)
         lengths = [*map(len, views)]
-        long, count, body = len(header), len(lengths), sum(lengths)
-        check_sizes(self._limits, long, count, body)
-        if body > wire.MAX_FRAME:
+        header_size, count, size = len(header), len(lengths), sum(lengths)
+        check_sizes(self._limits, header_size, count, size)
+        if size > wire.MAX_FRAME:  # otherwise no frame can be longer
             check_lengths(lengths)
         out = self._sending
-        keys = self._claim(out, message_length(out.suite, long, count, body))
+        keys = self._claim(out, message_length(out.suite, header_size, count, size))
         out.sequence = number = out.sequence + 1
-        return out, keys, pack_fields(number, long, count, body), views
+        return out, keys, pack_fields(number, header_size, count, size), views
 
     def _made(self, out: _Direction, buffers: Iterator[Buffer]) -> Iterator[Buffer]:
         for buffer in buffers:

@@ -127,11 +127,11 @@ def lookup(
     """
     key = (server, channel, name)
     alone = _ALONE.get(key)  # as nearly all are
-    if alone is not None or key not in _FOUND:
+    if alone is not None:
         return alone
-    rows = _FOUND[key]
-    if message is None:
-        return rows[0]
+    rows = _FOUND.get(key)
+    if rows is None or message is None:
+        return None if rows is None else rows[0]
     return next((row for row in rows[:0:-1] if row.fits(message)), rows[0])
 
 

@@ -489,7 +489,7 @@ SURE: dict[Shape, frozenset[type]] = {
     _mapping: frozenset({dict}),
 }
 
-#: The shape of all values but None, for each shape that None has as well.
+#: What each optional shape asks of a value that is not None.
 UNLESS_NONE: dict[Shape, Shape] = {}
 
 

@@ -129,8 +129,8 @@ def _recorded(obj: Any, kept: dict[int, tuple[Any, Any]]) -> Any:
     return reduced
 
 
-#: Classes whose objects are left to pickle, beside functions: libraries register reducers of
-#: exceptions that add tracebacks.
+#: Classes whose objects pickle writes itself, as it does functions: classes by name, and exceptions
+#: because libraries register reducers of them that add tracebacks.
 _LEFT = (type, BaseException)
 
 
@@ -156,9 +156,8 @@ class _RecordingByValue(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpick
         if made is not NotImplemented:
             return made
         cls = type(obj)
-        if cls is FunctionType or cls is BuiltinFunctionType or issubclass(cls, _LEFT):
-            return NotImplemented
-        if cls in self._dispatch_table:
+        named = cls is FunctionType or cls is BuiltinFunctionType or issubclass(cls, _LEFT)
+        if named or cls in self._dispatch_table:
             return NotImplemented
         return _recorded(obj, self.kept)
 

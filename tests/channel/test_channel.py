@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser import families, pickles
-from safeser.channel import Admitted, Channel, Permitted
+from safeser.channel import Channel
 from safeser.errors import (
     AuditError,
     AuthenticationError,
@@ -550,13 +550,13 @@ def test_a_refusal_that_cannot_be_recorded_is_one_all_the_same(pair, loads, mark
 def test_nobody_else_makes_an_admitted(pair):
     p = pair("ann", "bea")
     admitted = p.two.admit(p.one.seal(1, p.context), p.context)
-    for proof in (None, object(), True):
-        with pytest.raises(TypeError):
-            Admitted(admitted.admission, admitted.outcomes, proof)
-        with pytest.raises(TypeError):
-            Permitted(admitted.payloads[0], admitted.admission, None, None, proof)
-    with pytest.raises(TypeError):
-        Admitted(admitted.admission, admitted.outcomes)
+    for value in (admitted, *admitted.permitted, *admitted.payloads):
+        with pytest.raises(TypeError, match="only a Link"):
+            type(value)(*value)
+        with pytest.raises(TypeError, match="only a Link"):
+            type(value)._make(value)
+        with pytest.raises(TypeError, match="only a Link"):
+            value._replace()
     with pytest.raises(AttributeError):
         admitted.outcomes = ()
 

@@ -35,7 +35,7 @@ from safeser.values import Grant, Kind
 
 __all__ = ["Sealing", "grant_of"]
 
-#: What ``submit`` and ``map`` say of every graph; as plain data it is no payload to decide.
+#: Span metadata that ``submit`` and ``map`` attach to every graph. As plain data it is no payload.
 _OF_FUTURES = ToPickle({"collections": [{"type": "Future"}]})
 
 logger = logging.getLogger("safeser.dask")

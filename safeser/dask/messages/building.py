@@ -108,7 +108,7 @@ def _load(judged: Judged, part: Part) -> Any:
     # Shards of a shuffle are opened here, because Dask's handler would unpickle them.
     start = perf_counter()
     value = link.load_one(permitted.inside or permitted)
-    # One of Dask's fine performance metrics. To enter its meter takes as long as a small value.
+    # Dask's fine performance metric. Its context manager takes as long as a small value.
     context_meter.digest_metric("deserialize", perf_counter() - start, "seconds")
     if part.row.failed:
         raise _unsent(permitted.payload, value)

@@ -73,7 +73,7 @@ class _Decided(NamedTuple):
     instead: dict[str, Any] | None = None
 
 
-class _Again(NamedTuple):
+class _Repeated(NamedTuple):
     """The decision on a plain element that holds for others of its name.
 
     :param row: of the table, the only one of that name.
@@ -114,22 +114,25 @@ class Elements:
         self._renewed = renewed
         self._kept = Kept()  # definitions of sealed tasks that this side keeps
         # The last admission of elements without payloads, by their name, and its policy.
-        self._repeated: dict[str, _Again] = {}
+        self._repeated: dict[str, _Repeated] = {}
         self._repeated_under: Policy | None = None
 
     def receive(self, side: Side, message: Message, refusals: Refusals) -> Batch:
-        """Decide each element, record all of them, and build those that are permitted."""
+        """Decide each element, record all of them, and build those that are permitted.
+
+        A message whose elements all repeat admitted ones is counted instead of decided.
+        """
         body, takes_code = message.body, partial(self._takes_code, side)
         elements: Sequence[Any] = body if isinstance(body, tuple) else (body,)
-        try:
-            if not message.rows and self._pass_again(message, elements):
-                made = [
-                    self._translated(each, each, takes_code, refusals, None) for each in elements
-                ]
+        if not message.rows:
+            try:
+                repeated = self._count_repeated(message, elements)
+            except AuditError as error:  # not all of them are counted
+                made = [self._refused(each, error, refusals, None).instead for each in elements]
                 return Batch(_present(made), [])
-        except AuditError as error:  # they are not counted
-            made = [self._refused(each, error, refusals, None).instead for each in elements]
-            return Batch(_present(made), [])
+            if repeated:
+                made = [self._translated(e, e, takes_code, refusals, None) for e in elements]
+                return Batch(_present(made), [])
         if self.reads is Server.WORKER:
             message = message.with_calls(self._kept, self.link.policy.limits)
         graphs = GraphFailures() if self._answers_clients else None
@@ -146,14 +149,15 @@ class Elements:
         made = [self._built(side, each, takes_code, refusals, graphs) for each in decided]
         return Batch(_present(made), [] if graphs is None else graphs.elements())
 
-    def _pass_again(self, message: Message, elements: Sequence[Any]) -> bool:
-        """Tell whether each of *elements* passes as one before it did; count them if so.
+    def _count_repeated(self, message: Message, elements: Sequence[Any]) -> bool:
+        """Count *elements* if each repeats one that was admitted under the policy in force.
 
         Most elements of a stream are of few rows and carry no payloads: of those, only who they
         name and the shapes of their fields remain to be checked. Others are decided each by itself,
         and so is all of a message with a single one of those.
 
-        :raises AuditError: if they pass and cannot be counted.
+        :return: whether they are counted.
+        :raises AuditError: if one cannot be counted.
         """
         link, policy, repeated = self.link, self._repeated_under, self._repeated
         if policy is None or not link.holds_again(message.verified, policy):
@@ -202,19 +206,19 @@ class Elements:
                 continue
             try:
                 judged = judge_operation(side, row, each, message)
-                self._repeat(row, judged, policy)
+                self._keep_decision(row, judged, policy)
                 decided.append(_Decided(each, judged))
             except SafeserError as error:
                 decided.append(self._refused(each, error, refusals, graphs))
 
-    def _repeat(self, row: Operation, judged: Judged, policy: Policy) -> None:
+    def _keep_decision(self, row: Operation, judged: Judged, policy: Policy) -> None:
         """Keep the admission of *judged* if it was under *policy* and needs no authority."""
         if not (row.plain and judged.admitted.is_plain and is_alone(row)) or row.name in RENEWALS:
             return
         if policy is not self._repeated_under:
             self._repeated, self._repeated_under = {}, policy
         if policy is self.link.policy:  # not replaced since the decision
-            self._repeated[row.wire] = _Again(row, judged.admitted)
+            self._repeated[row.wire] = _Repeated(row, judged.admitted)
 
     def row_of(self, element: Any) -> Operation:
         """Return the row of the table that describes *element*.

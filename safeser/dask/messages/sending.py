@@ -96,10 +96,10 @@ def encode_message(
     told = translate.outgoing(message, takes_code=values.take_code, answers=answers)
     encoder.add(told, values, ceiling_of)
     frames = encoder.frames(listed=False)
-    if _fits(frames, policy.limits):  # as nearly all
+    if not is_overfull(frames, policy.limits):  # as nearly all
         return frames
     if fails:
-        frames = _shed(encoder, link.peer, policy.limits, listed=False)
+        frames = _without_large_values(encoder, link.peer, policy.limits, listed=False)
     return _checked(frames, policy.limits)
 
 
@@ -133,7 +133,7 @@ class ElementWriter:
         self.server = server
         self._sent = sent
         self._ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
-        self._encoder: Encoder | None = None  # used again; None while a thread uses it
+        self._encoder: Encoder | None = None  # for the next message; None while it encodes one
 
     def frames(self, elements: Sequence[Any], *, listed: bool) -> list[Any]:
         """Return the frames of *elements*; those that the table does not know are left out.
@@ -144,18 +144,18 @@ class ElementWriter:
         limits, self._encoder = policy.limits, None
         if encoder is None or encoder.limits is not limits:
             encoder = Encoder(limits)
-        added = self._add(encoder, policy, elements)
+        added = self._add_all(encoder, policy, elements)
         if not added:
             return Encoder().frames(listed=True)
         frames = encoder.frames(listed=listed or added > 1)
         small = len(frames) == 1 and encoder.is_small  # as most are
-        if not small and added == 1 and not _fits(frames, limits):
-            frames = self._shed(encoder, limits, listed=listed)
+        if not small and added == 1 and is_overfull(frames, limits):
+            frames = self._reduced(encoder, limits, listed=listed)
         encoder.clear()
         self._encoder = encoder
         return frames
 
-    def _add(self, encoder: Encoder, policy: Policy, elements: Sequence[Any]) -> int:
+    def _add_all(self, encoder: Encoder, policy: Policy, elements: Sequence[Any]) -> int:
         """Add *elements* to *encoder*; return how many it has."""
         link, server, sent, ceiling_of = self.link, self.server, self._sent, self._ceiling_of
         values = _Values(link, policy, None, fails=True, sent=sent)
@@ -175,7 +175,7 @@ class ElementWriter:
                         element, takes_code=values.take_code, of_tasks=self._of_tasks
                     )
                 if row.splits:
-                    added += _add(encoder, element, row.splits, values, ceiling_of)
+                    added += _add_or_split(encoder, element, row.splits, values, ceiling_of)
                 else:
                     encoder.add(element, values, ceiling_of)
                     added += 1
@@ -188,11 +188,13 @@ class ElementWriter:
         """Tell whether failures in elements are of tasks, whose submitter may see all of them."""
         return self.server is Server.SCHEDULER or _submits_code(self.link)
 
-    def _shed(self, encoder: Encoder, limits: Limits, *, listed: bool) -> list[Any]:
+    def _reduced(self, encoder: Encoder, limits: Limits, *, listed: bool) -> list[Any]:
         """Return the frames of the one element in *encoder*, without values that are too large."""
         sent, rows = self._sent, list(encoder.rows)
         try:
-            frames = _checked(_shed(encoder, self.link.peer, limits, listed=listed), limits)
+            frames = _checked(
+                _without_large_values(encoder, self.link.peer, limits, listed=listed), limits
+            )
         except SafeserError as error:
             sent.rollback()
             logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
@@ -204,7 +206,9 @@ class ElementWriter:
         return frames
 
 
-def _add(encoder: Encoder, element: Any, splits: str, values: Leaf, ceiling_of: CeilingOf) -> int:
+def _add_or_split(
+    encoder: Encoder, element: Any, splits: str, values: Leaf, ceiling_of: CeilingOf
+) -> int:
     """Add *element*, split if it is over its ceiling and may be split; return how many parts."""
     try:
         encoder.add(element, values, ceiling_of)
@@ -214,7 +218,7 @@ def _add(encoder: Encoder, element: Any, splits: str, values: Leaf, ceiling_of: 
             raise
         middle = len(many) // 2
         halves = ({**element, splits: part} for part in (many[:middle], many[middle:]))
-        return sum(_add(encoder, half, splits, values, ceiling_of) for half in halves)
+        return sum(_add_or_split(encoder, half, splits, values, ceiling_of) for half in halves)
     return 1
 
 
@@ -225,7 +229,7 @@ def _submits_code(link: Link) -> bool:
 
 
 def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
-    """Tell whether *frames* of a batch might hold more than one message may.
+    """Tell whether *frames* might hold more than one message may.
 
     A byte of msgpack stands for at most two elements: one container, as itself and in another.
     """
@@ -238,7 +242,7 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
 def may_be_large(message: Any) -> bool:
     """Tell whether encoding *message* may block the event loop for long.
 
-    Most messages are a few plain values, for which Dask's sizeof takes longer than encoding them.
+    Most are a few plain values and frames, for which Dask's sizeof takes longer than encoding them.
     """
     if _is_small(message):
         return False
@@ -247,7 +251,7 @@ def may_be_large(message: Any) -> bool:
 
 
 def _is_small(message: Any) -> bool:
-    """Tell whether *message* is a few plain values; False where that is unknown."""
+    """Tell whether the texts, bytes and frames of *message* are few; False if that is unknown."""
     found, size = [message], 0
     for value in found:
         kind = value.__class__
@@ -265,13 +269,6 @@ def _is_small(message: Any) -> bool:
         elif kind not in _SCALARS:
             return False
     return bool(size <= OFFLOAD_THRESHOLD)
-
-
-def _fits(frames: list[Any], limits: Limits) -> bool:
-    """Tell whether *frames* are plainly within the limits of one message."""
-    few = len(frames) <= limits.max_frames and byte_count(frames) <= limits.max_bytes
-    longest = max(map(len, frames[:2]))
-    return few and longest <= wire.MAX_FRAME and 2 * longest <= limits.max_refs
 
 
 def _checked(frames: list[Any], limits: Limits) -> list[Any]:
@@ -294,7 +291,9 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
     return frames
 
 
-def _shed(encoder: Encoder, peer: str, limits: Limits, *, listed: bool) -> list[Any]:
+def _without_large_values(
+    encoder: Encoder, peer: str, limits: Limits, *, listed: bool
+) -> list[Any]:
     """Return the frames, with values replaced by an error, largest first, until they fit."""
     frames = encoder.frames(listed=listed)
     size = byte_count(frames)
@@ -400,7 +399,7 @@ class _Values:
         # A worker sends results of classes that only the client may have registered.
         start = perf_counter()
         made = self._link.serialize(x, grant, context=self._context, unregistered=True)
-        # One of Dask's fine performance metrics. To enter its meter takes as long as a small value.
+        # Dask's fine performance metric. Its context manager takes as long as a small value.
         context_meter.digest_metric("serialize", perf_counter() - start, "seconds")
         return made
 

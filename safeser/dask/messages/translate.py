@@ -212,7 +212,7 @@ def incoming_element(
 
 
 def _for_scheduler(name: str, element: dict[str, Any]) -> Translated:
-    """Return an element as the scheduler's handler takes it, which is as it came for most."""
+    """Return *element* as the scheduler's handler takes it; most stay as they came."""
     refused: Sequence[PayloadError] = ()
     if not _RAW.isdisjoint(element):
         element, refused = _without_raw_errors(element)
@@ -225,12 +225,12 @@ def _for_scheduler(name: str, element: dict[str, Any]) -> Translated:
         text = element.get("traceback_text")
         element = {**element, "traceback": text if isinstance(text, str) else None}
     elif name == "update-graph":
-        _extend_with_lists(element)
+        _list_collections(element)
     return Translated(element, tuple(refused))
 
 
-def _extend_with_lists(element: dict[str, Any]) -> None:
-    """Have a list where Dask's spans add to what was said of a graph: plain lists are tuples."""
+def _list_collections(element: dict[str, Any]) -> None:
+    """Make a list of the tuple in ``span_metadata``, which Dask's spans extend."""
     said = element.get("span_metadata")
     if type(said) is dict and type(said.get("collections")) is tuple:
         element["span_metadata"] = {**said, "collections": list(said["collections"])}

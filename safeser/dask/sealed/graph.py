@@ -149,7 +149,7 @@ def write_out(
     signer = identity.require_verifying()
     definitions, graph = definitions or Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
     writer = TaskWriter(definitions, limits)
-    with gc_paused:  # all that is made here lives until it is packed
+    with gc_paused:  # leaves and hashes live until they are packed
         leaves = _leaves(expr, writer, actors, keys)
         tree = MerkleTree([leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values()])
         canonical = definitions.canonical()

@@ -61,10 +61,10 @@ _COST = 8
 _GATHERED = {cls: number for number, cls in enumerate(form.GATHERERS)}
 _PLAIN = {cls: number for number, cls in enumerate(form.CONTAINERS)}
 _MUTABLE = frozenset({list, set, dict})
+_SETS = frozenset({set, frozenset})
 
 #: The tree of the first definition of a task.
 _FIRST = (form.DEFINITION, 0)
-_SETS = frozenset({set, frozenset})
 
 
 class Leaf(NamedTuple):
@@ -101,7 +101,7 @@ class TaskWriter:
         :param actor: whether what it returns is to be an actor.
         :raises PayloadError: if something in it cannot be pickled.
         """
-        if not actor and _has_scalars_alone(key, node, self._most):
+        if not actor and _calls_with_scalars(key, node, self._most):
             return self._of_scalars(key, node)
         definitions, pack = self._definitions, self.pack
         written = self._begin(node.dependencies, definitions, self._most)
@@ -121,7 +121,7 @@ class TaskWriter:
     def _of_scalars(self, key: Any, node: Task) -> Leaf:
         """Return the leaf of a task that calls a function with scalars alone.
 
-        These are the bytes that the longer way gives. Of ``map`` nearly all tasks are such.
+        Gives the same bytes as the general way. Nearly all tasks of ``map`` qualify.
         """
         definitions, pack, named = self._definitions, self.pack, form.key_form(key)
         digest = definitions.add_function(node.func)
@@ -321,11 +321,11 @@ def _by_id(types: list[type]) -> Iterable[type]:
     return dict(zip(map(id, types), types, strict=True)).values()
 
 
-def _has_scalars_alone(key: Any, node: GraphNode, most: int) -> bool:
+def _calls_with_scalars(key: Any, node: GraphNode, most: int) -> bool:
     """Tell whether *node* calls a function with scalars alone, fewer than *most*."""
     return (
         type(node) is Task
-        and key is node.key
+        and key is node.key  # the tree then spells the same key as the head
         and not node.kwargs
         and not node.dependencies
         and len(node.args) < most

@@ -110,7 +110,7 @@ class Encoder:
 
     :param limits: those of its reader; an element that they refuse is refused here, by the same
         error. None for a message that no reader is meant to accept.
-    :ivar is_small: whether each element is far within all limits, its payloads aside.
+    :ivar is_small: whether a message of any one of its elements is within *limits*, payloads aside.
     """
 
     __slots__ = ("_default", "_flat", "_parts", "_small", "is_small", "limits", "rows")
@@ -118,7 +118,7 @@ class Encoder:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits
         if limits is not None:
-            # Bytes and levels of an element that is readable without a closer look.
+            # Bytes (one less, for the header of a batch) and levels that no reader refuses.
             self._small = min(FLOOR, limits.max_refs // 2 - 1, limits.max_bytes - 1)
             self._flat = limits.max_depth - 1
         self.clear()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from safeser.dask.wire.fields import holds_reference
-from safeser.dask.wire.reader import LEAVES
+from safeser.dask.wire.reader import LEAVES, Reference
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Operation
 from safeser.operations.shapes import ANYTHING, SURE, UNLESS_NONE, Shape, meant
@@ -72,7 +72,8 @@ def _asked(row: Operation, form: tuple[Any, ...]) -> Sequence[tuple[str, Shape]]
         if fits is None:
             raise _unknown(name, row.name)
         if fits is not ANYTHING and kind not in SURE.get(fits, ()):
-            asked.append((name, UNLESS_NONE.get(fits, fits)))  # None is sure where it fits
+            # Of a plain value, None passed above; a payload may still turn out to be None.
+            asked.append((name, fits if kind is Reference else UNLESS_NONE.get(fits, fits)))
     # Names of a sender's own choice are not kept.
     if "*" not in row.shapes and len(row.forms) < _FORMS:
         row.forms[form] = asked

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from safeser.dask.client_ids import ClientIds
+from safeser.dask.wire.reader import Reference
+from safeser.dask.wire.shapes import check_built, check_fields
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Channel, Server, lookup
 
@@ -236,3 +238,16 @@ def test_a_size_that_one_worker_reports_fits_where_others_are_told_it(talk):
         row = lookup(Server.WORKER, Channel.STREAM, name)
         for nbytes in (said["nbytes"], 28, -1):  # which says that it is not known
             assert row.shape_of("nbytes")({"x": nbytes})
+
+
+@pytest.mark.parametrize(("value", "passes"), [(None, True), ("x", True), (5.5, False)])
+def test_a_payload_for_a_field_that_may_be_none_is_asked_again(value, passes):
+    row = lookup(Server.SCHEDULER, Channel.RPC, "events")
+    assert not check_fields(row, {"op": "events", "topic": None}, payloads=True)
+    later = check_fields(row, {"op": "events", "topic": Reference(0, eager=False)}, payloads=True)
+    built = {"op": "events", "topic": value}
+    if passes:
+        check_built(later, built)
+    else:
+        with pytest.raises(PayloadError):
+            check_built(later, built)
