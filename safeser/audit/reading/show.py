@@ -116,7 +116,7 @@ def cell(value: object) -> str:
     return _cell(_text(value))
 
 
-@lru_cache(maxsize=1_024)  # of 29 cells some five are new; the others repeat earlier rows
+@lru_cache(maxsize=256)  # of 29 cells some five are new; the others repeat earlier rows
 def _cell(text: str) -> str:
     if not text or _PLAIN_CELL.fullmatch(text):
         return text

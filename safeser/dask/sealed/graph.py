@@ -37,7 +37,6 @@ from safeser.dask.sealed.writing import (
     leaf_data,
     unwritable,
 )
-from safeser.dask.wire.gc_pause import gc_paused
 from safeser.dask.wire.reader import Reader, check_hashes
 from safeser.errors import PayloadError
 from safeser.families import compression
@@ -149,10 +148,8 @@ def write_out(
     signer = identity.require_verifying()
     definitions, graph = definitions or Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
     writer = TaskWriter(definitions, limits)
-    with gc_paused:  # leaves and hashes live until they are packed
-        leaves = _leaves(expr, writer, actors, keys)
-        tree = MerkleTree([leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values()])
-        canonical = definitions.canonical()
+    leaves = _leaves(expr, writer, actors, keys)
+    tree = MerkleTree(leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values())
     now = int(time.time())
     statement = Statement(
         identity.principal, signer, audience, graph, tree.size, tree.root, now, now + LIFETIME
@@ -161,7 +158,7 @@ def write_out(
         [leaf.head for leaf in leaves.values()],
         [leaf.tree for leaf in leaves.values()],
         list(definitions.by_digest.values()),
-        canonical,
+        definitions.canonical(),
         _grouped(_annotated(expr, leaves, annotations), leaves),
     ]
     sizes, frames = [], [statement.signed_by(identity).packed]

@@ -1,4 +1,4 @@
-"""Pause the garbage collector while a large message is decoded, or a graph is written out.
+"""Pause the garbage collector while a large message is decoded.
 
 The one rule: afterwards the collector is enabled exactly if it was before, whatever happens
 meanwhile.
