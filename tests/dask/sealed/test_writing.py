@@ -549,5 +549,5 @@ def test_scalars_are_written_as_all_arguments_are(monkeypatch, key, args, actor)
         return leaf, definitions.by_digest
 
     short = written()
-    monkeypatch.setattr(writing, "_has_scalars_alone", lambda *_: False)
+    monkeypatch.setattr(writing, "_calls_with_scalars", lambda *_: False)
     assert written() == short
