@@ -53,7 +53,10 @@ class LoopWatch:
 
 def answer(watch: LoopWatch, server: Any, listener: socket.socket) -> None:
     while True:
-        connection, _ = listener.accept()
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # the listener was closed
+            return
         with connection:
             told = {"held": watch.take(), "sent": _sent(server)}
             connection.sendall(json.dumps(told).encode() + b"\n")
