@@ -124,7 +124,7 @@ class Recording:
         return self._contexts.get(key) or self._made_context(key)
 
     def _made_context(self, key: tuple[bool, Kind, str | None]) -> Context:
-        """Return a context of this link, which keeps it, since each message needs one."""
+        """Make and keep a context of this link; messages of one operation share it."""
         inbound, kind, operation = key
         pair = (self.peer, self.local) if inbound else (self.local, self.peer)
         addresses = self._addresses

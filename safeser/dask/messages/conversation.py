@@ -127,7 +127,7 @@ class Conversation:
         self._taken = taken or Requests()
         self._identity = StreamIdentity(link, client_ids or ClientIds(), here=server is not None)
         self._opens = opens
-        self._side: Side | None = None  # by which the last message was decided
+        self._side: Side | None = None  # used again while the requested families are the same object
         self._willing = deserializers
         self._greeting_sent = False
         self._remote: Server | None = None
@@ -215,7 +215,8 @@ class Conversation:
         return bounds
 
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
-        requested, side = deserializers if self._willing is None else self._willing, self._side
+        requested = deserializers if self._willing is None else self._willing
+        side = self._side
         if side is None or side.requested is not requested:
             side = Side(self.link, requested, self._opens, self._taken, self._statements)
             self._side = side
