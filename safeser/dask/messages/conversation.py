@@ -127,7 +127,7 @@ class Conversation:
         self._taken = taken or Requests()
         self._identity = StreamIdentity(link, client_ids or ClientIds(), here=server is not None)
         self._opens = opens
-        self._side: Side | None = None  # used again while the requested families are the same object
+        self._side: Side | None = None  # used again while the requested families are the same
         self._willing = deserializers
         self._greeting_sent = False
         self._remote: Server | None = None
