@@ -54,7 +54,7 @@ class Submitted:
         self.first = self.node.graph.signed
 
     def of(self, name, policy):
-        # Of one scheduler, whoever submits.
+        # Streams of all clients share the statements of one scheduler.
         options = {"renewed": self.renewed.append, "statements": self.statements}
         talk = Talk(self.doors, name, "scheduler", policy, server_options=options)
         return talk.greet().client_stream()
