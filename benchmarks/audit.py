@@ -26,8 +26,8 @@ from rich.console import Console
 
 from benchmarks.report import machine, number, ratio, show_grid
 from safeser.audit import AuditKey, AuditLog, SessionFacts, verify
-from safeser.audit.reading.search import Question, search
-from safeser.audit.reading.show import counted
+from safeser.audit.reading.search import Found, Question, search
+from safeser.audit.reading.show import counted, csv_lines, json_lines, lines
 
 HEADINGS = ("", "records a second", "µs a record", "time / logging")
 LOGGING = "logging.FileHandler, JSON lines"
@@ -112,7 +112,9 @@ def steps(folder: Path, said: Sequence[dict[str, Any]]) -> Mapping[str, Callable
         question = Question(**wanted)
         return lambda: _drained(search([folder], question, skipped=_skipped))
 
-    everything = Question()
+    def everything() -> Iterator[Found]:
+        return search([folder], Question(), skipped=_skipped)
+
     return {
         LOGGING: lambda: log_lines(next(places), said),
         "append, one record a write": lambda: append(next(places), said, 1),
@@ -120,9 +122,10 @@ def steps(folder: Path, said: Sequence[dict[str, Any]]) -> Mapping[str, Callable
         "verify": lambda: verify(folder, key=KEY),
         "query: refusals": ask(permitted=False),
         "query: one task": ask(task=frozenset({f"sum-{len(said) // 2:032x}"})),
-        "query: all, counted by author": lambda: counted(
-            search([folder], everything, skipped=_skipped), ["author"]
-        ),
+        "query: all, counted by author": lambda: counted(everything(), ["author"]),
+        "query: all, as lines of 80 columns": lambda: _drained(lines(everything(), 80)),
+        "query: all, as JSON lines": lambda: _drained(json_lines(everything())),
+        "query: all, as CSV": lambda: _drained(csv_lines(everything())),
     }
 
 

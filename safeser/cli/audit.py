@@ -273,26 +273,24 @@ def _skipped(place: str, why: str) -> None:
 
 
 def _write_table(found: Iterable[Found]) -> None:
-    from safeser.audit.reading.show import line as as_line
+    from safeser.audit.reading.show import lines
 
-    columns = width()
-    for each in found:
-        print(as_line(each, columns))
+    for text in lines(found, width()):
+        print(text)
 
 
 def _write_json(found: Iterable[Found]) -> None:
-    from safeser.audit.reading.show import json_line
+    from safeser.audit.reading.show import json_lines
 
-    for each in found:
-        print(json_line(each))
+    for text in json_lines(found):
+        print(text)
 
 
 def _write_csv(found: Iterable[Found]) -> None:
-    from safeser.audit.reading.show import COLUMNS, row
+    from safeser.audit.reading.show import csv_lines
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(map(row, found))
+    for text in csv_lines(found):
+        print(text)
 
 
 _WRITERS: dict[Format, Callable[[Iterable[Found]], None]] = {

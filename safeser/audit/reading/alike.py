@@ -15,7 +15,7 @@ from typing import Final
 from safeser.audit.names import CASE_FIELDS, Resolver
 from safeser.audit.record import MAX_LINE, Record, own_fields
 
-__all__ = ["Forms", "copied_fields", "shared_of"]
+__all__ = ["EventFields", "Form", "Forms", "copied_fields", "shared_of"]
 
 #: Forms of one file that are tried; a cluster writes some four.
 MAX_FORMS: Final = 8
@@ -31,8 +31,8 @@ _TEXT = rb'"([ !#-\[\]-~]*)"'
 _OTHERS: Final = frozenset({"decision", "event", "message", "policy", "session", "type"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
     """How the events of a shape are spelled.
 
     :param names: of the fields, in their order; their values are the groups of *pattern* after the
@@ -52,43 +52,58 @@ class _Form:
     sequence: int
     time: int
 
+    def record(self, found: re.Match[bytes], shared: Mapping[str, object]) -> Record:
+        """Return the event whose line *found* matched."""
+        return Record(
+            int(found[self.sequence]),
+            int(found[self.time]),
+            "event",
+            EventFields(self, found, shared),
+            unhexlify(found[1]),
+        )
 
-class _Fields(Mapping[str, object]):
-    """The fields of an event, of which those that many events share are not copied."""
 
-    __slots__ = ("_form", "_found", "_shared", "_whole")
+class EventFields(Mapping[str, object]):
+    """The fields of an event, of which those that many events share are not copied.
 
-    def __init__(self, form: _Form, found: re.Match[bytes], shared: Mapping[str, object]) -> None:
-        self._form = form
-        self._found = found
-        self._shared = shared
+    :param form: how its line is spelled.
+    :param found: the match of the form with the line.
+    :param shared: what all events of its session and case say alike; the same object for each.
+    """
+
+    __slots__ = ("_whole", "form", "found", "shared")
+
+    def __init__(self, form: Form, found: re.Match[bytes], shared: Mapping[str, object]) -> None:
+        self.form = form
+        self.found = found
+        self.shared = shared
         self._whole: dict[str, object] | None = None
 
     def get(self, name: str, default: object = None) -> object:
         """Return the field *name*."""
-        if name in self._form.own:
+        if name in self.form.own:
             return self._all().get(name, default)
-        return self._shared.get(name, default)
+        return self.shared.get(name, default)
 
     def _all(self) -> dict[str, object]:
         whole = self._whole
         if whole is None:
-            form = self._form
-            _, *values = self._found.groups()
+            form = self.form
+            _, *values = self.found.groups()
             own: dict[str, object] = {
                 name: value.decode("ascii") if text else int(value)
                 for name, text, value in zip(form.names, form.texts, values, strict=True)
             }
             for name in ("case", "seq", "time"):
                 del own[name]
-            whole = self._whole = Resolver.completed(own, self._shared)
+            whole = self._whole = Resolver.completed(own, self.shared)
         return whole
 
     def __getitem__(self, name: str) -> object:
         return self._all()[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._all() if name in self._form.own else name in self._shared
+        return name in self._all() if name in self.form.own else name in self.shared
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())
@@ -102,12 +117,12 @@ class _Fields(Mapping[str, object]):
 
 def copied_fields(fields: Mapping[str, object]) -> dict[str, object]:
     """Return a copy of *fields*, faster than ``dict`` makes one of a mapping."""
-    return dict(fields._all() if type(fields) is _Fields else fields)
+    return dict(fields._all() if type(fields) is EventFields else fields)
 
 
 def shared_of(fields: Mapping[str, object]) -> Mapping[str, object] | None:
     """Return what many events say alike, the same object for each, if that decides their cases."""
-    return fields._shared if type(fields) is _Fields and fields._form.is_of_case else None
+    return fields.shared if type(fields) is EventFields and fields.form.is_of_case else None
 
 
 class Forms:
@@ -120,7 +135,7 @@ class Forms:
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
-        self._forms: list[_Form] = []
+        self._forms: list[Form] = []
 
     def read(self, raw: bytes) -> Record:
         """Return the record of one line with all of its fields; lines come in their order.
@@ -142,9 +157,7 @@ class Forms:
             self._forms.insert(0, form)
         session = None if form.session < 0 else int(found[form.session])
         shared = self._resolver.alike(session, int(found[form.case]))
-        fields = _Fields(form, found, shared)
-        sequence, time = int(found[form.sequence]), int(found[form.time])
-        return Record(sequence, time, "event", fields, unhexlify(found[1]))
+        return form.record(found, shared)
 
     def _learn(self, raw: bytes) -> None:
         """Keep the form of an event that parses, if its lines can be read by it."""
@@ -164,7 +177,7 @@ class Forms:
         names = tuple(fields)
         at = {name: group for group, name in enumerate(names, 2)}
         self._forms.append(
-            _Form(
+            Form(
                 pattern,
                 names,
                 texts=tuple(type(value) is str for value in fields.values()),

@@ -5,19 +5,31 @@ The one rule: what a peer wrote stays text. No byte of it moves a cursor, and no
 
 from __future__ import annotations
 
+import csv
 import json
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
-from safeser.audit.outputs import lines
+from safeser.audit.outputs.lines import line_with
 from safeser.audit.reading.alike import copied_fields
+from safeser.audit.reading.rendering import Rendering
 from safeser.audit.reading.search import Found
 from safeser.audit.record import Record
 from safeser.audit.report import stamp
 
-__all__ = ["COLUMNS", "Counted", "cell", "counted", "escaped", "json_line", "line", "row", "when"]
+__all__ = [
+    "COLUMNS",
+    "Counted",
+    "cell",
+    "counted",
+    "csv_lines",
+    "escaped",
+    "json_lines",
+    "lines",
+    "when",
+]
 
 #: The columns of CSV.
 COLUMNS = (
@@ -34,6 +46,9 @@ _FORMULA = re.compile(r"""(^|[;|])(?=[ "]*[=+\-@])""")
 # Cells that escaping would leave as they are: no ";" or "|", behind which a formula could begin, no
 # backslash, and a first character that begins no formula. Longer ones take the general way.
 _PLAIN_CELL = re.compile(r"[A-Za-z0-9_][ -:<-\[\]-{}~]{0,255}")
+
+# The same without a comma or quotation mark, for which CSV puts quotation marks around a cell.
+_PLAIN_TEXT = re.compile(rb"[A-Za-z0-9_][ !#-+\--:<-\[\]-{}~]*")
 
 #: What a line shows of one text.
 _SHOWN = 120
@@ -55,13 +70,17 @@ def when(time: int, *, short: bool = False) -> str:
     return f"{found[5:10]} {found[11:19]}"
 
 
-def line(found: Found, width: int | None = None) -> str:
-    """Return *found* as one line of at most *width* columns, UTC."""
+def lines(found: Iterable[Found], width: int | None) -> Iterator[str]:
+    """Yield each of *found* as one line, UTC, of at most *width* columns if that is given."""
+    for text in map(Rendering(_line, when=partial(when, short=True)), found):
+        yield text if width is None or len(text) <= width else text[: max(0, width - 2)] + ".."
+
+
+def _line(found: Found) -> str:
     record = found.record
-    text = " ".join(
+    return " ".join(
         [when(record.time, short=True), _outcome(record).ljust(7), *_parts(found.log, record)]
     )
-    return text if width is None or len(text) <= width else text[: max(0, width - 2)] + ".."
 
 
 def _outcome(record: Record) -> str:
@@ -123,8 +142,30 @@ def _cell(text: str) -> str:
     return _FORMULA.sub(r"\1'", escaped(text, 4_096))
 
 
-def row(found: Found) -> list[str]:
-    """Return the cells of *found* under :data:`COLUMNS`."""
+def csv_lines(found: Iterable[Found]) -> Iterator[str]:
+    """Yield each of *found* as a line of CSV under :data:`COLUMNS`, ASCII."""
+    yield _csv_line(COLUMNS)
+    yield from map(Rendering(lambda each: _csv_line(_row(each)), spelled=_csv_text), found)
+
+
+class _Echo:
+    """A file that returns what is written to it, as the writer of CSV then does."""
+
+    @staticmethod
+    def write(text: str) -> str:
+        return text
+
+
+_csv_line: Callable[[Iterable[str]], str] = csv.writer(_Echo(), lineterminator="").writerow
+
+
+def _csv_text(text: bytes) -> bytes:
+    if _PLAIN_TEXT.fullmatch(text):
+        return text
+    return _csv_line([cell(text.decode("ascii"))]).encode("ascii")
+
+
+def _row(found: Found) -> list[str]:
     record = found.record
     said = copied_fields(record.fields)
     said["time"] = when(record.time)
@@ -134,11 +175,15 @@ def row(found: Found) -> list[str]:
     return [cell(said[name]) if name in said else "" for name in COLUMNS]
 
 
-def json_line(found: Found) -> str:
-    """Return *found* as one line of JSON, ASCII."""
+def json_lines(found: Iterable[Found]) -> Iterator[str]:
+    """Yield each of *found* as one line of JSON, ASCII."""
+    return map(Rendering(_json_line), found)
+
+
+def _json_line(found: Found) -> str:
     said = copied_fields(found.record.fields)
     said["log"] = found.log
-    return lines.line_with(found.record, said)
+    return line_with(found.record, said)
 
 
 class Counted(NamedTuple):

@@ -1,0 +1,111 @@
+"""Texts of records by the pattern of earlier ones, beside rendering each of them."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from safeser.audit.names import Resolver
+from safeser.audit.reading import rendering, show
+from safeser.audit.reading.alike import Forms
+from safeser.audit.reading.rendering import Rendering
+from safeser.audit.reading.search import Found
+from tests.audit.reading.test_alike import CASE, EVENT, GENESIS, SESSION, line
+
+#: A text that each way spells otherwise than a plain one.
+HOSTILE = "%s %%b ;=1+1,\"'\\\x1b[2J\u00e9\n\x7f"
+
+WAYS = {
+    "table": (partial(show.lines, width=1 << 20), show._line),
+    "json": (show.json_lines, show._json_line),
+    "csv": (show.csv_lines, lambda found: show._csv_line(show._row(found))),
+}
+
+
+def records(events: list[dict], *, log: str = "worker", **more: object) -> list[Found]:
+    forms = Forms(Resolver())
+    raws = [line(each) for each in (GENESIS, {**SESSION, **more}, CASE, *events)]
+    return [Found(log, forms.read(raw)) for raw in raws]
+
+
+def compare(found: list[Found], way: str) -> None:
+    whole, single = WAYS[way]
+    texts = list(whole(found))
+    if way == "csv":
+        assert texts.pop(0) == ",".join(show.COLUMNS)
+    assert texts == [single(each) for each in found]
+
+
+texts = st.text(alphabet="aZ09 ;|=+-@,'()%_#{}~.", max_size=130) | st.text(max_size=20)
+ints = st.integers(0, (1 << 53) - 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(st.lists(st.tuples(texts, texts, ints, ints), min_size=6, max_size=12), texts)
+@example([("sum-1", "ab", 1, 2)] * 8, HOSTILE)
+@example([("=1+1", "x|@y", 1, 2)] * 8, "")
+@example([("('a', 0, 1)", "a" * 101, 0, (1 << 53) - 1)] * 8, "100%")
+def test_a_text_is_what_rendering_gives(way, events, address):
+    own = [
+        {**EVENT, "task": task, "global": name, "time": time, "bytes": size, "seq": seq}
+        for seq, (task, name, time, size) in enumerate(events)
+    ]
+    compare(records(own, address=address), way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("log", ["worker", "100%", 'a"b,c'])
+def test_what_each_form_says(way, log):
+    plain = [{**EVENT, "n": n} for n in range(9)]
+    placed = [{**EVENT, "where": "a.b"} for _ in range(9)]
+    without = [{"case": 0, "shadow_rule": f"rule-{n}", "times": n} for n in range(9)]
+    compare(records([*plain, *placed, *without, *plain], log=log), way)
+
+
+def test_an_event_like_earlier_ones_is_not_rendered():
+    rendered = []
+    render = Rendering(lambda found: rendered.append(found) or show._json_line(found))
+    for found in records([{**EVENT, "n": n} for n in range(9)]):
+        assert json.loads(render(found))["log"] == "worker"
+    # Three that define, one that the form is read from, three of the form, and two samples.
+    assert len(rendered) == 9
+    other = records([{**EVENT, "n": n} for n in range(9)], log="nanny")[-1]
+    assert json.loads(render(other))["log"] == "nanny"
+
+
+def test_a_case_that_is_defined_anew_is_learned_anew():
+    anew = {**CASE, "sender": "bob"}
+    events = [{**EVENT, "n": n} for n in range(9)]
+    compare(records([*events, anew, *events, {**SESSION, "peer": "nanny"}, *events]), "json")
+
+
+@pytest.mark.parametrize(
+    "render",
+    [
+        lambda found: (
+            f"{found.record.time} {'long' if len(found.record.text('task')) > 30 else ''}"
+        ),
+        lambda found: f"\u00e9 {found.record.text('task')}",
+        lambda found: f"{rendering.stamp(found.record.time)} {rendering.stamp(found.record.time)}",
+        lambda found: found.record.text("task")[::-1],
+        lambda found: "nothing",
+    ],
+    ids=["by its value", "not ASCII", "two times", "changed", "constant"],
+)
+def test_any_renderer_is_imitated_or_asked(render):
+    found = records([{**EVENT, "task": "x" * n, "time": n} for n in range(1, 120)])
+    assert [*map(Rendering(render), found)] == [*map(render, found)]
+
+
+def test_patterns_are_bounded(monkeypatch):
+    monkeypatch.setattr(rendering, "MAX_PATTERNS", 2)
+    cases = [{**CASE, "case": n, "sender": f"user-{n}"} for n in range(4)]
+    events = [{**EVENT, "case": n % 4} for n in range(40)]
+    found = records([*cases, *events])
+    render = Rendering(show._json_line)
+    assert [*map(render, found)] == [*map(show._json_line, found)]
+    assert len(render._patterns) <= len(render._seen) <= 2
