@@ -244,7 +244,7 @@ class Policy:
     def bound(self, context: Context) -> Grant:
         """Return the grant for what arrives in *context*; an empty one where none matches."""
         try:
-            return self.grant(context)
+            return (self._periods.lasting or self._periods.table()).grant(context)
         except PolicyDenied:
             return _NOTHING
 

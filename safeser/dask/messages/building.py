@@ -97,10 +97,8 @@ def _check_written_out(message: dict[str, Any], submission: str) -> None:
 
 def load_part(judged: Judged, part: Part) -> Any:
     """Return the object of one payload, or its relayed form where this side is a relay."""
-    return _load(judged, part) if part.opened else _pass_on(judged, part)
-
-
-def _load(judged: Judged, part: Part) -> Any:
+    if not part.opened:
+        return _pass_on(judged, part)
     link, permitted = judged.side.link, part.permitted
     if permitted.payload.family == SEALED:
         call = link.sealed_in(permitted)

@@ -264,7 +264,10 @@ def incoming_reply(fields: Mapping[str, Encoding], reply: Any) -> Translated:
     """
     refused: list[PayloadError] = []
     if isinstance(reply, dict):
-        reply, refused = _without_raw_errors(reply)
+        if _RAW.isdisjoint(reply):
+            reply = dict(reply)
+        else:
+            reply, refused = _without_raw_errors(reply)
         status = reply.get("status")
         if type(status) is str and status == "uncaught-error" and reply.get("exception") is None:
             reply["exception"] = error = _missing_error()

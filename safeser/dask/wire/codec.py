@@ -399,7 +399,9 @@ def substitute(value: Any, objects: Mapping[int, Any]) -> Any:
             check_hashes("a dictionary's key", keys)  # again: payloads are keys among them now
             changed = dict(zip(keys, value.values(), strict=True))
         for key, item in changed.items():
-            if item.__class__ not in LEAVES:
+            if item.__class__ is Reference:
+                changed[key] = objects[item.index]
+            elif item.__class__ not in LEAVES:
                 changed[key] = substitute(item, objects)
         return changed
     if isinstance(value, tuple):

@@ -232,16 +232,14 @@ def test_many_refusals_of_one_reply_are_soon_over_and_say_so_once(talk, caplog):
 
 
 def test_every_value_is_recorded_before_one_is_opened(talk, takes_parts, monkeypatch):
-    from safeser.dask.messages import building
-
     t = asking(talk, "worker")
-    real = building._load
+    real = fetched.load_part
 
     def noted(*arguments):
         t.near.audit.note("load")
         return real(*arguments)
 
-    monkeypatch.setattr(building, "_load", noted)
+    monkeypatch.setattr(fetched, "load_part", noted)
     rows = {key: t.Row(PICKLE, (pickle.dumps(key),)) for key in "ac"}
     t.attack_back({"status": "OK", "data": {**rows, "b": t.Row({"serializer": "dask"}, ())}})
     assert t.near.audit.order == ["admit", "admit", "refuse", "load", "load"]

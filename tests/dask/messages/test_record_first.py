@@ -52,13 +52,13 @@ def test_a_graph_that_cannot_be_recorded_fails_its_futures(talk, marker):
 def test_every_payload_of_a_message_is_recorded_before_one_is_opened(talk, monkeypatch):
     t = talk("scheduler", "worker")
     order = t.far.audit
-    real = building._load
+    real = building.load_part
 
     def noted(*arguments):
         order.note("load")
         return real(*arguments)
 
-    monkeypatch.setattr(building, "_load", noted)
+    monkeypatch.setattr(building, "load_part", noted)
     rows = {name: t.Row(PICKLE, (pickle.dumps(name),)) for name in "abc"}
     got = t.attack({"op": "update_data", "data": rows, "reply": True})
     assert got["data"] == {"a": "a", "b": "b", "c": "c"}
@@ -68,13 +68,13 @@ def test_every_payload_of_a_message_is_recorded_before_one_is_opened(talk, monke
 def test_every_element_of_a_batch_is_recorded_before_one_is_opened(talk, monkeypatch):
     t = talk("worker").worker_stream()
     order = t.near.audit
-    real = building._load
+    real = building.load_part
 
     def noted(*arguments):
         order.note("load")
         return real(*arguments)
 
-    monkeypatch.setattr(building, "_load", noted)
+    monkeypatch.setattr(building, "load_part", noted)
     tasks = [
         {"op": "compute-task", "key": key, "run_spec": t.Row(PICKLE, (pickle.dumps(key),))}
         for key in "ab"
