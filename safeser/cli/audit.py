@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -275,22 +276,27 @@ def _skipped(place: str, why: str) -> None:
 def _write_table(found: Iterable[Found]) -> None:
     from safeser.audit.reading.show import lines
 
-    for text in lines(found, width()):
-        print(text)
+    _write(lines(found, width()))
 
 
 def _write_json(found: Iterable[Found]) -> None:
     from safeser.audit.reading.show import json_lines
 
-    for text in json_lines(found):
-        print(text)
+    _write(json_lines(found))
 
 
 def _write_csv(found: Iterable[Found]) -> None:
     from safeser.audit.reading.show import csv_lines
 
-    for text in csv_lines(found):
-        print(text)
+    _write(csv_lines(found))
+
+
+def _write(texts: Iterable[str]) -> None:
+    """Write a line of each of *texts*: for a person when it is found, else many at a time."""
+    size = 1 if sys.stdout.isatty() else 128
+    waiting = iter(texts)
+    while some := list(islice(waiting, size)):
+        sys.stdout.write("\n".join([*some, ""]))
 
 
 _WRITERS: dict[Format, Callable[[Iterable[Found]], None]] = {

@@ -19,7 +19,7 @@ def test_a_tiny_run_measures_each_step(tmp_path):
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     lines = [line for line in file.read_text().splitlines() if line.startswith("|")][2:]
-    assert len(lines) == 7
+    assert len(lines) == 10
     for line in lines:
         assert re.fullmatch(r"\| [^|]+ \|( [\d.,]+ \|){3}", line)
     assert lines[0].startswith("| logging.FileHandler")

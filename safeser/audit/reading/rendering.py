@@ -38,13 +38,15 @@ class _Pattern(NamedTuple):
 
     :param shared: what the events have in common; the same object as theirs.
     :param text: a format with ``%b`` for each value; None where their texts have no pattern.
-    :param groups: of the form's match, in the order of their places.
-    :param time: which of these places shows the time; -1 where none does.
+    :param groups: of the form's match, in the order of their places; two or more.
+    :param texts: places of values that are texts.
+    :param time: the place that shows the time; -1 where none does.
     """
 
     shared: Mapping[str, object]
     text: bytes | None = None
     groups: tuple[int, ...] = ()
+    texts: tuple[int, ...] = ()
     time: int = -1
 
 
@@ -87,13 +89,15 @@ class Rendering:
         """Return the text of an event, or None where its values must be looked at."""
         if pattern.text is None:
             return None
-        values = list(match.group(0, 0, *pattern.groups)[2:])
-        if b"" in values or max(map(len, values), default=0) > _LONGEST:
-            return None
+        values = list(match.group(*pattern.groups))
+        for place in pattern.texts:
+            text = values[place]
+            if not 0 < len(text) <= _LONGEST:
+                return None
+            if self._spelled is not None:
+                values[place] = self._spelled(text)
         if pattern.time >= 0:
             values[pattern.time] = self._when(time).encode("ascii")
-        if self._spelled is not None:
-            values = [*map(self._spelled, values)]
         return (pattern.text % tuple(values)).decode("ascii")
 
     def _learned(
@@ -128,10 +132,11 @@ class Rendering:
         groups = tuple(places[part] for part in parts[1::2])
         parts[0::2] = [part.replace(b"%", b"%%") for part in parts[0::2]]
         parts[1::2] = [b"%b"] * len(groups)
-        if groups.count(form.time) > 1:
+        if groups.count(form.time) > 1 or len(groups) < 2:
             return _Pattern(fields.shared)
+        texts = tuple(at for at, group in enumerate(groups) if form.texts[group - 2])
         time = groups.index(form.time) if form.time in groups else -1
-        return _Pattern(fields.shared, b"".join(parts), groups, time)
+        return _Pattern(fields.shared, b"".join(parts), groups, texts, time)
 
 
 def _varied(form: Form) -> list[int]:
