@@ -2,19 +2,20 @@
 
 The statement and the definitions are sent once for each connection and named by number afterwards,
 as HPACK does with header fields (RFC 7541): the scheduler numbers what it sends, says when both
-ends forget all of it, and the worker keeps no more than :data:`MOST_KEPT` bytes.
+ends forget all of it, and the worker keeps no more than :data:`MOST_KEPT` bytes. An inclusion path
+is sent without what it has in common with the end of the one before it, in the same graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import Head, read_head
-from safeser.dask.sealed.merkle import Inclusion, leaf_hash, longest_path
+from safeser.dask.sealed.merkle import HASH_SIZE, Inclusion, leaf_hash, longest_path
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.sealed.writing import Leaf, leaf_data
 from safeser.dask.wire.packer import packed
@@ -82,8 +83,9 @@ class Sent:
         self._named = b""
         # Whose tasks may leave, in which operation, as the policy beside it decided.
         self._allowed: tuple[Policy | None, set[tuple[str | None, str]]] = (None, set())
-        # An added part, or all that was cleared.
-        self.undo: list[tuple[bytes, int] | tuple[dict[bytes, int], int]] = []
+        # Of the last task: the digest of its statement, and its inclusion path.
+        self._last = b"", b""
+        self.undo: list[Callable[[], object]] = []
 
     def allowed_under(self, policy: Policy) -> set[tuple[str | None, str]]:
         """Return whose tasks may leave in which operation, as was decided under *policy*."""
@@ -100,8 +102,23 @@ class Sent:
         named = (self._named, *call.head.digests)
         places: list[int | None] = [self._numbers.get(key) for key in named]
         if None not in places:  # as for nearly all tasks of a graph
-            return [_said(call, places, 0, cleared=False)]
+            return [self._said(call, places, 0, cleared=False)]
         return self._frames_with_parts(call, named)
+
+    def _said(
+        self, call: Call, places: Sequence[int | None], added: int, *, cleared: bool
+    ) -> bytes:
+        """Return the first frame of *call*: its place, its leaf, and where its parts are."""
+        before, path, new = self._last, call.path, 0
+        if before[0] == self._named:
+            while not before[1].endswith(path[new:]):
+                new += HASH_SIZE
+        else:
+            new = len(path)
+        self.undo.append(partial(setattr, self, "_last", before))
+        self._last = self._named, path
+        common = (len(path) - new) // HASH_SIZE
+        return packed([call.index, path[:new], common, *call.leaf, places, added, cleared])
 
     def _frames_with_parts(self, call: Call, named: tuple[bytes, ...]) -> list[bytes]:
         """Return the frames of a task of which the worker does not have all parts yet."""
@@ -112,8 +129,8 @@ class Sent:
         new = sum(_weight(part) for key, part in kept.items() if key not in self._numbers)
         cleared = self._size + new > MOST_KEPT
         if cleared:
-            self.undo.append((self._numbers, self._size))
-            self._numbers, self._size = {}, 0
+            self.undo.append(partial(self._have, self._numbers, self._size))
+            self._have({}, 0)
         added: list[bytes] = []
         loose: list[bytes] = []
         numbers = {}
@@ -125,12 +142,19 @@ class Sent:
                 loose.append(part)
             numbers[key] = self._numbers.get(key, -len(loose))
         places = [numbers[key] for key in named]
-        return [_said(call, places, len(added), cleared=cleared), *added, *loose]
+        return [self._said(call, places, len(added), cleared=cleared), *added, *loose]
 
     def _add(self, key: bytes, size: int) -> None:
-        self.undo.append((key, size))
+        self.undo.append(partial(self._forget, key, size))
         self._numbers[key] = len(self._numbers)
         self._size += size
+
+    def _forget(self, key: bytes, size: int) -> None:
+        del self._numbers[key]
+        self._size -= size
+
+    def _have(self, numbers: dict[bytes, int], size: int) -> None:
+        self._numbers, self._size = numbers, size
 
     def commit(self) -> None:
         self.undo.clear()
@@ -138,12 +162,7 @@ class Sent:
     def rollback(self, mark: int = 0) -> None:
         """Take back the steps after the first *mark* of :attr:`undo`."""
         while len(self.undo) > mark:
-            what, size = self.undo.pop()
-            if isinstance(what, dict):
-                self._numbers, self._size = what, size
-            else:
-                del self._numbers[what]
-                self._size -= size
+            self.undo.pop()()
 
 
 class Kept:
@@ -152,6 +171,8 @@ class Kept:
     def __init__(self) -> None:
         self._parts: list[_Part] = []
         self._size = 0
+        # Of the last task: the digest of its statement, and its inclusion path.
+        self._last = b"", b""
 
     def call(self, frames: Sequence[Any], limits: Limits) -> Call:
         """Return the task that *frames* spell, with all that they name by number.
@@ -166,21 +187,28 @@ class Kept:
         match read.read(frames[0]) if frames else None:
             case (
                 int() as index,
-                bytes() as path,
+                bytes() as new,
+                int() as common,
                 bytes() as head,
                 bytes() as tree,
                 tuple() as places,
                 int() as count,
                 bool() as cleared,
-            ) if type(index) is type(count) is int and 0 <= count < len(frames) and places:
+            ) if (
+                type(index) is type(common) is type(count) is int
+                and 0 <= count < len(frames)
+                and places
+            ):
                 added, loose = (list(map(_part, part)) for part in _cut(frames, count))
             case _:
                 raise _malformed("its frames")
         self._keep(added, cleared=cleared)
         statement, *definitions = (self._found(place, loose) for place in places)
         signed, inclusion = _statement(statement[1])
+        path = self._path(statement[0], new, common)
         if len(path) > longest_path(signed.statement.size):
             raise _malformed("its path")
+        self._last = statement[0], path
         given = tuple(part for _, part in definitions)
         call = Call(signed, index, path, Leaf(head, tree), read_head(head, read), given)
         hashed = leaf_hash(leaf_data(signed.statement.graph, call.leaf))
@@ -192,6 +220,15 @@ class Kept:
                 fix="If it happens again, ask the operator whether the scheduler's key was stolen.",
             )
         return call
+
+    def _path(self, statement: bytes, new: bytes, common: int) -> bytes:
+        """Return *new* and the last *common* hashes of the path before, in the same graph."""
+        if not common:
+            return new
+        of, before = self._last
+        if of != statement or not 0 < common * HASH_SIZE <= len(before):
+            raise _malformed("its path")
+        return new + before[-common * HASH_SIZE :]
 
     def _keep(self, added: Sequence[_Part], *, cleared: bool) -> None:
         if cleared:
@@ -211,12 +248,6 @@ class Kept:
         if type(place) is int and -len(loose) <= place < 0:
             return loose[-place - 1]
         raise _malformed("a definition is missing")
-
-
-def _said(call: Call, places: Sequence[int | None], added: int, *, cleared: bool) -> bytes:
-    """Return the first frame of *call*: its place, its leaf, and where its parts are."""
-    said = [call.index, call.path, *call.leaf, places, added, cleared]
-    return packed(said)
 
 
 def _weight(part: bytes) -> int:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from safeser.dask.sealed import call as calls
 from safeser.dask.sealed.call import Kept, Sent
-from safeser.dask.sealed.merkle import Inclusion, leaf_hash
+from safeser.dask.sealed.merkle import HASH_SIZE, Inclusion, leaf_hash
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.writing import leaf_data
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -48,16 +48,8 @@ def tasks(graph):
 def said(call, **changed):
     """Return what a scheduler says of *call*, by the names of its parts."""
     first, *parts = Sent().frames(call)
-    index, path, head, tree, places, count, cleared = msgpack.unpackb(first, strict_map_key=False)
-    whole = {
-        "index": index,
-        "path": path,
-        "head": head,
-        "tree": tree,
-        "places": places,
-        "count": count,
-        "cleared": cleared,
-    }
+    names = ("index", "path", "common", "head", "tree", "places", "count", "cleared")
+    whole = dict(zip(names, msgpack.unpackb(first, strict_map_key=False), strict=True))
     return [msgpack.packb([*{**whole, **changed}.values()], use_bin_type=True), *parts]
 
 
@@ -76,6 +68,34 @@ def test_statement_and_definitions_travel_once(tasks):
     assert lengths == [3, 1, 2]
 
 
+def test_what_paths_have_in_common_travels_once(sealed):
+    """Two workers take turns: of a path of nine hashes, two or three are new on average."""
+    made = [
+        each.call for each in nodes(sealed({i: Task(i, add, i, i) for i in range(512)})).values()
+    ]
+    sent, kept = Sent(), Kept()
+    size = 0
+    for call in made[::2]:
+        frames = sent.frames(call)
+        size += len(frames[0]) - len(call.leaf.head) - len(call.leaf.tree)
+        assert kept.call(frames, LIMITS).path == call.path
+        assert len(call.path) == 9 * HASH_SIZE
+    assert size / len(made[::2]) < 4 * HASH_SIZE
+
+
+def test_a_task_that_is_lost_or_refused_harms_no_other_graph(tasks, sealed):
+    other = {key: node.call for key, node in nodes(sealed({"w": Task("w", add, 5, 6)})).items()}
+    sent, kept = Sent(), Kept()
+    for call in (tasks["x"], other["w"]):
+        kept.call(sent.frames(call), LIMITS)
+    altered = replace(tasks["z"], leaf=tasks["x"].leaf, head=tasks["x"].head)
+    with pytest.raises(PolicyDenied):
+        kept.call(sent.frames(replace(altered, definitions=tasks["x"].definitions)), LIMITS)
+    sent.frames(tasks["x"])  # left out of its message by the worker
+    assert kept.call(sent.frames(other["w"]), LIMITS).path == other["w"].path
+    assert kept.call(sent.frames(tasks["x"]), LIMITS).path == tasks["x"].path
+
+
 MALFORMED = {
     "a negative index": {"index": -1},
     "an index that is a bool": {"index": False},
@@ -89,6 +109,11 @@ MALFORMED = {
     "a huge path": {"path": bytes(1 << 16)},
     "half a hash": {"path": bytes(63)},
     "another path": {"path": bytes(64)},
+    "hashes in common with no path": {"common": 1},
+    "a negative number of hashes": {"common": -1},
+    "a huge number of hashes": {"common": (1 << 64) - 1},
+    "a number of hashes that is a bool": {"common": False},
+    "a number of hashes that is text": {"common": "0"},
     "text for a head": {"head": "x"},
     "no head": {"head": b""},
     "another head": {"head": msgpack.packb(["y", [], 0, b""])},
@@ -135,15 +160,15 @@ def test_a_malformed_task_is_one_clear_error(tasks, name):
         [],
         [b""],
         [b"\xc0"],
-        [b"\x97"],
+        [b"\x98"],
         [b"\xdd\xff\xff\xff\xff"],
         [b"\x91" * 5000],
         [msgpack.packb({"index": 0})],
-        [msgpack.packb(list(range(7)))],
-        [msgpack.packb([0, b"", b"", b"", [0], 0, False, 0])],
-        [msgpack.packb([0, b"", b"", b"", [0], 0, False])],
-        [msgpack.packb([0, b"", b"", b"", [-1], 0, False]), b""],
-        [msgpack.packb([0, b"", b"", b"", [-1], 0, False]), bytes(200)],
+        [msgpack.packb(list(range(8)))],
+        [msgpack.packb([0, b"", 0, b"", b"", [0], 0, False, 0])],
+        [msgpack.packb([0, b"", 0, b"", b"", [0], 0, False])],
+        [msgpack.packb([0, b"", 0, b"", b"", [-1], 0, False]), b""],
+        [msgpack.packb([0, b"", 0, b"", b"", [-1], 0, False]), bytes(200)],
     ],
 )
 def test_frames_that_are_no_task_are_one_clear_error(frames):
@@ -215,7 +240,7 @@ def test_any_frames_are_one_clear_error(frames):
 def test_a_worker_keeps_no_more_than_it_says(monkeypatch):
     monkeypatch.setattr(calls, "MOST_KEPT", 1 << 20)
     kept = Kept()
-    first = msgpack.packb([0, b"", b"", b"", [0], 1, False])
+    first = msgpack.packb([0, b"", 0, b"", b"", [0], 1, False])
     for number in range(10):
         with pytest.raises(PayloadError) as caught:
             kept.call([first, bytes(400_000)], LIMITS)
@@ -226,7 +251,7 @@ def test_parts_of_no_bytes_are_not_for_nothing(monkeypatch):
     """A hostile scheduler has its worker keep as many of them as it likes otherwise."""
     monkeypatch.setattr(calls, "MOST_KEPT", 1 << 20)
     kept = Kept()
-    first = msgpack.packb([0, b"", b"", b"", [0], 1000, False])
+    first = msgpack.packb([0, b"", 0, b"", b"", [0], 1000, False])
     frames = [first, *[b""] * 1000]
     tracemalloc.start()
     for _ in range(100):
@@ -325,7 +350,7 @@ class BothEnds(RuleBasedStateMachine):
         for call, frames in self.batch:
             found = self.kept.call(frames, LIMITS)
             assert (found.leaf, found.definitions) == (call.leaf, call.definitions)
-            assert found.signed == call.signed
+            assert (found.signed, found.path) == (call.signed, call.path)
         self.batch, self.marks = [], []
 
     @invariant()
@@ -335,6 +360,7 @@ class BothEnds(RuleBasedStateMachine):
         if not self.batch:
             assert self.sent._size == self.kept._size
             assert list(self.sent._numbers) == [key for key, _ in self.kept._parts]
+            assert self.sent._last == self.kept._last
 
     def teardown(self):
         self.patch.undo()
