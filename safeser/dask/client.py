@@ -27,6 +27,7 @@ from distributed.security import Security as DaskSecurity
 from safeser import operations
 from safeser.channel import Channel, Link, OpenLink
 from safeser.dask.clients.gathering import Gathering
+from safeser.dask.clients.replay import Replay
 from safeser.dask.clients.sealing import Sealing, grant_of
 from safeser.dask.clients.unsendable import blaming, graph_parts
 from safeser.dask.cluster import LocalCluster, require_processes
@@ -147,6 +148,7 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
                 owned.close()
             raise
         self._owned = owned
+        Replay(self)  # in place of Dask's own
 
     #: A process, and the channel that this client has in it.
     _own_channel: tuple[int, Channel] | None = None

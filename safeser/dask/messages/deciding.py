@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import starmap
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from safeser.channel import Admitted, Arrived, Link, PendingRecords, Permitted, Received
@@ -75,6 +76,10 @@ _NEVER_RELAYED = frozenset(
         *("shuffle_receive", "shuffle_inputs_done"),
     }
 )
+
+
+#: What was asked for where a message is no reply.
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Part(NamedTuple):
@@ -279,7 +284,13 @@ def judge_reply(side: Side, asked: Pending, message: Message) -> Judged:
         body = requests.without_refused(side.link, body, fields.raw)
         raw = [each for path in fields.raw for each in _replied(body, path)]
     context = side.link.inbound(Kind.CONTROL if raw else Kind.DATA if message.rows else Kind.ADMIN)
-    return _judge(side, context, body, message, plan=fields.plan, raw=raw, opened_at=fields.raw)
+    return _judge(
+        *(side, context, body, message),
+        plan=fields.plan,
+        raw=raw,
+        opened_at=fields.raw,
+        asked=asked.message,
+    )
 
 
 def _replied(body: Any, path: str) -> Iterator[Raw]:
@@ -318,16 +329,20 @@ def _judge(
     later: Sequence[Later] = (),
     opened_at: Sequence[str] = (),
     each: bool = False,
+    asked: Mapping[str, Any] = _NOTHING,
 ) -> Judged:
     """Find the payloads in *body*, and decide, check and record them.
 
     :param each: whether a refused payload is refused alone; otherwise it refuses the message.
+    :param asked: the request to which this is the reply; empty where it is no reply.
     """
     # Every reference stands for a row: without rows there is no payload to find.
     slots = find(body, plan) if message.rows else []
     if slots and context.kind is Kind.ADMIN:
         context = side.link.inbound(Kind.DATA, context.operation)
-    found = _payloads(side, context, body, message, slots, each=each) if slots else _Found()
+    found = _Found()
+    if slots:
+        found = _payloads(side, context, body, message, slots, each=each, asked=asked)
     # Dask's handlers give bare pickles to an unpickler without restrictions.
     bare = requests.received(side.link, message.verified, context, raw) if raw else []
     admitted = side.link.admit(
@@ -375,7 +390,14 @@ class _Found(NamedTuple):
 
 
 def _payloads(
-    side: Side, context: Context, body: Any, message: Message, slots: Sequence[Slot], *, each: bool
+    side: Side,
+    context: Context,
+    body: Any,
+    message: Message,
+    slots: Sequence[Slot],
+    *,
+    each: bool,
+    asked: Mapping[str, Any],
 ) -> _Found:
     """Read the payload in each slot; refuse pickles in fields that have none.
 
@@ -388,7 +410,9 @@ def _payloads(
     wholes: frozenset[int] | None = None
     for slot in slots:
         number, use = slot.reference.index, _use(side, context, slot)
-        payload = _payload(side, context, body, message, slot, relayed=use is _Use.RELAYED)
+        payload = _payload(
+            *(side, context, body, message, slot), relayed=use is _Use.RELAYED, asked=asked
+        )
         if isinstance(payload, SafeserError):
             if not each:
                 raise payload
@@ -441,13 +465,22 @@ def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoRet
 
 
 def _payload(
-    side: Side, context: Context, body: Any, message: Message, slot: Slot, *, relayed: bool
+    side: Side,
+    context: Context,
+    body: Any,
+    message: Message,
+    slot: Slot,
+    *,
+    relayed: bool,
+    asked: Mapping[str, Any],
 ) -> Received | SafeserError:
     """Return the payload in *slot*, or the error if there is no valid one."""
     row, where = message.rows[slot.reference.index], slot.where
     try:
         if row.is_sealed:
-            return received(side.link, message.verified, context, where, row, body=body)
+            return received(
+                *(side.link, message.verified, context, where, row), body=body, asked=asked
+            )
         return side.link.payload(
             message.verified,
             context,

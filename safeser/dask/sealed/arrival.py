@@ -6,7 +6,7 @@ sends it, and a payload of this family stands where a graph or a task stands, no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,11 +57,19 @@ def require_sealed(link: Link, context: Context, body: Any, rows: Sequence[Paylo
 
 
 def received(
-    link: Link, verified: Arrived, context: Context, where: str, row: PayloadRow, *, body: Any
+    link: Link,
+    verified: Arrived,
+    context: Context,
+    where: str,
+    row: PayloadRow,
+    *,
+    body: Any,
+    asked: Mapping[str, Any],
 ) -> Received:
     """Return the payload that *row* is, with the author whose signature it bears.
 
     :param body: the request or element that it is part of.
+    :param asked: the request to which it is the reply; empty where it is no reply.
     :raises PayloadError: if it is malformed, or stands where no graph or task stands.
     :raises PolicyDenied: if its statement does not count here and now.
     """
@@ -91,7 +99,7 @@ def received(
             _require_listed([call.head], call.definitions, may)
         sealed = call
     elif context.operation is None and where == "" and not row.failed:
-        author, sealed = _own_task(link, where, row)
+        author, sealed = _own_task(link, where, row, asked)
     else:
         raise PayloadError(
             "a sealed payload stands where no graph or task can", rule="sealed.place", where=where
@@ -169,8 +177,13 @@ def _require_listed(heads: Iterable[Head], definitions: Iterable[bytes], may: Si
             )
 
 
-def _own_task(link: Link, where: str, row: PayloadRow) -> tuple[str, Call]:
-    """Return a task that is sent back to the principal that signed it."""
+def _own_task(
+    link: Link, where: str, row: PayloadRow, asked: Mapping[str, Any]
+) -> tuple[str, Call]:
+    """Return the task that its author *asked* for, who opens it here.
+
+    Else a scheduler could choose which of their own tasks a person runs while looking for an error.
+    """
     call = Kept().call(row.frames, link.policy.limits)
     author = require_signed(call.signed, link.channel, scheduler=link.peer)
     if author != link.local:
@@ -179,7 +192,18 @@ def _own_task(link: Link, where: str, row: PayloadRow) -> tuple[str, Call]:
             rule="sealed.author",
             where=where,
         )
+    if asked.get("op") != "get_runspec" or asked.get("key") != call.head.key:
+        raise PolicyDenied(
+            "the task is another one than was asked for",
+            rule="sealed.moved",
+            where=where,
+            fix=_ASK,
+        )
     return author, call
+
+
+#: What to do where a scheduler moves a task that someone signed.
+_ASK = "If it happens again, ask the operator whether the scheduler's key was stolen."
 
 
 def _require_place(head: Head, body: Any) -> None:
@@ -201,7 +225,7 @@ def _require_place(head: Head, body: Any) -> None:
             " signed",
             rule="sealed.moved",
             where="run_spec",
-            fix="If it happens again, ask the operator whether the scheduler's key was stolen.",
+            fix=_ASK,
         )
 
 

@@ -264,3 +264,38 @@ def test_plugins_of_any_name_reach_workers_that_start_later(registered, name):
 def test_a_worker_takes_no_plugin_that_stands_under_another_name(registered):
     assert registered({"q": Signing().identity("carol")}, signed_for="p") == {}
     assert registered.own.refused_by_asker == ["sealed.place"]
+
+
+# --- what a client asked to have back -------------------------------------------------------------
+
+
+def client_that_asks(key, name="get_runspec"):
+    client = Talk(Signing(), "carol", "scheduler", "dask-cluster").greet()
+    client.request({"op": name, "key": key, "reply": True})
+    return client
+
+
+def test_a_client_opens_the_task_that_it_asked_for():
+    client = client_that_asks("x")
+    assert client.attack_back(signed_by("carol", Task("x", lambda: 42)))() == 42
+    assert client.refused_by_asker == []
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "author", "rule"),
+    [
+        ("y", "get_runspec", "carol", "sealed.moved"),
+        (("x",), "get_runspec", "carol", "sealed.moved"),
+        (None, "get_runspec", "carol", "sealed.moved"),
+        ("x", "get_error_cause", "carol", "sealed.moved"),
+        ("x", "get_metadata", "carol", "sealed.moved"),
+        ("x", "get_runspec", "bob", "sealed.author"),
+        ("x", "get_runspec", "scheduler", "sealed.author"),
+    ],
+)
+def test_a_client_opens_no_other_task(marker, key, name, author, rule):
+    client = client_that_asks(key, name)
+    with pytest.raises(PolicyDenied) as caught:
+        client.attack_back(signed_by(author, opening(marker.path)))
+    assert caught.value.rule == rule
+    assert client.refused_by_asker == [rule]

@@ -1,0 +1,61 @@
+"""``recreate_error_locally``: run the task that failed here, and no other one.
+
+The one rule: under sealed calls, which task runs in the client is decided by what its user asks for
+and what they signed. The scheduler says which task it blames; that counts where the signed tasks
+lead from the user's future to that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from distributed.client import futures_of
+from distributed.recreate_tasks import ReplayTaskClient
+
+from safeser.values import Kind
+
+__all__ = ["Replay"]
+
+#: Tasks on the way from a future to the one that is blamed, and their neighbours.
+_MOST = 10_000
+
+
+class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no types
+    """Gives a client ``recreate_error_locally`` and ``recreate_task_locally``."""
+
+    async def _get_errored_future(self, future: Any) -> Any:
+        cause = await super()._get_errored_future(future)
+        if cause is not None and self.client.seals:
+            failed = [each.key for each in futures_of(future) if each.status == "error"]
+            await self._require_cause(cause, failed)
+        return cause
+
+    async def _require_cause(self, cause: Any, failed: list[Any]) -> None:
+        """Refuse a *cause* that is none of the *failed* tasks, and none that these depend on.
+
+        Dependencies are read of the signed tasks. What the scheduler says of them tells where to
+        look, and proves nothing.
+
+        :raises PolicyDenied: if that is so, or a task on the way is another author's.
+        """
+        waiting, seen = [*failed], set(failed)
+        while waiting and len(seen) <= _MOST:
+            key = waiting.pop()
+            if key == cause:
+                return
+            task = await self.scheduler.get_runspec(key=key)
+            inputs = [each for each in task.dependencies if each not in seen]
+            if cause in inputs:
+                return
+            seen.update(inputs)
+            asked = (self.scheduler.get_error_cause(keys=[each]) for each in inputs)
+            blamed = await asyncio.gather(*asked)
+            waiting += [each for each, by in zip(inputs, blamed, strict=True) if by == cause]
+        link = self.client._policy_link()
+        link.refuse(
+            link.inbound(Kind.DATA),
+            "sealed.moved",
+            "the scheduler blames a task that the failed one does not depend on",
+            fix="If it happens again, ask the operator whether the scheduler's key was stolen.",
+        )
