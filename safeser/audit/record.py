@@ -55,6 +55,9 @@ MAX_CHARS = 4_096  # characters of all strings of one record; 12 bytes each when
 #: Characters of a task's key, and of the digest at the end of a longer one.
 KEY_LENGTH, _KEY_DIGEST = 128, 16
 
+#: Containers in each other; a record of counts has three.
+_MAX_NEST = 8
+
 MAX_INT = (1 << 53) - 1  # what every JSON reader still holds exactly
 MAX_BODY = 64 << 10  # bytes of one encoded record
 
@@ -352,9 +355,18 @@ def _decoded(body: bytes) -> dict[str, object]:
         fields = _decode_strictly(body.decode("ascii"))
     except (ValueError, RecursionError):
         raise _no_record() from None
-    if not isinstance(fields, dict):
+    if not isinstance(fields, dict) or _is_deep(fields):
         raise _no_record()
     return fields
+
+
+def _is_deep(fields: dict[str, object]) -> bool:
+    """Tell whether *fields* are nested deeper than any record, which are to be written as text."""
+    level: list[dict[str, object] | list[object]] = [fields]
+    for _ in range(_MAX_NEST):
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+    return bool(level)
 
 
 def _no_record() -> AuditError:

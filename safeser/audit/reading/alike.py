@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from safeser.audit.names import CASE_FIELDS, Resolver
-from safeser.audit.record import MAX_LINE, Record, own_fields
+from safeser.audit.record import MAX_FIELDS, MAX_LINE, Record, own_fields
 
 __all__ = ["EventFields", "Form", "Forms", "copied_fields", "shared_of"]
 
 #: Forms of one file that are tried; a cluster writes some four.
 MAX_FORMS: Final = 8
+
+#: Those that an event may have, and its number, time, session and case.
+_MOST_FIELDS: Final = MAX_FIELDS + 4
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 
@@ -164,6 +167,8 @@ class Forms:
         fields = own_fields(raw)
         if self._resolver.version == 1 or "case" not in fields or not _OTHERS.isdisjoint(fields):
             return
+        if type(fields.get("n", 0)) is not int or len(fields) > _MOST_FIELDS:
+            return  # no log that safeser writes has such an event
         kinds = set(map(type, fields.values()))
         if not kinds <= {str, int} or not all(map(_NAME.match, fields)):
             return

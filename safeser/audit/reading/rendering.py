@@ -21,15 +21,20 @@ __all__ = ["Rendering"]
 #: Patterns that are kept at a time: one for each form, session and case.
 MAX_PATTERNS: Final = 1_024
 
-#: Events that are rendered one by one before a pattern is made, which costs as much as two.
-_FIRST: Final = 4
+#: Events that are rendered one by one before a pattern is made, which costs as much as a hundred:
+#: a log in which no pattern serves for long takes twice the time at most.
+_FIRST: Final = 100
 
 #: Longer texts may be cut where they are shown.
 _LONGEST: Final = 100
 
+#: Bytes of a pattern; the texts of a longer one are rendered one by one.
+_LONGEST_PATTERN: Final = 4_096
+
 # No peer can write what the first sample holds, so a value is found only where it was put.
 _random = random.SystemRandom()
 _LETTERS: Final = string.ascii_lowercase.encode("ascii")
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 _PRINTABLE: Final = bytes(set(range(0x20, 0x7F)) - set(b'"\\'))
 
 
@@ -81,7 +86,7 @@ class Rendering:
         key = form, match[form.case], match[form.session] if form.session > 0 else b""
         pattern = self._patterns.get(key)
         if pattern is None or pattern.shared is not fields.shared:
-            pattern = self._learned(key, found, fields)
+            pattern = self._renewed(key, pattern, found, fields)
         text = None if pattern is None else self._filled(pattern, match, found.record.time)
         return self._render(found) if text is None else text
 
@@ -100,6 +105,19 @@ class Rendering:
             values[pattern.time] = self._when(time).encode("ascii")
         return (pattern.text % tuple(values)).decode("ascii")
 
+    def _renewed(
+        self,
+        key: tuple[Form, bytes, bytes],
+        known: _Pattern | None,
+        found: Found,
+        fields: EventFields,
+    ) -> _Pattern | None:
+        """Return *known* if it holds for what is shared now, else a new one in time."""
+        if known is not None and _is_same(known.shared, fields.shared):
+            self._patterns[key] = known = known._replace(shared=fields.shared)
+            return known
+        return self._learned(key, found, fields)
+
     def _learned(
         self, key: tuple[Form, bytes, bytes], found: Found, fields: EventFields
     ) -> _Pattern | None:
@@ -112,7 +130,7 @@ class Rendering:
             return None
         self._seen[key] = 0  # where its session or case is defined anew, it is learned anew
         pattern = self._pattern_of(found.log, fields)
-        sample = _sample(fields, _PRINTABLE, range(1, _LONGEST + 1))
+        sample = _sample(fields, _PRINTABLE, range(1, _LONGEST + 1), digits=16)
         record = fields.form.record(sample, fields.shared)
         if self._filled(pattern, sample, record.time) != self._render(Found(found.log, record)):
             pattern = _Pattern(fields.shared)
@@ -121,10 +139,10 @@ class Rendering:
 
     def _pattern_of(self, log: str, fields: EventFields) -> _Pattern:
         form = fields.form
-        match = _sample(fields, _LETTERS, range(24, 25))
+        match = _sample(fields, _LETTERS, range(24, 25), digits=15)
         record = form.record(match, fields.shared)
         text = self._render(Found(log, record))
-        if not text.isascii():
+        if not text.isascii() or len(text) > _LONGEST_PATTERN:
             return _Pattern(fields.shared)
         places = {match[group]: group for group in _varied(form)}
         places[self._when(record.time).encode("ascii")] = form.time
@@ -139,20 +157,33 @@ class Rendering:
         return _Pattern(fields.shared, b"".join(parts), groups, texts, time)
 
 
+def _is_same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Tell whether two mappings surely have the same text: True is not 1, but equal to it."""
+    kinds = [*map(type, one.values())]
+    return (
+        list(one.items()) == list(other.items())
+        and kinds == [*map(type, other.values())]
+        and _PLAIN.issuperset(kinds)
+    )
+
+
 def _varied(form: Form) -> list[int]:
     """Return the groups of *form* whose values the session and case do not decide."""
     groups = range(2, 2 + len(form.names))
     return [group for group in groups if group not in (form.case, form.session)]
 
 
-def _sample(fields: EventFields, letters: bytes, lengths: range) -> re.Match[bytes]:
-    """Return the match of a line like that of *fields*, with random values."""
+def _sample(fields: EventFields, letters: bytes, lengths: range, *, digits: int) -> re.Match[bytes]:
+    """Return the match of a line like that of *fields*, with random values.
+
+    :param digits: of numbers, at most 16; as times, they are of the years 1973 to 2033.
+    """
     line, end, parts = fields.found.string, 0, []
     for group in _varied(fields.form):
         if fields.form.texts[group - 2]:
             value = bytes(_random.choices(letters, k=_random.choice(lengths)))
         else:
-            value = b"%d" % _random.randrange(10**14, 10**15)  # as a time, 1973 to 2001
+            value = b"%d" % _random.randrange(10 ** (digits - 1), 2 * 10 ** (digits - 1))
         parts += [line[end : fields.found.start(group)], value]
         end = fields.found.end(group)
     match = fields.form.pattern.fullmatch(b"".join(parts) + line[end:])

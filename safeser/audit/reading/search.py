@@ -86,9 +86,9 @@ class Question:
     def may_match(self, fields: Mapping[str, object]) -> bool:
         """Tell whether an event that has at least *fields*, those of its case, can match."""
         return (
-            (not self.rule or fields.get("rule") in self.rule)
-            and (not self.operation or fields.get("operation") in self.operation)
-            and (not self.family or fields.get("family") in self.family)
+            (not self.rule or _has(fields, self.rule, "rule"))
+            and (not self.operation or _has(fields, self.operation, "operation"))
+            and (not self.family or _has(fields, self.family, "family"))
             and (self.permitted is None or fields.get("permitted") is self.permitted)
             and (not self.principal or _has(fields, self.principal, "sender", "recipient"))
             and (not self.author or _has(fields, self.author, "author", "task_author"))
@@ -99,8 +99,8 @@ class Question:
         return (
             self.since <= record.time < self.until
             and self.may_match(fields)
-            and (not self.refers_to or fields.get("global") in self.refers_to)
-            and (not self.task or fields.get("task") in self.task)
+            and (not self.refers_to or _has(fields, self.refers_to, "global"))
+            and (not self.task or _has(fields, self.task, "task"))
             and (not self.peer or self._is_of_peer(fields))
         )
 
@@ -260,6 +260,9 @@ class _LogFile:
             if number == 1 and not self._is_known(record):
                 return
             if record.type != "event":
+                # Its events may have what it states; no log that safeser writes states these.
+                if any(text in raw for texts in self._needed for text in texts):
+                    self._needed = []
                 yield from self._others(record)
             elif self._is_answer(record, raw):
                 yield Found(self._log, record)
@@ -304,8 +307,11 @@ class _LogFile:
                 self._matching = shared
             return question.since <= event.time < question.until
         case = _CASE.search(raw) if b'"event":' in raw else None
-        if case is not None and not question.may_match(event.fields):
-            self._other_cases.add(int(case[1]))
+        if case is not None:
+            if not question.may_match(event.fields):
+                self._other_cases.add(int(case[1]))
+            else:  # a file that was changed may define it anew
+                self._other_cases.discard(int(case[1]))
         return question.matches(event)
 
     def _others(self, record: Record) -> Iterator[Found]:

@@ -14,6 +14,7 @@ from safeser.audit.reading import rendering, show
 from safeser.audit.reading.alike import Forms
 from safeser.audit.reading.rendering import Rendering
 from safeser.audit.reading.search import Found
+from safeser.errors import AuditError
 from tests.audit.reading.test_alike import CASE, EVENT, GENESIS, SESSION, line
 
 #: A text that each way spells otherwise than a plain one.
@@ -42,6 +43,11 @@ def compare(found: list[Found], way: str) -> None:
 
 texts = st.text(alphabet="aZ09 ;|=+-@,'()%_#{}~.", max_size=130) | st.text(max_size=20)
 ints = st.integers(0, (1 << 53) - 1)
+
+
+@pytest.fixture(autouse=True)
+def _sooner(monkeypatch):
+    monkeypatch.setattr(rendering, "_FIRST", 4)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -99,6 +105,58 @@ def test_a_case_that_is_defined_anew_is_learned_anew():
 def test_any_renderer_is_imitated_or_asked(render):
     found = records([{**EVENT, "task": "x" * n, "time": n} for n in range(1, 120)])
     assert [*map(Rendering(render), found)] == [*map(render, found)]
+
+
+def test_a_pattern_serves_on_where_other_sessions_begin():
+    """Each session clears what the resolver shares; the sessions that go on keep their patterns."""
+    rendered = []
+    render = Rendering(lambda found: rendered.append(found) or show._json_line(found))
+    events = [{**EVENT, "n": n} for n in range(9)]
+    for number in range(1, 9):
+        events += [{**SESSION, "s": number}, *events[:3]]
+    found = records(events)
+    assert [*map(render, found)] == [*map(show._json_line, found)]
+    assert len(rendered) == 9 + 8  # as above, and each session's own record
+
+
+@pytest.mark.parametrize("anew", [{"permitted": 1}, {"permitted": 1.0}, {"permitted": [True]}])
+def test_what_is_equal_and_another_type_is_another_text(anew):
+    assert CASE["permitted"] is True
+    case = {**CASE, **anew}
+    if type(anew["permitted"]) is float:
+        with pytest.raises(AuditError):
+            records([case])
+        return
+    events = [{**EVENT, "n": n} for n in range(9)]
+    compare(records([*events, case, *events, CASE, *events]), "json")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("length", [100, 103, 104, 105, 4_079, 4_080])
+def test_a_decision_is_as_long_as_its_number(way, length):
+    """Of a file that was changed: no session's id is that long."""
+    events = [{**EVENT, "n": 7} for _ in range(9)]
+    compare(records([*events, *[{**EVENT, "n": 1 << 52}] * 9], id="i" * length), way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_number_that_is_text_takes_the_long_way(way):
+    events = [{**EVENT, "n": "a,=HYPERLINK(0),b"} for _ in range(9)]
+    compare(records(events), way)
+
+
+def test_an_event_of_too_many_fields_has_no_form():
+    wide = {**EVENT, **{f"f{n}": 1 for n in range(50)}}
+    found = records([wide] * 9)
+    assert type(found[-1].record.fields) is dict
+
+
+def test_a_long_text_has_no_pattern():
+    """What many sessions state would be in memory as often as there are patterns."""
+    found = records([EVENT] * 9, address="x" * 5_000)
+    render = Rendering(show._json_line)
+    assert [*map(render, found)] == [*map(show._json_line, found)]
+    assert [each.text for each in render._patterns.values()] == [None]
 
 
 def test_patterns_are_bounded(monkeypatch):

@@ -16,7 +16,7 @@ from safeser.audit.reading.alike import Forms
 from safeser.audit.reading.search import Question, follow, search
 from safeser.audit.reading.show import counted
 from safeser.audit.reading.summary import summarize
-from safeser.audit.record import MAX_LINE
+from safeser.audit.record import MAX_LINE, Record
 
 WORDS = ["alice", "bob", 'a"case":0,', "x\\", "os:system\x7f\u00e9\U0001f4a3", ""]
 PEERS = [SessionFacts(f"{n:012x}", {"peer": word}) for n, word in enumerate(WORDS[:3])]
@@ -267,3 +267,47 @@ def test_a_disk_that_fails_is_named_and_ends_the_file_alone(make, place, monkeyp
     count, [text] = named(place)
     assert count == 0
     assert "Input/output error" in text
+
+
+@pytest.mark.parametrize("name", ["rule", "operation", "family", "task", "global"])
+@pytest.mark.parametrize("value", [["x"], {"x": 1}, 7, None])
+def test_a_value_that_is_no_text_matches_nothing_and_stops_nothing(name, value):
+    asked = "refers_to" if name == "global" else name
+    record = Record(1, 5, "event", {name: value}, b"")
+    assert not Question(**{asked: frozenset({"x"})}).matches(record)
+
+
+def test_a_record_that_is_nested_deep_is_no_record(make, place):
+    """Writing it as text would exceed the stack."""
+    log = make()
+    nested = b'{"mac":"%s","record":{"event":"x","seq":1,"task":%s,"time":1}}\n'
+    with open(log.path, "ab") as file:
+        for depth in (7, 8, 900):
+            file.write(nested % (b"0" * 64, b"[" * depth + b"]" * depth))
+    assert named(place)[0] == 1
+
+
+def test_a_case_that_a_changed_file_defines_anew_is_read_anew(make, place):
+    log = make()
+    lines = [
+        '{"case":0,"event":"admit","rule":"other","seq":1,"time":1}',
+        '{"case":0,"seq":2,"time":2}',
+        '{"case":0,"event":"admit","rule":"asked","seq":3,"time":3}',
+        '{"case":0,"seq":4,"time":4}',
+    ]
+    with open(log.path, "ab") as file:
+        for line in lines:
+            file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, line.encode()))
+    assert named(place, Question(rule=frozenset({"asked"})))[0] == 2
+
+
+def test_a_session_that_a_changed_file_gives_a_task_is_read(make, place):
+    log = make()
+    lines = [
+        '{"id":"a","s":0,"seq":1,"task":"asked","time":1,"type":"session"}',
+        '{"event":"admit","s":0,"seq":2,"time":2}',
+    ]
+    with open(log.path, "ab") as file:
+        for line in lines:
+            file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, line.encode()))
+    assert named(place, Question(task=frozenset({"asked"})))[0] == 1
