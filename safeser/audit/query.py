@@ -20,8 +20,6 @@ from safeser.errors import AuditError
 __all__ = ["read", "render"]
 
 _CHUNK = 64 << 10
-#: Lists in lists: counts are two deep, and what is no log of ours may be deeper than the stack.
-_MAX_NEST = 8
 
 
 def read(
@@ -109,10 +107,10 @@ def render(record: Record) -> str:
     return f"{time} {record.sequence} {printable(record.type, 32)} {shown_fields}".rstrip()
 
 
-def _value(value: object, room: int = _MAX_NEST) -> str:
+def _value(value: object) -> str:
     if isinstance(value, str):
         text = printable(value)
         return text if text and " " not in text and "=" not in text else f'"{text}"'
     if isinstance(value, list):
-        return "[" + ",".join(_value(each, room - 1) for each in value if room) + "]"
+        return "[" + ",".join(map(_value, value)) + "]"
     return "-" if value is None else str(value).lower()

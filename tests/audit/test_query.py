@@ -99,8 +99,13 @@ def test_a_time_that_no_calendar_has():
     assert moment(1 << 70) is None
 
 
-def test_lists_in_lists_are_shown_as_deep_as_the_log_writes_them():
-    body = b'{"a":%b,"seq":1,"time":1,"type":"event"}' % (b"[" * 900 + b"1" + b"]" * 900)
-    record = parse(b'{"mac":"%b","record":%b}' % (b"0" * 64, body))
-    assert "a=[[[" in render(record)
-    assert "a=[[-,2]]" in render(replace(record, fields={"a": [[None, 2]]}))
+def test_lists_in_lists_are_as_deep_as_the_log_writes_them():
+    def parsed(depth):
+        body = b'{"a":%b,"seq":1,"time":1,"type":"event"}' % (b"[" * depth + b"1" + b"]" * depth)
+        return parse(b'{"mac":"%b","record":%b}' % (b"0" * 64, body))
+
+    for depth in (8, 900):
+        with pytest.raises(AuditError, match="is not a record"):
+            parsed(depth)
+    assert "a=[[[[[[[1]]]]]]]" in render(parsed(7))
+    assert "a=[[-,2]]" in render(replace(parsed(1), fields={"a": [[None, 2]]}))
