@@ -55,6 +55,7 @@ def test_what_differs_in_a_process_is_the_list_and_nothing_else(tmp_path):
     assert found["foreign"] == []
 
 
+@pytest.mark.unmeasured
 def test_no_other_module_replaces_anything_of_dask():
     places = [
         f"{path.relative_to(PACKAGE)}:{line}: {code}"
