@@ -93,12 +93,12 @@ def _text(value: str) -> str:
 
 def _cards(summary: Summary) -> str:
     refused = sum(each[1] for each in summary.parts.values())
-    authors = {author for author, *_ in summary.code}
+    users = {user for user, *_ in summary.code}
     cards = [
         (f"{summary.records:,}", "decisions", ""),
         (f"{refused:,}", "refused", "bad" if refused else ""),
         (f"{len({pair[:2] for pair in summary.pairs}):,}", "pairs of sender and recipient", ""),
-        (f"{len(authors):,}", "authors whose code ran", ""),
+        (f"{len(users):,}", "users whose code ran", ""),
     ]
     if summary.shadow:
         cards.append((f"{sum(summary.shadow.values()):,}", "refused by the shadow policy", "bad"))
@@ -198,7 +198,13 @@ def _refusals(summary: Summary) -> str:
 
 
 def _code(summary: Summary) -> str:
-    order = sorted(summary.code.items(), key=lambda each: (-each[1].count, each[0]))
+    of_user: Counter[str] = Counter()
+    for (user, *_), code in summary.code.items():
+        of_user[user] += code.count
+    order = sorted(
+        summary.code.items(),
+        key=lambda each: (-of_user[each[0][0]], each[0][0], -each[1].count, each[0]),
+    )
     lines = [
         [
             *map(_text, key),
@@ -209,8 +215,13 @@ def _code(summary: Summary) -> str:
         ]
         for key, code in order[:_ROWS]
     ]
-    columns = ["author", "arrived at", "family", "times", "first", "last", "tasks, for example"]
-    return _section("Who ran code", "", columns, lines, len(order))
+    text = (
+        "The user is the one whose task it was, as the sender states, or else who wrote the code."
+        " The sender is proven by its key."
+    )
+    columns = ["user", "sender", "arrived at", "family", "times", "first", "last"]
+    columns.append("tasks, for example")
+    return _section("Who ran code", text, columns, lines, len(order))
 
 
 def _shadow(summary: Summary) -> str:

@@ -67,6 +67,39 @@ class Tags(HTMLParser):
         self.text += data
 
 
+class Rows(HTMLParser):
+    """The rows of a page's tables, by the heading that each stands under."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._inside = ""
+        self._heading = ""
+        self._rows: dict[str, list[list[str]]] = {}
+        self.feed(text)
+        self.close()
+
+    def of(self, heading: str) -> list[list[str]]:
+        return [row for row in self._rows[heading] if row]
+
+    def handle_starttag(self, tag, attrs):
+        self._inside = tag
+        if tag == "h2":
+            self._heading = ""
+        elif tag == "tr":
+            self._rows.setdefault(self._heading, []).append([])
+        elif tag == "td":
+            self._rows[self._heading][-1].append("")
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "h2":
+            self._heading += data
+        elif self._inside == "td":
+            self._rows[self._heading][-1][-1] += data
+
+
 def test_hostile_texts_are_texts():
     parsed = Tags(hostile())
     assert parsed.tags == {
@@ -119,12 +152,37 @@ def test_sums_are_right():
     assert (got.records, got.first, got.last) == (45, 1_000_000, 10_000_000)
     assert got.pairs["alice", "scheduler", "sealed"] == [2, 0]
     assert got.refusals == {("context.none", "mallory"): 1, ("authentication", "unknown"): 40}
-    [code] = got.code.values()
+    [(key, code)] = got.code.items()
+    assert key == ("bob", "alice", "scheduler", "sealed")
     assert (code.count, code.tasks) == (2, {"inc", "fit-sum"})
     assert got.shadow == {("context.family", "alice"): 1}
     text = page(got, logs=["a"], skipped=[], made="now")
     assert "45</b>decisions" in text
     assert "41</b>refused" in text
+
+
+def test_who_ran_code_is_the_user_beside_who_sent_it():
+    """A scheduler packs pickles for its users: each is that of the user whose task it was."""
+    relayed = {"sender": "scheduler", "recipient": "worker", "family": "cloudpickle"}
+    packed = {**relayed, "author": "scheduler"}
+    got = of(
+        found(1, **packed, task_author="bob", task="fit-0123456789abcdef"),
+        *(found(2, **packed, task_author="alice", task="inc-0123456789abcdef") for _ in range(2)),
+        *(found(3, author="alice", family="cloudpickle") for _ in range(3)),
+        found(4, **{**relayed, "family": "sealed"}, author="carol"),
+        *(found(5, **packed) for _ in range(2)),
+        found(6, family="cloudpickle", sender="dan"),
+    )
+    rows = Rows(page(got, logs=["a"], skipped=[], made="now")).of("Who ran code")
+    assert [(*row[:5], row[7]) for row in rows] == [
+        ("alice", "alice", "scheduler", "cloudpickle", "3", ""),
+        ("alice", "scheduler", "worker", "cloudpickle", "2", "inc"),
+        ("scheduler", "scheduler", "worker", "cloudpickle", "2", ""),
+        ("bob", "scheduler", "worker", "cloudpickle", "1", "fit"),
+        ("carol", "scheduler", "worker", "sealed", "1", ""),
+        ("dan", "dan", "scheduler", "cloudpickle", "1", ""),
+    ]
+    assert "5</b>users whose code ran" in page(got, logs=["a"], skipped=[], made="now")
 
 
 def test_an_empty_log_has_a_page():
