@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -137,6 +138,59 @@ def test_a_browser_shows_it_and_runs_nothing(tmp_path):
     assert "<script" not in shown
     assert "&lt;script&gt;document.title" in shown
     assert shown.count("<rect") >= 10
+
+
+def test_contrast_is_that_of_wcag():
+    pytest.importorskip("tornado")
+    from tests.browser import contrast  # the other tests need no tornado
+
+    white, half = (255, 255, 255, 1), (0, 0, 0, 0.5)
+    assert contrast((0, 0, 0, 1), [white]) == pytest.approx(21)
+    assert contrast((118, 118, 118, 1), [white]) == pytest.approx(4.54, abs=0.01)
+    assert contrast(half, [white]) == contrast((127.5, 127.5, 127.5, 1), [white])
+    assert contrast(white, [white, (255, 0, 0, 0.5), half, (0, 0, 0, 1)]) == pytest.approx(21)
+    with pytest.raises(AssertionError):
+        contrast((0, 0, 0, 1), [half])
+
+
+#: The least contrast of text that WCAG 2 asks for (level AA), whatever its size.
+READABLE = 4.5
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_is_readable_in_light_and_in_dark(tmp_path, scheme):
+    pytest.importorskip("tornado")
+    from tests.browser import tab  # the other tests need no tornado
+
+    # Cells of every shade, each with a refusal in it.
+    many = [
+        found(n, sender=f"s{n}", family="sealed", permitted=allowed, times=times, rule="r")
+        for n in range(12)
+        for allowed, times in ((True, 3**n), (False, 1 + n))
+    ]
+    text = page(
+        of(*many, found(20, shadow_rule="context.family")),
+        logs=["audit"],
+        skipped=["x.log: it is no audit log"],
+        made="now",
+    )
+    place = tmp_path / "page.html"
+    place.write_text(text, encoding="ascii", errors="xmlcharrefreplace")
+
+    async def look():
+        async with tab(f"file://{place}", tmp_path / "own") as opened:
+            await opened.shows("safeser audit report", "Files that were left out")
+            await opened.prefer(scheme)
+            ground = await opened.value("getComputedStyle(document.body).backgroundColor")
+            return ground, await opened.drawn()
+
+    ground, drawn = asyncio.run(look())
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 31)"}[scheme]
+    shown = {each.text for each in drawn}
+    assert {"safeser audit report", "users whose code ran", f"{3**11:,}", "12", "s11"} <= shown
+    assert {"refused", "01-01 00:00:00", "context.family", "safeser audit verify"} <= shown
+    assert [each for each in drawn if each.contrast < READABLE] == []
 
 
 def test_sums_are_right():
