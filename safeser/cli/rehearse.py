@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +15,13 @@ import typer
 
 from safeser.cli.ending import DENIED
 from safeser.cli.policy import PolicyName, app
-from safeser.cli.screen import line, mark, say, table
+from safeser.cli.screen import line, mark, say
 from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
     from safeser.policy import Policy
     from safeser.policy.recorded.replay import Refusal
-    from safeser.policy.recorded.traffic import Message, Traffic
+    from safeser.policy.recorded.traffic import Message, Seen, Traffic
 
 __all__ = ["app"]
 
@@ -165,20 +166,7 @@ def replay(
 
 
 def _show_replay(policy: Policy, traffic: Traffic, refused: list[Refusal]) -> None:
-    if refused:
-        table(
-            ("rule", "sender -> recipient", "what", "times"),
-            [
-                (
-                    each.decision.rule,
-                    f"{each.message.sender} -> {each.message.recipient}",
-                    _what(each.message),
-                    f"{each.seen.times:,}",
-                )
-                for each in refused
-            ],
-        )
-        line()
+    _show_groups(refused)
     fixes = dict.fromkeys(each.decision.fix for each in refused)
     for fix in fixes:
         say(f"- {fix}", hang=2)
@@ -192,10 +180,43 @@ def _show_replay(policy: Policy, traffic: Traffic, refused: list[Refusal]) -> No
         say(f"{traffic.skipped:,} messages are left out: no policy decides about them.")
 
 
+def _show_groups(refused: list[Refusal]) -> None:
+    """Print below each rule who sent what to whom, how often, and where the log has one of them."""
+    ends = {
+        each.message[:2]: f"{each.message.sender} -> {each.message.recipient}" for each in refused
+    }
+    numbers = max((len(f"{each.seen.times:,}") for each in refused), default=0)
+    wide = max(map(len, ends.values()), default=0)
+    indent = 2 + numbers + 2
+    for rule, group in groupby(refused, key=lambda each: each.decision.rule):
+        line(rule, style="bold")
+        for each in group:
+            times = f"{each.seen.times:,}".rjust(numbers)
+            who = ends[each.message[:2]].ljust(wide)
+            say(f"  {times}  {who}  {_what(each.message)}", hang=indent + 2)
+            say(" " * indent + _example(each.seen), hang=indent + 2)
+    if refused:
+        line()
+
+
 def _what(message: Message) -> str:
     operation = message.operation or "no operation"
     author = f" of {message.author}" if message.author else ""
     return f"{message.kind.value}, {operation}, {message.family}{author}"
+
+
+def _example(seen: Seen) -> str:
+    """Return when and in whose log one of the messages stands, and by what to find it there."""
+    from safeser.audit.reading.show import escaped, when
+
+    example = seen.example
+    if example is None:
+        return ""
+    found = example.task or f"in {example.where}"
+    if not (example.task or example.where):
+        found = "one record" if example.single else "counted"
+    log = f" {escaped(example.log)}" if example.log else ""
+    return f"e.g. {when(example.time, short=True)}{log}: {escaped(found, 160)}"
 
 
 @app.command(short_help="Propose a policy from what logs hold.")

@@ -16,7 +16,7 @@ from safeser.policy import Policy
 from safeser.policy.recorded import traffic as traffic_module
 from safeser.policy.recorded.learn import learn
 from safeser.policy.recorded.replay import as_json, replay
-from safeser.policy.recorded.traffic import Message, gather
+from safeser.policy.recorded.traffic import Example, Message, gather
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Kind
 from tests.policy.random_policies import QUESTIONS, loaded, policies
@@ -65,8 +65,25 @@ def test_records_become_messages_with_counts_and_times() -> None:
     beat = Message("worker", "scheduler", Kind.ADMIN, "heartbeat_worker", "msgpack", None)
     assert found.messages.keys() == {data, beat}
     seen = found.messages[data]
-    assert (seen.times, seen.first, seen.last, seen.where) == (2, NOON, NOON + 5_000_000, "data")
+    assert (seen.times, seen.first, seen.last) == (2, NOON, NOON + 5_000_000)
     assert (found.messages[beat].times, found.times, found.skipped) == (80, 82, 0)
+
+
+def test_an_example_says_where_the_log_has_a_message() -> None:
+    beats = counts(HEARTBEAT)
+    single = admit("worker", "scheduler", kind="admin", operation="heartbeat_worker", family="")
+    single.fields |= {"task": "inc-1", "where": "x"}
+    single.time = NOON + 1
+    other = Record(single.fields | {"task": "inc-2"})
+    first, second = (Record({"principal": name}, type="genesis") for name in ("worker", "spare"))
+    [seen] = gather([first, beats]).messages.values()
+    assert seen.example == Example(NOON, "worker")
+    # One that is a record of its own is found again, unlike one of many that were counted.
+    [seen] = gather([first, beats, second, single, other]).messages.values()
+    assert seen.example == Example(NOON + 1, "spare", "inc-1", "x", True)
+    hostile = admit("alice", "scheduler", task="t" * 9_999, where=["x"])
+    [seen] = gather([Record({"principal": 5}, type="genesis"), hostile]).messages.values()
+    assert seen.example == Example(NOON, "", "t" * 128, "", True)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +163,8 @@ def test_replay_names_what_is_refused_the_most_frequent_first() -> None:
     assert said["messages"] == 5
     assert said["refused"][0]["sender"] == "alice"
     assert said["refused"][0]["kind"] == "data"
+    example = {"time": NOON, "log": "", "task": "", "where": "data", "single": True}
+    assert said["refused"][0]["example"] == example
     assert replay(policy, gather([admit("alice", "scheduler")])) == []
 
 

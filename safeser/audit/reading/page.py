@@ -42,6 +42,7 @@ table{border-collapse:collapse;width:100%;font-size:14px}th,td{padding:6px 12px;
 border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
 tr:last-child td{border-bottom:0}th{background:var(--card);font-weight:600}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+td .bad{background:var(--paper);border-radius:4px;padding:0 4px}
 svg{width:100%;height:auto;display:block;margin-top:8px}.ok{fill:var(--ok)}.no{fill:var(--bad)}
 svg text{fill:var(--soft);font-size:12px}svg line{stroke:var(--line)}
 .key span{display:inline-block;width:11px;height:11px;border-radius:2px;margin:0 6px 0 14px}
@@ -93,12 +94,12 @@ def _text(value: str) -> str:
 
 def _cards(summary: Summary) -> str:
     refused = sum(each[1] for each in summary.parts.values())
-    authors = {author for author, *_ in summary.code}
+    users = {user for user, *_ in summary.code}
     cards = [
         (f"{summary.records:,}", "decisions", ""),
         (f"{refused:,}", "refused", "bad" if refused else ""),
         (f"{len({pair[:2] for pair in summary.pairs}):,}", "pairs of sender and recipient", ""),
-        (f"{len(authors):,}", "authors whose code ran", ""),
+        (f"{len(users):,}", "users whose code ran", ""),
     ]
     if summary.shadow:
         cards.append((f"{sum(summary.shadow.values()):,}", "refused by the shadow policy", "bad"))
@@ -185,6 +186,7 @@ def _heat(counts: Sequence[int] | None, most: int) -> str:
     if counts is None:
         return "<td class=n></td>"
     permitted, refused = counts
+    # Red on a dark shade could not be read: it has the page's colour behind it.
     strength = 0.06 + 0.44 * math.log1p(permitted) / math.log1p(most) if permitted else 0.0
     red = f" <span class=bad>{refused:,}</span>" if refused else ""
     shown = f"{permitted:,}" if permitted else ""
@@ -198,7 +200,13 @@ def _refusals(summary: Summary) -> str:
 
 
 def _code(summary: Summary) -> str:
-    order = sorted(summary.code.items(), key=lambda each: (-each[1].count, each[0]))
+    of_user: Counter[str] = Counter()
+    for (user, *_), code in summary.code.items():
+        of_user[user] += code.count
+    order = sorted(
+        summary.code.items(),
+        key=lambda each: (-of_user[each[0][0]], each[0][0], -each[1].count, each[0]),
+    )
     lines = [
         [
             *map(_text, key),
@@ -209,8 +217,13 @@ def _code(summary: Summary) -> str:
         ]
         for key, code in order[:_ROWS]
     ]
-    columns = ["author", "arrived at", "family", "times", "first", "last", "tasks, for example"]
-    return _section("Who ran code", "", columns, lines, len(order))
+    text = (
+        "The user is the one whose task it was, as the sender states, or else who wrote the code."
+        " The sender is proven by its key."
+    )
+    columns = ["user", "sender", "arrived at", "family", "times", "first", "last"]
+    columns.append("tasks, for example")
+    return _section("Who ran code", text, columns, lines, len(order))
 
 
 def _shadow(summary: Summary) -> str:

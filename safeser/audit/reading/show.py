@@ -28,6 +28,7 @@ __all__ = [
     "escaped",
     "json_lines",
     "lines",
+    "user_of",
     "when",
 ]
 
@@ -96,7 +97,7 @@ def _parts(log: str, record: Record) -> list[str]:
     who = f"{escaped(sender)} -> {escaped(recipient)}" if recipient else escaped(sender)
     event = record.text("event")
     refused = record.fields.get("permitted") is False
-    author = record.text("task_author") or record.text("author")
+    author = user_of(record)
     named = record.text("global") or record.text("task") or record.text("where")
     parts = [
         who,
@@ -110,6 +111,11 @@ def _parts(log: str, record: Record) -> list[str]:
         f"shadow {escaped(record.text('shadow_rule'))}" if "shadow_rule" in record.fields else "",
     ]
     return [part for part in parts if part]
+
+
+def user_of(record: Record) -> str:
+    """Return whose task a record is about, as its sender states, or else who wrote the payload."""
+    return record.text("task_author") or record.text("author")
 
 
 def _others(record: Record) -> list[str]:
@@ -231,5 +237,5 @@ def _value(found: Found, name: str) -> str:
     if name == "log":
         return found.log
     if name == "user":
-        return found.record.text("task_author") or found.record.text("author")
+        return user_of(found.record)
     return found.record.type

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from safeser.audit.reading.search import Found
+from safeser.audit.reading.show import user_of
 from safeser.audit.record import Record
 
 __all__ = ["OTHER", "Code", "Summary", "summarize"]
@@ -31,7 +32,7 @@ _FIRST_PART = 1_000_000  # a second
 
 @dataclass(slots=True)
 class Code:
-    """Code of one author that one principal opened.
+    """Code of one user that one principal sent and another opened.
 
     :param tasks: the start of the names of its tasks, a few.
     """
@@ -50,7 +51,7 @@ class Summary:
         part is *part* microseconds.
     :param pairs: by sender, recipient and family, how many were permitted and refused.
     :param refusals: how many, by rule and sender.
-    :param code: by author, recipient and family.
+    :param code: by user, sender, recipient and family.
     :param shadow: what another policy would have refused, by its rule and the sender.
     """
 
@@ -108,9 +109,13 @@ class Summary:
         return counts
 
     def _add_code(self, record: Record, family: str) -> None:
-        # The author that a signature or session proved; the scheduler only states a task's.
-        author = record.text("author") or record.text("sender")
-        key = _known(self.code, (author, record.text("recipient"), family))
+        # Without a signature the author of a task's pickle is the scheduler, which packed it for a
+        # user. So the user is the one whom the sender states, and the sender, whom its session
+        # proved, stands beside.
+        sender = record.text("sender")
+        key = _known(
+            self.code, (user_of(record) or sender, sender, record.text("recipient"), family)
+        )
         code = self.code.setdefault(key, Code(first=record.time, last=record.time))
         code.count += 1
         code.first, code.last = min(code.first, record.time), max(code.last, record.time)

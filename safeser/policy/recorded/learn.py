@@ -50,19 +50,12 @@ class _Cell:
     authors: set[str] = field(default_factory=set)
 
     def add(self, message: Message, seen: Seen) -> None:
-        _join(self.seen, seen)
+        self.seen.join(seen)
         if message.operation is not None:
-            _join(self.operations.setdefault(message.operation, Seen()), seen)
-        _join(self.carried.setdefault(message.family, Seen()), seen)
+            self.operations.setdefault(message.operation, Seen()).join(seen)
+        self.carried.setdefault(message.family, Seen()).join(seen)
         if message.author not in (None, ANY_AUTHOR) and message.family not in HARMLESS:
             self.authors.add(str(message.author))
-
-
-def _join(into: Seen, seen: Seen) -> None:
-    if not seen.times:
-        return  # its times are no moments
-    into.add(seen.first, seen.times, seen.where)
-    into.last = max(into.last, seen.last)
 
 
 class _Grant(NamedTuple):
@@ -313,10 +306,10 @@ def _groups(names: Collection[str], like: Policy | None) -> Mapping[frozenset[st
 def _whole(cells: Iterable[_Cell]) -> _Cell:
     whole = _Cell()
     for cell in cells:
-        _join(whole.seen, cell.seen)
+        whole.seen.join(cell.seen)
         for into, each in ((whole.operations, cell.operations), (whole.carried, cell.carried)):
             for name, one in each.items():
-                _join(into.setdefault(name, Seen()), one)
+                into.setdefault(name, Seen()).join(one)
     return whole
 
 

@@ -67,9 +67,13 @@ def as_json(policy: Policy, traffic: Traffic, refusals: list[Refusal]) -> Mappin
                 "times": each.seen.times,
                 "first": each.seen.first,
                 "last": each.seen.last,
-                "where": each.seen.where,
+                "example": _example(each.seen),
                 "fix": each.decision.fix,
             }
             for each in refusals
         ],
     }
+
+
+def _example(seen: Seen) -> Mapping[str, Any]:
+    return {} if seen.example is None else seen.example._asdict()

@@ -23,14 +23,14 @@ from safeser.values import (
     check_principal,
 )
 
-__all__ = ["Message", "Recorded", "Seen", "Traffic", "gather"]
+__all__ = ["Example", "Message", "Recorded", "Seen", "Traffic", "gather"]
 
 #: Different messages that are told apart: a cluster of hundreds of principals has fewer.
 MOST_MESSAGES = 200_000
 
 _PLAIN = "msgpack"
 _COUNTED = 6  # cells of a row of counts
-_TEXT = 120
+_MOST_TEXT = 128  # characters of an example; a task's key in a record has no more
 
 
 class Recorded(Protocol):
@@ -65,22 +65,47 @@ class Message(NamedTuple):
         return Context(self.sender, self.recipient, self.kind, self.operation)
 
 
+class Example(NamedTuple):
+    """Where the record of one message stands, so that a person finds it.
+
+    :param log: the principal whose process recorded it.
+    :param task: key of the task that it was about.
+    :param where: the field that held the payload.
+    :param single: whether the message has a record of its own, or is one of those counted by then.
+    """
+
+    time: int
+    log: str = ""
+    task: str = ""
+    where: str = ""
+    single: bool = False
+
+
 @dataclass(slots=True)
 class Seen:
     """How often one message was recorded, and when; times are microseconds since 1970.
 
-    :param where: the field of one of them that held the payload.
+    :param example: the first of them that has a record of its own, or else the first counts.
     """
 
     times: int = 0
     first: int = (1 << 62) - 1
     last: int = 0
-    where: str = ""
+    example: Example | None = None
 
-    def add(self, time: int, times: int, where: str) -> None:
+    def add(self, times: int, example: Example) -> None:
+        time = example.time
         self.times += times
         self.first, self.last = min(self.first, time), max(self.last, time)
-        self.where = self.where or where
+        if self.example is None or (example.single and not self.example.single):
+            self.example = example
+
+    def join(self, other: Seen) -> None:
+        """Add what *other* has seen."""
+        if other.example is None:
+            return  # nothing: its times are no moments
+        self.add(other.times, other.example)
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
 
 
 @dataclass(slots=True)
@@ -104,8 +129,11 @@ def gather(records: Iterable[Recorded]) -> Traffic:
     :raises ConfigError: if they name more different ones than a cluster has.
     """
     traffic = Traffic()
+    log = ""
     for record in records:
-        for message, times, where in _messages(record):
+        if record.type == "genesis":  # the first of each file
+            log = _text(record.fields, "principal")
+        for message, times, example in _messages(record, log):
             if message is None:
                 traffic.skipped += times
                 continue
@@ -118,22 +146,29 @@ def gather(records: Iterable[Recorded]) -> Traffic:
                         fix="Name fewer logs at a time.",
                     )
                 seen = traffic.messages[message] = Seen()
-            seen.add(record.time, times, where)
+            seen.add(times, example)
     return traffic
 
 
-def _messages(record: Recorded) -> Iterator[tuple[Message | None, int, str]]:
+def _messages(record: Recorded, log: str) -> Iterator[tuple[Message | None, int, Example]]:
     fields = record.fields
     if record.type == "counts":
         rows = fields.get("counts")
+        example = Example(record.time, log)
         for row in rows if isinstance(rows, list) else ():
-            yield from _counted(row)
+            for message, times in _counted(row):
+                yield message, times, example
     elif fields.get("event") == "admit" and fields.get("permitted") is True:
-        where = fields.get("where")
-        yield _admitted(fields), 1, where[:_TEXT] if isinstance(where, str) else ""
+        task, where = _text(fields, "task"), _text(fields, "where")
+        yield _admitted(fields), 1, Example(record.time, log, task, where, True)
 
 
-def _counted(row: object) -> Iterator[tuple[Message | None, int, str]]:
+def _text(fields: Mapping[str, object], name: str) -> str:
+    value = fields.get(name)
+    return value[:_MOST_TEXT] if isinstance(value, str) else ""
+
+
+def _counted(row: object) -> Iterator[tuple[Message | None, int]]:
     """Yield the message that one row of counts names; the kind is the weakest that it can be."""
     if not isinstance(row, list) or len(row) != _COUNTED:
         return
@@ -144,7 +179,7 @@ def _counted(row: object) -> Iterator[tuple[Message | None, int, str]]:
     named = operation if isinstance(operation, str) and operation else None
     kind = Kind.ADMIN if named is None else WEAKEST.get(named)
     message = _message(sender, recipient, kind=kind, operation=named, family=_PLAIN, author=None)
-    yield message, times, ""
+    yield message, times
 
 
 def _admitted(fields: Mapping[str, object]) -> Message | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -67,6 +68,39 @@ class Tags(HTMLParser):
         self.text += data
 
 
+class Rows(HTMLParser):
+    """The rows of a page's tables, by the heading that each stands under."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._inside = ""
+        self._heading = ""
+        self._rows: dict[str, list[list[str]]] = {}
+        self.feed(text)
+        self.close()
+
+    def of(self, heading: str) -> list[list[str]]:
+        return [row for row in self._rows[heading] if row]
+
+    def handle_starttag(self, tag, attrs):
+        self._inside = tag
+        if tag == "h2":
+            self._heading = ""
+        elif tag == "tr":
+            self._rows.setdefault(self._heading, []).append([])
+        elif tag == "td":
+            self._rows[self._heading][-1].append("")
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "h2":
+            self._heading += data
+        elif self._inside == "td":
+            self._rows[self._heading][-1][-1] += data
+
+
 def test_hostile_texts_are_texts():
     parsed = Tags(hostile())
     assert parsed.tags == {
@@ -106,6 +140,59 @@ def test_a_browser_shows_it_and_runs_nothing(tmp_path):
     assert shown.count("<rect") >= 10
 
 
+def test_contrast_is_that_of_wcag():
+    pytest.importorskip("tornado")
+    from tests.browser import contrast  # the other tests need no tornado
+
+    white, half = (255, 255, 255, 1), (0, 0, 0, 0.5)
+    assert contrast((0, 0, 0, 1), [white]) == pytest.approx(21)
+    assert contrast((118, 118, 118, 1), [white]) == pytest.approx(4.54, abs=0.01)
+    assert contrast(half, [white]) == contrast((127.5, 127.5, 127.5, 1), [white])
+    assert contrast(white, [white, (255, 0, 0, 0.5), half, (0, 0, 0, 1)]) == pytest.approx(21)
+    with pytest.raises(AssertionError):
+        contrast((0, 0, 0, 1), [half])
+
+
+#: The least contrast of text that WCAG 2 asks for (level AA), whatever its size.
+READABLE = 4.5
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_is_readable_in_light_and_in_dark(tmp_path, scheme):
+    pytest.importorskip("tornado")
+    from tests.browser import tab  # the other tests need no tornado
+
+    # Cells of every shade, each with a refusal in it.
+    many = [
+        found(n, sender=f"s{n}", family="sealed", permitted=allowed, times=times, rule="r")
+        for n in range(12)
+        for allowed, times in ((True, 3**n), (False, 1 + n))
+    ]
+    text = page(
+        of(*many, found(20, shadow_rule="context.family")),
+        logs=["audit"],
+        skipped=["x.log: it is no audit log"],
+        made="now",
+    )
+    place = tmp_path / "page.html"
+    place.write_text(text, encoding="ascii", errors="xmlcharrefreplace")
+
+    async def look():
+        async with tab(f"file://{place}", tmp_path / "own") as opened:
+            await opened.shows("safeser audit report", "Files that were left out")
+            await opened.prefer(scheme)
+            ground = await opened.value("getComputedStyle(document.body).backgroundColor")
+            return ground, await opened.drawn()
+
+    ground, drawn = asyncio.run(look())
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 31)"}[scheme]
+    shown = {each.text for each in drawn}
+    assert {"safeser audit report", "users whose code ran", f"{3**11:,}", "12", "s11"} <= shown
+    assert {"refused", "01-01 00:00:00", "context.family", "safeser audit verify"} <= shown
+    assert [each for each in drawn if each.contrast < READABLE] == []
+
+
 def test_sums_are_right():
     got = of(
         found(1),
@@ -119,12 +206,37 @@ def test_sums_are_right():
     assert (got.records, got.first, got.last) == (45, 1_000_000, 10_000_000)
     assert got.pairs["alice", "scheduler", "sealed"] == [2, 0]
     assert got.refusals == {("context.none", "mallory"): 1, ("authentication", "unknown"): 40}
-    [code] = got.code.values()
+    [(key, code)] = got.code.items()
+    assert key == ("bob", "alice", "scheduler", "sealed")
     assert (code.count, code.tasks) == (2, {"inc", "fit-sum"})
     assert got.shadow == {("context.family", "alice"): 1}
     text = page(got, logs=["a"], skipped=[], made="now")
     assert "45</b>decisions" in text
     assert "41</b>refused" in text
+
+
+def test_who_ran_code_is_the_user_beside_who_sent_it():
+    """A scheduler packs pickles for its users: each is that of the user whose task it was."""
+    relayed = {"sender": "scheduler", "recipient": "worker", "family": "cloudpickle"}
+    packed = {**relayed, "author": "scheduler"}
+    got = of(
+        found(1, **packed, task_author="bob", task="fit-0123456789abcdef"),
+        *(found(2, **packed, task_author="alice", task="inc-0123456789abcdef") for _ in range(2)),
+        *(found(3, author="alice", family="cloudpickle") for _ in range(3)),
+        found(4, **{**relayed, "family": "sealed"}, author="carol"),
+        *(found(5, **packed) for _ in range(2)),
+        found(6, family="cloudpickle", sender="dan"),
+    )
+    rows = Rows(page(got, logs=["a"], skipped=[], made="now")).of("Who ran code")
+    assert [(*row[:5], row[7]) for row in rows] == [
+        ("alice", "alice", "scheduler", "cloudpickle", "3", ""),
+        ("alice", "scheduler", "worker", "cloudpickle", "2", "inc"),
+        ("scheduler", "scheduler", "worker", "cloudpickle", "2", ""),
+        ("bob", "scheduler", "worker", "cloudpickle", "1", "fit"),
+        ("carol", "scheduler", "worker", "sealed", "1", ""),
+        ("dan", "dan", "scheduler", "cloudpickle", "1", ""),
+    ]
+    assert "5</b>users whose code ran" in page(got, logs=["a"], skipped=[], made="now")
 
 
 def test_an_empty_log_has_a_page():

@@ -200,6 +200,27 @@ def test_following_takes_a_line_when_it_is_whole_and_files_that_are_new(make, pl
     assert found == [[], ["one", "two"], [], ["three"], []]
 
 
+def test_an_empty_file_is_a_log_that_begins(make, place):
+    """So a process leaves it for a moment; that a file was emptied is what verification finds."""
+    log = make()
+    log.record({"event": "one", "permitted": True})
+    log.close()
+    path = Path(log.path)
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    assert named(place) == (0, [])
+
+    steps = []
+
+    def wait():
+        steps.append(1)
+        path.write_bytes(whole)
+        return len(steps) < 2
+
+    parts = follow([place], Question(), skipped=pytest.fail, wait=wait)
+    assert [[each.record.text("event") for each in part] for part in parts] == [[], ["one"]]
+
+
 def test_a_folder_that_cannot_be_read_is_named(place, make, monkeypatch):
     make()
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import CHROMIUM, tab
 from tests.conftest import Folder, until
-from tests.dask.monitoring.browser import CHROMIUM, tab
 from tests.dask.monitoring.programs import DASHBOARD
 
 pytestmark = pytest.mark.cluster

@@ -11,14 +11,14 @@ import contextlib
 import json
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tornado.httpclient import AsyncHTTPClient
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-__all__ = ["CHROMIUM", "Tab", "tab"]
+__all__ = ["CHROMIUM", "Shown", "Tab", "contrast", "tab"]
 
 CHROMIUM = shutil.which("chromium")
 
@@ -50,6 +50,74 @@ _COUNT = """
   return found;
 })(%s)
 """
+
+
+#: Each text that is drawn: the text, its colour, and the colours behind it from the page's to its
+#: own element's. What an SVG says in a ``title`` is drawn by the browser itself.
+_DRAWN = """
+(() => {
+  const numbers = (colour) => {
+    const found = colour.match(/[0-9.]+/g).map(Number);
+    return found.length > 3 ? found : [...found, 1];
+  };
+  const drawn = [];
+  const walk = (element, behind) => {
+    const style = getComputedStyle(element);
+    const svg = element instanceof SVGElement;
+    if (["STYLE", "SCRIPT", "title"].includes(element.nodeName)) { return; }
+    const own = svg ? behind : [...behind, numbers(style.backgroundColor)];
+    for (const node of element.childNodes) {
+      if (node.nodeType === Node.ELEMENT_NODE) { walk(node, own); }
+      const text = node.nodeType === Node.TEXT_NODE ? node.textContent.trim() : "";
+      if (text) { drawn.push([text, numbers(svg ? style.fill : style.color), own]); }
+    }
+  };
+  walk(document.body, [numbers(getComputedStyle(document.documentElement).backgroundColor)]);
+  return drawn;
+})()
+"""
+
+#: Red, green and blue from 0 to 255, and alpha from 0 to 1.
+Colour = Sequence[float]
+
+
+class Shown(NamedTuple):
+    """One text as it is drawn.
+
+    :param contrast: by which its colour stands out from what is behind it, as WCAG 2 counts it: 1
+        is not at all, 4.5 the least for text of usual size.
+    """
+
+    text: str
+    contrast: float
+
+
+def _over(colour: Colour, behind: Colour) -> Colour:
+    """Return what is seen of *colour* in front of an opaque one."""
+    *parts, alpha = colour
+    mixed = (alpha * x + (1 - alpha) * y for x, y in zip(parts, behind[:3], strict=True))
+    return (*mixed, 1.0)
+
+
+def _luminance(colour: Colour) -> float:
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (each / 255 for each in colour[:3])
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(colour: Colour, behind: Sequence[Colour]) -> float:
+    """Return the contrast of WCAG 2 of *colour* in front of the layers *behind*, the last on top.
+
+    One of those has to be opaque: what a browser shows below is its own choice.
+    """
+    assert any(layer[3] == 1 for layer in behind), "a page that sets no background"
+    ground: Colour = (255, 255, 255, 1)
+    for layer in behind:
+        ground = _over(layer, ground)
+    one, other = _luminance(_over(colour, ground)), _luminance(ground)
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 
 class Tab:
@@ -91,6 +159,16 @@ class Tab:
                 return found
             await asyncio.sleep(0.1)
         raise AssertionError(f"the page shows no {texts}:\n{found}")
+
+    async def prefer(self, scheme: str) -> None:
+        """Show the page as to a person who prefers the colour scheme ``light`` or ``dark``."""
+        wanted = {"name": "prefers-color-scheme", "value": scheme}
+        await self.call("Emulation.setEmulatedMedia", features=[wanted])
+
+    async def drawn(self) -> list[Shown]:
+        """Return each text that the page shows, those in shadow roots left out."""
+        found = await self.value(_DRAWN)
+        return [Shown(text, contrast(colour, behind)) for text, colour, behind in found]
 
     async def picture(self, path: Path) -> None:
         """Write what the page looks like as a PNG."""
