@@ -89,6 +89,7 @@ def test_optional_decisions_of_other_workloads_may_come():
 
 STOLEN = "worker scheduler worker steal-request permit permitted"
 DENIED = "worker scheduler worker steal-request operation.not-granted refused"
+REMOVED = "worker scheduler worker remove-replicas permit permitted"
 BEAT = "scheduler worker scheduler heartbeat_worker permit permitted"
 
 
@@ -96,6 +97,7 @@ BEAT = "scheduler worker scheduler heartbeat_worker permit permitted"
     ("was", "now", "found"),
     [
         ({BEAT, STOLEN}, {BEAT}, []),  # no work had to be stolen
+        ({BEAT, REMOVED}, {BEAT}, []),  # each copy was gone within two seconds
         ({BEAT}, set(), [f"counted, missing: {BEAT}"]),
         ({BEAT}, {BEAT, STOLEN}, []),
         ({BEAT}, {BEAT, DENIED}, [f"counted, new: {DENIED}"]),
