@@ -8,11 +8,13 @@ lead from the user's future to that one.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NoReturn
+from typing import Any
 
 from distributed.client import futures_of
 from distributed.recreate_tasks import ReplayTaskClient
 
+from safeser.dask.sealed.node import VerifiedTask
+from safeser.errors import PolicyDenied
 from safeser.values import Kind
 
 __all__ = ["Replay"]
@@ -20,9 +22,27 @@ __all__ = ["Replay"]
 #: Tasks looked at beside the failed ones, to find the way to the one that is blamed.
 _MOST = 10_000
 
+_ASK = "ask the operator whether the scheduler's key was stolen."
+
 
 class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no types
     """Gives a client ``recreate_error_locally`` and ``recreate_task_locally``."""
+
+    async def _get_task_runspec(self, future: Any) -> Any:
+        """Return the task that is asked for, as its author signed it.
+
+        :raises PolicyDenied: if the scheduler hands out anything else. Of data it could say itself
+            what that depends on: a table may have a column ``dependencies``.
+        """
+        task = await super()._get_task_runspec(future)
+        if self.client.seals and not isinstance(task, VerifiedTask):
+            raise _refused(
+                self.client,
+                rule="sealed.required",
+                reason="what the scheduler hands out is no signed task",
+                fix="Data that was scattered has none. Otherwise " + _ASK,
+            )
+        return task
 
     async def _get_errored_future(self, future: Any) -> Any:
         cause = await super()._get_errored_future(future)
@@ -45,7 +65,7 @@ class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no ty
         waiting, seen = failed[::-1], set(failed)
         most = len(seen) + _MOST
         while waiting and len(seen) <= most:
-            task = await self.scheduler.get_runspec(key=waiting.pop())
+            task = await self._get_task_runspec(waiting.pop())
             inputs = [each for each in task.dependencies if each not in seen]
             if cause in inputs:
                 return
@@ -53,15 +73,18 @@ class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no ty
             asked = (self.scheduler.get_error_cause(keys=[each]) for each in inputs)
             blamed = await asyncio.gather(*asked)
             waiting += [each for each, by in zip(inputs, blamed, strict=True) if by == cause]
-        self._refuse(gave_up=bool(waiting))
-
-    def _refuse(self, *, gave_up: bool) -> NoReturn:
-        if gave_up:
+        if waiting:
             reason = f"of {_MOST:,} tasks that were looked at, none leads from the failed task to"
             reason += " the one that the scheduler blames"
             fix = "recreate_task_locally runs any task of your own, by its key."
         else:
             reason = "the scheduler blames a task that the failed one does not depend on"
-            fix = "If it happens again, ask the operator whether the scheduler's key was stolen."
-        link = self.client._policy_link()
-        raise link.refusal(link.inbound(Kind.DATA), "sealed.moved", reason, fix=fix)
+            fix = "If it happens again, " + _ASK
+        raise _refused(self.client, rule="sealed.moved", reason=reason, fix=fix)
+
+
+def _refused(client: Any, *, rule: str, reason: str, fix: str) -> PolicyDenied:
+    """Record a refusal of what the scheduler of *client* said, and return it."""
+    link = client._policy_link()
+    refusal: PolicyDenied = link.refusal(link.inbound(Kind.DATA), rule, reason, fix=fix)
+    return refusal

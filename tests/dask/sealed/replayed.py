@@ -46,11 +46,14 @@ def told_lies(client):
     framed = client.submit(divide, key="framed")
     below = client.submit(add, client.submit(divide, key="below"), key="framed-above")
     fine = client.submit(add, 1, key="swapped-fine")
-    wait([swapped, framed, below, fine])
+    dressed = client.submit(divide, key="dressed")
+    wait([swapped, framed, below, fine, dressed])
     yield "error of another task", lambda: client.recreate_error_locally(swapped)
     yield "another task", lambda: client.recreate_task_locally(fine)
     yield "another cause", lambda: client.recreate_error_locally(framed)
     yield "another cause of a chain", lambda: client.recreate_error_locally(below)
+    yield "data for a task", lambda: client.recreate_task_locally(dressed)
+    yield "data that leads to another", lambda: client.recreate_error_locally(dressed)
 
 
 def told_the_truth(client):

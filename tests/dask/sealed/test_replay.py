@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from safeser.dask.clients import replay
+from safeser.dask.sealed.node import VerifiedTask
 from safeser.errors import PolicyDenied
 from tests.conftest import Cluster
 from tests.dask.live.rig import Log
@@ -50,15 +51,18 @@ def seen(tmp_path_factory):
 @pytest.mark.cluster
 def test_no_other_task_runs_in_a_client(seen):
     answer, refused = seen
-    assert set(answer["lies"]) == {
-        *("error of another task", "another task"),
-        *("another cause", "another cause of a chain"),
+    moved, required = ["PolicyDenied", "sealed.moved"], ["PolicyDenied", "sealed.required"]
+    assert answer["lies"] == {
+        "error of another task": moved,
+        "another task": moved,
+        "another cause": moved,
+        "another cause of a chain": moved,
+        "data for a task": required,
+        "data that leads to another": required,
     }
-    for name, came in answer["lies"].items():
-        assert came == ["PolicyDenied", "sealed.moved"], name
     assert len(answer["ran in"]) == 1  # the worker's
     assert answer["pid"] not in map(int, answer["ran in"])
-    assert [each["rule"] for each in refused] == ["sealed.moved"] * 4
+    assert [each["rule"] for each in refused] == ["sealed.moved"] * 4 + ["sealed.required"] * 2
     assert {each["sender"] for each in refused} == {"scheduler"}
 
 
@@ -71,6 +75,15 @@ def test_an_error_is_recreated_however_far_below_it_happened(seen):
 
 
 # --- how far it looks -----------------------------------------------------------------------------
+
+
+class Signed(VerifiedTask):
+    """As much of a verified task as says what it depends on."""
+
+    __slots__ = ()
+
+    def __init__(self, key, dependencies):
+        self.key, self._dependencies = key, dependencies
 
 
 class Told:
@@ -87,7 +100,7 @@ class Told:
 
     async def get_runspec(self, key):
         self.asked.append(key)
-        return SimpleNamespace(dependencies=self.inputs.get(key, ()))
+        return Signed(key, frozenset(self.inputs.get(key, ())))
 
     async def get_error_cause(self, keys):
         return self.cause
