@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from tests.dask_suite.clusters import SUBMITTING, exceptions_in, faults, table
@@ -79,6 +82,21 @@ def test_with_sealed_submission_more_may_fail_in_two_files_and_nothing_else():
     assert faults(ran, files=SUBMITTING, sealed=True) == [
         f"{sealed} passes and is listed as an exception"
     ]
+
+
+def test_the_page_states_what_passes_with_sealed_submission():
+    page = (Path(__file__).parents[1] / "docs/explanation/dask-suite.md").read_text()
+    tests = sum(PASSED[file] for file in SUBMITTING)
+    sealed = exceptions_in(SUBMITTING, sealed=True)
+    counts = Counter(why if why in WHY_SEALED else "above" for why in sealed.values())
+    code = counts["client"] + counts["above"]
+    for name, failing in (("code", code), ("sealed", len(sealed))):
+        share = f"{100 * (1 - failing / tests):.1f} %"
+        assert f"| `{name}` | {tests - failing} ({share}) | {failing} |" in page
+    assert f"{tests} tests are counted" in page
+    for reason, number in counts.items():
+        outcome = "fail too" if reason in ("client", "above") else "pass"
+        assert f"\n| {number} | {outcome} | " in page
 
 
 def test_those_of_sealed_submission_have_a_reason_too():

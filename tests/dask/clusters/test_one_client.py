@@ -4,14 +4,65 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 pytestmark = pytest.mark.cluster
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "one_client.py"
-DEFAULT = Path(__file__).parents[3] / "policies" / "default.yaml"
-PRINCIPALS = ("scheduler", "worker", "nanny", "client")
+POLICIES = Path(__file__).parents[3] / "policies"
+
+#: Under ``dask-cluster`` workers submit nothing; here they sign what their tasks submit.
+_WORKERS = """  - name: workers-submit
+    sender: worker
+    recipient: scheduler
+    submission: sealed
+    serializers: [dask, msgpack, pickle]
+    deserializers: [dask, msgpack, pickle]
+    pickle: {profile: [data, numpy, pandas]}
+    values: [group:engineers]
+    operations: {grant: [basic, cluster, diagnose]}
+  - name: workers-report
+"""
+
+
+class Submitted(NamedTuple):
+    """How the program submits: by which principal, under which ready policy.
+
+    :param changed: what that policy says, and what it says here.
+    :param contexts: those that keys of the program and of its tasks are compared in.
+    """
+
+    principal: str
+    policy: str
+    contexts: str
+    changed: tuple[tuple[str, str], ...] = ()
+
+    def text(self, word):
+        text = (POLICIES / f"{self.policy}.yaml").read_text()
+        for was, now in self.changed:
+            assert was in text
+            text = text.replace(was, now)
+        decided = rf"\1    key_conflicts: {{definition: {word}}}\n"
+        text, found = re.subn(rf"(  - name: (?:{self.contexts})\n)", decided, text)
+        assert found == 2
+        return text
+
+
+SUBMITTED = {
+    "code": Submitted("client", "default", "tasks-submit|client-submits-code"),
+    "sealed": Submitted(
+        *("carol", "dask-cluster", "workers-submit|engineers-submit-sealed"),
+        changed=(
+            ("  - name: workers-report\n", _WORKERS),
+            (
+                "authors: [group:engineers, group:analysts]",
+                "authors: [group:engineers, group:analysts, worker]",
+            ),
+        ),
+    ),
+}
 
 
 @pytest.fixture(scope="module", params=["refuse", "warn"])
@@ -19,15 +70,12 @@ def word(request):
     return request.param
 
 
-@pytest.fixture(scope="module")
-def seen(cluster_under, word):
-    text = re.sub(
-        r"(  - name: (?:tasks-submit|client-submits-code)\n)",
-        rf"\1    key_conflicts: {{definition: {word}}}\n",
-        DEFAULT.read_text(),
-    )
-    with cluster_under(text, PRINCIPALS, workers=1) as cluster:
-        ended = cluster.run("client", PROGRAM, cluster.address, word, timeout=170)
+@pytest.fixture(scope="module", params=SUBMITTED)
+def seen(cluster_under, word, request):
+    submitted = SUBMITTED[request.param]
+    principals = ("scheduler", "worker", "nanny", submitted.principal)
+    with cluster_under(submitted.text(word), principals, workers=1) as cluster:
+        ended = cluster.run(submitted.principal, PROGRAM, cluster.address, word, timeout=170)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
         return ended.answer
 

@@ -1,8 +1,10 @@
 """``python -m tests.dask.golden [--update] [--policy NAME] [NAME ...]``: run workloads and compare.
 
 Runs the 84 workloads, or those named, on a scheduler and two workers with nannies under a ready
-policy, and compares the decisions with the recorded trace; exits 1 if they differ. ``--update``
-records the union of two runs, since some actions of Dask happen in one run and not in another.
+policy, and compares the decisions with the recorded trace; exits 1 if they differ. Under
+``dask-cluster`` it also exits 1 if the scheduler unpickled anything or imported a module of the
+workloads, by an audit hook in its process. ``--update`` records the union of two runs, since some
+actions of Dask happen in one run and not in another.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.conftest import Cluster
 from tests.dask.golden.traces import Trace, differences, traced
+from tests.dask.sealed.watched import Watched
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -23,6 +28,13 @@ ROOT = HERE.parents[2]
 CLIENTS = {"dask-cluster": "carol", "default": "client"}
 SERVERS = ("scheduler", "worker", "nanny")
 
+#: Policies under which the scheduler opens nothing.
+SEALED = frozenset({"dask-cluster"})
+
+#: How the names of modules begin that only a client of the workloads and its workers need. The
+#: scheduler could import them: they are on its path.
+MODULES = ("golden_", "workloads", "tests.")
+
 #: Seconds after which a run is stopped; generous for two shared cores.
 PATIENCE = 900.0
 
@@ -30,9 +42,24 @@ PATIENCE = 900.0
 class Golden(Cluster):
     """A cluster of this checkout, whose processes can import the functions of the workloads."""
 
+    watched: Watched | None = None
+
     def environment(self, principal: str, **more: str) -> dict[str, str]:
         path = os.pathsep.join((str(HERE), str(ROOT)))
-        return super().environment(principal, **{"PYTHONPATH": path, **more})
+        hook = self.watched.environment if self.watched and principal == "scheduler" else {}
+        return super().environment(principal, **{"PYTHONPATH": path, **hook, **more})
+
+
+class Run(NamedTuple):
+    """What is known of one run.
+
+    :param opened: what the scheduler unpickled and imported of the workloads, if it was watched.
+    :param said: stderr of the client.
+    """
+
+    trace: Trace
+    opened: tuple[str, ...]
+    said: str
 
 
 def golden(policy: str) -> Path:
@@ -40,10 +67,12 @@ def golden(policy: str) -> Path:
     return HERE / f"{policy}.json"
 
 
-def run(policy: str, folder: Path, names: tuple[str, ...] = ()) -> tuple[Trace, str]:
-    """Run workloads under *policy*; return the trace, and the stderr of the client."""
+def run(policy: str, folder: Path, names: tuple[str, ...] = ()) -> Run:
+    """Run workloads under *policy*."""
     client = CLIENTS[policy]
     cluster = Golden(folder, policy, (*SERVERS, client))
+    if policy in SEALED:
+        cluster.watched = Watched(folder / "watched")
     files = folder / "files"
     files.mkdir()
     try:
@@ -52,14 +81,23 @@ def run(policy: str, folder: Path, names: tuple[str, ...] = ()) -> tuple[Trace, 
         ended = cluster.run(client, program, cluster.address, str(files), *names, timeout=PATIENCE)
     finally:
         cluster.stop()
-    return traced(cluster.audit, ended.answer), ended.err
+    found = tuple(opened(cluster.watched)) if cluster.watched else ()
+    return Run(traced(cluster.audit, ended.answer), found, ended.err)
 
 
-def _run(policy: str, names: tuple[str, ...] = ()) -> Trace:
+def opened(watched: Watched) -> Iterator[str]:
+    """Yield what a scheduler did that opens nothing of the workloads."""
+    yield from (f"the scheduler unpickled {name}" for name in sorted(watched.unpickled()))
+    for name in sorted(watched.imported()):
+        if name.startswith(MODULES):
+            yield f"the scheduler imported {name}"
+
+
+def _run(policy: str, names: tuple[str, ...] = ()) -> Run:
     with tempfile.TemporaryDirectory(prefix="safeser-golden-") as folder:
-        trace, said = run(policy, Path(folder), names)
-    print(said, file=sys.stderr)
-    return trace
+        done = run(policy, Path(folder), names)
+    print(done.said, file=sys.stderr)
+    return done
 
 
 def main() -> int:
@@ -70,14 +108,17 @@ def main() -> int:
     arguments = parser.parse_args()
     path = golden(arguments.policy)
     if arguments.update:
-        _run(arguments.policy).union(_run(arguments.policy)).save(path)
+        first, second = (_run(arguments.policy).trace for _ in range(2))
+        first.union(second).save(path)
         return 0
-    seen = _run(arguments.policy, tuple(arguments.names))
+    seen, did, _ = _run(arguments.policy, tuple(arguments.names))
     found = list(differences(Trace.load(path), seen))
-    print("\n".join(found))
+    print("\n".join([*found, *did]))
     failed = [name for name, result in seen.results.items() if result != "ok"]
     print(f"{len(seen.results)} workloads, {len(failed)} failed, {len(found)} differences")
-    return 1 if found else 0
+    if arguments.policy in SEALED and not did:
+        print("the scheduler unpickled nothing and imported no module of the workloads")
+    return 1 if found or did else 0
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dask.golden.__main__ import CLIENTS, golden, run
+from tests.dask.golden.__main__ import CLIENTS, golden, opened, run
 from tests.dask.golden.traces import Trace, differences
+from tests.dask.sealed.watched import Watched
 
 #: One workload for each way in which a value, a task or code travels.
 CHOSEN = (
@@ -16,9 +17,33 @@ CHOSEN = (
 
 @pytest.mark.cluster
 def test_ten_workloads_decide_what_was_recorded(tmp_path):
-    seen, said = run("dask-cluster", tmp_path, CHOSEN)
+    seen, did, said = run("dask-cluster", tmp_path, CHOSEN)
     assert list(differences(Trace.load(golden("dask-cluster")), seen)) == [], said
     assert set(seen.results) == set(CHOSEN)
+    assert did == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "did"),
+    [
+        ("imported bokeh.core", []),
+        ("found builtins.print", ["the scheduler unpickled builtins.print"]),
+        ("imported golden_tasks", ["the scheduler imported golden_tasks"]),
+        ("imported workloads", ["the scheduler imported workloads"]),
+    ],
+)
+def test_what_a_scheduler_opens_is_found(tmp_path, line, did):
+    path = tmp_path / "watched"
+    path.write_text(f"found collections.Counter\nimported distributed\n{line}\n")
+    assert list(opened(Watched(path))) == did
+
+
+@pytest.mark.parametrize("held", ["found collections.Counter\n", "imported distributed\n"])
+def test_a_hook_that_saw_nothing_is_no_hook(tmp_path, held):
+    path = tmp_path / "watched"
+    path.write_text(held)
+    with pytest.raises(AssertionError):
+        list(opened(Watched(path)))
 
 
 @pytest.mark.parametrize("policy", CLIENTS)
@@ -64,6 +89,7 @@ def test_optional_decisions_of_other_workloads_may_come():
 
 STOLEN = "worker scheduler worker steal-request permit permitted"
 DENIED = "worker scheduler worker steal-request operation.not-granted refused"
+REMOVED = "worker scheduler worker remove-replicas permit permitted"
 BEAT = "scheduler worker scheduler heartbeat_worker permit permitted"
 
 
@@ -71,6 +97,7 @@ BEAT = "scheduler worker scheduler heartbeat_worker permit permitted"
     ("was", "now", "found"),
     [
         ({BEAT, STOLEN}, {BEAT}, []),  # no work had to be stolen
+        ({BEAT, REMOVED}, {BEAT}, []),  # each copy was gone within two seconds
         ({BEAT}, set(), [f"counted, missing: {BEAT}"]),
         ({BEAT}, {BEAT, STOLEN}, []),
         ({BEAT}, {BEAT, DENIED}, [f"counted, new: {DENIED}"]),

@@ -26,6 +26,11 @@ OPTIONAL: Mapping[tuple[str, str, str], str] = {
     ("worker", "worker", ""): "the values that are fetched",
     ("scheduler", "worker", "steal-request"): "work is stolen where a worker has too much of it",
     ("worker", "scheduler", "steal-response"): "the answer to that",
+    (
+        "scheduler",
+        "worker",
+        "remove-replicas",
+    ): "copies that are left when the memory manager looks",
     ("worker", "worker", "shuffle_receive"): "a shard whose worker is its own sender is not sent",
 }
 

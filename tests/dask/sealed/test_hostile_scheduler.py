@@ -17,9 +17,9 @@ from dask._task_spec import Task
 from safeser.dask.sealed.call import HEADER, Sent
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
-from safeser.dask.sealed.value import Requests, SignedValue, sign_request
+from safeser.dask.sealed.value import MAGIC, Requests, SignedValue, sign_request
 from safeser.errors import PolicyDenied
-from safeser.identity import Roster, SigningKey
+from safeser.identity import Identity, PrivateKey, Roster, SigningKey
 from safeser.values import Kind, Limits
 from tests.conftest import Doors
 from tests.dask.conftest import Talk
@@ -199,6 +199,146 @@ def test_a_function_that_anybody_else_signed_does_not(author, recipient):
     server = Talk(Signing(), "scheduler", recipient, "dask-cluster").greet()
     server.refuses(run_by(author, len))
     assert server.refused_by_server == ["author.relayed"]
+
+
+FUNCTION = pickle.dumps(len)
+WHOLE = {"function": FUNCTION, "args": pickle.dumps(((),)), "kwargs": pickle.dumps({})}
+
+
+def signed_parts(parts=WHOLE, by=None, audience=None):
+    """Return the parts of a request to run a function, as carol signs them, by their fields."""
+    purposes = {f"run.{field}": data for field, data in parts.items()}
+    audience = audience or Signing().identity("scheduler").public
+    done = sign_request(purposes, by or Signing().identity("carol"), audience)
+    return {purpose.removeprefix("run."): value for purpose, value in done.items()}
+
+
+def with_another_pickle(marker):
+    parts = signed_parts()
+    return {**parts, "function": parts["function"].removesuffix(FUNCTION) + marker.pickle}
+
+
+def with_another_author(marker):
+    parts = signed_parts(by=Signing().identity("bob"))
+    return {field: value.replace(b"bob", b"eve", 1) for field, value in parts.items()}
+
+
+def mixed_with_another_request(marker):
+    return {**signed_parts(), "args": signed_parts()["args"]}
+
+
+def with_fewer_parts_than_were_signed(marker):
+    return {field: value for field, value in signed_parts().items() if field != "args"}
+
+
+def with_a_part_that_is_nothing(marker):
+    return {**signed_parts(), "args": None}
+
+
+def with_a_part_that_is_text(marker):
+    return {**signed_parts(), "function": marker.pickle.decode("latin1")}
+
+
+def with_a_part_that_nobody_signed(marker):
+    return {**signed_parts(), "args": marker.pickle}
+
+
+def with_one_part_more(marker):
+    return {**signed_parts({"function": FUNCTION}), "args": marker.pickle}
+
+
+def that_only_looks_signed(marker):
+    return {"function": MAGIC + marker.pickle}
+
+
+def with_swapped_fields(marker):
+    parts = signed_parts()
+    return {**parts, "function": parts["args"], "args": parts["function"]}
+
+
+def in_a_list_with_another(marker):
+    parts = signed_parts()
+    return {**parts, "function": [parts["function"], marker.pickle]}
+
+
+def as_a_payload(marker):
+    return {**signed_parts(), "function": Talk.Row(*Talk.in_msgpack(marker.pickle))}
+
+
+def for_another_cluster(marker):
+    return signed_parts(audience=PrivateKey.generate().public)
+
+
+def by_a_key_that_no_roster_lists(marker):
+    return signed_parts(by=Identity("carol", PrivateKey.generate(), SigningKey.generate()))
+
+
+def of_yesterday(marker):
+    with pytest.MonkeyPatch.context() as patched:
+        earlier = SimpleNamespace(time=lambda: time.time() - 24 * 3600)
+        patched.setattr("safeser.dask.sealed.value.time", earlier)
+        return signed_parts()
+
+
+def of_a_plugin(marker):
+    purpose, audience = "plugin-add.plugin:p", Signing().identity("scheduler").public
+    signed = sign_request({purpose: FUNCTION}, Signing().identity("carol"), audience)
+    return {"function": signed[purpose]}
+
+
+CHANGED = [
+    (with_another_pickle, "sealed.signature"),
+    (with_another_author, "sealed.signature"),
+    (mixed_with_another_request, "sealed.request"),
+    (with_fewer_parts_than_were_signed, "sealed.request"),
+    (with_a_part_that_is_nothing, "sealed.request"),
+    (with_a_part_that_is_text, "sealed.request"),
+    (with_a_part_that_nobody_signed, "sealed.request"),
+    (with_one_part_more, "context.family"),
+    (that_only_looks_signed, "sealed.value"),
+    (with_swapped_fields, "sealed.place"),
+    (of_a_plugin, "sealed.place"),
+    (in_a_list_with_another, "context.family"),
+    (as_a_payload, "raw.payload"),
+    (for_another_cluster, "sealed.audience"),
+    (by_a_key_that_no_roster_lists, "sealed.author"),
+    (of_yesterday, "sealed.expired"),
+]
+
+
+@pytest.mark.parametrize("recipient", ["worker", "nanny"])
+def test_a_whole_request_reaches_its_handler(recipient):
+    server = Talk(Signing(), "scheduler", recipient, "dask-cluster").greet()
+    got = server.attack({"op": "run", "wait": True, **signed_parts()})
+    assert {field: got[field] for field in WHOLE} == WHOLE
+    assert server.refused_by_server == []
+
+
+@pytest.mark.parametrize("recipient", ["worker", "nanny"])
+@pytest.mark.parametrize(
+    ("changed", "rule"), CHANGED, ids=lambda each: getattr(each, "__name__", None)
+)
+def test_no_request_that_was_changed_does(marker, recipient, changed, rule):
+    server = Talk(Signing(), "scheduler", recipient, "dask-cluster").greet()
+    server.refuses({"op": "run", "wait": True, **changed(marker)})
+    assert server.refused_by_server == [rule]
+
+
+@pytest.mark.parametrize(
+    ("recipient", "op", "field", "rule"),
+    [
+        ("worker", "run_coroutine", "function", "sealed.place"),
+        ("worker", "plugin-add", "plugin", "sealed.place"),
+        ("nanny", "plugin_add", "plugin", "sealed.place"),
+        ("nanny", "run_coroutine", "function", "operation.unknown"),
+        ("nanny", "plugin-add", "plugin", "operation.unknown"),
+    ],
+)
+def test_a_function_to_run_counts_in_no_other_operation(recipient, op, field, rule):
+    server = Talk(Signing(), "scheduler", recipient, "dask-cluster").greet()
+    request = {"op": op, field: signed_parts({"function": FUNCTION})["function"]}
+    server.refuses({**request, "name": "p"} if field == "plugin" else request)
+    assert server.refused_by_server == [rule]
 
 
 @pytest.mark.parametrize("author", ["carol", "scheduler", "worker"])

@@ -7,7 +7,6 @@ the worker that refused it.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import queue
 import time
@@ -33,6 +32,7 @@ from tests.conftest import DASK, Cluster, until
 from tests.dask.live.rig import Log, Silent
 from tests.dask.live.wires import Eager, Host
 from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.watched import Watched
 
 pytestmark = pytest.mark.cluster
 
@@ -94,14 +94,11 @@ class Sealing(Cluster):
         self.modules = path / "modules"
         self.modules.mkdir()
         (self.modules / "only_on_workers.py").write_text(MODULE)
-        self.watched = path / "watched"
+        self.watched = Watched(path / "watched")
 
     def environment(self, principal, **more):
         if principal == "scheduler":
-            own = {
-                "DASK_DISTRIBUTED__SCHEDULER__PRELOAD": json.dumps([str(HERE / "watching.py")]),
-                "WATCHED": str(self.watched),
-            }
+            own = self.watched.environment
         else:
             own = {"PYTHONPATH": str(self.modules)}
         made = super().environment(principal, **own, **more)
@@ -256,11 +253,8 @@ def test_how_often_an_argument_is_pickled(cluster, day):
 
 def test_the_scheduler_unpickled_and_imported_nothing(cluster, day):
     assert day
-    lines = cluster.watched.read_text().splitlines()
-    # What is watched for is seen: that one was asked for.
-    assert {line for line in lines if line.startswith("found")} == {"found collections.Counter"}
-    assert any(line.startswith("imported") for line in lines)
-    assert not [line for line in lines if "only_on_workers" in line]
+    assert cluster.watched.unpickled() == set()
+    assert not [name for name in cluster.watched.imported() if "only_on_workers" in name]
     assert "only_on_workers" not in cluster.log("scheduler")
 
 

@@ -1,0 +1,165 @@
+"""A client that recreates an error runs the task that failed, whatever the scheduler names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from safeser.dask.clients import replay
+from safeser.dask.sealed.node import VerifiedTask
+from safeser.errors import PolicyDenied
+from tests.conftest import Cluster
+from tests.dask.live.rig import Log
+
+HERE = Path(__file__).parent
+
+
+class Lied(Cluster):
+    """A cluster whose scheduler lies about some tasks."""
+
+    def environment(self, principal, **more):
+        made = super().environment(principal, **more)
+        if principal == "scheduler":
+            preload = json.dumps([str(HERE / "lying.py")])
+            made["DASK_DISTRIBUTED__SCHEDULER__PRELOAD"] = preload
+        return made
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """What the program says, and what its client refused."""
+    cluster = Lied(
+        tmp_path_factory.mktemp("lied"), "dask-cluster", ("scheduler", "worker", "nanny", "carol")
+    )
+    try:
+        cluster.begin()
+        marker = cluster.path / "ran"
+        ended = cluster.run(
+            "carol", HERE / "replayed.py", cluster.address, str(marker), timeout=170
+        )
+        assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
+        refused = [each for each in Log(cluster.audit).refusals() if each["recipient"] == "carol"]
+        yield ended.answer, refused
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.cluster
+def test_no_other_task_runs_in_a_client(seen):
+    answer, refused = seen
+    moved, required = ["PolicyDenied", "sealed.moved"], ["PolicyDenied", "sealed.required"]
+    assert answer["lies"] == {
+        "error of another task": moved,
+        "another task": moved,
+        "another cause": moved,
+        "another cause of a chain": moved,
+        "data for a task": required,
+        "data that leads to another": required,
+    }
+    assert len(answer["ran in"]) == 1  # the worker's
+    assert answer["pid"] not in map(int, answer["ran in"])
+    assert [each["rule"] for each in refused] == ["sealed.moved"] * 4 + ["sealed.required"] * 2
+    assert {each["sender"] for each in refused} == {"scheduler"}
+
+
+@pytest.mark.cluster
+def test_an_error_is_recreated_however_far_below_it_happened(seen):
+    answer, _ = seen
+    assert len(answer["truth"]) == 7
+    for name, came in answer["truth"].items():
+        assert came[0] == "ZeroDivisionError", (name, came)
+
+
+# --- how far it looks -----------------------------------------------------------------------------
+
+
+class Signed(VerifiedTask):
+    """As much of a verified task as says what it depends on."""
+
+    __slots__ = ()
+
+    def __init__(self, key, dependencies):
+        self.key, self._dependencies = key, dependencies
+
+
+class Told:
+    """In place of Dask's client and its scheduler, which blames *cause* for all tasks.
+
+    :param inputs: signed dependencies of each task.
+    """
+
+    seals = True
+
+    def __init__(self, inputs, cause):
+        self.inputs, self.cause, self.asked = inputs, cause, []
+        self.scheduler, self.extensions = self, {}
+
+    async def get_runspec(self, key):
+        self.asked.append(key)
+        return Signed(key, frozenset(self.inputs.get(key, ())))
+
+    async def get_error_cause(self, keys):
+        return self.cause
+
+    def _policy_link(self):
+        def refusal(_context, rule, reason, *, fix):
+            return PolicyDenied(reason, rule=rule, fix=fix)
+
+        return SimpleNamespace(inbound=lambda _kind: None, refusal=refusal)
+
+
+CHAIN = {number: (number + 1,) for number in range(100)}
+
+
+@pytest.fixture
+def looked(monkeypatch):
+    """Return what looks for the cause why futures of keys failed; it returns where it looked."""
+    monkeypatch.setattr(replay, "_MOST", 9)
+
+    def made(told, *keys):
+        futures = [SimpleNamespace(key=key, status="error") for key in keys]
+        monkeypatch.setattr(replay, "futures_of", lambda _: futures)
+        monkeypatch.setattr(
+            replay.ReplayTaskClient, "_get_errored_future", lambda *_: told.get_error_cause(keys)
+        )
+        assert asyncio.run(replay.Replay(told)._get_errored_future(None)) == told.cause
+        return told.asked
+
+    return made
+
+
+def test_a_failed_task_itself_is_looked_for_nowhere(looked):
+    assert looked(Told(CHAIN, 99), *range(100)) == []
+
+
+def test_a_task_below_is_looked_for_from_the_first_that_failed(looked):
+    assert looked(Told(CHAIN, 53), 50, 0, 20) == [50, 51, 52]
+
+
+def test_the_failed_ones_count_nothing(looked):
+    below = {number: (number + 1000,) for number in range(50)} | {1000: ("cause",)}
+    assert looked(Told(below, "cause"), *range(50)) == [0, 1000]
+
+
+@pytest.mark.parametrize(("cause", "is_found"), [(10, True), (11, False)])
+def test_it_looks_at_so_many_tasks(looked, cause, is_found):
+    told = Told(CHAIN, cause)
+    if is_found:
+        assert looked(told, 0) == list(range(10))
+        return
+    with pytest.raises(PolicyDenied, match="tasks that were looked at") as caught:
+        looked(told, 0)
+    assert caught.value.rule == "sealed.moved"
+    assert told.asked == list(range(10))
+
+
+def test_where_all_was_looked_at_the_scheduler_lied(looked):
+    told = Told({0: (1, 2), 1: (2,)}, "victim")
+    with pytest.raises(PolicyDenied, match="does not depend on") as caught:
+        looked(told, 0)
+    assert caught.value.rule == "sealed.moved"
+    assert told.asked == [0, 2, 1]
