@@ -69,7 +69,7 @@ docs: $(VENV)/docs.stamp
 pictures: $(VENV)/demo.stamp
 	@$(BIN)/python docs/theme/pictures.py
 
-## bench: measure pickles, tokens, typed serialization, sealed calls, safeser:// and many workers beside what else there is; an hour
+## bench: measure pickles, tokens, typed serialization, sealed calls, the audit log, policy, safeser:// and many workers; an hour
 bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.pickles
 	@$(BIN)/python -m benchmarks.families
@@ -77,6 +77,7 @@ bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.sealed
 	@$(BIN)/python -m benchmarks.serialization
 	@$(BIN)/python -m benchmarks.audit
+	@$(BIN)/python -m benchmarks.policy
 	@$(BIN)/python -m benchmarks.dask
 	@$(BIN)/python -m benchmarks.scale
 
