@@ -60,7 +60,6 @@ LATER = {
     "safeser.dask.client",
     "safeser.dask.clients.future_reuse",
     "safeser.dask.clients.sealing",
-    "safeser.dask.clients.task_client",
     "safeser.dask.diagnosis",
     "safeser.families.arrow.tables",
     "safeser.families.numpy.kinds",

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import dask
+from distributed.client import Client
 from distributed.protocol.serialize import Serialized, ToPickle
 from tornado.ioloop import PeriodicCallback
 
@@ -33,7 +34,7 @@ from safeser.policy.rules import APPROVED, RENEW, SIGNED, SUBMIT
 from safeser.policy.signable import Signable
 from safeser.values import Grant, Kind
 
-__all__ = ["Sealing", "grant_of"]
+__all__ = ["Sealing", "TaskClient", "grant_of"]
 
 #: Span metadata that ``submit`` and ``map`` attach to every graph. As plain data it is no payload.
 _OF_FUTURES = ToPickle({"collections": [{"type": "Future"}]})
@@ -195,6 +196,17 @@ class Sealing(FutureReuse):
         link = self._policy_link()
         channel = None if link is None else link.channel
         return channel.identity if isinstance(channel, Channel) else None
+
+
+class TaskClient(Sealing, Client):  # type: ignore[misc]  # distributed ships no types
+    """The client that a worker makes for its tasks (``worker_client``, ``get_client``).
+
+    It submits what tasks submit, and signs it as their worker.
+    """
+
+    def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        expr = self._as_sent(expr, actors=kwargs.get("actors"))
+        return super()._graph_to_futures(expr, keys, *args, **kwargs)
 
 
 def grant_of(link: Link) -> Grant:

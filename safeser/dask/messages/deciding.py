@@ -78,10 +78,6 @@ _NEVER_RELAYED = frozenset(
 )
 
 
-#: What was asked for where a message is no reply.
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
 class Part(NamedTuple):
     """One payload of a message that may be loaded.
 
@@ -117,12 +113,14 @@ class Message(NamedTuple):
     """A verified message, parsed and not yet decided: *body* holds references, not objects.
 
     :param policy: the policy in force when it was parsed, whose limits applied.
+    :param asked: the request that it answers; empty while it is not taken for a reply.
     """
 
     verified: Arrived
     body: Any
     rows: tuple[PayloadRow, ...]
     policy: Policy
+    asked: Mapping[str, Any] = MappingProxyType({})
 
     def with_calls(self, kept: Kept, limits: Limits) -> Message:
         """Return this stream message with each sealed task read, or with the error that refuses it.
@@ -284,13 +282,8 @@ def judge_reply(side: Side, asked: Pending, message: Message) -> Judged:
         body = requests.without_refused(side.link, body, fields.raw)
         raw = [each for path in fields.raw for each in _replied(body, path)]
     context = side.link.inbound(Kind.CONTROL if raw else Kind.DATA if message.rows else Kind.ADMIN)
-    return _judge(
-        *(side, context, body, message),
-        plan=fields.plan,
-        raw=raw,
-        opened_at=fields.raw,
-        asked=asked.message,
-    )
+    message = message._replace(asked=asked.message)
+    return _judge(side, context, body, message, plan=fields.plan, raw=raw, opened_at=fields.raw)
 
 
 def _replied(body: Any, path: str) -> Iterator[Raw]:
@@ -329,20 +322,16 @@ def _judge(
     later: Sequence[Later] = (),
     opened_at: Sequence[str] = (),
     each: bool = False,
-    asked: Mapping[str, Any] = _NOTHING,
 ) -> Judged:
     """Find the payloads in *body*, and decide, check and record them.
 
     :param each: whether a refused payload is refused alone; otherwise it refuses the message.
-    :param asked: the request to which this is the reply; empty where it is no reply.
     """
     # Every reference stands for a row: without rows there is no payload to find.
     slots = find(body, plan) if message.rows else []
     if slots and context.kind is Kind.ADMIN:
         context = side.link.inbound(Kind.DATA, context.operation)
-    found = _Found()
-    if slots:
-        found = _payloads(side, context, body, message, slots, each=each, asked=asked)
+    found = _payloads(side, context, body, message, slots, each=each) if slots else _Found()
     # Dask's handlers give bare pickles to an unpickler without restrictions.
     bare = requests.received(side.link, message.verified, context, raw) if raw else []
     admitted = side.link.admit(
@@ -390,14 +379,7 @@ class _Found(NamedTuple):
 
 
 def _payloads(
-    side: Side,
-    context: Context,
-    body: Any,
-    message: Message,
-    slots: Sequence[Slot],
-    *,
-    each: bool,
-    asked: Mapping[str, Any],
+    side: Side, context: Context, body: Any, message: Message, slots: Sequence[Slot], *, each: bool
 ) -> _Found:
     """Read the payload in each slot; refuse pickles in fields that have none.
 
@@ -410,9 +392,7 @@ def _payloads(
     wholes: frozenset[int] | None = None
     for slot in slots:
         number, use = slot.reference.index, _use(side, context, slot)
-        payload = _payload(
-            *(side, context, body, message, slot), relayed=use is _Use.RELAYED, asked=asked
-        )
+        payload = _payload(side, context, body, message, slot, relayed=use is _Use.RELAYED)
         if isinstance(payload, SafeserError):
             if not each:
                 raise payload
@@ -465,22 +445,14 @@ def _refuse_undeclared(side: Side, context: Context, payload: Received) -> NoRet
 
 
 def _payload(
-    side: Side,
-    context: Context,
-    body: Any,
-    message: Message,
-    slot: Slot,
-    *,
-    relayed: bool,
-    asked: Mapping[str, Any],
+    side: Side, context: Context, body: Any, message: Message, slot: Slot, *, relayed: bool
 ) -> Received | SafeserError:
     """Return the payload in *slot*, or the error if there is no valid one."""
     row, where = message.rows[slot.reference.index], slot.where
     try:
         if row.is_sealed:
-            return received(
-                *(side.link, message.verified, context, where, row), body=body, asked=asked
-            )
+            at = (side.link, message.verified, context, where, row)
+            return received(*at, body=body, asked=message.asked)
         return side.link.payload(
             message.verified,
             context,

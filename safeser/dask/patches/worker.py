@@ -74,7 +74,7 @@ def _get_client(stock: Callable[..., Any]) -> Callable[..., Any]:
         register_backend()
         if type(client) is Client and served(self) is not None:
             # What signs and compares graphs is imported for the first client of a task.
-            from safeser.dask.clients.task_client import TaskClient  # noqa: PLC0415 - as above
+            from safeser.dask.clients.sealing import TaskClient  # noqa: PLC0415 - as above
 
             TaskClient.begin_to_keep(client)
             client.__class__ = TaskClient
