@@ -34,6 +34,7 @@ class Unconnected:
         self.given = (args, options)
         self.security = options["security"]
         self.futures = {}
+        self.extensions = {}
         self._refcount_lock = threading.RLock()
 
     def _graph_to_futures(self, expr, keys, *args, **options):
