@@ -8,83 +8,113 @@ lead from the user's future to that one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
-from distributed.client import futures_of
+from distributed.client import Future, futures_of
 from distributed.recreate_tasks import ReplayTaskClient
 
+from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.node import VerifiedTask
+from safeser.dask.sealed.statement import ASK_OPERATOR
 from safeser.errors import PolicyDenied
 from safeser.values import Kind
 
 __all__ = ["Replay"]
 
-#: Tasks looked at beside the failed ones, to find the way to the one that is blamed.
-_MOST = 10_000
+#: No graphs: where a client holds no future of a key, a task of any graph that it signed will do.
+_ANY: frozenset[bytes] = frozenset()
 
-_ASK = "ask the operator whether the scheduler's key was stolen."
+#: Tasks on the way to the one that is blamed, and questions to the scheduler at a time.
+_MOST = 10_000
+_AT_ONCE = 100
 
 
 class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no types
     """Gives a client ``recreate_error_locally`` and ``recreate_task_locally``."""
 
-    async def _get_task_runspec(self, future: Any) -> Any:
-        """Return the task that is asked for, as its author signed it.
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
+        # Of tasks that are about to run: the graphs of which one has to be theirs.
+        self._graphs: dict[Any, frozenset[bytes]] = {}
 
-        :raises PolicyDenied: if the scheduler hands out anything else. Of data it could say itself
-            what that depends on: a table may have a column ``dependencies``.
-        """
+    async def _get_task_runspec(self, future: Any) -> Any:
+        key = future.key if isinstance(future, Future) else future
         task = await super()._get_task_runspec(future)
-        if self.client.seals and not isinstance(task, VerifiedTask):
-            raise _refused(
-                self.client,
-                rule="sealed.required",
-                reason="what the scheduler hands out is no signed task",
-                fix="Data that was scattered has none. Otherwise " + _ASK,
+        if self.client.seals:
+            self._require_signed(
+                task, self._graphs.pop(key, _ANY) or self.client.graphs_behind(key)
             )
         return task
 
     async def _get_errored_future(self, future: Any) -> Any:
         cause = await super()._get_errored_future(future)
-        if cause is not None and self.client.seals:
-            failed = [each.key for each in futures_of(future) if each.status == "error"]
-            if cause not in failed:
-                await self._require_cause(cause, failed)
+        if cause is None or not self.client.seals:
+            return cause
+        if not is_key(cause):
+            raise self._refused("sealed.moved", "the scheduler blames what is no key of a task")
+        failed = [each.key for each in futures_of(future) if each.status == "error"]
+        graphs = frozenset().union(*map(self.client.graphs_behind, failed))
+        if cause not in failed:
+            await self._require_cause(cause, failed, graphs)
+        self._graphs[cause] = graphs
         return cause
 
-    async def _require_cause(self, cause: Any, failed: list[Any]) -> None:
+    async def _require_cause(
+        self, cause: Any, failed: Sequence[Any], graphs: frozenset[bytes]
+    ) -> None:
         """Refuse a *cause* that none of the *failed* tasks depends on.
 
-        Dependencies are read of the signed tasks. What the scheduler says of them tells where to
+        Dependencies are read from the signed tasks. What the scheduler says of them tells where to
         look, and proves nothing.
 
-        :raises PolicyDenied: if that is so or is not found out, or a task on the way is another
-            author's.
+        :raises PolicyDenied: if that is so, or a task on the way is another author's.
         """
-        # The scheduler blames a task for the first of the failed that it knows a task to blame for.
-        waiting, seen = failed[::-1], set(failed)
-        most = len(seen) + _MOST
-        while waiting and len(seen) <= most:
-            task = await self._get_task_runspec(waiting.pop())
-            inputs = [each for each in task.dependencies if each not in seen]
-            if cause in inputs:
+        seen = set(failed)
+        key = await self._leading(failed, cause)
+        for _ in range(_MOST):
+            if key is None:
+                break
+            task = await self.scheduler.get_runspec(key=key)
+            self._require_signed(task, graphs)
+            if cause in task.dependencies:
                 return
+            inputs = [each for each in task.dependencies if each not in seen]
             seen.update(inputs)
-            asked = (self.scheduler.get_error_cause(keys=[each]) for each in inputs)
-            blamed = await asyncio.gather(*asked)
-            waiting += [each for each, by in zip(inputs, blamed, strict=True) if by == cause]
-        if waiting:
-            reason = f"of {_MOST:,} tasks that were looked at, none leads from the failed task to"
-            reason += " the one that the scheduler blames"
-            fix = "recreate_task_locally runs any task of your own, by its key."
-        else:
-            reason = "the scheduler blames a task that the failed one does not depend on"
-            fix = "If it happens again, " + _ASK
-        raise _refused(self.client, rule="sealed.moved", reason=reason, fix=fix)
+            key = await self._leading(inputs, cause)
+        raise self._refused(
+            "sealed.moved", "the scheduler blames a task that the failed one does not depend on"
+        )
 
+    async def _leading(self, keys: Sequence[Any], cause: Any) -> Any:
+        """Return the first of *keys* for which the scheduler blames *cause*, or None."""
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            asked = (self.scheduler.get_error_cause(keys=[each]) for each in some)
+            for key, blamed in zip(some, await asyncio.gather(*asked), strict=True):
+                if is_key(blamed) and blamed == cause:
+                    return key
+        return None
 
-def _refused(client: Any, *, rule: str, reason: str, fix: str) -> PolicyDenied:
-    """Record a refusal of what the scheduler of *client* said, and return it."""
-    link = client._policy_link()
-    refusal: PolicyDenied = link.refusal(link.inbound(Kind.DATA), rule, reason, fix=fix)
-    return refusal
+    def _require_signed(self, task: Any, graphs: frozenset[bytes]) -> None:
+        """Refuse what is no signed task, or of another graph; if *graphs* is empty, any will do.
+
+        Data could claim dependencies of its own: a table may have a column of that name.
+        """
+        if not isinstance(task, VerifiedTask):
+            raise self._refused(
+                "sealed.required",
+                "what the scheduler hands out is no signed task",
+                before="Data that was scattered has none. ",
+            )
+        if graphs and task.graph not in graphs:
+            raise self._refused(
+                "sealed.moved", "the task is one that was submitted before under the same key"
+            )
+
+    def _refused(self, rule: str, reason: str, *, before: str = "") -> PolicyDenied:
+        """Record a refusal of what the scheduler said, and return it."""
+        link = self.client._policy_link()
+        context = link.inbound(Kind.DATA)
+        refusal: PolicyDenied = link.refusal(context, rule, reason, fix=before + ASK_OPERATOR)
+        return refusal

@@ -130,6 +130,12 @@ class Sealing(FutureReuse):
         self._periodic_callbacks["renew-statements"] = callback  # type: ignore[attr-defined]  # of Dask's client, which stops it
         callback.start()
 
+    def graphs_behind(self, key: Any) -> frozenset[bytes]:
+        """Return the ids of the signed graphs that a future of *key*, if one is held, may need."""
+        stated = [each.stated for each in self._kept.graphs_of([key], self.futures)]
+        signed = (SignedStatement.parse(each.packed) for each in _with_needs(stated))
+        return frozenset(each.statement.graph for each in signed)
+
     def _stated(self, graph: Serialized) -> Stated | None:
         """Return the statement of *graph*, which was sent, with those of the graphs it needs."""
         if not is_sealed(graph):

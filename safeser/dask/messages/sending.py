@@ -448,6 +448,9 @@ class _Values:
                 self._permit_sealed(HEADER, frames, author)
                 allowed.add(asked)
             check_payload(frames, self._policy.limits)
+            # A worker that cannot read the first frame keeps no definitions of those behind it, and
+            # numbers all later ones otherwise than this side, those of other graphs included.
+            check_readable(frames[0], self._policy.limits)
         except SafeserError:
             sent.rollback(mark)  # an error replaces it, so the peer keeps no definitions
             raise

@@ -16,6 +16,7 @@ from safeser.dask.sealed.graph import Head, SealedGraph, parse, read_statement
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.dask.sealed.references import require_signable
 from safeser.dask.sealed.renewal import Current
+from safeser.dask.sealed.statement import ASK_OPERATOR
 from safeser.dask.sealed.verification import require_permitted, require_signed
 from safeser.dask.sealed.writing import ACTOR
 from safeser.dask.wire.codec import PayloadRow
@@ -182,7 +183,7 @@ def _own_task(
 ) -> tuple[str, Call]:
     """Return the task that its author *asked* for, who opens it here.
 
-    Else a scheduler could choose which of their own tasks a person runs while looking for an error.
+    Otherwise a scheduler could choose which of a user's own tasks runs in their client.
     """
     call = Kept().call(row.frames, link.policy.limits)
     author = require_signed(call.signed, link.channel, scheduler=link.peer)
@@ -197,13 +198,9 @@ def _own_task(
             "the task is another one than was asked for",
             rule="sealed.moved",
             where=where,
-            fix=_ASK,
+            fix=ASK_OPERATOR,
         )
     return author, call
-
-
-#: What to do where a scheduler moves a task that someone signed.
-_ASK = "If it happens again, ask the operator whether the scheduler's key was stolen."
 
 
 def _require_place(head: Head, body: Any) -> None:
@@ -225,7 +222,7 @@ def _require_place(head: Head, body: Any) -> None:
             " signed",
             rule="sealed.moved",
             where="run_spec",
-            fix=_ASK,
+            fix=ASK_OPERATOR,
         )
 
 

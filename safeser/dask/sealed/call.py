@@ -2,8 +2,9 @@
 
 The statement and the definitions are sent once for each connection and named by number afterwards,
 as HPACK does with header fields (RFC 7541): the scheduler numbers what it sends, says when both
-ends forget all of it, and the worker keeps no more than :data:`MOST_KEPT` bytes. An inclusion path
-is sent without what it has in common with the end of the one before it, in the same graph.
+ends forget all of it, and the worker keeps no more than :data:`MOST_KEPT` bytes. Of an inclusion
+path, the hashes at its end that the path before it has too are left out, if that is of the same
+graph.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import Head, read_head
 from safeser.dask.sealed.merkle import HASH_SIZE, Inclusion, leaf_hash, longest_path
-from safeser.dask.sealed.statement import SignedStatement
+from safeser.dask.sealed.statement import ASK_OPERATOR, SignedStatement
 from safeser.dask.sealed.writing import Leaf, leaf_data
 from safeser.dask.wire.packer import packed
 from safeser.dask.wire.reader import Reader
@@ -72,7 +73,7 @@ class Sent:
     Messages are encoded before it is known that they leave: what :meth:`frames` adds holds once
     :meth:`commit` was called, and is gone after :meth:`rollback`.
 
-    :ivar undo: what takes back each step since the last commit.
+    :ivar undo: functions that take back the steps since the last commit, in their order.
     """
 
     def __init__(self) -> None:
@@ -102,23 +103,26 @@ class Sent:
         named = (self._named, *call.head.digests)
         places: list[int | None] = [self._numbers.get(key) for key in named]
         if None not in places:  # as for nearly all tasks of a graph
-            return [self._said(call, places, 0, cleared=False)]
+            return [self._first_frame(call, places, 0, cleared=False)]
         return self._frames_with_parts(call, named)
 
-    def _said(
+    def _first_frame(
         self, call: Call, places: Sequence[int | None], added: int, *, cleared: bool
     ) -> bytes:
-        """Return the first frame of *call*: its place, its leaf, and where its parts are."""
-        before, path, new = self._last, call.path, 0
+        """Return the first frame of *call*: its place, its leaf, and where its parts are.
+
+        :param added: how many of the frames behind it are to be kept.
+        """
+        before, path, own = self._last, call.path, 0
         if before[0] == self._named:
-            while not before[1].endswith(path[new:]):
-                new += HASH_SIZE
+            while not before[1].endswith(path[own:]):
+                own += HASH_SIZE
         else:
-            new = len(path)
+            own = len(path)
         self.undo.append(partial(setattr, self, "_last", before))
         self._last = self._named, path
-        common = (len(path) - new) // HASH_SIZE
-        return packed([call.index, path[:new], common, *call.leaf, places, added, cleared])
+        common = (len(path) - own) // HASH_SIZE
+        return packed([call.index, path[:own], common, *call.leaf, places, added, cleared])
 
     def _frames_with_parts(self, call: Call, named: tuple[bytes, ...]) -> list[bytes]:
         """Return the frames of a task of which the worker does not have all parts yet."""
@@ -142,7 +146,7 @@ class Sent:
                 loose.append(part)
             numbers[key] = self._numbers.get(key, -len(loose))
         places = [numbers[key] for key in named]
-        return [self._said(call, places, len(added), cleared=cleared), *added, *loose]
+        return [self._first_frame(call, places, len(added), cleared=cleared), *added, *loose]
 
     def _add(self, key: bytes, size: int) -> None:
         self.undo.append(partial(self._forget, key, size))
@@ -187,7 +191,7 @@ class Kept:
         match read.read(frames[0]) if frames else None:
             case (
                 int() as index,
-                bytes() as new,
+                bytes() as own,
                 int() as common,
                 bytes() as head,
                 bytes() as tree,
@@ -205,7 +209,7 @@ class Kept:
         self._keep(added, cleared=cleared)
         statement, *definitions = (self._found(place, loose) for place in places)
         signed, inclusion = _statement(statement[1])
-        path = self._path(statement[0], new, common)
+        path = self._path(statement[0], own, common)
         if len(path) > longest_path(signed.statement.size):
             raise _malformed("its path")
         self._last = statement[0], path
@@ -217,18 +221,18 @@ class Kept:
             raise PolicyDenied(
                 "the task is not the one that its author signed",
                 rule="sealed.inclusion",
-                fix="If it happens again, ask the operator whether the scheduler's key was stolen.",
+                fix=ASK_OPERATOR,
             )
         return call
 
-    def _path(self, statement: bytes, new: bytes, common: int) -> bytes:
-        """Return *new* and the last *common* hashes of the path before, in the same graph."""
+    def _path(self, statement: bytes, own: bytes, common: int) -> bytes:
+        """Return *own* and the last *common* hashes of the path before, in the same graph."""
         if not common:
-            return new
+            return own
         of, before = self._last
         if of != statement or not 0 < common * HASH_SIZE <= len(before):
             raise _malformed("its path")
-        return new + before[-common * HASH_SIZE :]
+        return own + before[-common * HASH_SIZE :]
 
     def _keep(self, added: Sequence[_Part], *, cleared: bool) -> None:
         if cleared:

@@ -141,6 +141,11 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
         self.key = call.head.key  # type: ignore[misc]  # Dask's slot
         self._dependencies = frozenset(call.head.dependencies)  # type: ignore[misc]  # likewise
 
+    @property
+    def graph(self) -> bytes:
+        """The id of the graph that was signed, which no other submission has."""
+        return self._call.signed.statement.graph
+
     def open(self) -> GraphNode:
         """Return Dask's own node, unpickled anew.
 

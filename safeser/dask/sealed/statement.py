@@ -18,6 +18,7 @@ from safeser.identity import Identity, PublicKey, VerifyingKey
 from safeser.values import check_principal
 
 __all__ = [
+    "ASK_OPERATOR",
     "GRAPH_ID_SIZE",
     "LIFETIME",
     "MOST_TASKS",
@@ -26,6 +27,10 @@ __all__ = [
     "SignedStatement",
     "Statement",
 ]
+
+#: What to do where a scheduler alters or moves what someone signed.
+ASK_OPERATOR = "If it happens again, ask the operator whether the scheduler's key was stolen."
+
 
 #: Seconds for which a statement is valid; renewed while its author's client holds futures.
 LIFETIME = 24 * 3600

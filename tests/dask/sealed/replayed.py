@@ -40,18 +40,21 @@ def outcome(call):
         return [type(error).__name__, str(error)]
 
 
-def told_lies(client):
+def told_lies(client, path):
     """Yield what the client makes of tasks and causes that it did not ask about."""
     swapped = client.submit(divide, key="swapped")
     framed = client.submit(divide, key="framed")
     below = client.submit(add, client.submit(divide, key="below"), key="framed-above")
     fine = client.submit(add, 1, key="swapped-fine")
     dressed = client.submit(divide, key="dressed")
-    wait([swapped, framed, below, fine, dressed])
+    client.submit(note, path, key="again").result(timeout=60)
+    again = client.submit(add, 1, key="again")
+    wait([swapped, framed, below, fine, dressed, again])
     yield "error of another task", lambda: client.recreate_error_locally(swapped)
     yield "another task", lambda: client.recreate_task_locally(fine)
     yield "another cause", lambda: client.recreate_error_locally(framed)
     yield "another cause of a chain", lambda: client.recreate_error_locally(below)
+    yield "an earlier task of the key", lambda: client.recreate_task_locally(again)
     yield "data for a task", lambda: client.recreate_task_locally(dressed)
     yield "data that leads to another", lambda: client.recreate_error_locally(dressed)
 
@@ -76,7 +79,7 @@ def main(address, path):
         client.wait_for_workers(2, timeout=60)
         victim = client.submit(note, path, key="victim")
         victim.result(timeout=60)
-        out["lies"] = {name: outcome(call) for name, call in told_lies(client)}
+        out["lies"] = {name: outcome(call) for name, call in told_lies(client, path)}
         with open(path) as file:
             out["ran in"] = file.read().split()
         out["truth"] = {}

@@ -7,12 +7,14 @@ import operator
 import os
 import pickle
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import cloudpickle
 import pytest
 from dask._expr import LLGExpr
 from dask._task_spec import Task
+from distributed.protocol.serialize import ToPickle
 
 from safeser.dask.sealed.call import HEADER, Sent
 from safeser.dask.sealed.graph import parse, write_out
@@ -20,6 +22,7 @@ from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.value import MAGIC, Requests, SignedValue, sign_request
 from safeser.errors import PolicyDenied
 from safeser.identity import Identity, PrivateKey, Roster, SigningKey
+from safeser.policy.ready import locate
 from safeser.values import Kind, Limits
 from tests.conftest import Doors
 from tests.dask.conftest import Talk
@@ -439,3 +442,36 @@ def test_a_client_opens_no_other_task(marker, key, name, author, rule):
         client.attack_back(signed_by(author, opening(marker.path)))
     assert caught.value.rule == rule
     assert client.refused_by_asker == [rule]
+
+
+# --- what an author makes a scheduler hand out ----------------------------------------------------
+
+
+def handed_out(talk, key, task, *, copies=1):
+    """Have the scheduler hand out a task of carol's, whose definitions are named so many times."""
+    doors = Signing()
+    identity, audience = doors.identity("carol"), doors.identity("scheduler").public
+    header, frames = write_out(LLGExpr({key: task}), identity, audience, Limits())
+    graph = parse({**header, "sizes": tuple(header["sizes"])}, frames, Limits())
+    heads = tuple(dataclasses.replace(each, digests=each.digests * copies) for each in graph.heads)
+    node = nodes(dataclasses.replace(graph, heads=heads))[key]
+    [element] = talk.reply(
+        [{"op": "compute-task", "key": key, "run_id": 1, "run_spec": ToPickle(node)}]
+    )
+    return element["run_spec"]
+
+
+def test_a_task_that_a_worker_cannot_read_harms_no_other():
+    """A worker that refuses its first frame keeps no definitions, and numbers later ones anew."""
+    policy = (
+        Path(locate("dask-cluster")).read_text().replace("max_refs: 1_000_000", "max_refs: 2000")
+    )
+    talk = Talk(Signing(), "worker", "scheduler", policy).greet().worker_stream()
+    assert talk.near.policy.limits.max_refs == 2000
+    assert handed_out(talk, "a", Task("a", operator.add, 1, 2))() == 3
+    refused = handed_out(talk, "b", Task("b", operator.mul, 1, 2), copies=3000)
+    with pytest.raises(Exception, match="max_refs"):
+        refused()
+    assert handed_out(talk, "c", Task("c", operator.sub, 1, 2))() == -1
+    assert handed_out(talk, "d", Task("d", operator.mul, 3, 2))() == 6
+    assert handed_out(talk, "e", Task("e", operator.add, 3, 2))() == 5
