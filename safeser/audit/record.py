@@ -55,7 +55,7 @@ MAX_CHARS = 4_096  # characters of all strings of one record; 12 bytes each when
 #: Characters of a task's key, and of the digest at the end of a longer one.
 KEY_LENGTH, _KEY_DIGEST = 128, 16
 
-#: Containers in each other; a record of counts has three.
+#: Containers inside each other, the record's own included; a record of counts has three.
 _MAX_NEST = 8
 
 MAX_INT = (1 << 53) - 1  # what every JSON reader still holds exactly
@@ -361,7 +361,10 @@ def _decoded(body: bytes) -> dict[str, object]:
 
 
 def _is_deep(fields: dict[str, object]) -> bool:
-    """Tell whether *fields* are nested deeper than any record, which are to be written as text."""
+    """Tell whether *fields* are nested deeper than in any record.
+
+    Writing those as text would exceed the stack.
+    """
     level: list[dict[str, object] | list[object]] = [fields]
     for _ in range(_MAX_NEST):
         inner = (each.values() if isinstance(each, dict) else each for each in level)

@@ -292,7 +292,7 @@ def _write_csv(found: Iterable[Found]) -> None:
 
 
 def _write(texts: Iterable[str]) -> None:
-    """Write a line of each of *texts*: for a person when it is found, else many at a time."""
+    """Write a line of each of *texts*: one at a time on a terminal, else many."""
     size = 1 if sys.stdout.isatty() else 128
     waiting = iter(texts)
     while some := list(islice(waiting, size)):

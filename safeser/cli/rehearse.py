@@ -206,7 +206,7 @@ def _what(message: Message) -> str:
 
 
 def _example(seen: Seen) -> str:
-    """Return when and in whose log one of the messages stands, and by what to find it there."""
+    """Return the time of one of the messages, whose log has it, and what to look for there."""
     from safeser.audit.reading.show import escaped, when
 
     example = seen.example

@@ -20,7 +20,7 @@ __all__ = ["EventFields", "Form", "Forms", "copied_fields", "shared_of"]
 #: Forms of one file that are tried; a cluster writes some four.
 MAX_FORMS: Final = 8
 
-#: Those that an event may have, and its number, time, session and case.
+#: Fields of an event at most: its own, and number, time, session and case.
 _MOST_FIELDS: Final = MAX_FIELDS + 4
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")

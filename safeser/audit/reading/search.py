@@ -1,7 +1,8 @@
 """Finds the records of many logs that answer a question, in the order of their times.
 
 The one rule: reading is not verifying, and no file stops the search. What is not a record of a
-version that this reader knows is named and left out; what could match is never skipped unread.
+version that this reader knows is named and left out; of what safeser writes, nothing that could
+match is skipped unread. A file that was changed may hide records: verification finds that.
 """
 
 from __future__ import annotations
@@ -260,7 +261,7 @@ class _LogFile:
             if number == 1 and not self._is_known(record):
                 return
             if record.type != "event":
-                # Its events may have what it states; no log that safeser writes states these.
+                # In a changed file a session may state what is asked for, and its events need not.
                 if any(text in raw for texts in self._needed for text in texts):
                     self._needed = []
                 yield from self._others(record)

@@ -113,7 +113,7 @@ class Message(NamedTuple):
     """A verified message, parsed and not yet decided: *body* holds references, not objects.
 
     :param policy: the policy in force when it was parsed, whose limits applied.
-    :param asked: the request that it answers; empty while it is not taken for a reply.
+    :param asked: the request that it answers; empty unless it is a reply.
     """
 
     verified: Arrived

@@ -71,7 +71,8 @@ class Example(NamedTuple):
     :param log: the principal whose process recorded it.
     :param task: key of the task that it was about.
     :param where: the field that held the payload.
-    :param single: whether the message has a record of its own, or is one of those counted by then.
+    :param single: True if the message has a record of its own; False if it is one of those that a
+        record of counts sums up.
     """
 
     time: int
