@@ -21,8 +21,8 @@ __all__ = ["Rendering"]
 #: Patterns that are kept at a time: one for each form, session and case.
 MAX_PATTERNS: Final = 1_024
 
-#: Events that are rendered one by one before a pattern is made, which costs as much as a hundred; so
-#: a log whose patterns soon stop holding takes at most twice the time.
+#: Events that are rendered one by one before a pattern is made, which costs as much as a hundred: a
+#: log whose patterns soon stop holding takes at most twice the time.
 _FIRST: Final = 100
 
 #: Longer texts may be cut where they are shown.
@@ -31,7 +31,7 @@ _LONGEST: Final = 100
 #: Bytes of a pattern; the texts of a longer one are rendered one by one.
 _LONGEST_PATTERN: Final = 4_096
 
-# No peer can foresee what the first sample holds, so a value is found only where it was put.
+# No peer can foresee what the first sample holds: a value is found only where it was put.
 _random = random.SystemRandom()
 _LETTERS: Final = string.ascii_lowercase.encode("ascii")
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
@@ -112,7 +112,7 @@ class Rendering:
         found: Found,
         fields: EventFields,
     ) -> _Pattern | None:
-        """Return *known* if it holds for what is shared now, else a new one, once enough events were seen."""
+        """Return *known* if it holds for what is shared now, else a new one after some events."""
         if known is not None and _is_same(known.shared, fields.shared):
             self._patterns[key] = known = known._replace(shared=fields.shared)
             return known

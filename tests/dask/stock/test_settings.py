@@ -126,6 +126,7 @@ class Unconnected:
     def __init__(self, *args, **options):
         self.given = (args, options)
         self.security = options["security"]
+        self.extensions = {}
         self.futures = {}
         self._refcount_lock = threading.RLock()
 
