@@ -325,8 +325,9 @@ def test_a_case_that_a_changed_file_defines_anew_is_read_anew(make, place):
 def test_a_session_that_a_changed_file_gives_a_task_is_read(make, place):
     log = make()
     lines = [
-        '{"id":"a","s":0,"seq":1,"task":"asked","time":1,"type":"session"}',
-        '{"event":"admit","s":0,"seq":2,"time":2}',
+        '{"case":0,"event":"admit","seq":1,"time":1}',
+        '{"id":"a","s":0,"seq":2,"task":"asked","time":2,"type":"session"}',
+        '{"case":0,"s":0,"seq":3,"time":3}',
     ]
     with open(log.path, "ab") as file:
         for line in lines:

@@ -83,17 +83,54 @@ def test_what_paths_have_in_common_travels_once(sealed):
     assert size / len(made[::2]) < 4 * HASH_SIZE
 
 
-def test_a_task_that_is_lost_or_refused_harms_no_other_graph(tasks, sealed):
-    other = {key: node.call for key, node in nodes(sealed({"w": Task("w", add, 5, 6)})).items()}
+@pytest.fixture(scope="module")
+def others(sealed):
+    """Another graph of three tasks, whose paths are as long."""
+    made = sealed({number: Task(number, add, number, 6) for number in range(3)})
+    return [node.call for node in nodes(made).values()]
+
+
+def test_a_task_that_is_lost_or_refused_harms_no_other_graph(tasks, others):
     sent, kept = Sent(), Kept()
-    for call in (tasks["x"], other["w"]):
+    for call in (tasks["x"], others[0]):
+        assert len(call.path) == 2 * HASH_SIZE
         kept.call(sent.frames(call), LIMITS)
     altered = replace(tasks["z"], leaf=tasks["x"].leaf, head=tasks["x"].head)
     with pytest.raises(PolicyDenied):
         kept.call(sent.frames(replace(altered, definitions=tasks["x"].definitions)), LIMITS)
-    sent.frames(tasks["x"])  # left out of its message by the worker
-    assert kept.call(sent.frames(other["w"]), LIMITS).path == other["w"].path
-    assert kept.call(sent.frames(tasks["x"]), LIMITS).path == tasks["x"].path
+    sent.frames(tasks["x"])  # lost on the way
+    for call in (others[1], tasks["x"], others[0], others[1]):
+        assert kept.call(sent.frames(call), LIMITS).path == call.path
+
+
+def renewed(call, alice):
+    """Return *call* of the same graph, whose statement was signed anew."""
+    statement = call.signed.statement
+    return replace(call, signed=statement.renewed_by(alice, statement.issued + 60))
+
+
+def test_paths_of_a_renewed_statement_begin_anew(tasks, alice):
+    """Their graph is the same, so they have hashes in common with those before."""
+    one, two = tasks["x"], renewed(tasks["y", 1], alice)
+    assert one.path.endswith(two.path[HASH_SIZE:])
+    sent, kept = Sent(), Kept()
+    for call in (one, two, one, renewed(one, alice)):
+        found = kept.call(sent.frames(call), LIMITS)
+        assert (found.signed, found.path) == (call.signed, call.path)
+
+
+@pytest.mark.parametrize("before", ["another graph", "a renewed statement"])
+def test_no_hash_is_in_common_with_the_path_of_another_statement(tasks, others, alice, before):
+    call = tasks["x"]
+    kept = Kept()
+    last = others[0] if before == "another graph" else renewed(call, alice)
+    kept.call(Sent().frames(last), LIMITS)
+    lie = said(call, path=call.path[:HASH_SIZE], common=1, cleared=True)
+    with pytest.raises(PayloadError) as caught:
+        kept.call(lie, LIMITS)
+    assert caught.value.rule == "sealed.task"
+    kept.call(said(call, cleared=True), LIMITS)
+    assert kept.call(lie, LIMITS).path == call.path  # no lie where the statement is the same
 
 
 MALFORMED = {

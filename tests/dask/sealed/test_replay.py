@@ -165,6 +165,17 @@ def test_it_looks_at_so_many_tasks(looked, cause, is_found):
     assert told.asked == list(range(9))
 
 
+def test_a_task_for_which_another_is_blamed_is_not_followed(looked):
+    told = Told({0: (1, 2, 3), 3: ("cause",)}, "cause")
+    blamed = {(8,): "another", (9,): None, (1,): "another", (2,): np.array(["cause", "a"])}
+
+    async def cause_of(keys):
+        return blamed.get(tuple(keys), "cause")
+
+    told.get_error_cause = cause_of
+    assert looked(told, 8, 9, 0) == [0, 3]
+
+
 def test_a_task_of_many_inputs_is_one_task(looked):
     told = Told({0: range(1, 30_000), 29_999: ("cause",)}, "cause")
 
