@@ -242,7 +242,7 @@ def with_a_part_that_is_text(marker):
     return {**signed_parts(), "function": marker.pickle.decode("latin1")}
 
 
-def with_a_part_that_nobody_signed(marker):
+def with_an_unsigned_part(marker):
     return {**signed_parts(), "args": marker.pickle}
 
 
@@ -296,7 +296,7 @@ CHANGED = [
     (with_fewer_parts_than_were_signed, "sealed.request"),
     (with_a_part_that_is_nothing, "sealed.request"),
     (with_a_part_that_is_text, "sealed.request"),
-    (with_a_part_that_nobody_signed, "sealed.request"),
+    (with_an_unsigned_part, "sealed.request"),
     (with_one_part_more, "context.family"),
     (that_only_looks_signed, "sealed.value"),
     (with_swapped_fields, "sealed.place"),
