@@ -42,9 +42,8 @@ class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no ty
         key = future.key if isinstance(future, Future) else future
         task = await super()._get_task_runspec(future)
         if self.client.seals:
-            self._require_signed(
-                task, self._graphs.pop(key, _ANY) or self.client.graphs_behind(key)
-            )
+            remembered = self._graphs.pop(key, _ANY)
+            self._require_signed(task, self.client.graphs_behind(key) or remembered)
         return task
 
     async def _get_errored_future(self, future: Any) -> Any:
@@ -54,24 +53,22 @@ class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no ty
         if not is_key(cause):
             raise self._refused("sealed.moved", "the scheduler blames what is no key of a task")
         failed = [each.key for each in futures_of(future) if each.status == "error"]
-        graphs = frozenset().union(*map(self.client.graphs_behind, failed))
-        if cause not in failed:
-            await self._require_cause(cause, failed, graphs)
+        first = cause if cause in failed else await self._leading(failed, cause)
+        graphs = self.client.graphs_behind(first)
+        if first != cause:
+            await self._require_cause(cause, first, graphs)
         self._graphs[cause] = graphs
         return cause
 
-    async def _require_cause(
-        self, cause: Any, failed: Sequence[Any], graphs: frozenset[bytes]
-    ) -> None:
-        """Refuse a *cause* that none of the *failed* tasks depends on.
+    async def _require_cause(self, cause: Any, key: Any, graphs: frozenset[bytes]) -> None:
+        """Refuse a *cause* that the task of *key* does not depend on; of None, none does.
 
         Dependencies are read from the signed tasks. What the scheduler says of them tells where to
         look, and proves nothing.
 
         :raises PolicyDenied: if that is so, or a task on the way is another author's.
         """
-        seen = set(failed)
-        key = await self._leading(failed, cause)
+        seen = {key}
         for _ in range(_MOST):
             if key is None:
                 break

@@ -133,6 +133,13 @@ def test_lines_that_are_no_records_are_named_up_to_a_bound(make, place):
     assert (log_count, len(skipped)) == (0, 11)
 
 
+def add_records(log: AuditLog, *records: str) -> None:
+    """Add lines to a file as one who changes it does."""
+    with open(log.path, "ab") as file:
+        for record in records:
+            file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, record.encode()))
+
+
 @pytest.mark.parametrize("question", [Question(), Question(rule=("x",)), Question(since=1)])
 @pytest.mark.parametrize(
     "record",
@@ -145,9 +152,7 @@ def test_lines_that_are_no_records_are_named_up_to_a_bound(make, place):
 @pytest.mark.parametrize("digits", [17, 4_300, 5_000])
 def test_numbers_that_no_log_holds_make_a_line_no_record(make, place, question, record, digits):
     """Python converts no text of more than 4,300 digits, and prints no such sum."""
-    log = make()
-    with open(log.path, "ab") as file:
-        file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, (record % ("9" * digits)).encode()))
+    add_records(make(), record % ("9" * digits))
     assert named(place, question)[0] == 0
 
 
@@ -300,36 +305,28 @@ def test_a_value_that_is_no_text_matches_nothing_and_stops_nothing(name, value):
 
 def test_a_record_that_is_nested_deep_is_no_record(make, place):
     """Writing it as text would exceed the stack."""
-    log = make()
-    nested = b'{"mac":"%s","record":{"event":"x","seq":1,"task":%s,"time":1}}\n'
-    with open(log.path, "ab") as file:
-        for depth in (7, 8, 900):
-            file.write(nested % (b"0" * 64, b"[" * depth + b"]" * depth))
+    nested = ("[" * depth + "]" * depth for depth in (7, 8, 900))
+    event = '{"event":"x","seq":1,"task":[],"time":1}'
+    add_records(make(), *(event.replace("[]", each) for each in nested))
     assert named(place)[0] == 1
 
 
 def test_a_case_that_a_changed_file_defines_anew_is_read_anew(make, place):
-    log = make()
-    lines = [
+    add_records(
+        make(),
         '{"case":0,"event":"admit","rule":"other","seq":1,"time":1}',
         '{"case":0,"seq":2,"time":2}',
         '{"case":0,"event":"admit","rule":"asked","seq":3,"time":3}',
         '{"case":0,"seq":4,"time":4}',
-    ]
-    with open(log.path, "ab") as file:
-        for line in lines:
-            file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, line.encode()))
+    )
     assert named(place, Question(rule=frozenset({"asked"})))[0] == 2
 
 
 def test_a_session_that_a_changed_file_gives_a_task_is_read(make, place):
-    log = make()
-    lines = [
+    add_records(
+        make(),
         '{"case":0,"event":"admit","seq":1,"time":1}',
         '{"id":"a","s":0,"seq":2,"task":"asked","time":2,"type":"session"}',
         '{"case":0,"s":0,"seq":3,"time":3}',
-    ]
-    with open(log.path, "ab") as file:
-        for line in lines:
-            file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, line.encode()))
+    )
     assert named(place, Question(task=frozenset({"asked"})))[0] == 1

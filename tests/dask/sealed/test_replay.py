@@ -110,8 +110,8 @@ class Told:
     async def get_error_cause(self, keys):
         return self.cause
 
-    def graphs_behind(self, _key):
-        return self.graphs
+    def graphs_behind(self, key):
+        return frozenset() if key == "of another program" else self.graphs
 
     def _policy_link(self):
         def refusal(_context, rule, reason, *, fix):
@@ -215,3 +215,32 @@ def test_a_task_of_an_earlier_graph_is_another_one(looked, graphs):
             looked(told, 0)
     else:
         assert looked(told, 0) == [0, 1]
+
+
+def test_the_graphs_are_those_of_the_future_that_failed_by_it(looked):
+    """One future is held of another graph, and one came by a name: the latter is blamed."""
+    told = Told({"of another program": ("cause",)}, "cause")
+    told.graphs = frozenset({b"other"})
+
+    async def blamed(keys):
+        return "cause" if keys[-1] == "of another program" else None
+
+    told.get_error_cause = blamed
+    assert looked(told, "held", "of another program") == ["of another program"]
+
+
+def test_what_was_remembered_of_a_key_gives_way_to_a_future_that_is_held(monkeypatch):
+    """An asynchronous program may ask for a cause and not recreate it."""
+    told = Told({}, "cause")
+
+    async def signed(_replay, key):
+        return Signed(key, frozenset())
+
+    monkeypatch.setattr(replay.ReplayTaskClient, "_get_task_runspec", signed)
+    client = replay.Replay(told)
+    client._graphs["cause"] = frozenset({b"earlier"})
+    assert asyncio.run(client._get_task_runspec("cause")).key == "cause"
+    client._graphs["of another program"] = frozenset({b"earlier"})
+    with pytest.raises(PolicyDenied, match="submitted before"):
+        asyncio.run(client._get_task_runspec("of another program"))
+    assert client._graphs == {}
