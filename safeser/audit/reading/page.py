@@ -42,6 +42,7 @@ table{border-collapse:collapse;width:100%;font-size:14px}th,td{padding:6px 12px;
 border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
 tr:last-child td{border-bottom:0}th{background:var(--card);font-weight:600}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+/* Red on a dark shade could not be read. */
 td .bad{background:var(--paper);border-radius:4px;padding:0 4px}
 svg{width:100%;height:auto;display:block;margin-top:8px}.ok{fill:var(--ok)}.no{fill:var(--bad)}
 svg text{fill:var(--soft);font-size:12px}svg line{stroke:var(--line)}
@@ -186,7 +187,6 @@ def _heat(counts: Sequence[int] | None, most: int) -> str:
     if counts is None:
         return "<td class=n></td>"
     permitted, refused = counts
-    # Red on a dark shade could not be read: it has the page's colour behind it.
     strength = 0.06 + 0.44 * math.log1p(permitted) / math.log1p(most) if permitted else 0.0
     red = f" <span class=bad>{refused:,}</span>" if refused else ""
     shown = f"{permitted:,}" if permitted else ""
