@@ -78,17 +78,30 @@ def process(nanny: Any, worker: Any) -> WorkerProcess:
     )  # fmt: skip
 
 
-def started(nanny: Any, worker: Any) -> tuple[WorkerProcess, BaseException | None]:
-    """Start a process that is *worker* there, and end it; return it and how its start failed."""
+def started(
+    nanny: Any, worker: Any, *, ends_later: bool = False
+) -> tuple[WorkerProcess, BaseException | None]:
+    """Start a process that is *worker* there, and end it; return it and how its start failed.
+
+    :param ends_later: Dask hears of the process's end after the start has failed. Without it, which
+        comes first is a matter of time, and the process is failed or stopped.
+    """
 
     async def run() -> Any:
         IOLoop.current()  # which distributed's processes look for
         made, failure = process(nanny, worker), None
+        ends: list[Any] = []
+        failed, stop = asyncio.Event(), made.mark_stopped
+        if ends_later:
+            made.mark_stopped = lambda: stop() if failed.is_set() else ends.append(stop)
         try:
             await made.start()
         except Exception as error:
             failure = error
         found = SimpleNamespace(status=made.status, address=made.worker_address)
+        failed.set()
+        for end in ends:
+            end()
         await made.kill(timeout=10)
         assert not made.is_alive()
         return found, failure
@@ -136,7 +149,7 @@ def test_a_pickle_in_the_place_of_a_start_message_runs_nowhere(nanny, marker, tm
 def test_what_is_no_start_message_ends_the_start(nanny, impatient, name):
     data, why = HOSTILE[name]
     with patched(*ROWS):
-        found, failure = started(nanny, functools.partial(Writes, data))
+        found, failure = started(nanny, functools.partial(Writes, data), ends_later=True)
     assert (failure.rule, found.status) == (START_RULE, Status.failed)
     assert why in str(failure)
     (event,) = nanny.channel.audit.events
