@@ -23,6 +23,7 @@ Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import dask
-from distributed.client import _close_global_client
+from distributed.client import Client, _close_global_client
 from distributed.deploy.spec import close_clusters
 
 from safeser.audit import AuditFiles, AuditLog
@@ -234,11 +235,29 @@ def _live_files(channel: Channel, settings: Settings) -> LiveFiles:
     return LiveFiles(channel, identity=path, policy=policy, roster=roster, shadow=settings.shadow)
 
 
-def _close_clusters_before_the_log() -> None:
-    """Let Dask's own exit handlers run before the log's: closing a cluster is recorded, too.
+#: Seconds that a client may take to close when the process ends; Dask gives its own as long.
+_CLOSING_WAIT = 3
+
+
+def _close_clients() -> None:
+    """Close all clients; Dask closes the one that was made last.
+
+    What arrives for a client once the log is closed is refused, which would be shown to the user
+    of a program that has done its work.
+    """
+    for client in tuple(Client._instances):
+        # The loop of an asynchronous client has ended with the coroutine that made it.
+        if not client._asynchronous:
+            with contextlib.suppress(TimeoutError, RuntimeError):
+                client.close(timeout=_CLOSING_WAIT)
+
+
+def _close_dask_before_the_log() -> None:
+    """Let clusters and clients be closed before the log: what they still do is recorded, too.
 
     Handlers run in the reverse order of their registration, and Dask's were registered first.
     """
+    atexit.register(_close_clients)
     for handler in (_close_global_client, close_clusters):
         atexit.unregister(handler)
         atexit.register(handler)
@@ -356,7 +375,7 @@ def _open(role: str, settings: Settings) -> Channel:
         outputs=_outputs(settings.audit_outputs),
         files=settings.audit_files or AuditFiles(),
     )
-    _close_clusters_before_the_log()
+    _close_dask_before_the_log()
     try:
         return Channel(identity=identity, policy=policy, audit=audit, roster=roster, shadow=shadow)
     except BaseException:

@@ -355,3 +355,9 @@ def test_a_result_that_needs_code_fails_once_and_a_client_may_be_left_open(folde
     assert ended.answer == ["peer.unsent", True, 7]
     assert "the log is closed" not in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_each_client_that_is_left_open_is_closed_before_the_log(cluster):
+    ended = cluster.run("alice", PROGRAMS / "left_open.py", cluster.address)
+    assert ended.answer == ["closed", "closed"]
+    assert ended.err == ""

@@ -79,7 +79,9 @@ class Grouped(Cluster):
 
     def outcome(self, name, process):
         assert process.wait(PATIENCE) == 0, f"{self.log(name)}\n{self.logs()}"
-        return json.loads(self.log(name).splitlines()[-1])
+        # The program writes its errors into the same file.
+        printed = [line for line in self.log(name).splitlines() if line.startswith("{")]
+        return json.loads(printed[-1])
 
 
 @pytest.fixture(scope="module")
