@@ -14,7 +14,7 @@ from safeser.channel import library
 from safeser.channel.admitted import Admitted
 from safeser.channel.events import PendingRecords
 from safeser.channel.receiving import Receiving
-from safeser.envelope import PRELUDE_SIZE, Sealed, Verified, check_payload
+from safeser.envelope import PRELUDE_SIZE, Verified, check_payload
 from safeser.errors import EnvelopeError, PayloadError, SafeserError
 from safeser.values import Context, Payload
 
@@ -67,11 +67,7 @@ class Link(Receiving):
         start = self.session.start(prelude, joined[PRELUDE_SIZE:at])
         if len(joined) != prelude.message_length:
             raise EnvelopeError("the message is not as long as it says", rule="envelope.format")
-        parts = []
-        for length in start.sealed_lengths:
-            parts.append(joined[at : at + length])
-            at += length
-        return self.session.verify(Sealed(start, parts, joined[at:]))
+        return self.session.verify_whole(start, joined[at:])
 
     def admit_message(
         self, verified: Verified, context: Context, *, records: PendingRecords | None = None

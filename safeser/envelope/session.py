@@ -138,8 +138,9 @@ class Session(KeepsSecrets):
     a time; the two are independent of each other.
     """
 
-    __slots__ = ("_clock", "_ended", "_ends_at", "_id", "_limits", "_local", "_peer",
-                 "_peer_claims", "_peer_key", "_process", "_receiving", "_sending")  # fmt: skip
+    __slots__ = ("_clock", "_ended", "_ends_at", "_limits", "_local", "_peer",
+                 "_peer_claims", "_peer_key", "_process", "_receiving", "_sending",
+                 "id")  # fmt: skip
 
     def __init__(
         self,
@@ -156,7 +157,8 @@ class Session(KeepsSecrets):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._process = os.getpid()
-        self._id = session_id
+        #: The handshake hash, 32 bytes that no other session has; not a secret. Renewal changes it.
+        self.id = session_id
         self._local = local
         self._peer = peer
         self._peer_key = peer_key
@@ -168,11 +170,6 @@ class Session(KeepsSecrets):
         there = _Direction(suite, _keys(suite, split[0], INITIATOR_TO_RESPONDER, session_id))
         back = _Direction(suite, _keys(suite, split[1], RESPONDER_TO_INITIATOR, session_id))
         self._sending, self._receiving = (there, back) if initiator else (back, there)
-
-    @property
-    def id(self) -> bytes:
-        """The handshake hash: 32 bytes that no other session has. Not a secret."""
-        return self._id
 
     @property
     def suite(self) -> Suite:
@@ -221,7 +218,7 @@ class Session(KeepsSecrets):
     def receive_as(self, other: Session) -> None:
         """Verify by the keys of *other* from the next message on, and be that session."""
         self._receiving = other._receiving
-        self._id, self._ends_at = other._id, other._ends_at
+        self.id, self._ends_at = other.id, other._ends_at
         self._peer_key, self._peer_claims = other._peer_key, other._peer_claims
 
     def limit(self, limits: Limits) -> None:
@@ -371,7 +368,7 @@ class Session(KeepsSecrets):
         _set_frames(verified, tuple(frames))
         _set_sender(verified, self._peer)
         _set_recipient(verified, self._local)
-        _set_session_id(verified, self._id)
+        _set_session_id(verified, self.id)
         _set_sequence(verified, number)
         return verified
 
@@ -431,7 +428,7 @@ class Session(KeepsSecrets):
         state = f", ended: {self._ended}" if self._ended else ""
         return (
             f"Session({self._local} with {self._peer}, suite {self.suite.word},"
-            f" id {self._id.hex()[:16]}{state})"
+            f" id {self.id.hex()[:16]}{state})"
         )
 
 

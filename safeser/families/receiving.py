@@ -229,7 +229,7 @@ class _Listed:
 
     def __call__(self, node: Node) -> Typed | None:
         name = node.type
-        found = registry.ready(name)
+        found = registry.ready.get(name)
         if found is not None:
             return found
         self.waits = True

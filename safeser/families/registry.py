@@ -118,7 +118,8 @@ def _elsewhere(name: str) -> str:
 class Registry:
     """Listed types of this process, by name for reading and by class for writing."""
 
-    _by_name: dict[str, Typed] = field(default_factory=dict)
+    #: The serializers that are registered already, by name; only this class changes it.
+    ready: dict[str, Typed] = field(default_factory=dict)
     _by_class: dict[type, Typed] = field(default_factory=dict)
     _advice: dict[type, str] = field(default_factory=dict)
     _lazy: dict[str, list[_Lazy]] = field(default_factory=dict)
@@ -138,13 +139,13 @@ class Registry:
                 self._make_way(typed)
             lazy = self._lazy_names.get(typed.name)
             kept = lazy is not None and not lazy.loading
-            if kept or typed.name in self._by_name or self._by_class.keys() & set(typed.classes):
+            if kept or typed.name in self.ready or self._by_class.keys() & set(typed.classes):
                 raise ConfigError(
                     f"{typed.name} or its class is registered already",
                     rule="families.register",
                     fix="A registered type cannot be replaced; give yours a name of its own.",
                 )
-            self._by_name[typed.name] = typed
+            self.ready[typed.name] = typed
             for cls in typed.classes:
                 self._by_class[cls] = typed
             if remade:
@@ -154,12 +155,12 @@ class Registry:
         """Tell whether *cls* is what is listed as *name*, made anew by its module."""
         if name not in self._remade:
             return False
-        return any(is_remade(before, cls) for before in self._by_name[name].classes)
+        return any(is_remade(before, cls) for before in self.ready[name].classes)
 
     def _make_way(self, typed: Typed) -> None:
         """Remove the earlier version of *typed*'s class, from before its module ran again."""
         if all(self.remakes(typed.name, cls) for cls in typed.classes):
-            for before in self._by_name.pop(typed.name).classes:
+            for before in self.ready.pop(typed.name).classes:
                 del self._by_class[before]
 
     def register_typed(
@@ -181,7 +182,7 @@ class Registry:
         """
         lazy = _Lazy(package, frozenset(names), load)
         with self._lock:
-            twice = lazy.names & (self._by_name.keys() | self._lazy_names.keys())
+            twice = lazy.names & (self.ready.keys() | self._lazy_names.keys())
             if twice:
                 raise ConfigError(
                     f"{min(twice)} is registered already",
@@ -244,19 +245,15 @@ class Registry:
         return ""
 
     def knows(self, name: str) -> bool:
-        return name in self._by_name or name in self._lazy_names
+        return name in self.ready or name in self._lazy_names
 
     def names(self) -> frozenset[str]:
         """Return all names that are listed; imports nothing."""
-        return frozenset(self._by_name.keys() | self._lazy_names.keys())
+        return frozenset(self.ready.keys() | self._lazy_names.keys())
 
     def has_package(self, package: str) -> bool:
         """Tell whether types of *package* are listed, loaded or not."""
         return package in self._lazy
-
-    def ready(self, name: str) -> Typed | None:
-        """Return the serializer that is registered as *name* already, or None."""
-        return self._by_name.get(name)
 
     def listed(self, name: str, *, where: str = "") -> Typed | None:
         """Return the serializer listed as *name*, or None if its package is not imported yet.
@@ -265,7 +262,7 @@ class Registry:
 
         :raises PayloadError: if nothing is listed under that name.
         """
-        found = self._by_name.get(name)
+        found = self.ready.get(name)
         if found is None and name not in self._lazy_names:
             self.refuse(name, where=where)
         return found
@@ -290,7 +287,7 @@ class Registry:
         if found is not None:
             return found
         lazy = self._lazy_names[name]  # or listed() had refused the name
-        if not self._load(lazy) or name not in self._by_name:
+        if not self._load(lazy) or name not in self.ready:
             missing = self._missing(beside) - {lazy.package}
             packages = [_PROJECTS.get(each, each) for each in (lazy.package, *sorted(missing))]
             are = "is" if len(packages) == 1 else "are"
@@ -301,7 +298,7 @@ class Registry:
                 where=where,
                 fix=f"Install {' and '.join(packages)}, or have the sender convert the value.",
             )
-        return self._by_name[name]
+        return self.ready[name]
 
     def _missing(self, names: Iterable[str]) -> set[str]:
         """Return the packages of listed *names* that are not installed here; imports nothing."""

@@ -38,7 +38,7 @@ def put(header, frames):
 def known(monkeypatch):
     """The process's own tables, without what one test leaves in them."""
     types = families.Registry(
-        _by_name=dict(families.registry._by_name),
+        ready=dict(families.registry.ready),
         _by_class=dict(families.registry._by_class),
         _lazy=dict(families.registry._lazy),
         _lazy_names=dict(families.registry._lazy_names),

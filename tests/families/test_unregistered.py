@@ -48,7 +48,7 @@ class Reduced:
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch):
     """Take back what a test registers."""
-    monkeypatch.setattr(registry, "_by_name", dict(registry._by_name))
+    monkeypatch.setattr(registry, "ready", dict(registry.ready))
     monkeypatch.setattr(registry, "_by_class", dict(registry._by_class))
     monkeypatch.setattr(registry, "_remade", set(registry._remade))
 

@@ -229,7 +229,7 @@ class Conversation:
 
     def _parse(self, verified: Arrived, refusals: Refusals) -> Message:
         assert isinstance(verified, Verified)
-        policy = self.link.policy
+        policy = self.link.channel.policy
         if self.state in _REQUESTS:
             assert self.server is not None
             return read(verified, policy, ceilings_of(self.link, self.server, Channel.RPC))

@@ -131,8 +131,6 @@ def _pieces(packed: Any, *, overlap: int = 0) -> Iterable[bytes]:
 
 def _may_be_deeper(packed: Any, limit: int) -> bool:
     """Tell whether *packed* might be nested more than *limit* deep, by what it could begin."""
-    if len(packed) <= limit:
-        return False
     if len(packed) <= _PIECE:  # as nearly all are
         return len(bytes(packed).translate(None, NO_CONTAINER)) > limit
     begun = 0
@@ -209,8 +207,9 @@ class Reader:
             raise PayloadError(
                 "the message is not well-formed msgpack", rule="payload.msgpack"
             ) from None
-        if _may_be_deeper(data, self._limits.max_depth):
-            _check_depth(value, self._limits.max_depth)
+        limit = self._limits.max_depth
+        if len(data) > limit and _may_be_deeper(data, limit):
+            _check_depth(value, limit)
         return value
 
     def _unpack(self, data: Any) -> Any:

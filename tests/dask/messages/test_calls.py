@@ -74,7 +74,7 @@ def costs(talk):
 
 @pytest.mark.parametrize(
     ("step", "calls", "files"),
-    [("scheduler reads", 146, 32), ("scheduler writes", 39, 14), ("client reads", 126, 33)],
+    [("scheduler reads", 140, 31), ("scheduler writes", 39, 14), ("client reads", 120, 32)],
 )
 def test_one_array_takes_no_more_calls_than_this(costs, step, calls, files):
     cost = costs[step]
