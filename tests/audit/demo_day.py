@@ -20,6 +20,9 @@ __all__ = ["TASKS", "write"]
 #: Keys of the tasks that Alice submits.
 TASKS = tuple(f"inc-{number:032x}" for number in range(0xA1B2C3, 0xA1B2C3 + 60))
 
+#: The fields in which these operations carry code.
+_FIELDS = {"update-graph": "expr_ser", "compute-task": "run_spec", "run_function": "function"}
+
 _PEERS = {name: f"{name[:4]:x<4}-c4rd-rzav-6hig" for name in ("alice", "bob", "scheduler")}
 _PEERS["worker"] = "work-c4rd-rzav-6hig"
 
@@ -78,7 +81,7 @@ def _code(sender: str, recipient: str, operation: str, kind: str) -> dict[str, A
     return {
         **_said(sender, recipient, operation, kind, family="cloudpickle", author=sender),
         **{"event": "admit", "permitted": True, "rule": "permit", "bytes": 807},
-        **{"context": "engineers-submit-code", "where": "expr_ser", "message": 4},
+        **{"context": "engineers-submit-code", "where": _FIELDS[operation], "message": 4},
         **{"digest": "e773b372b2d029fa9b46ea7d", "session": _session(sender)},
     }
 

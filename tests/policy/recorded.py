@@ -39,6 +39,16 @@ COUNTED = (
     ("scheduler", "client", "stream-start", 1),
 )
 
+#: The fields of payloads by operation; a reply holds values under the keys of their tasks.
+_FIELDS = {
+    "": "data.load-7f3a9c",
+    "update-graph": "expr_ser",
+    "run": "function",
+    "compute-task": "run_spec",
+    "register-worker": "extra",
+    "task-finished": "type",
+}
+
 
 def write(folder: Path) -> None:
     """Write the log of one process that received all of it."""
@@ -53,7 +63,8 @@ def write(folder: Path) -> None:
         for sender, recipient, kind, operation, family, author, times, shadow in ADMITTED:
             event: dict[str, Any] = {
                 **{"event": "admit", "sender": sender, "recipient": recipient, "kind": kind},
-                **{"operation": operation, "family": family, "author": author, "where": "x"},
+                **{"operation": operation, "family": family, "author": author},
+                **{"where": _FIELDS[operation]},
                 **{"bytes": 100, "rule": "permit", "permitted": True},
             }
             if shadow:
