@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from safeser.errors import ConfigError, PayloadError, SafeserError
-from safeser.families.tree import Node
-from safeser.values import Limits
 
 __all__ = ["Parts", "Registry", "Typed", "is_name", "is_remade", "registry"]
 
@@ -162,18 +160,6 @@ class Registry:
         if all(self.remakes(typed.name, cls) for cls in typed.classes):
             for before in self.ready.pop(typed.name).classes:
                 del self._by_class[before]
-
-    def register_typed(
-        self,
-        name: str,
-        cls: type,
-        *,
-        encode: Callable[[Any, Limits], Parts],
-        check: Callable[[Node, Limits], None],
-        decode: Callable[[Node, list[Any]], Any],
-    ) -> None:
-        """List one class under *name*: shorthand for :meth:`register`."""
-        self.register(Typed(name, (cls,), encode, check, decode))
 
     def register_lazy(self, package: str, names: Sequence[str], load: Callable[[], None]) -> None:
         """List *names*, whose serializers *load* registers when one is first needed.

@@ -11,6 +11,7 @@ from families_attack import through
 from safeser.errors import ConfigError, PayloadError
 from safeser.families import registry, serialize
 from safeser.families.registered.classes import register_class
+from safeser.families.registry import Typed
 
 SOURCE = """
 import enum
@@ -78,6 +79,6 @@ def test_nothing_else_does(module):
     builtin = registry.named("decimal:Decimal")
     forged = type("Decimal", (), {"__module__": "decimal"})
     with pytest.raises(ConfigError, match="registered already"):
-        registry.register_typed(
-            "decimal:Decimal", forged, encode=builtin.encode, check=builtin.check, decode=print
+        registry.register(
+            Typed("decimal:Decimal", (forged,), builtin.encode, builtin.check, decode=print)
         )

@@ -292,12 +292,14 @@ def check_point(node, limits):
 
 def point(registry=None):
     own = Registry() if registry is None else registry
-    own.register_typed(
-        "points:Point",
-        Point,
-        encode=lambda value, limits: Parts({"x": value.x}),
-        check=check_point,
-        decode=lambda node, values: Point(node.meta["x"]),
+    own.register(
+        Typed(
+            "points:Point",
+            (Point,),
+            encode=lambda value, limits: Parts({"x": value.x}),
+            check=check_point,
+            decode=lambda node, values: Point(node.meta["x"]),
+        )
     )
     return own
 

@@ -139,7 +139,6 @@ class _Run:
         self.state = state
         self.claims: list[tuple[int, bytes]] = []  # what failing lines say they are
         self.in_place: list[bytes] = [state[1]]  # MACs that the last of them may have had
-        self.recomputed: list[bytes] = []
 
     def add(self, keys: Keys, raw: bytes | None) -> None:
         number = self.state[0] + self.length
