@@ -365,6 +365,11 @@ class Folder:
     def log(self, name: str) -> str:
         return (self.path / f"{name}.log").read_text(errors="replace")
 
+    def printed(self, name: str) -> Any:
+        """Return the last JSON object in the log *name*, which has a program's errors as well."""
+        lines = [line for line in self.log(name).splitlines() if line.startswith("{")]
+        return json.loads(lines[-1])
+
     def logs(self) -> str:
         """Return the end of every log, for messages of failures."""
         texts = ((path, path.read_text(errors="replace")) for path in self.path.glob("*.log"))

@@ -5,7 +5,6 @@ The one rule: each worker and each nanny has a key of its own, so that one can b
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -184,5 +183,5 @@ class work:
         self.stop.touch()
         if kind is None:
             assert self.process.wait(180) == 0, self.team.log(self.name)
-            self.rounds = json.loads(self.team.log(self.name).splitlines()[-1])["rounds"]
+            self.rounds = self.team.printed(self.name)["rounds"]
             assert self.rounds >= 1

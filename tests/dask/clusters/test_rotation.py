@@ -135,7 +135,7 @@ def test_a_rollback_is_the_old_text_under_a_higher_revision(team):
     def submits():
         name, process = team.client("alice", program)
         until("its end", lambda: process.poll() is not None)
-        return team.log(name).splitlines()[-1:] == ["3"]
+        return "3" in team.log(name).splitlines()
 
     assert submits()
     without = text.replace("alice: {groups: [engineers]}", "alice: {groups: [guests]}")
@@ -181,5 +181,5 @@ def test_a_working_cluster_goes_over_to_encryption(team):
             until(principal, lambda p=principal: _adopters(team, p, number + 1) >= 2, 120)
         team.write_policy(changed)
         until("the suite", lambda: process.poll() is not None)
-        assert team.log(name).splitlines()[-1] == "2 encrypted"
+        assert "2 encrypted" in team.log(name).splitlines()
     assert "Remove worker" not in team.log("scheduler")

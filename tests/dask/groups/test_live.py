@@ -6,7 +6,6 @@ does not take says so in its audit log.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -79,9 +78,7 @@ class Grouped(Cluster):
 
     def outcome(self, name, process):
         assert process.wait(PATIENCE) == 0, f"{self.log(name)}\n{self.logs()}"
-        # The program writes its errors into the same file.
-        printed = [line for line in self.log(name).splitlines() if line.startswith("{")]
-        return json.loads(printed[-1])
+        return self.printed(name)
 
 
 @pytest.fixture(scope="module")
