@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from safeser.channel.sending import ordered
 from safeser.errors import PayloadError, PolicyDenied, SerializationError
 from safeser.families import Parts, Typed
 from safeser.families.registered import dispatch
@@ -91,6 +92,20 @@ def test_an_own_family_passes_where_both_sides_list_it(send, calls):
     assert open_() == [1, "HEY", 2j]
     said = [(each["sender_principal"], each["recipient_principal"], each["kind"]) for each in calls]
     assert said == [("ann", "bea", "data")] * 2
+
+
+@pytest.mark.parametrize(
+    ("listed", "asked"),
+    [
+        (("shout", "dask", "msgpack"), ("shout", "dask", "msgpack", "error")),
+        (("dask", "shout", "pickle"), ("dask", "msgpack", "error", "shout", "pickle")),
+        (("pickle", "shout", "dask"), ("shout", "dask", "msgpack", "error", "pickle")),
+        (("shout", "pickle"), ("msgpack", "error", "shout", "pickle")),
+    ],
+)
+def test_a_family_listed_before_dask_is_asked_before_it(listed, asked):
+    """For values that dask would carry too, as large arrays that stay on one host."""
+    assert ordered(listed) == asked
 
 
 def test_its_code_does_not_run_where_it_is_not_listed(send, calls):
