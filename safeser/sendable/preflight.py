@@ -31,8 +31,22 @@ __all__ = ["Preflight", "preflight"]
 _TRIED = ("dask", "msgpack", "cloudpickle")
 _PICKLES = frozenset({"pickle", "cloudpickle"})
 
-#: Functions with which cloudpickle rebuilds functions and classes.
+#: The only family of what a task of a submitted graph holds: what a typed value could carry beside
+#: it, a graph cannot.
+_SUBMITTED = ("cloudpickle",)
+
+#: Functions of cloudpickle; and of them, those that rebuild functions, classes and code.
 _WRITER = "cloudpickle.cloudpickle:"
+_OF_CODE = frozenset(
+    f"{_WRITER}{name}"
+    for name in (
+        *("_make_function", "_make_skeleton_class", "_make_skeleton_enum"),
+        *("_builtin_type", "dynamic_subimport"),
+    )
+)
+
+#: What imports a module whose name is in the pickle's data.
+_IMPORTS = f"{_WRITER}subimport"
 
 #: Lines of names that the text has; the fields have all.
 _MOST_NAMES = 12
@@ -86,12 +100,15 @@ class Preflight:
         yield f"{self.name} {verdict}{towards}: family {self.family}, {self.size:,} bytes"
         if self.refusal is not None:
             yield f"- {self.refusal}"
-        own = [name for name in self.imports if not name.startswith(_WRITER)]
-        if len(own) < len(self.imports):
+        own = [name for name in self.imports if not name.startswith(_WRITER) or name == _IMPORTS]
+        if not _OF_CODE.isdisjoint(self.imports):
             yield "- it holds functions or classes by their code, which the recipient runs"
+        else:
+            own = list(self.imports)
         called = set(self.calls)
         for name in own[:_MOST_NAMES]:
-            yield f"- rebuilding it {'calls' if name in called else 'imports'} {name}"
+            there = ", of the recipient's own __main__" if name.startswith("__main__:") else ""
+            yield f"- rebuilding it {'calls' if name in called else 'imports'} {name}{there}"
         if len(own) > _MOST_NAMES:
             yield f"- and {len(own) - _MOST_NAMES} more"
 
@@ -168,8 +185,10 @@ def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflig
         grant = policy.grant(context, sealing=True)
     except PolicyDenied as error:
         return _sent(obj, name, context, refusal=error)
+    if grant.submission in ("sealed", "code"):
+        return _sent(obj, name, context, tried=_SUBMITTED)
     found = _sent(obj, name, context)
-    if found.family is None or grant.submission in ("sealed", "code"):
+    if found.family is None:
         return found
     if grant.submission == "approved":
         rule = policy.match(context)
@@ -194,9 +213,9 @@ def _sent(
     limits: Limits | None = None,
     *,
     refusal: PolicyDenied | None = None,
+    tried: Sequence[str] = _TRIED,
 ) -> Preflight:
     """Serialize *obj* as it would be sent in *context*, under *policy* where there is one."""
-    tried: Sequence[str] = _TRIED
     try:
         if policy is None or context is None:
             bounds = limits or DEFAULTS
