@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
+from safeser.sendable.advice import defined
 from safeser.wording import shortened
 
-__all__ = ["Part", "graph_of", "named", "parts", "tasks_of"]
+__all__ = ["Part", "graph_of", "its_function", "named", "parts", "tasks_of"]
 
 #: One step of a path, and the object there.
 Part = tuple[str, Any]
@@ -66,6 +67,16 @@ def named(key: Any, *, quoted: bool = True) -> str:
         text = f"a {type(key).__qualname__}"
     text = shortened(text, _LONGEST)
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def its_function(function: Any) -> str:
+    """Return the words for the function of a task; of one of a program or notebook with its place.
+
+    Its key tells a function of a module; all lambdas of a program are called the same.
+    """
+    own = isinstance(function, types.FunctionType) and function.__module__ == "__main__"
+    place = defined(function) if own else ""
+    return f"its function ({place})" if place else "its function"
 
 
 def _mapping(x: Mapping[Any, Any]) -> Iterator[Part]:
@@ -223,7 +234,7 @@ def tasks_of(graph: Mapping[Any, Any]) -> Iterator[Part]:
 
 
 def _task(task: Any) -> Iterator[Part]:
-    yield "its function", task.func
+    yield its_function(task.func), task.func
     for at, value in enumerate(task.args):
         yield f"argument {at}", value
     for name, value in task.kwargs.items():

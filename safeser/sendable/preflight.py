@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Self
 
 from safeser import families, pickles, serialization
@@ -69,6 +70,7 @@ class Preflight:
     :param calls: of them, those that rebuilding calls.
     :param culprits: the parts that keep it from being serialized.
     :param refusal: why the policy refuses it, or None.
+    :param defined: where it was written, if it is a function or class; may be empty.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Preflight:
     calls: tuple[str, ...] = ()
     culprits: tuple[Culprit, ...] = ()
     refusal: PolicyDenied | None = None
+    defined: str = ""
 
     @property
     def ok(self) -> bool:
@@ -93,7 +96,7 @@ class Preflight:
     def _lines(self) -> Iterator[str]:
         towards = "" if self.context is None else f" in {self.context}"
         if self.family is None:
-            yield f"{self.name} cannot be sent{towards}:"
+            yield f"{self._named()} cannot be sent{towards}:"
             yield from (f"- {each}" for each in self.culprits)
             return
         verdict = "can be sent" if self.refusal is None else "is refused"
@@ -112,6 +115,9 @@ class Preflight:
         if len(own) > _MOST_NAMES:
             yield f"- and {len(own) - _MOST_NAMES} more"
 
+    def _named(self) -> str:
+        return f"{self.name} ({self.defined})" if self.defined else self.name
+
     @for_callers
     def require(self) -> Self:
         """Return this report if the object can be sent.
@@ -122,7 +128,7 @@ class Preflight:
         if self.refusal is not None:
             raise self.refusal
         if self.family is None:
-            raise cannot_send(self.name, self.culprits)
+            raise cannot_send(self._named(), self.culprits)
         return self
 
 
@@ -175,8 +181,11 @@ def preflight(
         )
     name = named_object(obj)
     if context is not None and policy is not None and context.kind is Kind.TASK:
-        return _submitted(obj, name, context, policy)
-    return _sent(obj, name, context, policy, limits)
+        found = _submitted(obj, name, context, policy)
+    else:
+        found = _sent(obj, name, context, policy, limits)
+    is_code = isinstance(obj, type | FunctionType | MethodType)
+    return replace(found, defined=defined(obj)) if is_code else found
 
 
 def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflight:

@@ -26,6 +26,7 @@ import pytest
 
 from safeser.sendable.advice import defined
 from safeser.sendable.culprits import culprits, culprits_among
+from safeser.sendable.parts import its_function
 
 LOCK = threading.Lock()
 
@@ -328,6 +329,19 @@ def test_the_path_leads_into_the_tasks_of_a_collection_that_something_holds():
         assert found.path[0] == before
         assert found.path[1].startswith("task 'print-2'")
         assert found.name == "_thread:lock"
+
+
+def test_the_function_of_a_task_is_named_by_its_place(monkeypatch):
+    """A key says ``lambda`` alone."""
+    import dask
+
+    function = holder(LOCK)
+    monkeypatch.setattr(function, "__module__", "__main__")
+    (found,) = culprits([dask.delayed(function, name="f")(1)])
+    line = function.__code__.co_firstlineno
+    assert found.path[2] == f"its function (test_culprits.py, line {line})"
+    # That of an imported module is found by its name.
+    assert its_function(threading.main_thread) == "its function"
 
 
 def test_arrays_and_their_blocks():

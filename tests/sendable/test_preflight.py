@@ -81,6 +81,19 @@ def test_each_culprit_is_a_line_and_an_error():
     assert str(cannot_send("x", ())) == "x cannot be sent\n  rule: sendable.unwritable"
 
 
+def test_a_function_that_cannot_be_sent_is_named_with_its_place():
+    function = lambda: LOCK  # noqa: E731
+    function.__module__ = "__main__"
+    line = function.__code__.co_firstlineno
+    name = f"__main__:{function.__qualname__}"
+    first = f"{name} (test_preflight.py, line {line}) cannot be sent"
+    found = safeser.preflight(function)
+    assert str(found).splitlines()[0] == f"{first}:"
+    with pytest.raises(SerializationError) as caught:
+        found.require()
+    assert caught.value.message.startswith(first)
+
+
 def test_a_policy_that_lists_no_pickle_blames_what_is_no_typed_value(demo):
     found = safeser.preflight([1, Calls()], towards_scheduler("bob", "data"), policy=demo)
     assert not found
