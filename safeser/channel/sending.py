@@ -13,6 +13,7 @@ from typing import Any
 from safeser import families as serialization
 from safeser.channel.records import Recording
 from safeser.errors import SafeserError
+from safeser.pickles.advice import NEVER
 from safeser.values import FAMILIES, SEALED, Context, Decision, Described, Grant
 
 __all__ = ["FLOOR", "Sending", "is_asked_for", "is_own_reply", "ordered"]
@@ -108,13 +109,14 @@ class Sending(Recording):
         try:
             serialization.judge(payload.header, frames, grant, limits=self.channel.policy.limits)
         except SafeserError as error:
+            otherwise = f" Or else: {error.fix}" if not error.fix.startswith(NEVER) else ""
             self.refuse(
                 context,
                 error.rule,
                 f"the value takes a pickle that the other side refuses: {error.message}",
                 payload=payload,
-                fix="Convert it to numbers, text, arrays or frames, which need no pickle. Or else:"
-                f" {error.fix}",
+                fix="Convert it to numbers, text, arrays or frames, which need no pickle."
+                f"{otherwise}",
             )
 
     def _refuse_operation(

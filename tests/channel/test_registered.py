@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from safeser.channel.sending import ordered
@@ -160,3 +162,25 @@ def test_a_channel_looks_for_the_families_that_its_policy_declares(doors, policy
     assert asked == []
     doors.channel("ann", POLICY)
     assert asked == [1]
+
+
+class Own:
+    """A class that a policy could allow."""
+
+    def __init__(self):
+        self.x = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "otherwise"),
+    [(functools.partial(print), ""), (Own(), " Or else: If it is a class, allow it: ")],
+)
+def test_what_cannot_be_allowed_is_not_advised(doors, value, otherwise):
+    policy = POLICY.replace("[dask, msgpack, shout]", "[dask, msgpack, pickle]")
+    one, two = doors.channel("ann", policy), doors.channel("bea", policy)
+    doors.shake(one, two)
+    with pytest.raises(PolicyDenied) as caught:
+        one.seal(value, Context("ann", "bea"))
+    always = "Convert it to numbers, text, arrays or frames, which need no pickle."
+    assert caught.value.fix.startswith(always + otherwise)
+    assert bool(otherwise) == (caught.value.fix != always)
