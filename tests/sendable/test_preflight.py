@@ -170,6 +170,13 @@ class Registered:
     def __init__(self, held):
         self.held = held
 
+    def method(self):
+        return 1
+
+    @classmethod
+    def of_class(cls):
+        return 1
+
 
 safeser.register_serialization(Registered, lambda x: ({}, [b""]), lambda h, f: Registered(None))
 
@@ -190,6 +197,12 @@ def test_what_alone_a_family_but_no_graph_carries_cannot_be_submitted(value):
             "pickle",
             "cloudpickle",
         )
+
+
+@pytest.mark.parametrize("method", [Registered(1).method, Registered.of_class])
+def test_a_method_is_named_itself(method):
+    name = f"{__name__}:Registered.{method.__name__}"
+    assert str(safeser.preflight(method)).startswith(f"{name} can be sent")
 
 
 @pytest.mark.parametrize("value", [sys, {}.keys()])
