@@ -106,7 +106,7 @@ def serialize(
     for family in families:
         if family not in FAMILIES and own_families.find(family) is None:
             raise SerializationError(
-                "a family was asked for that is not registered here",
+                f"family {shortened(family, 120)} is listed, and not registered here",
                 rule="families.serializer",
                 fix="Register it with register_serialization_family, or install what declares it.",
             )

@@ -349,3 +349,25 @@ def test_what_such_a_dispatch_reads_is_held_to_the_limits_of_its_message():
     with pytest.raises(PayloadError) as caught:
         safeser.deserialize(header, frames, ["seeds_generic"], limits=Limits(max_refs=1_000))
     assert caught.value.rule == "families.refs"
+
+
+def test_a_family_of_distributed_s_own_function_is_said_to_be_ignored(monkeypatch):
+    """At the client that names it: the policy can list no family that safeser does not know."""
+    from safeser.dask.security import checked_families, distributed_families
+
+    monkeypatch.setitem(distributed_families, "theirs", (None, None, False))
+
+    with pytest.raises(ConfigError) as caught:
+        checked_families(["dask", "theirs"], argument="serializers")
+    assert "call safeser.register_serialization_family" in caught.value.fix
+    with pytest.raises(ConfigError) as caught:
+        checked_families(["dask", "pickl"], argument="serializers")
+    assert caught.value.fix == "Did you mean 'pickle'?"
+
+
+def test_a_family_that_is_not_registered_here_is_named():
+    """Where a policy lists one, nothing can be sent until the process registers it."""
+    with pytest.raises(SerializationError) as caught:
+        families.serialize(1, ["dask", "seeds_absent"])
+    assert caught.value.message == "family seeds_absent is listed, and not registered here"
+    assert caught.value.rule == "families.serializer"
