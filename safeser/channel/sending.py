@@ -13,7 +13,8 @@ from typing import Any
 from safeser import families as serialization
 from safeser.channel.records import Recording
 from safeser.errors import SafeserError
-from safeser.values import SEALED, Context, Decision, Described, Grant
+from safeser.pickles.advice import NEVER
+from safeser.values import FAMILIES, SEALED, Context, Decision, Described, Grant
 
 __all__ = ["FLOOR", "Sending", "is_asked_for", "is_own_reply", "ordered"]
 
@@ -26,11 +27,14 @@ FLOOR = ("msgpack", "error")
 def ordered(families: tuple[str, ...]) -> tuple[str, ...]:
     """Return in which order to try *families*.
 
-    The order is the policy's, but families without code come first: a value that they can carry
-    needs no pickle. Of these dask is first, since it leaves large buffers uncopied and packs plain
-    values as msgpack does.
+    The order is the policy's, but families without code come before pickles: a value that they can
+    carry needs none. Of these dask is first, since it leaves large buffers uncopied and packs plain
+    values as msgpack does. Families of one's own that the policy lists before dask are asked before
+    it, for values that dask would carry too.
     """
-    ordered = [*(family for family in families if family == "dask"), *FLOOR]
+    preferred = families[: families.index("dask")] if "dask" in families else ()
+    own = [family for family in preferred if family not in FAMILIES]
+    ordered = [*own, *(family for family in families if family == "dask"), *FLOOR]
     # The writer of family cloudpickle tries plain pickle itself, except for classes of __main__,
     # which must not go by name alone to a process that has another __main__.
     skipped = {"pickle"} if "cloudpickle" in families else set()
@@ -105,13 +109,14 @@ class Sending(Recording):
         try:
             serialization.judge(payload.header, frames, grant, limits=self.channel.policy.limits)
         except SafeserError as error:
+            otherwise = f" Or else: {error.fix}" if not error.fix.startswith(NEVER) else ""
             self.refuse(
                 context,
                 error.rule,
                 f"the value takes a pickle that the other side refuses: {error.message}",
                 payload=payload,
-                fix="Convert it to numbers, text, arrays or frames, which need no pickle. Or else:"
-                f" {error.fix}",
+                fix="Convert it to numbers, text, arrays or frames, which need no pickle."
+                f"{otherwise}",
             )
 
     def _refuse_operation(

@@ -43,6 +43,7 @@ from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
 from safeser.policy.rules import SUBMIT
 from safeser.policy.source.faults import did_you_mean, shown
+from safeser.sendable.parts import its_function
 from safeser.sendable.preflight import Preflight, preflight
 from safeser.tracebacks import awaited, methods_for_callers
 from safeser.values import UNKNOWN, Context, Kind
@@ -188,8 +189,8 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
 
     def map(self, func: Any, *iterables: Any, **kwargs: Any) -> Any:
         # It makes a token of the function before there is a graph.
-        given = [("its function", func), *((f"argument '{n}'", v) for n, v in kwargs.items())]
-        with blaming("what was submitted", lambda: given):
+        named = ((f"argument '{name}'", value) for name, value in kwargs.items())
+        with blaming("what was submitted", lambda: [(its_function(func), func), *named]):
             return super().map(func, *iterables, **kwargs)
 
     def sync(self, func: Any, *args: Any, asynchronous: bool | None = None, **kwargs: Any) -> Any:

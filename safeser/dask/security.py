@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import product
 from typing import Any
 
+from distributed.protocol.serialize import families as distributed_families
 from distributed.security import Security as _DaskSecurity
 
 from safeser.audit import AuditFiles
@@ -241,9 +242,19 @@ def checked_families(families: Sequence[str] | None, *, argument: str) -> tuple[
             raise ConfigError(
                 f"{argument} names {shown(str(name))}, which is no serialization family",
                 rule="config.family",
-                fix=did_you_mean(str(name), FAMILIES),
+                fix=_of_distributed(str(name)) or did_you_mean(str(name), FAMILIES),
             )
     return tuple(families)
+
+
+def _of_distributed(name: str) -> str:
+    """Return what to do about a family that distributed's own function registered."""
+    if name not in distributed_families:
+        return ""
+    return (
+        "It was registered with distributed's function, which safeser does not use: call"
+        " safeser.register_serialization_family, and have the policy list it."
+    )
 
 
 def require_listed(channel: Channel, families: Sequence[str] | None, *, argument: str) -> None:

@@ -119,7 +119,7 @@ class Registry:
     #: The serializers that are registered already, by name; only this class changes it.
     ready: dict[str, Typed] = field(default_factory=dict)
     _by_class: dict[type, Typed] = field(default_factory=dict)
-    _advice: dict[type, str] = field(default_factory=dict)
+    _advice: dict[type, tuple[str, str]] = field(default_factory=dict)
     _lazy: dict[str, list[_Lazy]] = field(default_factory=dict)
     _lazy_names: dict[str, _Lazy] = field(default_factory=dict)
     _remade: set[str] = field(default_factory=set)
@@ -212,23 +212,25 @@ class Registry:
         """
         return self._plan(cls)
 
-    def advise(self, cls: type, advice: str) -> None:
-        """Set the advice for senders of objects of *cls* or of a class derived from it.
+    def advise(self, cls: type, reason: str, fix: str = "") -> None:
+        """Set what senders of objects of *cls* or of a class derived from it are told.
 
         Such objects stay without a serializer: families that are asked next may still take them.
+
+        :param fix: what to do in place of what helps other objects.
         """
         with self._lock:
-            self._advice[cls] = advice
+            self._advice[cls] = reason, fix
 
-    def advice_for(self, cls: type) -> str:
-        """Return the advice for senders of an object of *cls*, or an empty string."""
+    def advice_for(self, cls: type) -> tuple[str, str]:
+        """Return why objects of *cls* have no serializer, and what to do; empty if nothing says."""
         for base in cls.__mro__:
             package = str(getattr(base, "__module__", "")).partition(".")[0]
             for lazy in self._lazy.get(package, ()):
                 self._load(lazy)
             if base in self._advice:
                 return self._advice[base]
-        return ""
+        return "", ""
 
     def knows(self, name: str) -> bool:
         return name in self.ready or name in self._lazy_names

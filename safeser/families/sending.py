@@ -106,7 +106,7 @@ def serialize(
     for family in families:
         if family not in FAMILIES and own_families.find(family) is None:
             raise SerializationError(
-                "a family was asked for that is not registered here",
+                f"family {shortened(family, 120)} is listed, and not registered here",
                 rule="families.serializer",
                 fix="Register it with register_serialization_family, or install what declares it.",
             )
@@ -140,7 +140,8 @@ def _refuse(
     name = _shown(type(error.value))
     inside = "an object inside it" if error.where else "an object"
     reason = f": {error.reason}" if error.reason else ""
-    tried = ", ".join(sender.families) or "no family at all"
+    listed = [each for each in sender.families if each != "error"]  # it takes exceptions alone
+    tried = ", ".join(listed or sender.families) or "no family at all"
     towards = f" in context {context}" if isinstance(context, Context) else ""
     raise SerializationError(
         f"cannot serialize {inside} of type {name} by {tried}{towards}{reason}",
@@ -416,7 +417,8 @@ class _Sender:
         ):
             return self.error(x.exc, depth, ())
         if typed is None:
-            raise Unencodable(x, registry.advice_for(type(x)))
+            reason, fix = registry.advice_for(type(x))
+            raise Unencodable(x, reason, fix=fix)
         if typed.contextual:
             parts = typed.encode(x, self.limits, self.context)
         else:
@@ -533,7 +535,12 @@ class _Sender:
         try:
             return pickled.encode(x, family)
         except SafeserError as error:
-            raise Unencodable(x, error.message) from None
+            # What is code, or valid here only, by itself is named already.
+            known = isinstance(x, (type, *_OF_THIS_PROCESS)) or inspect.isroutine(x)
+            reason = "it, or something in it, cannot be pickled"
+            if error.rule != "pickle.unwritable":
+                reason = error.message
+            raise Unencodable(x, "" if known else reason) from None
 
     def holds_typed(self, x: Any, room: int) -> bool:
         """Whether something at most *room* levels down in *x* has a typed serializer."""

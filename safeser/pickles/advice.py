@@ -13,7 +13,10 @@ from safeser.pickles.names import shown, spelled
 from safeser.pickles.nodes import Call
 from safeser.pickles.profiles import DATA_PROFILES, Profile
 
-__all__ = ["MAX_READ", "deny"]
+__all__ = ["MAX_READ", "NEVER", "deny"]
+
+#: How a fix begins that says that no policy but a grant of code helps.
+NEVER = "It cannot be allowed"
 
 _KEYS_SHOWN = 5
 # The names are a sender's, and a refusal is one line.
@@ -183,7 +186,7 @@ def _fix(use: Use, profile: Profile) -> str:
         return _more(use, name)
     if role is None:
         why = refusal(use.name, "reference" if use.role == "referenced" else "class")
-        return f"It cannot be allowed: {why}. {_ONLY_CODE}" if why else _ONLY_CODE
+        return f"{NEVER}: {why}. {_ONLY_CODE}" if why else _ONLY_CODE
     condition = "If it is a class, allow it" if role == "class" else "Allow it"
     return (
         f"{condition}: 'pickle: {{allow: {{\"{name}\": {role}}}}}'. The risk: {_RISKS[role]}"

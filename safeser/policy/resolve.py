@@ -22,10 +22,11 @@ from safeser.policy.observing import CONTEXT
 from safeser.policy.rules import COMPUTE, Principal
 from safeser.policy.source.context import Rule
 from safeser.policy.source.entry import Entry
-from safeser.policy.source.faults import fault
+from safeser.policy.source.faults import fault, together
 from safeser.policy.source.loader import Document
 from safeser.policy.source.model import PolicyModel
 from safeser.policy.source.scope import Scope
+from safeser.policy.source.shape import MOST
 from safeser.policy.worker_authors import ForeignAuthor, find_foreign_author
 from safeser.values import ANY_AUTHOR, SEALED, UNKNOWN
 
@@ -91,20 +92,30 @@ def _check_observed(
 
 
 def _check_rules(rules: Sequence[Rule], document: Document, scope: Scope) -> None:
-    """Refuse each context whose name is taken or whose fields do not fit together."""
+    """Refuse all contexts whose name is taken or whose fields do not fit together."""
     lines: dict[str, int] = {}
+    faults: list[ConfigError] = []
     for index, rule in enumerate(rules):
-        entry = Entry(rule, index, document, scope)
-        if rule.name in lines:
-            entry.refuse(
-                f"another context of that name stands at line {lines[rule.name]}",
-                "name",
-                rule="config.duplicate-name",
-            )
-        place = document.place(("contexts", index))
-        rule.stand_at(place.line if place else 0)
-        lines[rule.name] = rule.line
-        floors.check(entry)
+        try:
+            _check_rule(Entry(rule, index, document, scope), lines)
+        except ConfigError as error:
+            faults.append(error)
+    if faults:
+        raise together(faults[:MOST])
+
+
+def _check_rule(entry: Entry, lines: dict[str, int]) -> None:
+    rule = entry.rule
+    place = entry.document.place(("contexts", entry.index))
+    rule.stand_at(place.line if place else 0)
+    if rule.name in lines:
+        entry.refuse(
+            f"another context of that name stands at line {lines[rule.name]}",
+            "name",
+            rule="config.duplicate-name",
+        )
+    lines[rule.name] = rule.line
+    floors.check(entry)
 
 
 def _check_actors(rules: Sequence[Rule], document: Document) -> None:

@@ -78,7 +78,41 @@ _STAYS: tuple[tuple[tuple[type, ...], str, str], ...] = (
 
 #: The same for classes of libraries that may not be installed.
 _STAYS_BY_NAME = {
-    "sqlite3:Connection": ("a connection belongs to this process.", "Connect inside the function."),
+    **dict.fromkeys(
+        ("sqlite3:Connection", "sqlite3:Cursor"),
+        ("a connection belongs to this process.", "Connect inside the function."),
+    ),
+    **dict.fromkeys(
+        ("multiprocessing.synchronize:SemLock", "threading:Condition", "threading:Barrier"),
+        (
+            "a lock belongs to this process.",
+            "Make it inside the function; distributed.Lock is shared by a cluster.",
+        ),
+    ),
+    "threading:Event": (
+        "it holds a lock, which belongs to this process.",
+        "Make it inside the function; distributed.Event is shared by a cluster.",
+    ),
+    "threading:Semaphore": (
+        "it holds a lock, which belongs to this process.",
+        "Make it inside the function; distributed.Semaphore is shared by a cluster.",
+    ),
+    **dict.fromkeys(
+        ("queue:Queue", "_queue:SimpleQueue", "multiprocessing.queues:Queue"),
+        (
+            "it holds a lock, which belongs to this process.",
+            "Make it inside the function; distributed.Queue is shared by a cluster.",
+        ),
+    ),
+    **dict.fromkeys(
+        ("multiprocessing.process:BaseProcess", "subprocess:Popen"),
+        ("it is a process that this one started.", "Start it inside the function."),
+    ),
+    "_thread:_local": ("it has other content in each thread.", "Pass what is needed of it."),
+    "mmap:mmap": (
+        "a mapped file belongs to this process.",
+        "Pass its path, and map it inside the function.",
+    ),
     "distributed.client:Client": (
         "a client is connected by this process.",
         "Call distributed.get_client() inside the function.",
@@ -142,12 +176,18 @@ def _code_of(x: Any) -> types.CodeType | None:
         if found is not None:
             return _code_of(found)
     kind = x if isinstance(x, type) else type(x)
-    if installed(kind.__module__) is not None:
+    if installed(kind.__module__) is not None or kind.__module__.partition(".")[0] == "safeser":
         return None
     for value in vars(kind).values():
-        if isinstance(value, types.FunctionType):
+        if isinstance(value, types.FunctionType) and _is_written_in(value, kind.__module__):
             return value.__code__
     return None
+
+
+def _is_written_in(function: types.FunctionType, module: str) -> bool:
+    """Tell whether *function* is neither generated nor a wrapper of a library's."""
+    in_module = function.__globals__.get("__name__") == module
+    return in_module and function.__code__.co_filename != "<string>"
 
 
 _WITH_CODE = (

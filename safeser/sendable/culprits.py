@@ -154,6 +154,7 @@ def _culprit(x: Any, path: tuple[str, ...], error: BaseException) -> Culprit:
 
 
 def named_object(x: Any) -> str:
-    """Return ``module:qualname`` of a function or class, or of the class of another object."""
-    kind = x if isinstance(x, type | types.FunctionType) else type(x)
+    """Return ``module:qualname`` of a function, method or class, or of another object's class."""
+    named = isinstance(x, type | types.FunctionType | types.MethodType)
+    kind = x if named else type(x)
     return f"{kind.__module__}:{kind.__qualname__}"

@@ -7,16 +7,19 @@ imported modules, has none.
 from __future__ import annotations
 
 import copyreg
+import dataclasses
 import dis
 import functools
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
+from safeser.sendable.advice import defined
 from safeser.wording import shortened
 
-__all__ = ["Part", "graph_of", "named", "parts", "tasks_of"]
+__all__ = ["Part", "graph_of", "its_function", "named", "parts", "tasks_of"]
 
 #: One step of a path, and the object there.
 Part = tuple[str, Any]
@@ -66,7 +69,17 @@ def named(key: Any, *, quoted: bool = True) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def _mapping(x: dict[Any, Any]) -> Iterator[Part]:
+def its_function(function: Any) -> str:
+    """Return the words for the function of a task; of one of a program or notebook with its place.
+
+    Its key tells a function of a module; all lambdas of a program are called the same.
+    """
+    own = isinstance(function, types.FunctionType) and function.__module__ == "__main__"
+    place = defined(function) if own else ""
+    return f"its function ({place})" if place else "its function"
+
+
+def _mapping(x: Mapping[Any, Any]) -> Iterator[Part]:
     for key, value in list(x.items())[:_MOST]:
         yield f"key {named(key)}", key
         yield f"[{named(key)}]", value
@@ -159,16 +172,28 @@ def _reduced(x: Any) -> Iterator[Part]:
     own = (copyreg.__newobj__, copyreg.__newobj_ex__, copyreg._reconstructor)  # type: ignore[attr-defined]  # not in typeshed
     if function not in own:
         yield "its constructor", function
+    names = _fields(x) if function is copyreg.__newobj__ else ()  # type: ignore[attr-defined]  # as above
     for at, value in enumerate(args or ()):
         if value is not type(x):
-            yield f"constructor argument {at}", value
+            yield names[at - 1] if 0 < at <= len(names) else f"constructor argument {at}", value
         elif type(x).__module__ == "__main__" or "<locals>" in type(x).__qualname__:
             yield "its class", value
+    if type(state) is list and dataclasses.is_dataclass(x):  # one that has slots and is frozen
+        names = [f"attribute '{each.name}'" for each in dataclasses.fields(x)]
+        if len(names) == len(state):
+            yield from zip(names, state, strict=True)
+            return
     yield from _state(state)
     for at, value in enumerate(items or ()):
         yield f"[{at}]", value
     for key, value in pairs or ():
         yield f"[{named(key)}]", value
+
+
+def _fields(x: Any) -> list[str]:
+    """Return the words for the elements of a named tuple; none of another object."""
+    fields = getattr(type(x), "_fields", ()) if isinstance(x, tuple) else ()
+    return [f"attribute '{named(name, quoted=False)}'" for name in fields]
 
 
 def _state(state: Any) -> Iterator[Part]:
@@ -209,11 +234,40 @@ def tasks_of(graph: Mapping[Any, Any]) -> Iterator[Part]:
 
 
 def _task(task: Any) -> Iterator[Part]:
-    yield "its function", task.func
+    yield its_function(task.func), task.func
     for at, value in enumerate(task.args):
         yield f"argument {at}", value
     for name, value in task.kwargs.items():
         yield f"argument '{name}'", value
+
+
+def _array(x: Any) -> Iterator[Part]:
+    """Yield the elements of an array of objects by their index."""
+    if x.dtype.kind != "O":
+        yield from _reduced(x)
+        return
+    for at, (index, value) in enumerate(zip(_indexes(x.shape), x.flat, strict=True)):
+        if at == _MOST:
+            return
+        yield f"[{', '.join(map(str, index))}]", value
+
+
+def _indexes(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    return product(*map(range, shape))
+
+
+def _frame(x: Any) -> Iterator[Part]:
+    """Yield the columns of objects by their names, and then what else the frame holds."""
+    for at, name in enumerate(x.columns[:_MOST]):
+        if x.dtypes.iloc[at].kind == "O":
+            yield f"column {named(name)}", x.iloc[:, at].to_numpy()
+    yield from _reduced(x)
+
+
+def _series(x: Any) -> Iterator[Part]:
+    if x.dtype.kind == "O":
+        yield from _array(x.to_numpy())
+    yield from _reduced(x)
 
 
 _BY_KIND: tuple[tuple[Any, Callable[[Any], Iterator[Part]]], ...] = (
@@ -226,8 +280,11 @@ _BY_KIND: tuple[tuple[Any, Callable[[Any], Iterator[Part]]], ...] = (
     (types.ModuleType, lambda _: iter(())),
 )
 
-#: Parts of Dask's graphs, which is not imported for it.
+#: Parts of objects of libraries, which are not imported for it.
 _BY_NAME: dict[str, Callable[[Any], Iterator[Part]]] = {
+    "numpy:ndarray": _array,
+    **dict.fromkeys(("pandas:DataFrame", "pandas.core.frame:DataFrame"), _frame),
+    **dict.fromkeys(("pandas:Series", "pandas.core.series:Series"), _series),
     "dask._task_spec:DataNode": lambda node: iter([("its value", node.value)]),
     "dask._task_spec:NestedContainer": lambda node: _sequence(node.args),
     "dask._task_spec:Task": _task,
@@ -240,4 +297,7 @@ _EXACT: dict[type, Callable[[Any], Iterator[Part]]] = {
     tuple: _sequence,
     set: _set,
     frozenset: _set,
+    types.MappingProxyType: _mapping,
+    types.CellType: lambda cell: iter([("its content", cell.cell_contents)]),
+    **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _sequence),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Self
 
 from safeser import families, pickles, serialization
@@ -31,8 +32,22 @@ __all__ = ["Preflight", "preflight"]
 _TRIED = ("dask", "msgpack", "cloudpickle")
 _PICKLES = frozenset({"pickle", "cloudpickle"})
 
-#: Functions with which cloudpickle rebuilds functions and classes.
+#: The only family of what a task of a submitted graph holds: what a typed value could carry beside
+#: it, a graph cannot.
+_SUBMITTED = ("cloudpickle",)
+
+#: Functions of cloudpickle; and of them, those that rebuild functions, classes and code.
 _WRITER = "cloudpickle.cloudpickle:"
+_OF_CODE = frozenset(
+    f"{_WRITER}{name}"
+    for name in (
+        *("_make_function", "_make_skeleton_class", "_make_skeleton_enum"),
+        *("_builtin_type", "dynamic_subimport"),
+    )
+)
+
+#: What imports a module whose name is in the pickle's data.
+_IMPORTS = f"{_WRITER}subimport"
 
 #: Lines of names that the text has; the fields have all.
 _MOST_NAMES = 12
@@ -55,6 +70,7 @@ class Preflight:
     :param calls: of them, those that rebuilding calls.
     :param culprits: the parts that keep it from being serialized.
     :param refusal: why the policy refuses it, or None.
+    :param defined: where it was written, if it is a function or class; may be empty.
     """
 
     name: str
@@ -65,6 +81,7 @@ class Preflight:
     calls: tuple[str, ...] = ()
     culprits: tuple[Culprit, ...] = ()
     refusal: PolicyDenied | None = None
+    defined: str = ""
 
     @property
     def ok(self) -> bool:
@@ -79,21 +96,27 @@ class Preflight:
     def _lines(self) -> Iterator[str]:
         towards = "" if self.context is None else f" in {self.context}"
         if self.family is None:
-            yield f"{self.name} cannot be sent{towards}:"
+            yield f"{self._named()} cannot be sent{towards}:"
             yield from (f"- {each}" for each in self.culprits)
             return
         verdict = "can be sent" if self.refusal is None else "is refused"
         yield f"{self.name} {verdict}{towards}: family {self.family}, {self.size:,} bytes"
         if self.refusal is not None:
             yield f"- {self.refusal}"
-        own = [name for name in self.imports if not name.startswith(_WRITER)]
-        if len(own) < len(self.imports):
+        own = [name for name in self.imports if not name.startswith(_WRITER) or name == _IMPORTS]
+        if not _OF_CODE.isdisjoint(self.imports):
             yield "- it holds functions or classes by their code, which the recipient runs"
+        else:
+            own = list(self.imports)
         called = set(self.calls)
         for name in own[:_MOST_NAMES]:
-            yield f"- rebuilding it {'calls' if name in called else 'imports'} {name}"
+            there = ", of the recipient's own __main__" if name.startswith("__main__:") else ""
+            yield f"- rebuilding it {'calls' if name in called else 'imports'} {name}{there}"
         if len(own) > _MOST_NAMES:
             yield f"- and {len(own) - _MOST_NAMES} more"
+
+    def _named(self) -> str:
+        return f"{self.name} ({self.defined})" if self.defined else self.name
 
     @for_callers
     def require(self) -> Self:
@@ -105,7 +128,7 @@ class Preflight:
         if self.refusal is not None:
             raise self.refusal
         if self.family is None:
-            raise cannot_send(self.name, self.culprits)
+            raise cannot_send(self._named(), self.culprits)
         return self
 
 
@@ -158,8 +181,11 @@ def preflight(
         )
     name = named_object(obj)
     if context is not None and policy is not None and context.kind is Kind.TASK:
-        return _submitted(obj, name, context, policy)
-    return _sent(obj, name, context, policy, limits)
+        found = _submitted(obj, name, context, policy)
+    else:
+        found = _sent(obj, name, context, policy, limits)
+    is_code = isinstance(obj, type | FunctionType | MethodType)
+    return replace(found, defined=defined(obj)) if is_code else found
 
 
 def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflight:
@@ -168,8 +194,10 @@ def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflig
         grant = policy.grant(context, sealing=True)
     except PolicyDenied as error:
         return _sent(obj, name, context, refusal=error)
+    if grant.submission in ("sealed", "code"):
+        return _sent(obj, name, context, tried=_SUBMITTED)
     found = _sent(obj, name, context)
-    if found.family is None or grant.submission in ("sealed", "code"):
+    if found.family is None:
         return found
     if grant.submission == "approved":
         rule = policy.match(context)
@@ -194,9 +222,9 @@ def _sent(
     limits: Limits | None = None,
     *,
     refusal: PolicyDenied | None = None,
+    tried: Sequence[str] = _TRIED,
 ) -> Preflight:
     """Serialize *obj* as it would be sent in *context*, under *policy* where there is one."""
-    tried: Sequence[str] = _TRIED
     try:
         if policy is None or context is None:
             bounds = limits or DEFAULTS

@@ -23,7 +23,7 @@ _DEEPEST = 200
 def place_of_caller() -> str:
     """Return the innermost place outside of libraries, ``file.py, line 3, in f``, or nothing.
 
-    A thread of an event loop has none: what it sends was submitted earlier.
+    A callback of an event loop has none: what it sends was submitted earlier.
     """
     frame = frame_of_caller()
     if frame is None:
@@ -32,12 +32,17 @@ def place_of_caller() -> str:
 
 
 def frame_of_caller() -> FrameType | None:
-    """Return the innermost frame outside of libraries, or None."""
+    """Return the innermost frame outside of libraries, or None.
+
+    A coroutine's own frames are between those of its loop and the serializer.
+    """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_DEEPEST):
         if frame is None:
             return None
         module = frame.f_globals.get("__name__")
+        if module == "asyncio.events":
+            return None  # a callback: what is below it runs the event loop
         if type(module) is str and module.partition(".")[0] not in _BETWEEN:
             return frame
         frame = frame.f_back

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
+from safeser.channel.sending import ordered
 from safeser.errors import PayloadError, PolicyDenied, SerializationError
 from safeser.families import Parts, Typed
 from safeser.families.registered import dispatch
@@ -93,6 +96,20 @@ def test_an_own_family_passes_where_both_sides_list_it(send, calls):
     assert said == [("ann", "bea", "data")] * 2
 
 
+@pytest.mark.parametrize(
+    ("listed", "asked"),
+    [
+        (("shout", "dask", "msgpack"), ("shout", "dask", "msgpack", "error")),
+        (("dask", "shout", "pickle"), ("dask", "msgpack", "error", "shout", "pickle")),
+        (("pickle", "shout", "dask"), ("shout", "dask", "msgpack", "error", "pickle")),
+        (("shout", "pickle"), ("msgpack", "error", "shout", "pickle")),
+    ],
+)
+def test_a_family_listed_before_dask_is_asked_before_it(listed, asked):
+    """For values that dask would carry too, as large arrays that stay on one host."""
+    assert ordered(listed) == asked
+
+
 def test_its_code_does_not_run_where_it_is_not_listed(send, calls):
     two, open_ = send([1, Loud()], "cy")
     with pytest.raises(PolicyDenied) as caught:
@@ -145,3 +162,25 @@ def test_a_channel_looks_for_the_families_that_its_policy_declares(doors, policy
     assert asked == []
     doors.channel("ann", POLICY)
     assert asked == [1]
+
+
+class Own:
+    """A class that a policy could allow."""
+
+    def __init__(self):
+        self.x = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "otherwise"),
+    [(functools.partial(print), ""), (Own(), " Or else: If it is a class, allow it: ")],
+)
+def test_what_cannot_be_allowed_is_not_advised(doors, value, otherwise):
+    policy = POLICY.replace("[dask, msgpack, shout]", "[dask, msgpack, pickle]")
+    one, two = doors.channel("ann", policy), doors.channel("bea", policy)
+    doors.shake(one, two)
+    with pytest.raises(PolicyDenied) as caught:
+        one.seal(value, Context("ann", "bea"))
+    always = "Convert it to numbers, text, arrays or frames, which need no pickle."
+    assert caught.value.fix.startswith(always + otherwise)
+    assert bool(otherwise) == (caught.value.fix != always)

@@ -17,6 +17,8 @@ REFUSED = {
     "gather": "client.gather(client.submit(Job, pure=False))",
     "loads": "safeser.pickles.loads(b'x')",
     "generator": "client.submit(plain, written_here())",
+    "shell": "client.submit(lambda: get_ipython())",
+    "client": "client.submit(lambda: client)",
 }
 
 CELL = """

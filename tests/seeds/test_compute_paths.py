@@ -77,13 +77,18 @@ def test_in_a_jupyter_kernel_every_path_agrees_too(tmp_path):
     found = json.loads(ended.stdout.splitlines()[-1])
     check_paths(found["said"])
     errors = found["errors"]
-    assert set(errors) == {"submit", "dask.compute", "gather", "loads", "generator"}
+    named = {"submit", "dask.compute", "gather", "loads", "generator", "shell", "client"}
+    assert set(errors) == named
     for name, each in errors.items():
         assert len(each["text"].splitlines()) <= 5, name
         assert each["shown"].count(each["text"].splitlines()[0]) == 1, name
         assert "Cell In[" in each["shown"], name
         assert not re.search(r"safeser/[\w/]+\.py", each["shown"]), name
     assert re.search(r"notebook cell \d+, line 1\)", errors["generator"]["text"])
+    assert "global 'get_ipython' -> its instance -> ipykernel." in errors["shell"]["text"]
+    assert "global 'client' -> safeser.dask.client:Client: a client" in errors["client"]["text"]
+    # A lambda is found by the cell that holds it.
+    assert re.search(r"its function \(notebook cell \d+, line 1\)", errors["client"]["text"])
 
 
 # --- what fails otherwise ------------------------------------------------------------------------

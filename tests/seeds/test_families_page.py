@@ -5,9 +5,11 @@ https://distributed.dask.org/en/stable/serialization.html
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -249,6 +251,65 @@ def test_the_context_reaches_both_functions_in_dasks_form():
     assert seen == [words, words]
 
 
+#: The family of examples/same_host.py on a cluster, under the ready policy with that family added.
+ONE_HOST = """
+import sys, dask, numpy as np, safeser
+from safeser.dask.cluster import LocalCluster
+
+def mapped(array):
+    return isinstance(array.base, np.memmap), float(array.sum())
+
+def main():
+    dask.config.set({"distributed.worker.preload": ["shared_memory"]})
+    with LocalCluster(n_workers=2, threads_per_worker=1, policy="./one-host.yaml") as cluster:
+        with safeser.Client(cluster) as client:
+            one, other = client.scheduler_info()["workers"]
+            made = client.submit(np.ones, 1_000_000, workers=[one])
+            print(client.submit(mapped, made, workers=[other]).result())
+
+if __name__ == "__main__":
+    sys.path.insert(0, "")
+    import shared_memory
+    main()
+"""
+
+PRELOADED = """
+import sys
+sys.path.append({examples!r})
+import safeser, same_host
+safeser.register_serialization_family("shared", same_host.dumps, same_host.loads)
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory has no folder here")
+def test_a_family_uses_shared_memory_between_workers_of_one_host(tmp_path):
+    project = Path(__file__).parents[2]
+    default = (project / "policies" / "default.yaml").read_text("utf-8")
+    before, _, after = default.partition("  - name: workers-exchange")
+    listed = "serializers: [dask, msgpack, pickle, cloudpickle]"
+    after = after.replace(listed, listed.replace("[", "[shared, "), 2)
+    declared = before.replace("principals:", "families: [shared]\nprincipals:", 1)
+    policy = f"{declared}  - name: workers-exchange{after}"
+    assert policy.count("[shared, dask") == 2  # to send and to open, between workers alone
+    (tmp_path / "one-host.yaml").write_text(policy, "utf-8")
+    (tmp_path / "program.py").write_text(ONE_HOST, "utf-8")
+    (tmp_path / "shared_memory.py").write_text(
+        PRELOADED.format(examples=str(project / "examples")), "utf-8"
+    )
+    ended = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "(True, 1000000.0)"
+
+
 def test_no_policy_decides_by_addresses():
     one, other = (Context("a", "b", addresses=(f"tcp://{n}", "tcp://0")) for n in (1, 2))
     assert one == other
@@ -288,3 +349,25 @@ def test_what_such_a_dispatch_reads_is_held_to_the_limits_of_its_message():
     with pytest.raises(PayloadError) as caught:
         safeser.deserialize(header, frames, ["seeds_generic"], limits=Limits(max_refs=1_000))
     assert caught.value.rule == "families.refs"
+
+
+def test_a_family_of_distributed_s_own_function_is_said_to_be_ignored(monkeypatch):
+    """At the client that names it: the policy can list no family that safeser does not know."""
+    from safeser.dask.security import checked_families, distributed_families
+
+    monkeypatch.setitem(distributed_families, "theirs", (None, None, False))
+
+    with pytest.raises(ConfigError) as caught:
+        checked_families(["dask", "theirs"], argument="serializers")
+    assert "call safeser.register_serialization_family" in caught.value.fix
+    with pytest.raises(ConfigError) as caught:
+        checked_families(["dask", "pickl"], argument="serializers")
+    assert caught.value.fix == "Did you mean 'pickle'?"
+
+
+def test_a_family_that_is_not_registered_here_is_named():
+    """Where a policy lists one, nothing can be sent until the process registers it."""
+    with pytest.raises(SerializationError) as caught:
+        families.serialize(1, ["dask", "seeds_absent"])
+    assert caught.value.message == "family seeds_absent is listed, and not registered here"
+    assert caught.value.rule == "families.serializer"

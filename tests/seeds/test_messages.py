@@ -11,7 +11,7 @@ import warnings
 import pytest
 
 import safeser
-from safeser import pickles
+from safeser import families, pickles
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
 from safeser.families.errors import wire
 from safeser.families.errors.frames import frames_of_users
@@ -68,6 +68,46 @@ def test_the_parts_stand_in_order_and_forge_no_other():
         "  rule: a.b c of policy lab revision 3 , on worker   fix: me",
         "  fix: Do that.",
     ]
+
+
+class Unpicklable:
+    def __reduce__(self):
+        raise ValueError
+
+
+def denied(x, *more):
+    with pytest.raises(PayloadError) as caught:
+        families.serialize(x, ("dask", "msgpack", "error", *more))
+    return caught.value
+
+
+def test_an_object_that_no_family_takes_is_named_once():
+    lock, own = denied(LOCK, "pickle"), denied(Unpicklable(), "pickle")
+    assert (
+        lock.message == "cannot serialize an object of type _thread:lock by dask, msgpack, pickle"
+    )
+    assert own.message.endswith(
+        ":Unpicklable by dask, msgpack, pickle: it, or something in it, cannot be pickled"
+    )
+    assert denied(lambda: 1, "pickle").message.endswith(":function by dask, msgpack, pickle")
+
+
+def test_a_task_is_not_advised_to_be_registered():
+    dask = pytest.importorskip("dask")
+    from safeser.dask.clients import dask_collections
+
+    dask_collections.register()
+    node = dask.delayed(print)(1)
+    task = next(iter(node.__dask_graph__().values()))
+    assert denied(task).fix == "Have its result and its error sent, not the task itself."
+    assert denied(node).fix.startswith("Send .compute() or .persist() of it")
+
+
+def test_a_method_that_stands_beside_the_client_hides_frames_too():
+    from safeser.dask.clients.replay import Replay
+
+    for name in ("recreate_error_locally", "recreate_task_locally"):
+        assert getattr(Replay, name).__code__.co_filename == for_callers.__code__.co_filename
 
 
 def test_what_decided_first_is_kept():

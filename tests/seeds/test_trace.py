@@ -55,6 +55,7 @@ def test_all_processes_of_a_cluster_are_counted(tmp_path):
     assert ended.returncode == 0, ended.stderr
     *table, told = ended.stdout.splitlines()
     assert max(map(len, table)) <= 80
+    assert "no counts of scheduler: it is part of this process, which counts it" in table
     found = json.loads(told)
     # A local cluster's scheduler is a thread of the client's process.
     assert found["missing"] == {"scheduler": "it is part of this process, which counts it"}

@@ -6,18 +6,27 @@ import asyncio
 import contextvars
 import dataclasses
 import functools
+import mmap
+import multiprocessing
+import queue
 import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
+import types
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from safeser.sendable.advice import defined
 from safeser.sendable.culprits import culprits, culprits_among
+from safeser.sendable.parts import its_function
 
 LOCK = threading.Lock()
 
@@ -35,6 +44,17 @@ def holder(value):
 
 @dataclasses.dataclass
 class Record:
+    name: str
+    held: object = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    name: str
+    held: object = None
+
+
+class Named(NamedTuple):
     name: str
     held: object = None
 
@@ -124,6 +144,14 @@ for each in (annotated, uses_global):
         (annotated, ["annotation of 'x'"]),
         (with_defaults, ["default of parameter 'b'"]),
         (Reduced(), ["constructor argument 1"]),
+        (Frozen("x", LOCK), ["attribute 'held'"]),
+        (Named("x", LOCK), ["attribute 'held'"]),
+        (types.MappingProxyType({"k": LOCK}), ["['k']"]),
+        ({"k": LOCK}.values(), ["[0]"]),
+        (holder(LOCK).__closure__[0], ["its content"]),
+        (np.array([[1, LOCK]], dtype=object), ["[0, 1]"]),
+        (pd.DataFrame({"n": [1, 2], "held": [None, LOCK]}), ["column 'held' -> [1]"]),
+        (pd.Series([1, LOCK], dtype=object), ["[1]"]),
     ],
 )
 def test_the_path_to_a_culprit(value, expected):
@@ -135,6 +163,16 @@ def test_the_path_to_a_culprit(value, expected):
 )
 def test_what_can_be_sent_has_none(value):
     assert culprits(value) == ()
+
+
+def test_where_something_was_written_is_a_place_of_the_users():
+    from safeser.dask.client import Client
+
+    assert defined(Client) == ""
+    first = Service.__init__.__code__.co_firstlineno
+    assert defined(Service(1)) == f"test_culprits.py, line {first}"
+    # The methods of a dataclass are generated.
+    assert defined(Frozen("x")) == ""
 
 
 def test_all_culprits_are_found_and_each_once():
@@ -202,6 +240,14 @@ def test_what_an_objects_own_code_raises_is_shown_in_one_short_line():
         (lambda: weakref.ref(Record("x")), "Pass the object itself"),
         (lambda: sys._getframe(), "traceback.format_exception"),
         (lambda: sqlite3.connect(":memory:"), "Connect inside"),
+        (lambda: threading.Event(), "distributed.Event is shared"),
+        (lambda: threading.Semaphore(), "distributed.Semaphore is shared"),
+        (lambda: threading.Condition(), "distributed.Lock is shared"),
+        (lambda: queue.Queue(), "distributed.Queue is shared"),
+        (lambda: multiprocessing.Lock(), "distributed.Lock is shared"),
+        (lambda: multiprocessing.Process(), "Start it inside"),
+        (lambda: threading.local(), "Pass what is needed of it"),
+        (lambda: mmap.mmap(-1, 1), "map it inside"),
     ],
 )
 def test_what_to_do_about_what_belongs_to_this_process(make, words):
@@ -283,6 +329,19 @@ def test_the_path_leads_into_the_tasks_of_a_collection_that_something_holds():
         assert found.path[0] == before
         assert found.path[1].startswith("task 'print-2'")
         assert found.name == "_thread:lock"
+
+
+def test_the_function_of_a_task_is_named_by_its_place(monkeypatch):
+    """A key says ``lambda`` alone."""
+    import dask
+
+    function = holder(LOCK)
+    monkeypatch.setattr(function, "__module__", "__main__")
+    (found,) = culprits([dask.delayed(function, name="f")(1)])
+    line = function.__code__.co_firstlineno
+    assert found.path[2] == f"its function (test_culprits.py, line {line})"
+    # That of an imported module is found by its name.
+    assert its_function(threading.main_thread) == "its function"
 
 
 def test_arrays_and_their_blocks():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -79,6 +81,19 @@ def test_each_culprit_is_a_line_and_an_error():
     assert str(cannot_send("x", ())) == "x cannot be sent\n  rule: sendable.unwritable"
 
 
+def test_a_function_that_cannot_be_sent_is_named_with_its_place():
+    function = lambda: LOCK  # noqa: E731
+    function.__module__ = "__main__"
+    line = function.__code__.co_firstlineno
+    name = f"__main__:{function.__qualname__}"
+    first = f"{name} (test_preflight.py, line {line}) cannot be sent"
+    found = safeser.preflight(function)
+    assert str(found).splitlines()[0] == f"{first}:"
+    with pytest.raises(SerializationError) as caught:
+        found.require()
+    assert caught.value.message.startswith(first)
+
+
 def test_a_policy_that_lists_no_pickle_blames_what_is_no_typed_value(demo):
     found = safeser.preflight([1, Calls()], towards_scheduler("bob", "data"), policy=demo)
     assert not found
@@ -123,6 +138,11 @@ def listed(x):
     return x
 
 
+@functools.lru_cache
+def cached(x):
+    return x
+
+
 def submitting(submission, more=""):
     return Policy.parse(f"""
 safeser: 1
@@ -144,6 +164,57 @@ def test_sealed_lets_any_code_through():
     policy, context = submitting("sealed"), towards_scheduler("a")
     assert safeser.preflight(lambda: 1, context, policy=policy)
     assert not safeser.preflight(LOCK, context, policy=policy)
+
+
+class Registered:
+    def __init__(self, held):
+        self.held = held
+
+    def method(self):
+        return 1
+
+    @classmethod
+    def of_class(cls):
+        return 1
+
+
+safeser.register_serialization(Registered, lambda x: ({}, [b""]), lambda h, f: Registered(None))
+
+
+@pytest.mark.parametrize("value", [ValueError(LOCK), Registered(LOCK)])
+def test_what_alone_a_family_but_no_graph_carries_cannot_be_submitted(value):
+    """An argument of a task is pickled, whatever family its value has by itself."""
+    assert safeser.preflight(value).family in ("error", "dask")
+    for submission in ("sealed", "code"):
+        policy = submitting(submission)
+        if submission == "code":
+            policy = Policy.load("demo")
+        context = towards_scheduler("alice" if submission == "code" else "a")
+        found = safeser.preflight(value, context, policy=policy)
+        assert not found
+        assert found.culprits[0].name == "_thread:lock"
+        assert safeser.preflight(np.arange(3), context, policy=policy).family in (
+            "pickle",
+            "cloudpickle",
+        )
+
+
+@pytest.mark.parametrize("method", [Registered(1).method, Registered.of_class])
+def test_a_method_is_named_itself(method):
+    name = f"{__name__}:Registered.{method.__name__}"
+    assert str(safeser.preflight(method)).startswith(f"{name} can be sent")
+
+
+@pytest.mark.parametrize("value", [sys, {}.keys()])
+def test_what_holds_no_code_is_not_said_to(value):
+    assert "by their code" not in str(safeser.preflight(value))
+
+
+def test_a_name_of_main_is_said_to_be_the_recipients(monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "cached", cached, raising=False)
+    monkeypatch.setattr(cached, "__module__", "__main__")
+    said = str(safeser.preflight(cached)).splitlines()
+    assert "- rebuilding it imports __main__:cached, of the recipient's own __main__" in said
 
 
 def test_approved_lets_data_and_listed_functions_through():

@@ -24,9 +24,9 @@ def test_examples_run(tmp_path):
 
 def test_what_preflight_prints_is_on_its_page(tmp_path):
     text = (DOCS / "how-to" / "preflight.md").read_text().partition("## On the command line")[0]
-    (tmp_path / "page.py").write_text("\n".join(_blocks("python", text)))
+    (tmp_path / "jobs.py").write_text("\n".join(_blocks("python", text)))
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "page.py"],
+        [sys.executable, "-W", "error", "jobs.py"],
         cwd=tmp_path,
         check=True,
         capture_output=True,

@@ -309,6 +309,21 @@ def test_the_place_is_that_of_the_caller_behind_libraries():
     )
 
 
+def test_a_callback_of_an_event_loop_has_no_place():
+    """The line that runs the loop is not the one that submitted."""
+
+    async def main():
+        asyncio.get_running_loop().call_soon(safeser.serialize, 1)
+        await asyncio.sleep(0)
+        safeser.serialize(2)
+
+    with trace_serialization() as trace:
+        asyncio.run(main())
+    callback, coroutine = trace.records
+    assert callback.place == ""
+    assert coroutine.place.endswith(", in main")
+
+
 def test_a_thread_of_libraries_alone_has_no_place():
     with trace_serialization() as trace:
         thread = threading.Thread(target=pickles.dumps, args=([1],))

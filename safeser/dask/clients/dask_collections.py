@@ -32,15 +32,15 @@ KINDS = ("array", "frame", "bag", "item", "delayed")
 _SHOWN_BY_NAME = ("array", "frame", "bag")
 
 _MAX_NAME = 500
-#: The advice of the error where a user sends a graph.
+#: Reason and fix of the error where a user sends a graph.
 ADVICE = (
-    "a Dask collection is a graph, which is code still to run: send .compute() or .persist() of it,"
-    " or submit it where a policy grants that"
+    "a Dask collection is a graph, which is code still to run",
+    "Send .compute() or .persist() of it, or submit it where a policy grants that.",
 )
-#: The advice where a method such as recreate_error_locally has the cluster send one.
+#: The same where a method such as recreate_error_locally has the cluster send a task.
 _TASK = (
-    "a task is code, which would run where it is sent: have its result and its error sent, not"
-    " the task itself"
+    "a task is code, which would run where it is sent",
+    "Have its result and its error sent, not the task itself.",
 )
 
 
@@ -239,8 +239,8 @@ def _load() -> None:
     from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415 - as above
 
     for cls in (DaskMethodsMixin, HighLevelGraph, Expr):
-        registry.advise(cls, ADVICE)
-    registry.advise(GraphNode, _TASK)
+        registry.advise(cls, *ADVICE)
+    registry.advise(GraphNode, *_TASK)
 
 
 def register() -> None:

@@ -25,8 +25,9 @@ logger = logging.getLogger("safeser.dask")
 
 Function = Callable[..., Any]
 
-#: Packages of which a registration was reported: a library may register hundreds of classes.
-_reported: set[str] = set()
+#: Packages of which a registration was reported, and whether it was generic: a library may register
+#: hundreds of classes.
+_reported: set[tuple[str, bool]] = set()
 
 
 class Decorated:
@@ -89,17 +90,17 @@ def reporting(stock: Function) -> Function:
 
 
 def report(cls: type, function: Function) -> None:
-    """Log, once for each package, when safeser uses *function*, registered for *cls*, and when not.
+    """Log, once for each package and kind, whether safeser uses *function*, registered for *cls*.
 
     What distributed registers itself is not reported: safeser has its own in its place.
     """
     generic = isinstance(getattr(function, "__self__", None), ObjectDictSerializer)
     package = getattr(cls, "__module__", "").partition(".")[0]
-    if package in _reported or functions.types.has_package(package):
+    if (package, generic) in _reported or functions.types.has_package(package):
         return
     if _is_of_distributed(function) and not generic:
         return
-    _reported.add(package)
+    _reported.add((package, generic))
     name = name_of(cls)
     if generic:
         logger.warning(

@@ -132,7 +132,7 @@ def _encode_persisted(x: Any, limits: Limits) -> Parts:
         type(results.get(key)) is Future
         for key in described.keys()  # noqa: SIM118 - no mapping
     ):
-        raise Unencodable(x, ADVICE)
+        raise Unencodable(x, ADVICE[0], fix=ADVICE[1])
     return Parts({}, (), [("", described)])
 
 

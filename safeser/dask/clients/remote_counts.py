@@ -31,6 +31,9 @@ _MOST = 1 << 53
 
 _ACTIONS = frozenset(get_args(Action))
 
+#: RuntimeError: a client that was closed during the trace has no connections.
+_NO_ANSWER = (SafeserError, OSError, RuntimeError)
+
 Totals = dict[tuple[Action, str], Count]
 
 
@@ -87,13 +90,13 @@ class RemoteCounts:
         asked = {name: value for name, value in message.items() if name != "op"}
         try:
             return await getattr(self._rpc, COUNTS)(**asked)
-        except (SafeserError, OSError) as error:
+        except _NO_ANSWER as error:
             return error
 
     async def _of_workers(self, message: dict[str, Any]) -> list[tuple[str, Any]]:
         try:
             answers = await self._rpc.broadcast(msg=message, on_error="return")
-        except (SafeserError, OSError) as error:
+        except _NO_ANSWER as error:
             return [("workers", error)]
         if not isinstance(answers, Mapping) or len(answers) > _MOST_PROCESSES:
             return [("workers", None)]

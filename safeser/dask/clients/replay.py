@@ -18,6 +18,7 @@ from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.dask.sealed.statement import ASK_OPERATOR
 from safeser.errors import PolicyDenied
+from safeser.tracebacks import methods_for_callers
 from safeser.values import Kind
 
 __all__ = ["Replay"]
@@ -30,6 +31,7 @@ _MOST = 10_000
 _AT_ONCE = 100
 
 
+@methods_for_callers("recreate_error_locally", "recreate_task_locally")
 class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no types
     """Gives a client ``recreate_error_locally`` and ``recreate_task_locally``."""
 

@@ -237,5 +237,6 @@ def register() -> None:
     registry.advise(torch.Tensor, "it is a subclass that safeser does not list")
     registry.advise(
         torch.nn.Module,
-        "a module is code; send its .state_dict(), and load that into a module made there",
+        "a module is code",
+        "Send its .state_dict(), and load that into a module made there.",
     )

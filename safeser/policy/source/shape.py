@@ -14,11 +14,11 @@ from pydantic_core import ErrorDetails
 from safeser.errors import ConfigError
 from safeser.policy.source.faults import UndefinedName, did_you_mean, fault, shown, together
 from safeser.policy.source.fields import MEANING, Stated
-from safeser.policy.source.loader import Document, Path
+from safeser.policy.source.loader import INTEGER, Document, Path
 from safeser.policy.source.model import PolicyModel
 from safeser.policy.source.scope import Scope
 
-__all__ = ["shape", "shape_as"]
+__all__ = ["MOST", "shape", "shape_as"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -49,7 +49,10 @@ _LATER = frozenset(
 
 
 #: Faults of one file that are reported.
-_MOST = 20
+MOST = 20
+
+#: Sections that define names, and the rule of a name that they do not define.
+_DEFINED: dict[Path, str] = {("principals",): "config.undefined", ("families",): "config.family"}
 
 
 def shape(document: Document, scope: Scope) -> PolicyModel:
@@ -83,17 +86,19 @@ def _faults(details: list[ErrorDetails], document: Document, form: Form) -> list
     doubtful = {path for path, _ in document.faults}
     misspelt = {_path(detail)[:-1] for detail in details if detail["type"] == "extra_forbidden"}
     at_fault = [*doubtful, *(_path(each) for each in details if each["type"] != MEANING)]
-    defines = any(path[:1] in (("principals",), ("families",)) for path in at_fault)
-    faults = [error for _, error in document.faults[:_MOST]]
+    unknown = {
+        rule for section, rule in _DEFINED.items() if any(p[:1] == section for p in at_fault)
+    }
+    faults = [error for _, error in document.faults[:MOST]]
     for detail in details:
         path = _path(detail)
         follows = (
             # The section that defines a name may be at fault itself.
-            (detail["type"] == MEANING and defines)
+            (detail["type"] == MEANING and detail["ctx"]["error"].rule in unknown)
             or (detail["type"] == "missing" and path[:-1] in misspelt)
             or any(path[: len(each)] == each for each in doubtful)
         )
-        if not follows and len(faults) < _MOST:
+        if not follows and len(faults) < MOST:
             faults.append(_translated(detail, document, form))
     return faults
 
@@ -192,12 +197,20 @@ def _sentence(
     return (
         f"{_subject(path, form)} {_expectation(kind, context)}",
         "config.value",
-        (
-            "Write it in quotes."
-            if kind == "string_type" and isinstance(detail["input"], int)
-            else ""
-        ),
+        _quotes(kind, detail["input"]),
     )
+
+
+def _quotes(kind: str, given: object) -> str:
+    """Return what to do where quotes are missing, or stand where none belong."""
+    if kind == "string_type" and isinstance(given, int):
+        return "Write it in quotes."
+    if isinstance(given, str) and (
+        (kind == "int_type" and INTEGER.match(given))
+        or (kind == "bool_type" and given in ("true", "false"))
+    ):
+        return "Write it without quotes."
+    return ""
 
 
 def _owner(path: Path, document: Document) -> str:

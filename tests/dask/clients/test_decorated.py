@@ -102,6 +102,17 @@ def test_what_distributed_registers_generically_is_said_to_be_ignored(said):
     assert "safeser does not use it. Call safeser.register_generic(Walked) in its place." in text
 
 
+def test_what_is_ignored_is_said_beside_what_is_honoured(said):
+    dask_serialize.register(Tiles)(take)
+    register_generic(Walked)
+    for known in (dask_serialize._lookup, dask_deserialize._lookup):
+        for cls in (Tiles, Walked):
+            known.pop(cls, None)
+    honoured, ignored = said()
+    assert "safeser calls its functions only where" in honoured
+    assert "safeser does not use it" in ignored
+
+
 def test_what_distributed_has_of_its_own_is_not_said(said):
     honour_decorators()
     register_generic(scipy.sparse.spmatrix)  # as distributed itself does

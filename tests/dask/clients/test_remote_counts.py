@@ -89,6 +89,19 @@ def told(*counts):
     return {"status": "OK", "counts": counts}
 
 
+@pytest.mark.parametrize("error", [OSError("gone"), RuntimeError("ConnectionPool is closed")])
+def test_a_client_that_was_closed_meanwhile_has_no_counts(error):
+    """Its error would take the place of the one that ended the traced program."""
+    rpc = Rpc(
+        {"scheduler": told(ONE), "workers": {"a": told(ONE)}},
+        {"scheduler": error, "workers": error},
+    )
+    counts, missing = counted(rpc)
+    assert counts == {}
+    name = type(error).__name__
+    assert missing == {"scheduler": name, "workers": name, "worker a": "it is gone"}
+
+
 def test_what_was_counted_meanwhile_is_the_difference():
     rpc = Rpc(
         {"scheduler": told(ONE), "workers": {"a": told(), "b": told(ONE)}},

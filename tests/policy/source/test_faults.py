@@ -83,6 +83,59 @@ def test_what_follows_from_another_fault_is_not_reported():
     assert "config.missing-key" not in rules
 
 
+def test_only_names_follow_from_a_fault_of_the_section_that_defines_them():
+    """What a profile or a kind is called does not depend on the principals."""
+    text = TEXT.replace("alice: {groups", "alice: {since: 2026-12-01, groups")
+    found = [(each.rule, each.where) for each in faults(text)]
+    assert ("config.kind", "p.yaml, line 13, column 13") in found
+    assert "config.undefined" not in [rule for rule, _ in found]
+    text = TEXT.replace("principals:", "families: dask\nprincipals:").replace(
+        "serialisers", "serializers"
+    )
+    rules = [each.rule for each in faults(text.replace("[dask]", "[mine, msgpack]"))]
+    assert "config.family" not in rules
+    assert rules.count("config.undefined") == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fix"),
+    [
+        ("revision: -1", "revision: '1'", "Write it without quotes."),
+        ("same_host: yes", "same_host: 'true'", "Write it without quotes."),
+        ("same_host: yes", "same_host: 'yes'", ""),
+        ("revision: -1", "revision: many", ""),
+        ("name: bad", "name: 5", "Write it in quotes."),
+    ],
+)
+def test_quotes_that_are_missing_or_too_many_are_said(old, new, fix):
+    found = [each.fix for each in faults(TEXT.replace(old, new)) if each.rule == "config.value"]
+    assert found == [fix]
+
+
+def test_contexts_that_do_not_fit_are_reported_all():
+    text = """
+safeser: 1
+name: bad
+revision: 1
+principals: {alice: {}, scheduler: {}}
+contexts:
+- {name: a, sender: alice, recipient: scheduler, kinds: [admin], serializers: [dask, msgpack]}
+- {name: a, sender: alice, recipient: scheduler}
+- {name: b, sender: unknown, recipient: scheduler, submission: code}
+- {name: c, sender: scheduler, recipient: alice}
+"""
+    assert [(each.rule, each.where.partition("line ")[2]) for each in faults(text)] == [
+        ("floor.admin", "7, column 79"),
+        ("config.duplicate-name", "8, column 10"),
+        ("floor.unknown", "9, column 64"),
+    ]
+    many = "".join(
+        f"- {{name: n{at}, sender: unknown, recipient: alice, submission: code}}\n"
+        for at in range(30)
+    )
+    assert len(faults(text + many)) == 20
+
+
 def test_a_file_of_another_version_has_that_fault_alone():
     assert [each.rule for each in faults(TEXT.replace("safeser: 1", "safeser: 2"))] == [
         "config.version"
