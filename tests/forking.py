@@ -47,8 +47,9 @@ _IMPORTED = (
 
 
 def _others(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return *environment* without the settings that processes read when they need them."""
-    return {name: it for name, it in environment.items() if not name.startswith("DASK_SAFESER__")}
+    """Return *environment* without what processes read when they need it, or never."""
+    read_later = ("DASK_SAFESER__", "PYTEST_CURRENT_TEST")
+    return {name: it for name, it in environment.items() if not name.startswith(read_later)}
 
 
 class _Origin:

@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.cluster
 
 DASK = os.path.join(os.path.dirname(os.sys.executable), "dask")
-OPTIONS = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
+OPTIONS = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard")
 
 CLIENT = """
 import sys

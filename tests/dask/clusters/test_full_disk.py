@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.audit import read
-from safeser.audit.verify import verify
+from safeser.audit import read, verify
 from tests.conftest import until
 
 pytestmark = pytest.mark.cluster
