@@ -36,7 +36,7 @@ class Shifted(Cluster):
 def waited(tmp_path_factory):
     cluster = Shifted(tmp_path_factory.mktemp("renewal"))
     try:
-        cluster.begin(1, nannies=0)
+        cluster.begin(1)
         ended = cluster.run(
             "alice",
             HERE / "waiting.py",
