@@ -421,12 +421,18 @@ class Folder:
         :param gently: have them all end as commands do that are told to.
         """
         waited = [each for each in self._running if gently or each.pid in self._gently]
-        for process in reversed(self._running):
-            _signal(process, signal.SIGTERM if process in waited else signal.SIGKILL)
         for process in self._running:
-            if process in waited:
+            if process not in waited:
+                _signal(process, signal.SIGKILL)
+        # A worker that its scheduler closes while it is told to end waits for itself, in stock Dask
+        # as well: the scheduler, which was started first, is told when the others have ended.
+        for together in (waited[1:], waited[:1]):
+            for process in together:
+                _signal(process, signal.SIGTERM)
+            for process in together:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(timeout=15)
+        for process in self._running:
             _signal(process, signal.SIGKILL)
             process.wait(timeout=15)
         self._running.clear()

@@ -121,7 +121,7 @@ def start_stock(processes: Processes, folder: Folder) -> Cluster:
 
 
 def _http(port: int = 0) -> tuple[str, ...]:
-    """Return options that bind Dask's HTTP server to loopback, without pages that nothing here asks.
+    """Return options that bind Dask's HTTP server to loopback, without pages.
 
     By default it listens on every address, also with --no-dashboard.
     """
