@@ -191,5 +191,5 @@ if __name__ == "__main__":
         _trace = _error.__traceback__
         while _trace is not None and _trace.tb_frame.f_code.co_filename == __file__:
             _trace = _trace.tb_next
-        sys.excepthook(type(_error), _error, _trace)
+        sys.excepthook(type(_error), _error.with_traceback(_trace), _trace)
         sys.exit(1)
