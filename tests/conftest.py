@@ -366,7 +366,8 @@ class Folder:
         return process
 
     def _popen(self, command: Sequence[str], environment: Mapping[str, str]) -> Any:
-        return Forked if not self.fresh and can_fork(command, environment) else subprocess.Popen
+        forked = not self.fresh and can_fork(command, environment, base_environment())
+        return Forked if forked else subprocess.Popen
 
     def log(self, name: str) -> str:
         return (self.path / f"{name}.log").read_text(errors="replace")

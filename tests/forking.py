@@ -107,15 +107,20 @@ class Forked(subprocess.Popen[Any]):
             self._close_pipe_fds(*pipes)
 
 
-def can_fork(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Tell whether a forked process is what *command* is with *environment*, but for imports."""
+def can_fork(
+    command: Sequence[str], environment: Mapping[str, str], shared: Mapping[str, str]
+) -> bool:
+    """Tell whether a forked process is what *command* is with *environment*, but for imports.
+
+    :param shared: what most processes of tests have in their environments.
+    """
     if "DASK_SAFESER__IDENTITY" not in environment or len(command) < 2:
         return False
     script = command[0] == sys.executable and (command[1] == "-c" or command[1][0] != "-")
     if not script and command[0] != DASK:
         return False
     if not _origins:
-        _origins.append(_Origin(environment))
+        _origins.append(_Origin(shared))
     return _origins[0].environment == _others(environment)
 
 

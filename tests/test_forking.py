@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from tests.conftest import Folder
-from tests.forking import DASK, can_fork
+from tests.conftest import Folder, base_environment
+from tests.forking import DASK
+from tests.forking import can_fork as can_fork_from
 
 TELLS = """
 import json, os, signal, sys, dask, __main__
@@ -42,13 +43,17 @@ def test_it_is_what_a_new_one_is(folder: Folder, script, fails):
     assert forked.code == {"": 0, "\n1 / 0": 1}.get(fails, 3)
 
 
+def can_fork(command, environment):
+    return can_fork_from(command, environment, base_environment())
+
+
 def test_only_what_differs_in_settings_of_safeser_is_forked(folder: Folder):
     environment = folder.environment("alice")
     assert can_fork([DASK, "scheduler"], environment)
     assert can_fork([sys.executable, "-c", ""], {**environment, "DASK_SAFESER__POLICY": "x"})
     assert not can_fork([sys.executable, "-m", "dask"], environment)
     assert not can_fork(["/bin/true", "x"], environment)
-    for name in ("PYTHONPATH", "PYTHONHASHSEED", "DASK_DISTRIBUTED__WORKER__PRELOAD"):
+    for name in ("PYTHONPATH", "PYTHONHASHSEED", "COVERAGE_PROCESS_START", "DASK_DISTRIBUTED__X"):
         assert not can_fork([DASK, "worker"], {**environment, name: "x"})
 
 
