@@ -28,6 +28,7 @@ from safeser.identity import Identity, PrivateKey, Roster, SigningKey
 from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.values import Suite
+from tests.forking import DASK, Forked, can_fork
 
 # The same examples every time, however slow or busy the machine is: luck has its place in the long
 # runs of tests/fuzz, tests/differential and tests/families/malformed.
@@ -267,9 +268,6 @@ def marker(tmp_path: Path) -> Iterator[Marker]:
 
 # --- real processes ---------------------------------------------------------------------------
 
-#: The command that installs beside this Python, as users run it.
-DASK = str(Path(sys.executable).parent / "dask")
-
 #: Two cores that others share, and processes that import pandas: minutes are bugs, seconds are not.
 PATIENCE = 60.0
 
@@ -322,6 +320,7 @@ class Folder:
     """Keys of the demo's principals, or others, logs, and processes that use them.
 
     :ivar measured: whether coverage is measured in the processes that are started from now on.
+    :ivar fresh: whether each of them has an interpreter of its own, and imports by itself.
     """
 
     def __init__(
@@ -332,10 +331,12 @@ class Folder:
         self.path = path
         self.policy = policy
         self.measured = False
+        self.fresh = False
         self.audit = path / "audit"
         self.keys = path / "keys"
         make_identities(self.keys, principals)
         self._running: list[subprocess.Popen[bytes]] = []
+        self._gently: set[int] = set()  # processes whose coverage is measured, by their numbers
 
     def environment(self, principal: str, **more: str) -> dict[str, str]:
         environment = base_environment() | {
@@ -350,7 +351,7 @@ class Folder:
     def start(self, name: str, *command: str, environment: Mapping[str, str]) -> Any:
         """Start a process group whose output goes to the log called *name*."""
         with (self.path / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
+            process = self._popen(command, environment)(
                 command,
                 env=dict(environment),
                 cwd=self.path,
@@ -360,7 +361,13 @@ class Folder:
                 start_new_session=True,
             )
         self._running.append(process)
+        if _MEASURED and _MEASURED.keys() <= environment.keys():
+            self._gently.add(process.pid)
         return process
+
+    def _popen(self, command: Sequence[str], environment: Mapping[str, str]) -> Any:
+        forked = not self.fresh and can_fork(command, environment, base_environment())
+        return Forked if forked else subprocess.Popen
 
     def log(self, name: str) -> str:
         return (self.path / f"{name}.log").read_text(errors="replace")
@@ -394,7 +401,7 @@ class Folder:
         )
 
     def call(self, *command: str, environment: Mapping[str, str], timeout: float = 60) -> Ended:
-        process = subprocess.Popen(
+        process = self._popen(command, environment)(
             command,
             env=dict(environment),
             cwd=self.path,
@@ -414,13 +421,24 @@ class Folder:
             _signal(process, signal.SIGKILL)
         return Ended(process.returncode, out, err)
 
-    def stop(self) -> None:
-        """End every group that was started: gently, so that logs and coverage are written."""
-        for process in reversed(self._running):
-            _signal(process, signal.SIGTERM)
+    def stop(self, *, gently: bool = False) -> None:
+        """End every group that was started: at once, unless its coverage is yet to be written.
+
+        :param gently: have them all end as commands do that are told to.
+        """
+        waited = [each for each in self._running if gently or each.pid in self._gently]
         for process in self._running:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=15)
+            if process not in waited:
+                _signal(process, signal.SIGKILL)
+        # A worker that its scheduler closes while it is told to end waits for itself, in stock Dask
+        # as well: the scheduler, which was started first, is told when the others have ended.
+        for together in (waited[1:], waited[:1]):
+            for process in together:
+                _signal(process, signal.SIGTERM)
+            for process in together:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=15)
+        for process in self._running:
             _signal(process, signal.SIGKILL)
             process.wait(timeout=15)
         self._running.clear()
@@ -441,10 +459,14 @@ class Cluster(Folder):
         self.address = ""
         self.scheduler = 0  # its process
 
-    def begin(self, workers: int = 2, *, nannies: int = 1) -> None:
-        """Start a scheduler and *workers* commands of so many *nannies* each."""
+    def begin(self, workers: int = 2, *, nannies: int = 1, dashboard: bool = False) -> None:
+        """Start a scheduler and *workers* commands of so many *nannies* each, or of a worker alone.
+
+        :param dashboard: with pages of Bokeh, which it takes each process half a second to import.
+        """
         where = self.path / "scheduler.json"
         options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+        options += [] if dashboard else ["--no-dashboard"]
         scheduler = [DASK, "scheduler", "--protocol", "safeser", "--port", "0", *options]
         scheduler += ["--scheduler-file", str(where)]
         started = self.start("scheduler", *scheduler, environment=self.environment("scheduler"))
@@ -462,18 +484,25 @@ class Cluster(Folder):
             scratch = ["--local-directory", str(self.path / f"scratch-{number}")]
             self.start(
                 f"worker-{number}",
-                *(DASK, "worker", self.address, "--nthreads", "1", "--nworkers", str(nannies)),
+                *(DASK, "worker", self.address, "--nthreads", "1"),
+                *(("--nworkers", str(nannies)) if nannies else ("--no-nanny",)),
                 *(*options, *scratch),
                 environment=self.environment("worker"),
             )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The one cluster of a file, under policy ``demo``: alice may submit, bob may not."""
+    """The one cluster of many files, under policy ``demo``: alice may submit, bob may not.
+
+    Its processes are what users start, and import for themselves. Each test leaves it with its two
+    workers.
+    """
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
-        made.begin()
+        made.fresh = True
+        made.begin(dashboard=True)
+        made.fresh = False
         yield made
     finally:
         made.stop()
@@ -491,6 +520,7 @@ def cluster_under(
         principals: tuple[str, ...] = PRINCIPALS,
         *,
         workers: int = 2,
+        nannies: int = 1,
         measured: bool = False,
     ) -> Iterator[Cluster]:
         path = tmp_path_factory.mktemp("own-cluster")
@@ -499,7 +529,7 @@ def cluster_under(
         made = Cluster(path, str(policy), principals)
         made.measured = measured
         try:
-            made.begin(workers)
+            made.begin(workers, nannies=nannies)
             yield made
         finally:
             made.stop()

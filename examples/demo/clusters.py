@@ -120,12 +120,12 @@ def start_stock(processes: Processes, folder: Folder) -> Cluster:
     return cluster
 
 
-def _http(port: int = 0) -> tuple[str, str]:
-    """Return options that bind Dask's HTTP server to loopback.
+def _http(port: int = 0) -> tuple[str, ...]:
+    """Return options that bind Dask's HTTP server to loopback, without pages.
 
     By default it listens on every address, also with --no-dashboard.
     """
-    return "--dashboard-address", f"127.0.0.1:{port}"
+    return "--dashboard-address", f"127.0.0.1:{port}", "--no-dashboard"
 
 
 def start_scheduler(

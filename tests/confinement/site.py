@@ -54,6 +54,7 @@ class Site(Folder):
     def start_scheduler(self) -> None:
         command = [DASK, "scheduler", "--protocol", "safeser", "--host", "127.0.0.1"]
         command += ["--port", str(self.ports[0]), "--dashboard-address", "127.0.0.1:0"]
+        command += ["--no-dashboard"]
         process = self.start("scheduler", *command, environment=self.environment("scheduler"))
 
         def listens() -> bool:
@@ -65,4 +66,5 @@ class Site(Folder):
     def worker_command(self, name: str) -> list[str]:
         """Return what becomes a worker called *name*, without its ports and folder."""
         command = ["dask", "worker", self.address, "--host", "127.0.0.1", "--no-nanny"]
-        return [*command, "--nthreads", "1", "--name", name, "--memory-limit", "0"]
+        command += ["--no-dashboard", "--nthreads", "1", "--name", name, "--memory-limit", "0"]
+        return command

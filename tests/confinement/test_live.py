@@ -157,6 +157,6 @@ def test_code_inside_reaches_nothing_that_code_in_a_free_worker_reaches(site) ->
 
 
 def test_what_the_worker_left_ends_with_it(site) -> None:
-    site.stop()
+    site.stop(gently=True)
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert not [line for line in listed.stdout.splitlines() if str(site.path) in line]

@@ -30,7 +30,7 @@ address, stop, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 client = safeser.Client(address)
 
 def slow(x, salt):
-    time.sleep(0.002)
+    time.sleep(0.01)
     return x
 
 rounds = 0
@@ -153,9 +153,9 @@ class Team(Cluster):
 
 
 class work:
-    """While this block runs, *principal* computes thousands of tasks, which all come out right."""
+    """While this block runs, *principal* computes hundreds of tasks, which all come out right."""
 
-    def __init__(self, team: Team, principal: str = "alice", *, count: int = 1000) -> None:
+    def __init__(self, team: Team, principal: str = "alice", *, count: int = 200) -> None:
         self.team = team
         self.principal = principal
         self.count = str(count)

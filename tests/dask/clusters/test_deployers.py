@@ -56,6 +56,10 @@ def worked(cluster):
         links = client.safeser.audit.refusals
     return links
 
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.02)
+
 def scaled(cluster, at_least=1):
     with safeser.Client(cluster) as client:
         cluster.scale(2)
@@ -63,10 +67,13 @@ def scaled(cluster, at_least=1):
         adaptive = cluster.adapt(
             minimum=at_least, maximum=2, interval="100ms", wait_count=2, target_duration="500ms")
         until("one of two is stopped", lambda: len(client.scheduler_info()["workers"]) == at_least)
-        futures = client.map(lambda x: __import__("time").sleep(0.3) or x, range(40))
+        # More than one worker can have done by then, as far as the cluster can know.
+        path = os.path.abspath("both-are-there")
+        futures = client.map(lambda x: wait_for(path) or x, range(40))
         until("another is started", lambda: len(client.scheduler_info()["workers"]) == 2)
+        adaptive.stop()  # and none of the two
+        open(path, "w").close()
         assert client.gather(futures) == list(range(40))
-        adaptive.stop()
 """
 
 

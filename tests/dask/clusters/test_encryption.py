@@ -204,7 +204,7 @@ except Exception as error:
 
 
 def test_a_client_with_a_weaker_policy_is_refused_and_told_what_to_check(cluster_under):
-    with cluster_under(in_suite("demo", Suite.ENCRYPT), workers=1) as cluster:
+    with cluster_under(in_suite("demo", Suite.ENCRYPT), workers=1, nannies=0) as cluster:
         weaker = cluster.path / "weaker.yaml"
         weaker.write_text(in_suite("demo", Suite.AUTHENTICATE))
         said = cluster.run(
@@ -222,7 +222,7 @@ def test_a_client_with_a_weaker_policy_is_refused_and_told_what_to_check(cluster
 
 
 def test_a_client_with_a_stricter_policy_encrypts_its_own_connections(cluster_under):
-    with cluster_under(in_suite("demo", Suite.AUTHENTICATE), workers=1) as cluster:
+    with cluster_under(in_suite("demo", Suite.AUTHENTICATE), workers=1, nannies=0) as cluster:
         stricter = cluster.path / "stricter.yaml"
         stricter.write_text(in_suite("demo", Suite.ENCRYPT))
         said = cluster.run("alice", SUBMITS, cluster.address, DASK_SAFESER__POLICY=str(stricter))

@@ -9,10 +9,12 @@ import time
 
 import pytest
 
+from tests.conftest import until
+
 pytestmark = pytest.mark.cluster
 
 DASK = os.path.join(os.path.dirname(os.sys.executable), "dask")
-OPTIONS = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
+OPTIONS = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard")
 
 CLIENT = """
 import sys
@@ -76,3 +78,6 @@ def test_a_worker_that_meets_whom_it_expects_works(cluster, folder):
     while "Registered to" not in folder.log("expecting"):
         assert time.monotonic() < deadline, folder.log("expecting")
         time.sleep(0.05)
+    removed = cluster.log("scheduler").count("Remove worker")
+    folder.stop()
+    until("its removal", lambda: cluster.log("scheduler").count("Remove worker") > removed)

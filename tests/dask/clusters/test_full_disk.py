@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.audit import read
-from safeser.audit.verify import verify
+from safeser.audit import read, verify
 from tests.conftest import until
 
 pytestmark = pytest.mark.cluster
@@ -59,7 +58,7 @@ def policy() -> str:
 
 
 def test_guests_go_on_and_code_is_refused_while_the_log_cannot_grow(cluster_under):
-    with cluster_under(policy()) as cluster:
+    with cluster_under(policy(), nannies=0) as cluster:
         go = cluster.path / "go"
         name = "engineer"
         engineer = cluster.start(

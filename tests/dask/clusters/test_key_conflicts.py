@@ -54,7 +54,7 @@ def seen(cluster_under):
     engineer = "bob: {groups: [engineers]}\n  dan: {groups: [guests]}"
     text = DEMO.read_text().replace("bob: {groups: [guests]}", engineer)
     at = text.index("  - name: engineers-submit-code")
-    with cluster_under(text[:at] + BOBS_OWN + text[at:]) as cluster:
+    with cluster_under(text[:at] + BOBS_OWN + text[at:], nannies=0) as cluster:
         ended = cluster.run(
             "alice", PROGRAM, cluster.address, str(cluster.keys / "bob.key"), timeout=170
         )

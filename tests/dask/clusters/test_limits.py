@@ -116,7 +116,7 @@ def small(cluster_under):
     ):
         assert large in text
         text = text.replace(large, little)
-    with cluster_under(text) as cluster:
+    with cluster_under(text, nannies=0) as cluster:
         ended = cluster.run("alice", PROGRAM, cluster.address, timeout=200)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
         yield {**ended.answer, "log": cluster.log("scheduler")}

@@ -74,7 +74,7 @@ def word(request):
 def seen(cluster_under, word, request):
     submitted = SUBMITTED[request.param]
     principals = ("scheduler", "worker", "nanny", submitted.principal)
-    with cluster_under(submitted.text(word), principals, workers=1) as cluster:
+    with cluster_under(submitted.text(word), principals, workers=1, nannies=0) as cluster:
         ended = cluster.run(submitted.principal, PROGRAM, cluster.address, word, timeout=170)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
         return ended.answer

@@ -31,7 +31,7 @@ def test_every_key_of_a_running_cluster_is_replaced_while_it_works(team):
     """In the order of docs/how-to/keys.md: list everywhere, then use, then retire the old one."""
     roles = {"scheduler": "scheduler", "worker": "worker-one", "nanny": "nanny-one"}
     observer, process = team.client("alice", OBSERVER)
-    with work(team, count=200) as working:
+    with work(team, count=50) as working:
         for principal, name in {**roles, "alice": "alice"}.items():
             path = team.keys / f"{name}.key"
             old = Identity.load(path)

@@ -208,7 +208,7 @@ class Rig:
             start_new_session=True,
         )
         where = self.path / "stock.json"
-        options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+        options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
         command = [DASK, "scheduler", "--port", "0", *options, "--scheduler-file", str(where)]
         started = self.cluster.start("stock-scheduler", *command, environment=plain)
         self.pids["scheduler"] = started.pid

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from safeser.audit.outputs.feed import Outputs
 from safeser.dask.monitoring import metrics
 from safeser.dask.monitoring.metrics import Decisions
+from safeser.policy.ready import locate
 from tests.conftest import Cluster, until
 from tests.dask.monitoring.programs import CLIENT
 
@@ -107,6 +108,13 @@ def test_metrics_are_registered_once(monkeypatch):
 
 
 # --- over HTTP ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_under):
+    """A cluster of this file's own, of which all that is counted is what its tests did."""
+    with cluster_under(locate("demo").read_text()) as made:
+        yield made
 
 
 def dashboard(cluster: Cluster, name: str) -> str:

@@ -35,7 +35,7 @@ def run(cluster_under):
     """Return what runs the program under a policy, and the log of that cluster."""
 
     def made(policy):
-        with cluster_under(policy) as cluster:
+        with cluster_under(policy, nannies=0) as cluster:
             ended = cluster.run("alice", PROGRAM, cluster.address, timeout=180)
             assert ended.code == 0, f"{ended.out}\n{ended.err}\n{cluster.logs()}"
             return ended.answer, Log(cluster.audit).refusals()

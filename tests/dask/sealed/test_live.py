@@ -126,7 +126,7 @@ class Impostor:
         cluster.start(
             f"victim-of-{Path(policy).stem}",
             *(DASK, "worker", self.host.address, "--no-nanny", "--nthreads", "1"),
-            *("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"),
+            *("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard"),
             *("--local-directory", scratch),
             environment=cluster.environment("worker", DASK_SAFESER__POLICY=policy),
         )

@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).parent / "twice.py"
 
 @pytest.fixture(scope="module")
 def seen(cluster_under):
-    with cluster_under(POLICY) as cluster:
+    with cluster_under(POLICY, nannies=0) as cluster:
         found = {}
         for seed, which in enumerate(("first", "same", "other"), 1):
             ended = cluster.run(

@@ -1,0 +1,200 @@
+"""Processes that begin with Dask and safeser imported: forked from one that has done no more.
+
+Nearly all that a scheduler, a nanny or a client of a test costs is what its interpreter imports
+before it does anything. Here one process imports it for all of them. What is left to each is what
+it does by its command line, its environment and its settings, which are its own: nothing of
+safeser's is installed before, and Dask reads its configuration again.
+
+What such a process is started by is tested where it is not forked: see :attr:`Folder.fresh`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+#: The command that installs beside this Python, as users run it.
+DASK = str(Path(sys.executable).parent / "dask")
+
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_MOST = 1 << 18
+
+#: What the processes of a cluster import, and what is imported with safeser's backend.
+_IMPORTED = (
+    "distributed.cli.dask_scheduler",
+    "distributed.cli.dask_worker",
+    "safeser.dask.patches",
+    "safeser.dask.clients.dask_collections",
+    "safeser.dask.clients.references",
+    "safeser.dask.clients.decorated",
+    "safeser.dask.comm_backend",
+    "safeser.dask.client",
+    "safeser.dask.log_text",
+    "safeser.audit",
+)
+
+
+def _others(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* without what processes read when they need it, or never."""
+    read_later = ("DASK_SAFESER__", "PYTEST_CURRENT_TEST")
+    return {name: it for name, it in environment.items() if not name.startswith(read_later)}
+
+
+class _Origin:
+    """The process that the others are forked from, and this end of the socket that it serves."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = _others(environment)
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (self._socket, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MOST)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                env=self.environment,
+                cwd=Path(__file__).parents[1],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+    def fork(self, request: Mapping[str, Any], files: Sequence[int]) -> int:
+        """Return the number of a new process, which is a child of this one."""
+        with self._lock:
+            # What becomes an orphan meanwhile is adopted: the new process, whose parent has ended.
+            self._libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+            try:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], files)
+                return int(self._socket.recv(64))
+            finally:
+                self._libc.prctl(_SUBREAPER, 0, 0, 0, 0)
+
+
+_origins: list[_Origin] = []
+
+
+class Forked(subprocess.Popen[Any]):
+    """A Python program or a console script, as :class:`subprocess.Popen` starts it."""
+
+    def _execute_child(self, *given: Any) -> None:
+        args, cwd, environment = given[0], given[5], given[6]
+        into, _, _, out, _, err = pipes = given[10:16]
+        told = {"command": list(map(str, args)), "cwd": str(cwd), "environment": environment}
+        try:
+            self.pid = _origins[0].fork(told, [into, out, err])
+            self._child_created = True
+        finally:
+            self._close_pipe_fds(*pipes)
+
+
+def can_fork(
+    command: Sequence[str], environment: Mapping[str, str], shared: Mapping[str, str]
+) -> bool:
+    """Tell whether a forked process is what *command* is with *environment*, but for imports.
+
+    :param shared: what most processes of tests have in their environments.
+    """
+    if "DASK_SAFESER__IDENTITY" not in environment or len(command) < 2:
+        return False
+    script = command[0] == sys.executable and (command[1] == "-c" or command[1][0] != "-")
+    if not script and command[0] != DASK:
+        return False
+    if not _origins:
+        _origins.append(_Origin(shared))
+    return _origins[0].environment == _others(environment)
+
+
+# --- in the process that the others are forked from -----------------------------------------------
+
+
+def _serve(served: socket.socket) -> dict[str, Any]:
+    """Fork for each request; return one in the process that was forked for it."""
+    while True:
+        said, files, _, _ = socket.recv_fds(served, _MOST, 3)
+        if not said:
+            os._exit(0)
+        reading, writing = os.pipe()
+        between = os.fork()
+        if between:
+            os.close(writing)
+            for each in files:
+                os.close(each)
+            with open(reading, "rb") as pipe:
+                number = pipe.read()
+            os.waitpid(between, 0)  # the new process has no parent from here on
+            served.send(number)
+            continue
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+        for number, each in enumerate(files):
+            os.dup2(each, number)
+            os.close(each)
+        served.close()
+        os.close(reading)
+        os.write(writing, str(os.getpid()).encode())
+        os.close(writing)
+        told: dict[str, Any] = json.loads(said)
+        return told
+
+
+def _become(told: dict[str, Any]) -> None:
+    """Run what a new interpreter would run."""
+    import dask
+
+    program, *arguments = told["command"]
+    if program == sys.executable:
+        program, *arguments = arguments
+    os.chdir(told["cwd"])
+    os.environ.clear()
+    os.environ.update(told["environment"])
+    dask.config.refresh()
+    main = ModuleType("__main__")
+    if program == "-c":
+        code, *arguments = arguments
+        sys.path[0] = ""
+        made = compile(code, "<string>", "exec")
+    else:
+        sys.path[0] = str(Path(program).parent)
+        main.__file__ = program
+        made = compile(Path(program).read_bytes(), program, "exec")
+    sys.argv = [program, *arguments]
+    sys.modules["__main__"] = main
+    exec(made, main.__dict__)
+
+
+if __name__ == "__main__":
+    _served = socket.socket(fileno=int(sys.argv[1]))
+    for _name in _IMPORTED:
+        import_module(_name)
+    gc.collect()
+    gc.freeze()
+    _told = _serve(_served)
+    try:
+        _become(_told)
+    except Exception as _error:  # as an interpreter shows it, without the frames of this module
+        _trace = _error.__traceback__
+        while _trace is not None and _trace.tb_frame.f_code.co_filename == __file__:
+            _trace = _trace.tb_next
+        sys.excepthook(type(_error), _error.with_traceback(_trace), _trace)
+        sys.exit(1)
