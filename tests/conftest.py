@@ -320,7 +320,8 @@ class Folder:
     """Keys of the demo's principals, or others, logs, and processes that use them.
 
     :ivar measured: whether coverage is measured in the processes that are started from now on.
-    :ivar fresh: whether each of them has an interpreter of its own, and imports by itself.
+    :ivar fresh: whether each of them has an interpreter of its own, and imports by itself; those of
+        a :class:`Cluster` need not.
     """
 
     def __init__(
@@ -331,7 +332,7 @@ class Folder:
         self.path = path
         self.policy = policy
         self.measured = False
-        self.fresh = False
+        self.fresh = True
         self.audit = path / "audit"
         self.keys = path / "keys"
         make_identities(self.keys, principals)
@@ -456,6 +457,7 @@ class Cluster(Folder):
         self, path: Path, policy: str = "demo", principals: tuple[str, ...] = PRINCIPALS
     ) -> None:
         super().__init__(path, policy, principals)
+        self.fresh = False
         self.address = ""
         self.scheduler = 0  # its process
 

@@ -58,6 +58,7 @@ def test_only_what_differs_in_settings_of_safeser_is_forked(folder: Folder):
 
 
 def test_its_end_is_seen_and_its_group_ends_with_it(folder: Folder):
+    folder.fresh = False
     process = folder.start(
         "sleeper", sys.executable, "-c", "input()", environment=folder.environment("alice")
     )

@@ -17,7 +17,7 @@ from safeser.audit.upkeep.settings import AuditFiles
 if TYPE_CHECKING:
     from safeser.audit.query import read, render
     from safeser.audit.report import Problem, Report
-    from safeser.audit.verify import verify
+    from safeser.audit.verification.folder import verify
 
 __all__ = [
     "AuditFiles",
@@ -38,7 +38,7 @@ _READERS = {
     "Report": "safeser.audit.report",
     "read": "safeser.audit.query",
     "render": "safeser.audit.query",
-    "verify": "safeser.audit.verify",
+    "verify": "safeser.audit.verification.folder",
 }
 
 
@@ -46,5 +46,5 @@ def __getattr__(name: str) -> Any:
     if name not in _READERS:
         raise AttributeError(f"module 'safeser.audit' has no attribute {name!r}")
     value = getattr(import_module(_READERS[name]), name)
-    globals()[name] = value  # in the place of a module of the same name
+    globals()[name] = value
     return value

@@ -51,8 +51,8 @@ OF_DASK = {"dask.dot", "distributed.shuffle._arrow", "distributed.shuffle._shuff
 LATER = {
     "safeser.audit.query",
     "safeser.audit.report",
+    "safeser.audit.verification.folder",
     "safeser.audit.verification.scan",
-    "safeser.audit.verify",
     "safeser.cli",
     "safeser.confinement.kernel",
     "safeser.confinement.own",

@@ -1,1 +1,1 @@
-"""The parts of verification: one file's lines, one file's verdict, what the index says of files."""
+"""Verification: a folder of logs, one file, its lines, and what the index says of files."""

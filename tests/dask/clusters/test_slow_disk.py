@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.audit.verify import verify
+from safeser.audit import verify
 from tests.conftest import Cluster, until
 
 pytestmark = pytest.mark.cluster
