@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import gc
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -204,6 +205,10 @@ class Interrupt:
         """Make the call; return whether it was interrupted, at the last of *every* new points."""
         self._left, self._error = every, error
         self._way_of.clear()
+        # What others have called at a collection of garbage can raise nothing to anyone, and comes
+        # at another point each time.
+        collects = gc.isenabled()
+        gc.disable()
         before = sys.gettrace()
         sys.settrace(self._enter)
         try:
@@ -213,6 +218,8 @@ class Interrupt:
             return True
         finally:
             sys.settrace(before)
+            if collects:
+                gc.enable()
         assert self._left > 0, "the exception was swallowed"
         return False
 
