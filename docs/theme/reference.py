@@ -15,7 +15,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -225,19 +226,17 @@ def _paragraphs(text: str) -> str:
 # ----------------------------------------------------------------------------- rules
 
 
+@cache
 def declared() -> dict[str, set[tuple[str, str, str]]]:
     """Return each rule that the code names, with its errors, messages and remedies."""
-    trees = {
-        path: ast.parse(path.read_text("utf-8"))
-        for path in sorted((ROOT / "safeser").rglob("*.py"))
-    }
-    makers = _makers(trees)
+    paths = sorted((ROOT / "safeser").rglob("*.py"))
+    modules = {path: _Module.of(ast.parse(path.read_text("utf-8"))) for path in paths}
+    makers = _makers(modules)
     found: dict[str, set[tuple[str, str, str]]] = {}
-    for path, tree in trees.items():
-        for call in ast.walk(tree):
-            if isinstance(call, ast.Call):
-                for rule, *row in _rows(call, _maker_of(call, path, makers)):
-                    found.setdefault(rule, set()).add((row[0], row[1], row[2]))
+    for path, module in modules.items():
+        for call in module.calls:
+            for rule, *row in _rows(call, _maker_of(call, path, makers)):
+                found.setdefault(rule, set()).add((row[0], row[1], row[2]))
     return found
 
 
@@ -297,31 +296,54 @@ def _error(name: str) -> _Maker:
     return _Maker(named, ("message",), "rule", "message")
 
 
-def _makers(trees: Mapping[Path, ast.Module]) -> dict[tuple[Path | None, str], _Maker]:
+class _Module(NamedTuple):
+    """What is looked for in a module; its tree is walked once, since that takes the time.
+
+    :param functions: each with the calls in it.
+    """
+
+    calls: tuple[ast.Call, ...]
+    functions: tuple[tuple[ast.FunctionDef, tuple[ast.Call, ...]], ...]
+    imports: dict[str, tuple[Path, str]]
+
+    @classmethod
+    def of(cls, tree: ast.Module) -> _Module:
+        nodes = list(ast.walk(tree))
+        functions = [each for each in nodes if isinstance(each, ast.FunctionDef)]
+        return cls(
+            _calls(nodes),
+            tuple((each, _calls(ast.walk(each))) for each in functions),
+            dict(_imports(nodes)),
+        )
+
+
+def _calls(nodes: Iterable[ast.AST]) -> tuple[ast.Call, ...]:
+    return tuple(each for each in nodes if isinstance(each, ast.Call))
+
+
+def _makers(modules: Mapping[Path, _Module]) -> dict[tuple[Path | None, str], _Maker]:
     """Return the functions that pass their own parameter on as a rule, by module and name.
 
     Methods stand under None, since the type of an object is not known here.
     """
     makers: dict[tuple[Path | None, str], _Maker] = {}
-    imported = {path: dict(_imports(tree)) for path, tree in trees.items()}
     for _ in range(4):  # one that calls another, or is imported, comes after it
-        for path, tree in trees.items():
-            for name, (module, named) in imported[path].items():
-                if (module, named) in makers:
-                    makers[path, name] = makers[module, named]
-            for function in ast.walk(tree):
-                if isinstance(function, ast.FunctionDef):
-                    made = _maker(function, path, makers)
-                    if made is not None:
-                        makers[path, function.name] = made
-                        if function.args.args and function.args.args[0].arg == "self":
-                            makers.setdefault((None, function.name), made)
+        for path, module in modules.items():
+            for name, origin in module.imports.items():
+                if origin in makers:
+                    makers[path, name] = makers[origin]
+            for function, calls in module.functions:
+                made = _maker(function, calls, path, makers)
+                if made is not None:
+                    makers[path, function.name] = made
+                    if function.args.args and function.args.args[0].arg == "self":
+                        makers.setdefault((None, function.name), made)
     return makers
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[str, tuple[Path, str]]]:
+def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, tuple[Path, str]]]:
     """Yield the names that a module imports of others of safeser's, each with its origin."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("safeser"):
             path = ROOT.joinpath(*(node.module or "").split("."))
             file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -331,14 +353,13 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, tuple[Path, str]]]:
 
 def _maker(
     function: ast.FunctionDef,
+    calls: Iterable[ast.Call],
     path: Path,
     makers: Mapping[tuple[Path | None, str], _Maker],
 ) -> _Maker | None:
     given = [each.arg for each in function.args.args if each.arg not in ("self", "cls")]
     known = {*given, *(each.arg for each in function.args.kwonlyargs)}
-    for call in ast.walk(function):
-        if not isinstance(call, ast.Call):
-            continue
+    for call in calls:
         inner = _maker_of(call, path, makers)
         prefix, rule = _parameter(inner.argument(call, inner.rule))
         if rule in known:
@@ -365,9 +386,12 @@ def _parameter(node: ast.expr | None) -> tuple[str, str]:
 def _maker_of(
     call: ast.Call, path: Path, makers: Mapping[tuple[Path | None, str], _Maker]
 ) -> _Maker:
-    name = ast.unparse(call.func).rpartition(".")[2]
-    is_method = isinstance(call.func, ast.Attribute)
-    return makers.get((path, name)) or (is_method and makers.get((None, name))) or _error(name)
+    match call.func:
+        case ast.Attribute(attr=name):
+            return makers.get((path, name)) or makers.get((None, name)) or _error(name)
+        case ast.Name(id=name):
+            return makers.get((path, name)) or _error(name)
+    return _error("")
 
 
 def _rows(call: ast.Call, maker: _Maker) -> Iterator[tuple[str, str, str, str]]:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
+import gc
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -145,43 +147,125 @@ STATEFUL = frozenset(
 )
 
 
-class Interrupt:
-    """Raises one exception in the middle of a call: before its instruction number *at*.
+#: Instructions that change nothing but the stack of values, which an exception throws away.
+_PURE = frozenset(
+    [
+        *("LOAD_FAST", "LOAD_CONST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_ATTR", "LOAD_METHOD"),
+        *("PUSH_NULL", "PRECALL", "KW_NAMES", "RESUME", "COPY", "SWAP", "NOP", "EXTENDED_ARG"),
+        *("BUILD_TUPLE", "BUILD_LIST", "BUILD_MAP", "BUILD_STRING", "BUILD_CONST_KEY_MAP"),
+        *("IS_OP", "JUMP_FORWARD", "COPY_FREE_VARS", "MAKE_CELL", "LOAD_CLOSURE"),
+        *("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE"),
+        *("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_FORWARD_IF_NOT_NONE"),
+    ]
+)
 
-    In functions that only compute, of this package or another, before each of their lines: they
-    leave the same behind wherever they end.
+
+@functools.cache
+def _pure_and_handlers(code: CodeType) -> tuple[frozenset[int], dict[int, int]]:
+    """Return where *code* has pure instructions, and where each leads to when it raises."""
+    shown = dis.Bytecode(code)
+    pure = frozenset(each.offset for each in shown if each.opname in _PURE)
+    handlers = {
+        at: each.target for each in shown.exception_entries for at in range(each.start, each.end, 2)
+    }
+    return pure, handlers
+
+
+class Interrupt:
+    """Raises one exception in the middle of each call: where it raised in none before.
+
+    Points are the instructions of what keeps state, apart for each way of calls that leads there,
+    so that a loop is interrupted in its first round alone. An instruction behind a pure one that
+    has the same handler is no point of its own: an exception before either leaves the same.
+
+    In functions that only compute, of this package or another, points are their lines: they leave
+    the same behind wherever they end, whatever calls them.
+
+    :ivar points: how many points were met.
     """
 
-    def __init__(self, at: int, error: type[BaseException]) -> None:
-        self.left = at
-        self.error = error
+    def __init__(self) -> None:
+        self._met: set[tuple[int, CodeType, int]] = set()
+        self._ways: dict[tuple[int, CodeType, int], int] = {}
+        self._way_of: dict[int, int] = {}  # by the identity of a frame that runs
+        self._left = 0
+        self._error: type[BaseException] = KeyboardInterrupt
 
-    def during(self, call: Callable[[], object]) -> bool:
-        """Make the call; return whether it was long enough to be interrupted."""
+    @property
+    def points(self) -> int:
+        return len(self._met)
+
+    def __call__(
+        self,
+        call: Callable[[], object],
+        error: type[BaseException] = KeyboardInterrupt,
+        *,
+        every: int = 1,
+    ) -> bool:
+        """Make the call; return whether it was interrupted, at the last of *every* new points."""
+        self._left, self._error = every, error
+        self._way_of.clear()
+        # What others have called at a collection of garbage can raise nothing to anyone, and comes
+        # at another point each time.
+        collects = gc.isenabled()
+        gc.disable()
         before = sys.gettrace()
         sys.settrace(self._enter)
         try:
             call()
-        except self.error:
+        except error:
             sys.settrace(before)
             return True
         finally:
             sys.settrace(before)
-        assert self.left >= 0, "the exception was swallowed"
+            if collects:
+                gc.enable()
+        assert self._left > 0, "the exception was swallowed"
         return False
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
-        frame.f_trace = self._step  # Python 3.13 asks for it before it traces instructions
-        frame.f_trace_opcodes = frame.f_code.co_filename in STATEFUL
-        frame.f_trace_lines = not frame.f_trace_opcodes
-        return self._step
+        if frame.f_code.co_filename not in STATEFUL:
+            self._way_of[id(frame)] = self._way(frame)
+            frame.f_trace = self._line  # Python 3.13 asks for it before it traces instructions
+            return self._line
+        way = self._way_of[id(frame)] = self._way(frame)
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        frame.f_trace = self._opcodes(frame.f_code, way)
+        return frame.f_trace
 
-    def _step(self, frame: FrameType, event: str, arg: object) -> Any:
-        if event in {"opcode", "line"}:
-            self.left -= 1
-            if self.left < 0:
-                raise self.error
-        return self._step
+    def _way(self, frame: FrameType) -> int:
+        """Return the number of the way of calls that led to *frame*."""
+        caller = frame.f_back
+        assert caller is not None
+        before = self._way_of.get(id(caller), 0)
+        return self._ways.setdefault((before, caller.f_code, caller.f_lasti), len(self._ways) + 1)
+
+    def _line(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line":
+            self._meet((0, frame.f_code, frame.f_lasti))
+        return self._line
+
+    def _opcodes(self, code: CodeType, way: int) -> Any:
+        """Return what is told of the instructions of one call of *code*."""
+        pure, handlers = _pure_and_handlers(code)
+        last = -1
+
+        def step(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal last
+            if event == "opcode":
+                before, last = last, frame.f_lasti
+                if before not in pure or handlers.get(before) != handlers.get(last):
+                    self._meet((way, code, last))
+            return step
+
+        return step
+
+    def _meet(self, point: tuple[int, CodeType, int]) -> None:
+        if point not in self._met:
+            self._met.add(point)
+            self._left -= 1
+            if self._left == 0:
+                raise self._error
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -201,15 +285,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture
-def interrupt() -> Callable[..., bool]:
-    """Return what makes a call and interrupts it at one of its instructions, if it has so many."""
-
-    def interrupted(
-        call: Callable[[], object], at: int, error: type[BaseException] = KeyboardInterrupt
-    ) -> bool:
-        return Interrupt(at, error).during(call)
-
-    return interrupted
+def interrupt() -> Interrupt:
+    """Return what makes calls and interrupts each at another point, while there is one left."""
+    return Interrupt()
 
 
 @pytest.fixture

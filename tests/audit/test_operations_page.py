@@ -31,8 +31,9 @@ def test_each_command_prints_what_the_page_says(folder: Path) -> None:
             printed, code = opened.run(command.text, 100)
             assert matches(printed, command.printed), f"{command.text}\n" + "\n".join(printed)
             assert code == 0, command.text
+        ran = {command.text for command in PAGE.commands}
         for text in IN_TABLE:
-            if text == FOLLOWING:
+            if text == FOLLOWING or text in ran:
                 continue
             printed, code = opened.run(text.replace("KEY", demo_day.TASKS[0]), 100)
             assert code in (0, 1), f"{text}\n" + "\n".join(printed)

@@ -7,7 +7,7 @@ looks at code that did not run as well.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import distributed.core
@@ -58,18 +58,18 @@ _SETTERS = frozenset(["setattr", "delattr"])
 
 def replaced_in(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the code of each place where *text* replaces something of Dask."""
-    tree = ast.parse(text)
-    known = frozenset(_imported(tree, ("dask", "distributed")))
-    own = frozenset(["self", *_imported(tree, ("safeser",))])
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(text)))
+    known = frozenset(_imported(nodes, ("dask", "distributed")))
+    own = frozenset(["self", *_imported(nodes, ("safeser",))])
+    for node in nodes:
         if _replaces(node, known, own):
             assert isinstance(node, ast.stmt | ast.expr)
             yield node.lineno, ast.unparse(node)
 
 
-def _imported(tree: ast.AST, packages: tuple[str, ...]) -> Iterator[str]:
-    """Yield the names under which a module has something of *packages*."""
-    for node in ast.walk(tree):
+def _imported(nodes: Iterable[ast.AST], packages: tuple[str, ...]) -> Iterator[str]:
+    """Yield the names under which a module of these *nodes* has something of *packages*."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             for each in node.names:
                 package = each.name.partition(".")[0]

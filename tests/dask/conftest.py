@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
+import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -25,6 +27,7 @@ from safeser.dask.settings import close_channels_in
 from safeser.dask.wire.codec import PayloadRow, parse
 from safeser.identities import make_identities
 from safeser.operations import Server
+from safeser.policy.source import loader
 from safeser.values import Suite
 from tests.conftest import in_suite
 from tests.dask.forged import Eager, forged
@@ -216,11 +219,26 @@ def suite():
     return Suite.AUTHENTICATE
 
 
+@pytest.fixture(scope="session")
+def _keys_of_all(tmp_path_factory):
+    """Keys to copy: each takes a write that waits for the disk."""
+    keys = tmp_path_factory.mktemp("keys-of-all") / "keys"
+    make_identities(keys, PRINCIPALS)
+    return keys
+
+
+#: The values in the text of a policy; YAML takes most of the time that a channel takes to open.
+_read_once = functools.cache(loader.read)
+
+
 @pytest.fixture
-def net(tmp_path, monkeypatch, suite):
+def net(tmp_path, monkeypatch, suite, _keys_of_all):
     """Settings for each role, and the scheme in this process beside stock ones."""
     keys = tmp_path / "keys"
-    make_identities(keys, PRINCIPALS)
+    shutil.copytree(_keys_of_all, keys)
+    monkeypatch.setattr("safeser.policy.policy.read", _read_once)
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(f"os.{name}", lambda handle: None)
     roles = {role: {"identity": str(keys / f"{role}.key")} for role in PRINCIPALS[:4]}
     monkeypatch.setitem(registry.backends, "safeser", comm_backend.Backend())
     policy = tmp_path / "policy.yaml"

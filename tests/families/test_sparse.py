@@ -336,7 +336,7 @@ def test_what_is_of_another_class_is_refused():
 
 
 def test_many_elements_take_no_call_each():
-    x = sparse.random_array((300, 300), density=0.5, format="lil", rng=1)
+    x = sparse.random_array((60, 60), density=0.5, format="lil", rng=1)
     few = Limits(max_calls=20)
     for each in (x, x.todok()):
         header, frames = families.serialize(each, FAMILIES, limits=few)

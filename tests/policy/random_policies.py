@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import json
@@ -131,13 +132,18 @@ def noon(day: str) -> float:
 
 
 def loaded(policy: dict[str, Any], *, day: str = DAY) -> Policy:
-    return Policy.parse(json.dumps(policy, indent=1), clock=lambda: noon(day))
+    now = noon(day)
+    return Policy.parse(json.dumps(policy, indent=1), clock=lambda: now)
 
 
 @st.composite
 def policies(draw: st.DrawFn) -> dict[str, Any]:
+    drawn = draw(st.lists(contexts(), min_size=1, max_size=4))
+    with contextlib.suppress(ConfigError):
+        loaded(written(drawn))
+        return written(drawn)
     rules: list[dict[str, Any]] = []
-    for rule in draw(st.lists(contexts(), min_size=1, max_size=4)):
+    for rule in drawn:
         try:
             loaded(written([*rules, rule]))
         except ConfigError:
@@ -166,6 +172,11 @@ def questions() -> Iterator[tuple[Context, Any, bool, str | None]]:
 
 
 QUESTIONS = tuple(questions())
+
+#: Of each policy every eleventh question is asked, from another one on: many policies find more
+#: than all questions to few.
+STEP = 11
+STARTS = st.integers(0, STEP - 1)
 
 
 def permits(policy: Policy, question: tuple[Context, Any, bool, str | None]) -> bool:

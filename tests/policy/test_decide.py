@@ -27,6 +27,8 @@ from tests.policy.random_policies import (
     NAMES,
     PRINCIPALS,
     QUESTIONS,
+    STARTS,
+    STEP,
     contexts,
     loaded,
     permits,
@@ -34,11 +36,6 @@ from tests.policy.random_policies import (
     written,
 )
 from tests.policy.reference import reference
-
-#: Of each policy every eleventh question is asked, from another one on: many policies find more
-#: than all questions to few.
-STEP = 11
-STARTS = st.integers(0, STEP - 1)
 
 TAKEN = ("serializers", "deserializers", "operations")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from safeser.audit.outputs.rules import MAX_COMPOSED, OTHER, KnownRules, declare
 from tests.audit.outputs import declared
 
 
+@pytest.mark.unmeasured
 def test_the_file_has_the_rules_of_the_code():
     have, want = declared.PLACE.read_text("ascii").split(), declared.text().split()
     assert have == want, "run: python -m tests.audit.outputs.declared"

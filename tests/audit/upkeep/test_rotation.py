@@ -173,14 +173,14 @@ def test_an_interruption_at_each_instruction_of_a_rotation(
     import shutil
 
     place.mkdir()
-    for at in itertools.count(0, 29):
+    for at in itertools.count():
         home = place / str(at)
         files = AuditFiles(rotate_size=64 << 10, compress=False)
         log = AuditLog.open(home, key=key, principal="alice", clock=clock, files=files)
         log._keep = lambda: None  # no thread is started in the middle of this
         fill(log, FULL)
         assert log._present[1].end.size >= 64 << 10
-        came = interrupt(log.rotate_if_due, at)
+        came = interrupt(log.rotate_if_due, every=13)
         log.record({**ADMIT, "bytes": FULL})
         clock.tick(2)
         log.record({**ADMIT, "bytes": FULL + 1})
@@ -193,7 +193,7 @@ def test_an_interruption_at_each_instruction_of_a_rotation(
         shutil.rmtree(home)
         if not came:
             break
-    assert at > 1_000
+    assert interrupt.points > 1_000
 
 
 def test_a_forked_child_of_a_rotated_log(small, place, key, clean, fill, monkeypatch):

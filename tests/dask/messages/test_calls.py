@@ -17,6 +17,7 @@ import pytest
 from distributed.protocol import to_serialize
 
 import safeser
+from tests.dask.conftest import Talk
 
 HERE = str(Path(safeser.__file__).parent)
 
@@ -53,12 +54,12 @@ def received(talk: Any, frames: list[Any]) -> tuple[Any, Cost]:
     return measured(lambda: talk.asker.receive(talk.near.verify(sealed), None))
 
 
-@pytest.fixture
-def costs(talk):
+@pytest.fixture(scope="module")
+def costs(doors):
     """What the scheduler's reading, its writing, and the client's reading of one array take."""
     array = np.arange(100_000.0)
-    worker = talk("scheduler", "worker", "default")
-    client = talk("client", "scheduler", "default")
+    worker = Talk(doors, "scheduler", "worker", "default").greet()
+    client = Talk(doors, "client", "scheduler", "default").greet()
     for _ in range(4):  # the first ones find out what all others know
         worker.request({"op": "get_data", "keys": ["x"], "who": "safeser://1:1", "reply": True})
         frames = worker.server.send({"status": "OK", "data": {"x": to_serialize(array)}})

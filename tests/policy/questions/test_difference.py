@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -23,12 +24,17 @@ from tests.policy.reference import reference
 READY = {name: locate(name).read_text("utf-8") for name in ready_policies()}
 
 
+@cache
+def ready(name: str) -> Policy:
+    return Policy.parse(READY[name])
+
+
 def edited(name: str, *changes: tuple[str, str]) -> Difference:
     text = READY[name]
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
-    return compare(Policy.parse(READY[name]), Policy.parse(text))
+    return compare(ready(name), Policy.parse(text))
 
 
 def said(difference: Difference) -> list[str]:
