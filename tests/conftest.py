@@ -64,6 +64,18 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, Any, Any]:
+    """Leave what the tests of a file imported and reported out of those searches, too."""
+    result = yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Run tests that do many times what others do as well at twice the speed, unmeasured."""
     if item.get_closest_marker("unmeasured") is None and not _draws_examples(item):

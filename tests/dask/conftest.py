@@ -228,7 +228,7 @@ def _keys_of_all(tmp_path_factory):
 
 
 #: The values in the text of a policy; YAML takes most of the time that a channel takes to open.
-_read_once = functools.cache(loader.read)
+_read_once = functools.lru_cache(maxsize=8)(loader.read)
 
 
 @pytest.fixture
