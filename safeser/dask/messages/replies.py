@@ -25,6 +25,7 @@ __all__ = [
     "failed_call",
     "failed_values",
     "is_uncaught",
+    "refusal_in",
     "refused",
     "require_bounded_repr",
     "require_form",
@@ -388,6 +389,23 @@ def why_no_values(exception: Any, *, local: str) -> Relayed | None:
     if not isinstance(exception, SafeserError):
         exception = PayloadError("a peer failed without saying why", rule="raw.exception")
     return refused(exception, local)
+
+
+def refusal_in(exception: Any) -> SafeserError | None:
+    """Return the error of safeser that an unopened reply reports as *exception*, or None.
+
+    Without it, Dask raises an ``Exception`` of its text where a relay asked. The process that
+    refused has logged it.
+    """
+    if not isinstance(exception, Relayed) or exception.sealed_header.get("serializer") != "error":
+        return None
+    error = errors.from_data(errors.decode(exception.frames[0])) if _is_ours(exception) else None
+    if not isinstance(error, SafeserError):
+        return None
+    # Whoever gets it next adds that another process says so.
+    error.__notes__ = []
+    error.logged = True
+    return error
 
 
 def _is_ours(value: Relayed) -> bool:
