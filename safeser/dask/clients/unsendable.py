@@ -17,7 +17,7 @@ from safeser.sendable.culprits import culprits_among
 from safeser.sendable.parts import Part, graph_of, tasks_of
 from safeser.sendable.preflight import cannot_send
 
-__all__ = ["blaming", "graph_parts"]
+__all__ = ["blame", "blaming", "graph_parts"]
 
 #: Whether what distributed logs is about to be said better. Of one task of an event loop: others
 #: that run while it waits are reported as ever.
@@ -43,17 +43,24 @@ class blaming:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         try:
-            if isinstance(error, _SAYS_LITTLE):
-                self._say(error)
+            if error is not None:
+                blame(error, self._name, self._roots)
         finally:
             _quiet.reset(self._before)
 
-    def _say(self, error: BaseException) -> None:
-        if isinstance(error, PayloadError) and error.rule not in _UNWRITABLE:
-            return
-        found = culprits_among(self._roots())
-        if found:
-            raise cannot_send(self._name, found) from None
+
+def blame(error: BaseException, name: str, roots: Callable[[], Iterable[Part]]) -> None:
+    """Raise what keeps an object from being sent, if *error* says no more than that it cannot be.
+
+    :raises SerializationError: as :class:`blaming` does.
+    """
+    if not isinstance(error, _SAYS_LITTLE):
+        return
+    if isinstance(error, PayloadError) and error.rule not in _UNWRITABLE:
+        return
+    found = culprits_among(roots())
+    if found:
+        raise cannot_send(name, found) from None
 
 
 _SAYS_LITTLE = (TypeError, RecursionError, TokenizationError, PayloadError)
