@@ -73,6 +73,8 @@ class _OneText(logging.Filter):
     """Leaves one text of each refusal: no traceback, and nothing where a log has it already."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.ERROR:
+            return True  # a user's function that failed: its lines are in the traceback
         error = record.exc_info[1] if record.exc_info else sys.exc_info()[1]
         if not isinstance(error, SafeserError) or _own_logger.isEnabledFor(logging.DEBUG):
             return True

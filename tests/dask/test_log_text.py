@@ -187,6 +187,12 @@ def test_other_records_stay_as_they_are(handlers):
     assert printed.endswith("ValueError: its own\n")
 
 
+def test_what_a_user_s_function_raised_keeps_its_lines(handlers):
+    logger, said = handlers
+    raised(PolicyDenied("no"), lambda _: logger.warning("Run Failed", exc_info=True))
+    assert "in failing" in said.getvalue()
+
+
 def test_at_debug_the_traceback_stays(handlers, caplog):
     logger, said = handlers
     with caplog.at_level(logging.DEBUG, logger="safeser"):
