@@ -26,11 +26,10 @@ from distributed.security import Security as DaskSecurity
 
 from safeser import operations
 from safeser.channel import Channel, Link, OpenLink
-from safeser.dask.clients.blamed import Blamed
 from safeser.dask.clients.gathering import Gathering
 from safeser.dask.clients.replay import Replay
 from safeser.dask.clients.sealing import Sealing, grant_of
-from safeser.dask.clients.unsendable import blaming, graph_parts
+from safeser.dask.clients.unsendable import Blamed, blaming, graph_parts
 from safeser.dask.cluster import LocalCluster, require_processes
 from safeser.dask.contents.annotations import can_be_sent
 from safeser.dask.display import Display

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.dask.clients.blamed import Blamed
+from safeser.dask.clients.unsendable import Blamed
 from safeser.errors import SerializationError
 from tests.seeds.refusals import LOCK
 

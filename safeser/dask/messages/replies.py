@@ -25,11 +25,11 @@ __all__ = [
     "failed_call",
     "failed_values",
     "is_uncaught",
-    "refusal_in",
     "refused",
     "require_bounded_repr",
     "require_form",
     "require_values",
+    "unless_refused",
     "why_no_values",
     "with_withheld",
 ]
@@ -391,21 +391,22 @@ def why_no_values(exception: Any, *, local: str) -> Relayed | None:
     return refused(exception, local)
 
 
-def refusal_in(exception: Any) -> SafeserError | None:
-    """Return the error of safeser that an unopened reply reports as *exception*, or None.
+def unless_refused(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return an unopened *reply* that reports a failure, or raise the error of safeser that it is.
 
-    Without it, Dask raises an ``Exception`` of its text where a relay asked. The process that
-    refused has logged it.
+    Otherwise Dask raises an ``Exception`` of its text where a relay asked. The process that refused
+    has logged it.
     """
+    exception = reply.get("exception")
     if not isinstance(exception, Relayed) or exception.sealed_header.get("serializer") != "error":
-        return None
+        return reply
     error = errors.from_data(errors.decode(exception.frames[0])) if _is_ours(exception) else None
     if not isinstance(error, SafeserError):
-        return None
+        return reply
     # Whoever gets it next adds that another process says so.
     error.__notes__ = []
     error.logged = True
-    return error
+    raise error
 
 
 def _is_ours(value: Relayed) -> bool:
