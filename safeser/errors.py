@@ -43,6 +43,9 @@ class SafeserError(Exception):
     #: Whether the audit log has this refusal already; the door sets it.
     recorded = False
 
+    #: Whether a log has its text already: of this process, or of the one that refused.
+    logged = False
+
     #: Which operation the message names that was refused before anything in it was judged.
     operation = ""
 

@@ -88,12 +88,13 @@ def _backend() -> Backend:
     from safeser.dask.clients import dask_collections, references
     from safeser.dask.clients.decorated import honour_decorators
     from safeser.dask.comm_backend import Backend
-    from safeser.dask.log_text import escape_logs, show_logs
+    from safeser.dask.log_text import escape_logs, shorten_refusals, show_logs
 
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
     patches.install()
     escape_logs()
     show_logs()
+    shorten_refusals()
     honour_decorators()
     dask_collections.register()
     references.register()

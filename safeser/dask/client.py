@@ -29,7 +29,7 @@ from safeser.channel import Channel, Link, OpenLink
 from safeser.dask.clients.gathering import Gathering
 from safeser.dask.clients.replay import Replay
 from safeser.dask.clients.sealing import Sealing, grant_of
-from safeser.dask.clients.unsendable import blaming, graph_parts
+from safeser.dask.clients.unsendable import Blamed, blaming, graph_parts
 from safeser.dask.cluster import LocalCluster, require_processes
 from safeser.dask.contents.annotations import can_be_sent
 from safeser.dask.display import Display
@@ -45,7 +45,7 @@ from safeser.policy.rules import SUBMIT
 from safeser.policy.source.faults import did_you_mean, shown
 from safeser.sendable.parts import its_function
 from safeser.sendable.preflight import Preflight, preflight
-from safeser.tracebacks import awaited, methods_for_callers
+from safeser.tracebacks import methods_for_callers
 from safeser.values import UNKNOWN, Context, Kind
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ _METHODS = (
 
 
 @methods_for_callers(*_METHODS)
-class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  # distributed ships no types
+class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[misc]  # distributed ships no types
     """Connect to a cluster on ``safeser://``, or start one when no address is given.
 
     ``tcp://`` and ``tls://`` name a cluster that runs no safeser: the same is decided about all
@@ -192,11 +192,6 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
         named = ((f"argument '{name}'", value) for name, value in kwargs.items())
         with blaming("what was submitted", lambda: [(its_function(func), func), *named]):
             return super().map(func, *iterables, **kwargs)
-
-    def sync(self, func: Any, *args: Any, asynchronous: bool | None = None, **kwargs: Any) -> Any:
-        result = super().sync(func, *args, asynchronous=asynchronous, **kwargs)
-        is_awaited = self.asynchronous if asynchronous is None else asynchronous
-        return awaited(result) if is_awaited and inspect.iscoroutine(result) else result
 
     async def _scatter(self, data: Any, *args: Any, **kwargs: Any) -> Any:
         with blaming("what was scattered", lambda: [("", data)]):

@@ -25,6 +25,7 @@ from safeser.dask.messages.pending import pending
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.dask.wire.codec import PayloadRow, parse
+from safeser.errors import SafeserError
 from safeser.identities import make_identities
 from safeser.operations import Server
 from safeser.policy.source import loader
@@ -98,11 +99,17 @@ class Talk:
 
     def _to_server(self, frames: list[Any]) -> Any:
         got = self._carry(self.near, self.far, self.server, frames, None)
-        self.answers = [
-            self._carry(self.far, self.near, self.asker, answer, None)
-            for answer in self.server.take_answers()
-        ]
+        self.answers = [self._answer(answer) for answer in self.server.take_answers()]
         return got
+
+    def _answer(self, frames: list[Any]) -> Any:
+        """Return what Dask reads of an answer on the asker, or the refusal that a relay raises."""
+        try:
+            return self._carry(self.far, self.near, self.asker, frames, None)
+        except SafeserError as error:
+            if self.asker._opens:
+                raise
+            return error
 
     def _to_asker(self, frames: list[Any], deserializers: Any) -> Any:
         return self._carry(self.far, self.near, self.asker, frames, deserializers)

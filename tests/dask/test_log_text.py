@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from safeser.dask import log_text
-from safeser.dask.log_text import escape_logs
+from safeser.dask.log_text import escape_logs, shorten_refusals
+from safeser.errors import PolicyDenied
 
 STEERING = "\x1b]0;mine\x07\r\x9b2J\u202e"
 
@@ -136,3 +137,64 @@ def test_what_somebody_configured_stays(loggers):
     own.setLevel(logging.ERROR)
     log_text.show_logs()
     assert own.handlers == []
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def handlers():
+    """Return the logger on which Dask reports the failure of a handler, and what it said."""
+    shorten_refusals()
+    shorten_refusals()  # changes nothing
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    logger = logging.getLogger("distributed.core")
+    logger.addHandler(handler)
+    yield logger, said
+    logger.removeHandler(handler)
+
+
+def failing(error):
+    raise error
+
+
+def raised(error, report):
+    try:
+        failing(error)
+    except Exception as caught:
+        report(caught)
+
+
+def test_a_refusal_that_a_handler_raises_is_one_text_without_a_traceback(handlers):
+    logger, said = handlers
+    refusal = PolicyDenied("no", rule="a.b", fix="Do that.")
+    raised(refusal, lambda _: logger.exception("Exception while handling op %s", "x"))
+    expected = f"Exception while handling op x: {refusal}\n"
+    assert said.getvalue() == expected
+    # As by Dask's log_errors, beside the handler.
+    raised(refusal, logger.exception)
+    raised(refusal, lambda error: logger.error(f"broadcast to w failed: {error}"))
+    assert said.getvalue() == expected
+
+
+def test_other_records_stay_as_they_are(handlers):
+    logger, said = handlers
+    raised(PolicyDenied("no"), lambda _: logger.error("something else"))
+    raised(ValueError("its own"), lambda _: logger.exception("Exception while handling op x"))
+    printed = said.getvalue()
+    assert printed.startswith("something else\nException while handling op x\nTraceback")
+    assert printed.endswith("ValueError: its own\n")
+
+
+def test_what_a_user_s_function_raised_keeps_its_lines(handlers):
+    logger, said = handlers
+    raised(PolicyDenied("no"), lambda _: logger.warning("Run Failed", exc_info=True))
+    assert "in failing" in said.getvalue()
+
+
+def test_at_debug_the_traceback_stays(handlers, caplog):
+    logger, said = handlers
+    with caplog.at_level(logging.DEBUG, logger="safeser"):
+        raised(PolicyDenied("no"), lambda _: logger.exception("Exception while handling op x"))
+    assert "Traceback" in said.getvalue()

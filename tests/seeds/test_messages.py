@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+import re
 import traceback
 import warnings
 
@@ -16,12 +17,27 @@ from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
 from safeser.families.errors import wire
 from safeser.families.errors.frames import frames_of_users
 from safeser.families.errors.unsent import unsent
+from safeser.policy import explain
 from safeser.tracebacks import callers_level, for_callers, hide_own_frames
+from safeser.values import Context
 from safeser.wording import legible, on_one_line, shortened
-from tests.seeds.refusals import CASES, FILE, LOCK, Point, text_of
+from tests.seeds.refusals import CASES, FILE, LOCK, POLICY, Point, text_of
 
 #: Refusals whose reader can change nothing.
 NO_FIX = {"a message that was changed"}
+
+#: A policy of one context, which opens next to nothing.
+PLAIN = """
+safeser: 1
+name: plain
+revision: 1
+principals: {ann: {}, bob: {}}
+contexts:
+  - name: plain
+    sender: ann
+    recipient: bob
+    deserializers: [msgpack]
+"""
 
 #: Columns of a terminal in which five lines hold a refusal.
 COLUMNS = 120
@@ -266,3 +282,38 @@ def test_advice_about_a_class_is_a_line_that_solves_it():
         pickles.loads(pickle.dumps(Point()))
     line = f"'pickle: {{allow: {{\"{Point.__module__}:Point\": class}}}}'"
     assert line in caught.value.fix
+
+
+# --- policies -------------------------------------------------------------------------------------
+
+
+def test_all_faults_of_a_policy_file_are_said_at_once():
+    """With hints that can be followed."""
+    text = POLICY.replace("kinds: [admin, data]", "same_host: yes").replace(
+        "revision: 7", "revision: -7"
+    )
+    with pytest.raises(ConfigError) as caught:
+        safeser.Policy.parse(text.replace("sender: bob", "sender: bobby"), "lab.yaml")
+    assert len(caught.value.faults) == len(str(caught.value).splitlines()) == 3
+    hints = " ".join(each.fix for each in caught.value.faults)
+    assert "Numbers have no sign" in hints
+    assert "Did you mean 'bob'?" in hints
+    assert "Write true." in hints
+    mended = text.replace("-7", "7").replace("same_host: yes", "same_host: true")
+    assert safeser.Policy.parse(mended, "lab.yaml").name == "lab"
+
+
+@pytest.mark.parametrize("family", ["dask", "pickle"])
+def test_what_explain_advises_applied_permits(family):
+    """The edit is a word of the policy: written there, it permits what was denied."""
+    context = Context("ann", "bob", transport="safeser")
+    policy = safeser.Policy.parse(PLAIN)
+    fix = explain(policy, context, family).decision.fix
+    edits = re.findall(r"add (\w+) to 'deserializers'", fix)
+    assert fix.startswith("In context 'plain' (line ")
+    listed = ", ".join(["msgpack", *edits])
+    edited = safeser.Policy.parse(
+        PLAIN.replace("deserializers: [msgpack]", f"deserializers: [{listed}]")
+    )
+    assert not explain(policy, context, family).decision.permitted
+    assert explain(edited, context, family).decision.permitted

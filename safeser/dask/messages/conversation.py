@@ -449,7 +449,7 @@ class Conversation:
         if self._elements is not None:
             # Dask's own handling of an error here would not tell its user about the refusal.
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
-        return reply
+        return reply if self._opens else replies.unless_refused(reply)
 
     def _called(self, reply: Any, refusals: Refusals) -> Any:
         """Return an actor's answer in a form that Dask's actor reads; see ``failed_call``."""

@@ -60,6 +60,7 @@ class Refusals:
                 self._link.count_refusal(self._context(about), error)
             return
         logger.warning("Refused from %s: %s", self._link.peer, error)
+        error.logged = True
         if self.count == _NOTED:
             logger.warning("Further refusals of this message from %s are counted", self._link.peer)
         if not error.recorded:

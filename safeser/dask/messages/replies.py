@@ -29,6 +29,7 @@ __all__ = [
     "require_bounded_repr",
     "require_form",
     "require_values",
+    "unless_refused",
     "why_no_values",
     "with_withheld",
 ]
@@ -388,6 +389,24 @@ def why_no_values(exception: Any, *, local: str) -> Relayed | None:
     if not isinstance(exception, SafeserError):
         exception = PayloadError("a peer failed without saying why", rule="raw.exception")
     return refused(exception, local)
+
+
+def unless_refused(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return an unopened *reply* that reports a failure, or raise the error of safeser that it is.
+
+    Otherwise Dask raises an ``Exception`` of its text where a relay asked. The process that refused
+    has logged it.
+    """
+    exception = reply.get("exception")
+    if not isinstance(exception, Relayed) or exception.sealed_header.get("serializer") != "error":
+        return reply
+    error = errors.from_data(errors.decode(exception.frames[0])) if _is_ours(exception) else None
+    if not isinstance(error, SafeserError):
+        return reply
+    # Whoever gets it next adds that another process says so.
+    error.__notes__ = []
+    error.logged = True
+    raise error
 
 
 def _is_ours(value: Relayed) -> bool:

@@ -12,6 +12,7 @@ from distributed.protocol import to_serialize
 
 from safeser.dask.contents.failures import Relayed
 from safeser.dask.messages import translate
+from safeser.errors import PolicyDenied
 from tests.dask.contents.test_whole_failures import CODE
 
 SECRET = "/srv/secret folder/dask"
@@ -141,3 +142,18 @@ def test_what_users_log_is_theirs():
     assert translate.outgoing(event) is event
     value = {"op": "log-event", "topic": "mine", "msg": {"exception": to_serialize(5)}}
     assert translate.outgoing(value) is value
+
+
+def test_a_refusal_that_a_handler_passed_on_comes_without_its_frames(talk):
+    t = talk("bob")
+    t.request({"op": "who_has", "keys": [], "reply": True})
+    said = PolicyDenied("no", rule="a.b").decided_by("", "worker")
+    try:
+        raise said
+    except PolicyDenied as error:
+        failed = error_message(error, status="uncaught-error")
+    error = t.reply(failed)["exception"]
+    assert str(error) == str(said)
+    assert error.__notes__ == [
+        "Another process says so, about its own policy: nothing was refused here."
+    ]

@@ -10,7 +10,7 @@ import pytest
 from distributed.protocol.serialize import Pickled, Serialize
 
 from safeser.dask.contents.failures import Relayed
-from safeser.errors import PayloadError, PolicyDenied
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel as How
 from safeser.operations import Server, lookup
 
@@ -189,6 +189,37 @@ def test_no_relay_is_known_to_whom_a_relay_asks():
     for server in (Server.WORKER, Server.NANNY):
         for name in ("broadcast", "proxy"):
             assert lookup(server, How.RPC, name) is None
+
+
+# --- refusals of the server that a relay asks -----------------------------------------------------
+
+
+def refusal_of(talk, said):
+    """Return what a relay raises when its server answers *said*, or the answer."""
+    t = talk("scheduler", "worker")
+    t.request({"op": "update_data", "data": {}, "reply": True})
+    try:
+        return t.reply({"status": "uncaught-error", "exception": said, "traceback": None})
+    except SafeserError as error:
+        return error
+
+
+def test_a_refusal_is_raised_as_itself_where_a_relay_asked(talk):
+    # Dask would raise an Exception of its text, since nothing is opened there.
+    said = PolicyDenied("no", rule="a.b", fix="Do that.").decided_by("lab revision 1", "worker")
+    error = refusal_of(talk, said)
+    assert type(error) is PolicyDenied
+    assert str(error) == str(said)
+    # The process that is told next adds the note.
+    assert error.__notes__ == []
+    assert error.logged
+
+
+@pytest.mark.parametrize("said", [ValueError("no"), OSError("lost"), RuntimeError("x")])
+def test_any_other_failure_is_left_to_dask(talk, said):
+    answer = refusal_of(talk, said)
+    assert answer["status"] == "uncaught-error"
+    assert isinstance(answer["exception"], Relayed)
 
 
 # --- text that peers write ------------------------------------------------------------------------

@@ -1,0 +1,128 @@
+"""What a client's call raises and what the logs say where the refusal is another process's.
+
+The sentence: a refusal is one message, never repeated, the same text wherever it appears (client,
+log); safeser's own frames are not part of its traceback. And what cannot be sent is
+named by its path wherever a user hands something over, as by ``submit``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from safeser.dask.clients.unsendable import Blamed
+from safeser.errors import SerializationError
+from tests.seeds.refusals import LOCK
+
+PROGRAM = Path(__file__).with_name("refused_calls.py")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """Return the error of each call by its name, and what was logged meanwhile."""
+    ended = subprocess.run(
+        [sys.executable, str(PROGRAM)],
+        cwd=tmp_path_factory.mktemp("refused"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    logged = {}
+    for part in ended.stderr.split("--- ")[1:]:
+        name, _, text = part.partition("\n")
+        logged[name] = text
+    return json.loads(ended.stdout.splitlines()[-1]), logged
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", ["scatter", "scatter to all"])
+def test_a_worker_s_refusal_is_raised_where_the_scheduler_passed_it_on(ran, name):
+    said, logged = ran
+    error = said[name]
+    assert error["type"] == "PayloadError"
+    assert error["text"].startswith("no type __main__:Parcel is registered here")
+    assert "rule: families.type, on worker" in error["text"]
+    assert "/safeser/dask/" not in error["shown"]
+    assert error["shown"].count("no type __main__:Parcel") == 1
+    assert "Exception while handling" not in logged[name]
+    assert "Traceback" not in logged[name]
+    # By the worker, before it answers.
+    assert logged[name].count("no type __main__:Parcel is registered here") == 1
+
+
+# --- what cannot be sent --------------------------------------------------------------------------
+
+CULPRITS = {
+    "run": "its function (refused_calls.py, line 68) -> global 'LOCK'",
+    "run with an argument": "argument 2",
+    "run on the scheduler": "argument 'end'",
+    "plugin of workers": "attribute 'held'",
+    "plugin of the scheduler": "attribute 'held'",
+    "plugin of nannies": "attribute 'held'",
+    "data set": "argument 'mine' -> [0]",
+    "queue": "['mine']",
+    "variable": "[0]",
+    "metadata": "argument 'value'",
+}
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", CULPRITS)
+def test_what_cannot_be_sent_is_named_by_its_path(ran, name):
+    said, logged = ran
+    error = said[name]
+    assert error["type"] == "SerializationError"
+    assert f"cannot be sent: {CULPRITS[name]}" in error["text"]
+    assert "_thread:lock" in error["text"]
+    assert "rule: sendable.unwritable" in error["text"]
+    assert "/safeser/dask/" not in error["shown"]
+    assert "_packer" not in error["shown"]
+    for word in ("Failed to serialize", "Traceback", "_thread"):
+        assert word not in logged[name]
+
+
+def refused(*_, **__):
+    raise SerializationError("no", rule="families.cannot-serialize")
+
+
+async def refused_later(*_, **__):
+    refused()
+
+
+class Calls:
+    """Stands for Dask's client."""
+
+    asynchronous = True
+
+    def sync(self, func, *args, asynchronous=None, **kwargs):
+        del asynchronous
+        return func(*args, **kwargs)
+
+
+class Client(Blamed, Calls):
+    pass
+
+
+@pytest.mark.parametrize("value", [LOCK, [1, LOCK]])
+def test_an_asynchronous_client_names_it_too(value):
+    for function in (refused, refused_later):
+        with pytest.raises(SerializationError, match=r"the value cannot be sent: .*_thread:lock"):
+            asyncio.run(once(Client().sync(function, value)))
+
+
+async def once(result):
+    return await result
+
+
+def test_what_can_be_sent_is_not_blamed():
+    for function in (refused, refused_later):
+        with pytest.raises(SerializationError, match=r"^no"):
+            asyncio.run(once(Client().sync(function, 1, more=2)))
+    assert Client().sync(len, "abc", asynchronous=True) == 3
