@@ -111,6 +111,7 @@ PUT_TOGETHER = {
     "config.file-owner",
     "config.not-supported",
     "config.suite",
+    "config.value",
     "families.buffers",
     "families.max-array",
     "families.max-bytes",

@@ -403,7 +403,7 @@ def unless_refused(reply: dict[str, Any]) -> dict[str, Any]:
     error = errors.from_data(errors.decode(exception.frames[0])) if _is_ours(exception) else None
     if not isinstance(error, SafeserError):
         return reply
-    # Whoever gets it next adds that another process says so.
+    # The next reader adds that another process says so.
     error.__notes__ = []
     error.logged = True
     raise error

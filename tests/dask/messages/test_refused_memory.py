@@ -51,14 +51,14 @@ REQUESTS = {
 def verified(monkeypatch):
     """References to each message that is verified, which keep none."""
     found = []
-    real = Session.verify
+    real = Session.verify_whole
 
-    def verify(self, sealed):
-        made = real(self, sealed)
+    def verify_whole(self, start, rest):
+        made = real(self, start, rest)
         found.append(weakref.ref(made))
         return made
 
-    monkeypatch.setattr(Session, "verify", verify)
+    monkeypatch.setattr(Session, "verify_whole", verify_whole)
     gc.collect()
     gc.disable()
     yield found
