@@ -176,10 +176,11 @@ def _code_of(x: Any) -> types.CodeType | None:
         if found is not None:
             return _code_of(found)
     kind = x if isinstance(x, type) else type(x)
-    if installed(kind.__module__) is not None or kind.__module__.partition(".")[0] == "safeser":
+    module = str(kind.__module__)  # a program may set it to anything
+    if installed(module) is not None or module.partition(".")[0] == "safeser":
         return None
     for value in vars(kind).values():
-        if isinstance(value, types.FunctionType) and _is_written_in(value, kind.__module__):
+        if isinstance(value, types.FunctionType) and _is_written_in(value, module):
             return value.__code__
     return None
 

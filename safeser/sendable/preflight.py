@@ -202,7 +202,9 @@ def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflig
     if grant.submission == "approved":
         rule = policy.match(context)
         listed = Signable.by([] if rule is None else [rule]).functions
-        if name in listed or found.family not in _PICKLES:
+        # A listed name is no grant of a method, which holds its instance, or of one of a class.
+        is_listed = name in listed and isinstance(obj, type | FunctionType)
+        if is_listed or found.family not in _PICKLES:
             return found
     refusal = PolicyDenied(
         f"{context}: {context.sender} may submit no code in context {grant.context!r}",
