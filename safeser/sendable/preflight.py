@@ -12,6 +12,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Self
 
 from safeser import families, pickles, serialization
+from safeser.channel.sending import ordered
 from safeser.errors import ConfigError, PolicyDenied, SerializationError
 from safeser.families import framing, plain
 from safeser.families.plain import DEFAULTS
@@ -97,7 +98,8 @@ class Preflight:
         towards = "" if self.context is None else f" in {self.context}"
         if self.family is None:
             yield f"{self._named()} cannot be sent{towards}:"
-            yield from (f"- {each}" for each in self.culprits)
+            reasons = [self.refusal] if self.refusal is not None else self.culprits
+            yield from (f"- {each}" for each in reasons)
             return
         verdict = "can be sent" if self.refusal is None else "is refused"
         yield f"{self.name} {verdict}{towards}: family {self.family}, {self.size:,} bytes"
@@ -233,7 +235,7 @@ def _sent(
             header, frames = families.serialize(obj, tried, limits=bounds, context=context)
         else:
             bounds = policy.limits
-            tried = policy.grant(context, sealing=True).families
+            tried = ordered(policy.grant(context, sealing=True).families)
             asked = [each for each in tried if each != "error"]
             header, frames = serialization.serialize(
                 obj, asked, "raise", context=context, policy=policy

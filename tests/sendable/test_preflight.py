@@ -253,6 +253,29 @@ def test_a_class_whose_module_is_no_text_is_looked_at(monkeypatch):
     assert safeser.preflight(Registered).name == "None:Registered"
 
 
+PICKLE_FIRST = """
+safeser: 1
+name: pickle-first
+revision: 1
+principals: {ann: {}, bea: {}}
+contexts:
+  - name: both
+    sender: ann
+    recipient: bea
+    kinds: [data]
+    serializers: [pickle, dask, msgpack]
+    deserializers: [pickle, dask, msgpack]
+"""
+
+
+def test_families_are_asked_in_the_order_in_which_a_link_asks_them():
+    policy, context = Policy.parse(PICKLE_FIRST), Context("ann", "bea")
+    assert safeser.preflight(np.arange(3), context, policy=policy).family == "dask"
+    found = safeser.preflight(Calls(), context, policy=policy)
+    assert found.refusal is not None
+    assert str(found.refusal) in str(found)
+
+
 def test_a_context_needs_a_policy():
     with pytest.raises(ConfigError) as caught:
         safeser.preflight(1, Context("a", "b"))
