@@ -10,7 +10,6 @@ import contextvars
 import dataclasses
 import enum
 import functools
-import inspect
 import io
 import threading
 import types as kinds
@@ -219,7 +218,7 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
         if error.__cause__:
             return "The cause is chained to this error."
         return "Return a dictionary of plain values with text for keys, and a list of buffers."
-    if isinstance(value, type) or inspect.isroutine(value):
+    if _is_code(type(value)):
         risk = (
             "by which the sender may run code where it is read"
             if decided
@@ -229,7 +228,7 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
             "A function or class is code: send plain values in its place, or ask for"
             f" {grant} cloudpickle, {risk}."
         )
-    if isinstance(value, _OF_THIS_PROCESS):
+    if issubclass(type(value), _OF_THIS_PROCESS):
         return "It is valid in this process only: send its content, or make it where it is used."
     over = error.reason and not error.final
     return RAISE if over and type(value) in _PLAIN else ""
@@ -247,6 +246,13 @@ def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
     if plain_one and "msgpack" not in sender.families and not error.final:
         return "Allow family msgpack too: it carries plain values."
     return ""
+
+
+def _is_code(kind: type) -> bool:
+    """Whether instances of *kind* are classes, functions or methods."""
+    if issubclass(kind, (type, kinds.BuiltinFunctionType, kinds.MethodWrapperType)):
+        return True
+    return hasattr(kind, "__get__") and not hasattr(kind, "__set__")
 
 
 def _is_listed(kind: type) -> bool:
@@ -384,7 +390,7 @@ class _Sender:
         return {"serializer": "msgpack"}, [frame]
 
     def dask(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
-        if isinstance(x, BaseException):
+        if issubclass(type(x), BaseException):
             return self.error(x, depth, families)
         if type(x) in _COLLECTIONS:
             tried = id(x) in self.mixed or (depth == 0 and self.iterate)
@@ -553,7 +559,7 @@ class _Sender:
             return pickled.encode(x, family)
         except SafeserError as error:
             # What is code, or valid here only, by itself is named already.
-            known = isinstance(x, (type, *_OF_THIS_PROCESS)) or inspect.isroutine(x)
+            known = _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
             reason = "it, or something in it, cannot be pickled"
             if error.rule != "pickle.unwritable":
                 reason = error.message
@@ -571,7 +577,7 @@ class _Sender:
 #: takes as long as encoding a small one.
 _TAKES: dict[str, Callable[[Any], bool]] = {
     "msgpack": lambda x: type(x) in _COLLECTIONS or plain.is_plain(type(x)),
-    "error": lambda x: isinstance(x, BaseException),
+    "error": lambda x: issubclass(type(x), BaseException),  # what __class__ says may be untrue
 }
 
 _WAYS: dict[str, Callable[[_Sender, Any, int, Sequence[str]], Sent]] = {

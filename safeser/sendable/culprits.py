@@ -156,6 +156,6 @@ def _culprit(x: Any, path: tuple[str, ...], error: BaseException) -> Culprit:
 def named_object(x: Any) -> str:
     """Return ``module:qualname`` of a function, method or class, or of another object's class."""
     # A method may be bound to any callable, which need not have a name.
-    of = x.__func__ if isinstance(x, types.MethodType) else x
-    kind = of if isinstance(of, type | types.FunctionType) else type(x)
+    of = x.__func__ if issubclass(type(x), types.MethodType) else x
+    kind = of if issubclass(type(of), type | types.FunctionType) else type(x)
     return f"{kind.__module__}:{kind.__qualname__}"

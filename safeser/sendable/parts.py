@@ -50,7 +50,7 @@ def _split_of(x: Any) -> Callable[[Any], Iterator[Part]]:
     if exact is not None:
         return exact
     for kind, split in _BY_KIND:
-        if isinstance(x, kind):
+        if issubclass(type(x), kind):
             return split
     for base in type(x).__mro__:
         named_split = _BY_NAME.get(f"{base.__module__}:{base.__qualname__}")
@@ -203,7 +203,7 @@ def _reduced(x: Any) -> Iterator[Part]:
 
 def _fields(x: Any) -> list[str]:
     """Return the words for the elements of a named tuple; none of another object."""
-    fields = getattr(type(x), "_fields", ()) if isinstance(x, tuple) else ()
+    fields = getattr(type(x), "_fields", ()) if issubclass(type(x), tuple) else ()
     if not isinstance(fields, tuple):
         return []
     return [f"attribute '{named(name, quoted=False)}'" for name in fields]
@@ -231,7 +231,7 @@ def _collection(x: Any) -> Iterator[Part]:
 def graph_of(x: Any) -> dict[Any, Any] | None:
     """Return the graph of the collection *x*; None if it is none, or its graph cannot be made."""
     made = getattr(x, "__dask_graph__", None)
-    if made is None or isinstance(x, type):
+    if made is None or issubclass(type(x), type):
         return None
     try:
         graph = made()

@@ -186,7 +186,7 @@ def preflight(
         found = _submitted(obj, name, context, policy)
     else:
         found = _sent(obj, name, context, policy, limits)
-    is_code = isinstance(obj, type | FunctionType | MethodType)
+    is_code = issubclass(type(obj), type | FunctionType | MethodType)
     return replace(found, defined=defined(obj)) if is_code else found
 
 
@@ -205,7 +205,7 @@ def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflig
         rule = policy.match(context)
         listed = Signable.by([] if rule is None else [rule]).functions
         # A listed name is no grant of a method, which holds its instance, or of one of a class.
-        is_listed = name in listed and isinstance(obj, type | FunctionType)
+        is_listed = name in listed and issubclass(type(obj), type | FunctionType)
         if is_listed or found.family not in _PICKLES:
             return found
     refusal = PolicyDenied(

@@ -404,6 +404,19 @@ class Endless(dict):
         return ((at, at) for at in itertools.count())
 
 
+class OfAnother:
+    """A proxy for an error that is not there, or cannot be asked for."""
+
+    def __init__(self, kind):
+        self.kind, self.held = kind, LOCK
+
+    @property
+    def __class__(self):
+        if self.kind is None:
+            raise RuntimeError("it stands for nothing here")
+        return self.kind
+
+
 class Failing(dict):
     def items(self):
         raise ValueError("no items")
@@ -417,6 +430,8 @@ class Failing(dict):
         (lambda: types.MappingProxyType(Failing(a=LOCK)), [""]),
         (lambda: types.MappingProxyType(Endless(a=LOCK)), [""]),
         (lambda: Unlisted((1, LOCK)), ["constructor argument 1 -> [1]"]),
+        (lambda: {"k": OfAnother(ValueError)}, ["['k'] -> attribute 'held'"]),
+        (lambda: {"k": OfAnother(None)}, ["['k'] -> attribute 'held'"]),
         (lambda: {10**5000: LOCK}, ["[a int]"]),
         (
             lambda: types.MethodType(functools.partial(print, LOCK), 1),
