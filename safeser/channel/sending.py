@@ -30,11 +30,12 @@ def ordered(families: tuple[str, ...]) -> tuple[str, ...]:
     The order is the policy's, but families without code come before pickles: a value that they can
     carry needs none. Of these dask is first, since it leaves large buffers uncopied and packs plain
     values as msgpack does. Families of one's own that the policy lists before dask are asked before
-    it, for values that dask would carry too.
+    it, for values that dask would carry too, but not for errors.
     """
     preferred = families[: families.index("dask")] if "dask" in families else ()
     own = [family for family in preferred if family not in FAMILIES]
-    ordered = [*own, *(family for family in families if family == "dask"), *FLOOR]
+    ordered = [*(["error", *own] if own else ()), *(["dask"] if "dask" in families else ())]
+    ordered += [family for family in FLOOR if family not in ordered]
     # The writer of family cloudpickle tries plain pickle itself, except for classes of __main__,
     # which must not go by name alone to a process that has another __main__.
     skipped = {"pickle"} if "cloudpickle" in families else set()

@@ -23,9 +23,10 @@ Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import threading
+import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -235,8 +236,20 @@ def _live_files(channel: Channel, settings: Settings) -> LiveFiles:
     return LiveFiles(channel, identity=path, policy=policy, roster=roster, shadow=settings.shadow)
 
 
-#: Seconds that a client may take to close when the process ends; Dask gives its own as long.
-_CLOSING_WAIT = 3
+#: Seconds that all clients together may keep a process that ends; Dask gives its own as long.
+_CLOSING_WAIT = 3.0
+#: Seconds that each may take once those are over.
+_LEAST_WAIT = 0.2
+
+#: Clients of the process that this one was forked from, whose loops do not run here.
+_inherited: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _inherit() -> None:
+    _inherited.update(tuple(Client._instances))
+
+
+os.register_at_fork(after_in_child=_inherit)
 
 
 def _close_clients() -> None:
@@ -245,11 +258,19 @@ def _close_clients() -> None:
     What arrives for a client once the log is closed is refused, which would be shown to the user
     of a program that has done its work.
     """
+    left = _CLOSING_WAIT
     for client in tuple(Client._instances):
-        # The loop of an asynchronous client has ended with the coroutine that made it.
-        if not client._asynchronous:
-            with contextlib.suppress(TimeoutError, RuntimeError):
-                client.close(timeout=_CLOSING_WAIT)
+        # The loop of an asynchronous client has ended with the coroutine that made it. One that
+        # Dask's handler has waited for in vain is closing still.
+        if client._asynchronous or client.status == "closing" or client in _inherited:
+            continue
+        began = time.monotonic()
+        try:
+            client.close(timeout=max(left, _LEAST_WAIT))
+        except TimeoutError:
+            left -= time.monotonic() - began
+        except RuntimeError:
+            continue
 
 
 def _close_dask_before_the_log() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 import enum
-import inspect
+import functools
 import io
 import threading
 import types as kinds
@@ -218,7 +218,7 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
         if error.__cause__:
             return "The cause is chained to this error."
         return "Return a dictionary of plain values with text for keys, and a list of buffers."
-    if isinstance(value, type) or inspect.isroutine(value):
+    if _is_code(type(value)):
         risk = (
             "by which the sender may run code where it is read"
             if decided
@@ -228,7 +228,7 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
             "A function or class is code: send plain values in its place, or ask for"
             f" {grant} cloudpickle, {risk}."
         )
-    if isinstance(value, _OF_THIS_PROCESS):
+    if issubclass(type(value), _OF_THIS_PROCESS):
         return "It is valid in this process only: send its content, or make it where it is used."
     over = error.reason and not error.final
     return RAISE if over and type(value) in _PLAIN else ""
@@ -246,6 +246,13 @@ def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
     if plain_one and "msgpack" not in sender.families and not error.final:
         return "Allow family msgpack too: it carries plain values."
     return ""
+
+
+def _is_code(kind: type) -> bool:
+    """Whether instances of *kind* are classes, functions or methods."""
+    if issubclass(kind, (type, kinds.BuiltinFunctionType, kinds.MethodWrapperType)):
+        return True
+    return hasattr(kind, "__get__") and not hasattr(kind, "__set__")
 
 
 def _is_listed(kind: type) -> bool:
@@ -287,6 +294,21 @@ def _encoded(x: Any, typed: Typed, limits: Limits) -> Parts:
 _RAISED = ("joblib.externals.loky.process_executor", "_ExceptionWithTraceback")
 
 
+@functools.lru_cache(maxsize=256)
+def _typed_first(families: tuple[str, ...]) -> tuple[str, ...]:
+    """Return *families* for the parts of a typed value, those of one's own behind the typed ones.
+
+    A typed value is read from typed parts, as a sparse matrix from arrays.
+    """
+    ahead = families[: families.index("dask")] if "dask" in families else ()
+    own = [family for family in ahead if family not in FAMILIES]
+    if not own:
+        return families
+    others = [family for family in families if family not in own]
+    behind = max(others.index(family) for family in _BY_VALUE if family in others) + 1
+    return (*others[:behind], *own, *others[behind:])
+
+
 def _names(kind: type) -> tuple[str, str]:
     return kind.__module__, kind.__qualname__
 
@@ -315,10 +337,10 @@ class _Sender:
         self.depth = min(limits.max_depth, DEPTH_CEILING)
         self.pickles = any(family in families for family in ("pickle", "cloudpickle"))
 
-    def send(self, x: Any, depth: int, *, inside: bool = False) -> Sent:
+    def send(self, x: Any, depth: int, families: Sequence[str] = ()) -> Sent:
         """Try each family in turn; raise the most precise failure among them.
 
-        :param inside: whether *x* is part of a typed value, which may always hold plain values.
+        :param families: those for *x* where it is part of another value.
         """
         self.room -= 1
         if depth > self.depth:
@@ -326,12 +348,10 @@ class _Sender:
         if self.room < 0:
             raise Unencodable(x, f"there are more than {self.limits.max_refs} objects", final=True)
         if type(x) is Serialize:
-            return self.send(x.data, depth + 1, inside=inside)
+            return self.send(x.data, depth + 1, families)
         if type(x) is Serialized:
             return self.serialized(x)
-        families = self.families
-        if inside and "msgpack" not in families:
-            families = (*families, "msgpack")
+        families = families or self.families
         failure: Unencodable | None = None
         try:
             for family in families:
@@ -362,7 +382,7 @@ class _Sender:
         except Unencodable:
             if type(x) not in _COLLECTIONS or "dask" in families or not self.iterates(x, depth):
                 raise
-            return self.collection(x, depth)
+            return self.collection(x, depth, families)
 
     def plain(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         largest = _LARGE_BYTES if "dask" in families else None
@@ -370,7 +390,7 @@ class _Sender:
         return {"serializer": "msgpack"}, [frame]
 
     def dask(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
-        if isinstance(x, BaseException):
+        if issubclass(type(x), BaseException):
             return self.error(x, depth, families)
         if type(x) in _COLLECTIONS:
             tried = id(x) in self.mixed or (depth == 0 and self.iterate)
@@ -385,11 +405,11 @@ class _Sender:
                     self.mixed.update((id(inner), inner) for inner in error.within)
             if not self.iterates(x, depth):
                 raise Unencodable(x)
-            return self.column(x, depth) or self.collection(x, depth)
+            return self.column(x, depth, families) or self.collection(x, depth, families)
         small = type(x) in _PLAIN or (type(x) is bytes and len(x) < _SMALL_BYTES)
         if small and "msgpack" in families:
             return self.plain(x, depth, families)
-        return self.typed(x, depth)
+        return self.typed(x, depth, families)
 
     def typed_for(self, x: object) -> Typed | None:
         listed = registry.for_object(x) or functions.for_object(x, self.types)
@@ -408,7 +428,7 @@ class _Sender:
             return False
         return Profile.granted(reads.profiles, reads.allow).get(_shown(kind)) is not None
 
-    def typed(self, x: Any, depth: int) -> Sent:
+    def typed(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         typed = self.typed_for(x)
         if (
             typed is None
@@ -423,24 +443,24 @@ class _Sender:
             parts = typed.encode(x, self.limits, self.context)
         else:
             parts = _encoded(x, typed, self.limits)
-        return self.parts(x, typed.name, parts, depth)
+        return self.parts(x, typed.name, parts, depth, families)
 
-    def parts(self, x: Any, name: str, parts: Parts, depth: int) -> Sent:
+    def parts(self, x: Any, name: str, parts: Parts, depth: int, families: Sequence[str]) -> Sent:
         header: dict[str, Any] = {"serializer": "dask", "type": name, "sub-header": parts.meta}
         frames = list(parts.frames)
         if parts.children:
-            self.children(x, header, frames, parts.children, depth)
+            self.children(x, (header, frames), parts.children, depth, _typed_first(tuple(families)))
         return header, frames
 
-    def column(self, x: Any, depth: int) -> Sent | None:
+    def column(self, x: Any, depth: int, families: Sequence[str]) -> Sent | None:
         """Serialize many scalars of one type at once; None if *x* holds anything else."""
         found = columns.parts_of(x, self.limits)
         if found is None:
             return None
         self.room -= len(x)
-        return self.parts(x, *found, depth)
+        return self.parts(x, *found, depth, families)
 
-    def collection(self, x: Any, depth: int) -> Sent:
+    def collection(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         header: dict[str, Any] = {"serializer": "collection", "type": type(x).__name__}
         children: list[tuple[str, object]]
         if type(x) is dict:
@@ -448,22 +468,25 @@ class _Sender:
         else:
             children = [(f"[{position}]", item) for position, item in enumerate(x)]
         frames: list[Any] = []
-        self.children(x, header, frames, children, depth)
+        self.children(x, (header, frames), children, depth, families)
         return header, frames
 
     def children(
         self,
         x: object,
-        header: dict[str, Any],
-        frames: list[Any],
+        into: Sent,
         children: Sequence[tuple[str, object]],
         depth: int,
+        families: Sequence[str],
     ) -> None:
-        """Serialize *children* of *x* into *header*, their frames behind those already there."""
+        """Serialize *children* of *x* *into* a header, their frames behind those already there."""
+        header, frames = into
+        if "msgpack" not in families:
+            families = (*families, "msgpack")  # any value may hold plain ones
         header["sub-headers"], header["frame-lengths"] = [], []
         for name, child in children:
             try:
-                sub_header, sub_frames = self.send(child, depth + 1, inside=True)
+                sub_header, sub_frames = self.send(child, depth + 1, families)
             except Unencodable as error:
                 error.inside(x, name)
                 raise
@@ -491,7 +514,7 @@ class _Sender:
             alone = "dask" not in families and "msgpack" not in self.families
             if type(x) not in _COLLECTIONS or not alone or not self.iterates(x, depth):
                 raise
-            return self.collection(x, depth)
+            return self.collection(x, depth, families)
         header.pop(
             "serializer", None
         )  # Dask's families name themselves; here the outer header does
@@ -536,7 +559,7 @@ class _Sender:
             return pickled.encode(x, family)
         except SafeserError as error:
             # What is code, or valid here only, by itself is named already.
-            known = isinstance(x, (type, *_OF_THIS_PROCESS)) or inspect.isroutine(x)
+            known = _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
             reason = "it, or something in it, cannot be pickled"
             if error.rule != "pickle.unwritable":
                 reason = error.message
@@ -554,7 +577,7 @@ class _Sender:
 #: takes as long as encoding a small one.
 _TAKES: dict[str, Callable[[Any], bool]] = {
     "msgpack": lambda x: type(x) in _COLLECTIONS or plain.is_plain(type(x)),
-    "error": lambda x: isinstance(x, BaseException),
+    "error": lambda x: issubclass(type(x), BaseException),  # what __class__ says may be untrue
 }
 
 _WAYS: dict[str, Callable[[_Sender, Any, int, Sequence[str]], Sent]] = {

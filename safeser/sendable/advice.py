@@ -127,7 +127,7 @@ _STAYS_BY_NAME = {
 def stays(x: Any) -> tuple[str, str] | None:
     """Return why *x* belongs to its process and what to do, or None if nothing says so."""
     for kinds, reason, fix in _STAYS:
-        if isinstance(x, kinds):
+        if issubclass(type(x), kinds):  # its __class__ may be another's, or raise
             return reason, fix
     for base in type(x).__mro__:
         known = _STAYS_BY_NAME.get(f"{base.__module__}:{base.__qualname__}")
@@ -170,16 +170,17 @@ def defined(x: Any) -> str:
 
 def _code_of(x: Any) -> types.CodeType | None:
     for name in ("__func__", "func", "__code__", "gi_code", "cr_code", "ag_code"):
-        found = getattr(x, name, None) if isinstance(x, _WITH_CODE) else None
+        found = getattr(x, name, None) if issubclass(type(x), _WITH_CODE) else None
         if isinstance(found, types.CodeType):
             return found
         if found is not None:
             return _code_of(found)
-    kind = x if isinstance(x, type) else type(x)
-    if installed(kind.__module__) is not None or kind.__module__.partition(".")[0] == "safeser":
+    kind = x if issubclass(type(x), type) else type(x)
+    module = str(kind.__module__)  # a program may set it to anything
+    if installed(module) is not None or module.partition(".")[0] == "safeser":
         return None
     for value in vars(kind).values():
-        if isinstance(value, types.FunctionType) and _is_written_in(value, kind.__module__):
+        if isinstance(value, types.FunctionType) and _is_written_in(value, module):
             return value.__code__
     return None
 

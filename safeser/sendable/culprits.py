@@ -155,6 +155,7 @@ def _culprit(x: Any, path: tuple[str, ...], error: BaseException) -> Culprit:
 
 def named_object(x: Any) -> str:
     """Return ``module:qualname`` of a function, method or class, or of another object's class."""
-    named = isinstance(x, type | types.FunctionType | types.MethodType)
-    kind = x if named else type(x)
+    # A method may be bound to any callable, which need not have a name.
+    of = x.__func__ if issubclass(type(x), types.MethodType) else x
+    kind = of if issubclass(type(of), type | types.FunctionType) else type(x)
     return f"{kind.__module__}:{kind.__qualname__}"

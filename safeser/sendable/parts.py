@@ -13,7 +13,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
-from itertools import product
+from itertools import islice
 from typing import Any
 
 from safeser.sendable.advice import defined
@@ -37,9 +37,12 @@ _PROTOCOL = 5
 def parts(x: Any) -> Iterator[Part]:
     """Yield the parts of *x*.
 
-    What its own reducer raises is not raised here: such an object is to blame itself.
+    What its own code raises is not raised here: such an object is to blame itself.
     """
-    yield from _split_of(x)(x)
+    try:
+        yield from _split_of(x)(x)
+    except Exception:  # a reducer, or an attribute that a class defines anew, may raise anything
+        return
 
 
 def _split_of(x: Any) -> Callable[[Any], Iterator[Part]]:
@@ -47,7 +50,7 @@ def _split_of(x: Any) -> Callable[[Any], Iterator[Part]]:
     if exact is not None:
         return exact
     for kind, split in _BY_KIND:
-        if isinstance(x, kind):
+        if issubclass(type(x), kind):
             return split
     for base in type(x).__mro__:
         named_split = _BY_NAME.get(f"{base.__module__}:{base.__qualname__}")
@@ -62,11 +65,22 @@ def named(key: Any, *, quoted: bool = True) -> str:
     if isinstance(key, str) and not quoted:
         text = key
     elif isinstance(key, str | bytes | int | float | tuple | None):
-        text = repr(key)
+        text = _spelled(key)
     else:
-        text = f"a {type(key).__qualname__}"
+        text = _kind_of(key)
     text = shortened(text, _LONGEST)
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _spelled(key: Any) -> str:
+    try:
+        return repr(key)
+    except Exception:  # an integer of many digits, or what a tuple holds
+        return _kind_of(key)
+
+
+def _kind_of(key: Any) -> str:
+    return f"a {type(key).__qualname__}"
 
 
 def its_function(function: Any) -> str:
@@ -80,18 +94,18 @@ def its_function(function: Any) -> str:
 
 
 def _mapping(x: Mapping[Any, Any]) -> Iterator[Part]:
-    for key, value in list(x.items())[:_MOST]:
+    for key, value in list(islice(x.items(), _MOST)):
         yield f"key {named(key)}", key
         yield f"[{named(key)}]", value
 
 
 def _sequence(x: Any) -> Iterator[Part]:
-    for at, value in enumerate(list(x)[:_MOST]):
+    for at, value in enumerate(list(islice(x, _MOST))):
         yield f"[{at}]", value
 
 
 def _set(x: Any) -> Iterator[Part]:
-    for value in list(x)[:_MOST]:
+    for value in list(islice(x, _MOST)):
         yield "an element", value
 
 
@@ -161,11 +175,8 @@ def _property(x: property) -> Iterator[Part]:
 
 def _reduced(x: Any) -> Iterator[Part]:
     """Yield what the reducer of *x* hands to pickle."""
-    try:
-        reducer = copyreg.dispatch_table.get(type(x))
-        made = reducer(x) if reducer is not None else x.__reduce_ex__(_PROTOCOL)
-    except Exception:  # the object's own code may raise anything; then it is to blame itself
-        return
+    reducer = copyreg.dispatch_table.get(type(x))
+    made = reducer(x) if reducer is not None else x.__reduce_ex__(_PROTOCOL)
     if not isinstance(made, tuple):  # the name of a global
         return
     function, args, state, items, pairs = (*made, None, None, None)[:5]
@@ -192,7 +203,9 @@ def _reduced(x: Any) -> Iterator[Part]:
 
 def _fields(x: Any) -> list[str]:
     """Return the words for the elements of a named tuple; none of another object."""
-    fields = getattr(type(x), "_fields", ()) if isinstance(x, tuple) else ()
+    fields = getattr(type(x), "_fields", ()) if issubclass(type(x), tuple) else ()
+    if not isinstance(fields, tuple):
+        return []
     return [f"attribute '{named(name, quoted=False)}'" for name in fields]
 
 
@@ -218,7 +231,7 @@ def _collection(x: Any) -> Iterator[Part]:
 def graph_of(x: Any) -> dict[Any, Any] | None:
     """Return the graph of the collection *x*; None if it is none, or its graph cannot be made."""
     made = getattr(x, "__dask_graph__", None)
-    if made is None or isinstance(x, type):
+    if made is None or issubclass(type(x), type):
         return None
     try:
         graph = made()
@@ -246,20 +259,24 @@ def _array(x: Any) -> Iterator[Part]:
     if x.dtype.kind != "O":
         yield from _reduced(x)
         return
-    for at, (index, value) in enumerate(zip(_indexes(x.shape), x.flat, strict=True)):
-        if at == _MOST:
-            return
-        yield f"[{', '.join(map(str, index))}]", value
+    shape = x.shape
+    for at, value in enumerate(islice(x.flat, _MOST)):
+        yield f"[{', '.join(map(str, _index(at, shape)))}]", value
 
 
-def _indexes(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    return product(*map(range, shape))
+def _index(at: int, shape: tuple[int, ...]) -> list[int]:
+    """Return the index of the element at place *at* of an array, in the order of C."""
+    index = []
+    for length in reversed(shape):
+        at, position = divmod(at, length)
+        index.append(position)
+    return index[::-1]
 
 
 def _frame(x: Any) -> Iterator[Part]:
     """Yield the columns of objects by their names, and then what else the frame holds."""
-    for at, name in enumerate(x.columns[:_MOST]):
-        if x.dtypes.iloc[at].kind == "O":
+    for at, (name, dtype) in enumerate(zip(x.columns[:_MOST], x.dtypes, strict=False)):
+        if dtype.kind == "O":
             yield f"column {named(name)}", x.iloc[:, at].to_numpy()
     yield from _reduced(x)
 

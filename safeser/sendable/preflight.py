@@ -12,6 +12,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Self
 
 from safeser import families, pickles, serialization
+from safeser.channel.sending import ordered
 from safeser.errors import ConfigError, PolicyDenied, SerializationError
 from safeser.families import framing, plain
 from safeser.families.plain import DEFAULTS
@@ -97,7 +98,8 @@ class Preflight:
         towards = "" if self.context is None else f" in {self.context}"
         if self.family is None:
             yield f"{self._named()} cannot be sent{towards}:"
-            yield from (f"- {each}" for each in self.culprits)
+            reasons = [self.refusal] if self.refusal is not None else self.culprits
+            yield from (f"- {each}" for each in reasons)
             return
         verdict = "can be sent" if self.refusal is None else "is refused"
         yield f"{self.name} {verdict}{towards}: family {self.family}, {self.size:,} bytes"
@@ -184,7 +186,7 @@ def preflight(
         found = _submitted(obj, name, context, policy)
     else:
         found = _sent(obj, name, context, policy, limits)
-    is_code = isinstance(obj, type | FunctionType | MethodType)
+    is_code = issubclass(type(obj), type | FunctionType | MethodType)
     return replace(found, defined=defined(obj)) if is_code else found
 
 
@@ -202,7 +204,9 @@ def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflig
     if grant.submission == "approved":
         rule = policy.match(context)
         listed = Signable.by([] if rule is None else [rule]).functions
-        if name in listed or found.family not in _PICKLES:
+        # A listed name is no grant of a method, which holds its instance, or of one of a class.
+        is_listed = name in listed and issubclass(type(obj), type | FunctionType)
+        if is_listed or found.family not in _PICKLES:
             return found
     refusal = PolicyDenied(
         f"{context}: {context.sender} may submit no code in context {grant.context!r}",
@@ -231,7 +235,7 @@ def _sent(
             header, frames = families.serialize(obj, tried, limits=bounds, context=context)
         else:
             bounds = policy.limits
-            tried = policy.grant(context, sealing=True).families
+            tried = ordered(policy.grant(context, sealing=True).families)
             asked = [each for each in tried if each != "error"]
             header, frames = serialization.serialize(
                 obj, asked, "raise", context=context, policy=policy

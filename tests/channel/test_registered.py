@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
+from sklearn.linear_model import LinearRegression
 
 from safeser.channel.sending import ordered
 from safeser.errors import PayloadError, PolicyDenied, SerializationError
@@ -99,15 +103,83 @@ def test_an_own_family_passes_where_both_sides_list_it(send, calls):
 @pytest.mark.parametrize(
     ("listed", "asked"),
     [
-        (("shout", "dask", "msgpack"), ("shout", "dask", "msgpack", "error")),
+        (("shout", "dask", "msgpack"), ("error", "shout", "dask", "msgpack")),
         (("dask", "shout", "pickle"), ("dask", "msgpack", "error", "shout", "pickle")),
-        (("pickle", "shout", "dask"), ("shout", "dask", "msgpack", "error", "pickle")),
+        (("pickle", "shout", "dask"), ("error", "shout", "dask", "msgpack", "pickle")),
         (("shout", "pickle"), ("msgpack", "error", "shout", "pickle")),
     ],
 )
 def test_a_family_listed_before_dask_is_asked_before_it(listed, asked):
     """For values that dask would carry too, as large arrays that stay on one host."""
     assert ordered(listed) == asked
+
+
+PREFERRED = POLICY.replace("[dask, msgpack, shout]", "[shout, dask, msgpack]")
+
+
+def preferring(takes, monkeypatch, doors):
+    """Return what sends a value under a policy that lists a family first, and opens it there.
+
+    :param takes: whether the family takes a value, which it then carries as a number of its list.
+    """
+    carried = []
+
+    def dumps(x):
+        if not takes(x):
+            raise NotImplementedError
+        carried.append(x)
+        return {"at": len(carried) - 1}, []
+
+    known = OwnFamilies(list)
+    known.register(OwnFamily("shout", dumps, lambda header, frames: carried[header["at"]]))
+    for module in ("registered.own", "tree", "sending", "receiving", "building"):
+        monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
+    one, two = doors.channel("ann", PREFERRED), doors.channel("bea", PREFERRED)
+    doors.shake(one, two)
+    context = Context("ann", "bea")
+    return carried, lambda value: two.open(one.seal(value, context), context)
+
+
+def is_array(x):
+    return type(x) is np.ndarray
+
+
+MATRIX = scipy.sparse.csr_matrix(np.eye(3))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.ma.MaskedArray([1.0, 2.0], mask=[True, False]),
+        MATRIX,
+        LinearRegression().fit(np.eye(3), np.arange(3.0)),
+        pd.DataFrame({"a": [1.0, 2.0]}),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_parts_of_a_typed_value_are_typed_though_a_preferred_family_takes_them(
+    value, monkeypatch, doors
+):
+    """A typed value is read from typed parts."""
+    carried, sent = preferring(is_array, monkeypatch, doors)
+    assert type(sent(value)) is type(value)
+    assert carried == []
+
+
+def test_a_preferred_family_is_asked_for_the_elements_of_collections(monkeypatch, doors):
+    carried, sent = preferring(is_array, monkeypatch, doors)
+    array = np.arange(3)
+    got = sent({"a": [array, 2j], "b": (MATRIX, array)})
+    assert got["a"][0] is array
+    assert got["b"][1] is array
+    assert len(carried) == 2
+
+
+def test_a_preferred_family_is_not_asked_for_errors(monkeypatch, doors):
+    """Their recipients, and those who relay them, know them by their family."""
+    carried, sent = preferring(lambda x: True, monkeypatch, doors)
+    assert sent(ValueError("wrong")).args == ("wrong",)
+    assert carried == []
 
 
 def test_its_code_does_not_run_where_it_is_not_listed(send, calls):

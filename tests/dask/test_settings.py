@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -470,3 +471,57 @@ def test_files_that_cannot_be_kept_so_are_refused(section):
     with dask.config.set({"safeser.audit-files": section}), pytest.raises(ConfigError) as raised:
         settings_for("worker")
     assert raised.value.rule == "config.audit-files"
+
+
+class LeftOpen:
+    """A client whose loop does not answer, or does; it keeps how long it was to be waited for."""
+
+    _asynchronous = False
+
+    def __init__(self, clock, answers=True, status="running"):
+        self.clock, self.answers, self.status, self.waits = clock, answers, status, []
+
+    def close(self, timeout):
+        self.waits.append(timeout)
+        if not self.answers:
+            self.clock.now += timeout
+            raise TimeoutError
+
+
+@pytest.fixture
+def left_open(monkeypatch):
+    """Return what puts clients in the place of those of this process."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    def made(*kinds):
+        clients = [LeftOpen(clock, **each) for each in kinds]
+        monkeypatch.setattr(module, "Client", SimpleNamespace(_instances=clients))
+        return clients
+
+    return made
+
+
+def test_clients_that_do_not_close_keep_a_process_once(left_open):
+    stuck = {"answers": False}
+    clients = left_open(stuck, {}, stuck, stuck)
+    module._close_clients()
+    assert [each.waits for each in clients] == [[3.0], [0.2], [0.2], [0.2]]
+
+
+def test_a_client_that_is_closing_is_not_waited_for_again(left_open):
+    (client,) = left_open({"status": "closing"})
+    module._close_clients()
+    assert client.waits == []
+
+
+def test_clients_of_the_process_that_this_one_was_forked_from_are_left_to_it(
+    left_open, monkeypatch
+):
+    monkeypatch.setattr(module, "_inherited", weakref.WeakSet())
+    before = left_open({}, {})
+    module._inherit()
+    (own,) = left_open({})
+    monkeypatch.setattr(module.Client, "_instances", [*before, own])
+    module._close_clients()
+    assert [each.waits for each in (*before, own)] == [[], [], [3.0]]

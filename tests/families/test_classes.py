@@ -12,8 +12,9 @@ from families_attack import FAMILIES, GRANT, mutate_all, through
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import safeser
 from safeser import families
-from safeser.errors import ConfigError, PayloadError, SafeserError
+from safeser.errors import ConfigError, PayloadError, SafeserError, SerializationError
 from safeser.families import plain
 from safeser.families.registered.classes import register_class
 from safeser.values import Limits
@@ -410,3 +411,23 @@ def test_any_record_comes_back(value):
     back = through(value)
     assert type(back) is type(value)
     assert back == value
+
+
+class OfAnother:
+    """A proxy whose class is what it stands for, or cannot be asked for."""
+
+    @property
+    def __class__(self):
+        if self.kind is None:
+            raise RuntimeError("it stands for nothing here")
+        return self.kind
+
+
+@pytest.mark.parametrize("kind", [ValueError, None], ids=str)
+@pytest.mark.parametrize("families", [["dask", "msgpack"], ["dask", "msgpack", "pickle"]])
+def test_an_object_is_no_error_because_it_says_so(kind, families):
+    value = OfAnother()
+    value.kind = kind
+    with pytest.raises(SerializationError) as caught:
+        safeser.serialize([value], families, "raise")
+    assert caught.value.rule == "families.cannot-serialize"

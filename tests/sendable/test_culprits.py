@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import dataclasses
 import functools
+import itertools
 import mmap
 import multiprocessing
 import queue
@@ -26,7 +27,7 @@ import pytest
 
 from safeser.sendable.advice import defined
 from safeser.sendable.culprits import culprits, culprits_among
-from safeser.sendable.parts import its_function
+from safeser.sendable.parts import its_function, parts
 
 LOCK = threading.Lock()
 
@@ -376,3 +377,97 @@ def test_a_collection_whose_graph_cannot_be_made_is_looked_at_as_an_object():
 
     (found,) = culprits(Collection(LOCK))
     assert found.path == ("attribute 'meta'",)
+
+
+class Odd(np.ndarray):
+    """An array whose own attribute raises."""
+
+    @property
+    def dtype(self):
+        raise ValueError("no dtype")
+
+
+class OddFrame(pd.DataFrame):
+    @property
+    def columns(self):
+        raise ValueError("no columns")
+
+
+class Unlisted(tuple):
+    _fields = 5
+
+
+class Endless(dict):
+    """A mapping whose items do not end, and are no part of what pickle asks for."""
+
+    def items(self):
+        return ((at, at) for at in itertools.count())
+
+
+class OfAnother:
+    """A proxy for an error that is not there, or cannot be asked for."""
+
+    def __init__(self, kind):
+        self.kind, self.held = kind, LOCK
+
+    @property
+    def __class__(self):
+        if self.kind is None:
+            raise RuntimeError("it stands for nothing here")
+        return self.kind
+
+
+class Failing(dict):
+    def items(self):
+        raise ValueError("no items")
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: np.array([1, LOCK], dtype=object).view(Odd), [""]),
+        (lambda: OddFrame({"a": [1, LOCK]}), [""]),
+        (lambda: types.MappingProxyType(Failing(a=LOCK)), [""]),
+        (lambda: types.MappingProxyType(Endless(a=LOCK)), [""]),
+        (lambda: Unlisted((1, LOCK)), ["constructor argument 1 -> [1]"]),
+        (lambda: {"k": OfAnother(ValueError)}, ["['k'] -> attribute 'held'"]),
+        (lambda: {"k": OfAnother(None)}, ["['k'] -> attribute 'held'"]),
+        (lambda: {10**5000: LOCK}, ["[a int]"]),
+        (
+            lambda: types.MethodType(functools.partial(print, LOCK), 1),
+            ["its function -> argument 0"],
+        ),
+    ],
+)
+def test_what_raises_where_its_parts_are_asked_for_is_to_blame_itself(make, expected):
+    assert paths(make()) == expected
+
+
+def test_a_class_whose_module_is_no_text_has_no_place(monkeypatch):
+    monkeypatch.setattr(Service, "__module__", None)
+    (found,) = culprits(Service(LOCK))
+    assert found.path == ("attribute 'held'",)
+    assert defined(Service) == ""
+
+
+def test_the_first_elements_of_an_array_are_there_however_long_it_is():
+    endless = np.broadcast_to(np.array([LOCK], dtype=object), (3, 10**12))
+    words = [word for word, _ in itertools.islice(parts(endless), 2)]
+    assert words == ["[0, 0]", "[0, 1]"]
+
+
+def test_elements_of_an_array_are_counted_in_its_last_dimension_first():
+    array = np.arange(24).reshape(2, 3, 4).astype(object)
+    found = dict(parts(array))
+    assert found == {f"[{i}, {j}, {k}]": array[i, j, k] for i, j, k in np.ndindex(2, 3, 4)}
+
+
+def test_a_frame_is_asked_for_the_dtypes_of_its_columns_once(monkeypatch):
+    asked, stock = [], pd.DataFrame.dtypes
+    monkeypatch.setattr(
+        pd.DataFrame, "dtypes", property(lambda x: asked.append(1) or stock.fget(x))
+    )
+    frame = pd.DataFrame([[1, "a"] * 5])
+    words = [word for word, _ in parts(frame) if word.startswith("column")]
+    assert words
+    assert len(asked) == 1

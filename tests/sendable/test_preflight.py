@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import sys
 import threading
+import types
 from types import SimpleNamespace
 
 import numpy as np
@@ -225,6 +227,53 @@ def test_approved_lets_data_and_listed_functions_through():
     assert safeser.preflight(listed, context, policy=policy)
     found = safeser.preflight(lambda: 1, context, policy=policy)
     assert found.refusal.rule == "submission.approved"
+
+
+def test_approved_lets_no_method_through_whose_function_is_listed():
+    """What is signed is a name, and a method is its instance, too."""
+    names = [f"{__name__}:Registered.{each}" for each in ("method", "of_class")]
+    entries = ", ".join(f'"{each}": reference' for each in names)
+    policy = submitting("approved", f"  pickle: {{allow: {{{entries}}}}}")
+    context = towards_scheduler("a")
+    assert safeser.preflight(Registered.method, context, policy=policy)
+    for method in (Registered(1).method, Registered.of_class):
+        found = safeser.preflight(method, context, policy=policy)
+        assert found.refusal.rule == "submission.approved"
+
+
+@pytest.mark.parametrize("function", [functools.partial(print, 1), operator.itemgetter(0)])
+def test_a_method_of_what_has_no_name_is_one_of_python(function):
+    found = safeser.preflight(types.MethodType(function, 1))
+    assert found
+    assert found.name == "builtins:method"
+
+
+def test_a_class_whose_module_is_no_text_is_looked_at(monkeypatch):
+    monkeypatch.setattr(Registered, "__module__", None)
+    assert safeser.preflight(Registered).name == "None:Registered"
+
+
+PICKLE_FIRST = """
+safeser: 1
+name: pickle-first
+revision: 1
+principals: {ann: {}, bea: {}}
+contexts:
+  - name: both
+    sender: ann
+    recipient: bea
+    kinds: [data]
+    serializers: [pickle, dask, msgpack]
+    deserializers: [pickle, dask, msgpack]
+"""
+
+
+def test_families_are_asked_in_the_order_in_which_a_link_asks_them():
+    policy, context = Policy.parse(PICKLE_FIRST), Context("ann", "bea")
+    assert safeser.preflight(np.arange(3), context, policy=policy).family == "dask"
+    found = safeser.preflight(Calls(), context, policy=policy)
+    assert found.refusal is not None
+    assert str(found.refusal) in str(found)
 
 
 def test_a_context_needs_a_policy():
