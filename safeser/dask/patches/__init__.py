@@ -13,6 +13,7 @@ from importlib.metadata import version
 from threading import Lock
 
 from safeser.dask.patches import (
+    batches,
     client,
     display,
     extensions,
@@ -39,6 +40,7 @@ PATCHES: tuple[Patch, ...] = (
     *node.ROWS,
     *scheduler.ROWS,
     *extensions.ROWS,
+    *batches.ROWS,
     *worker.ROWS,
     *nanny.ROWS,
     *shuffle.ROWS,
