@@ -14,7 +14,7 @@ from safeser.dask.transport.comm import SafeserComm
 __all__ = ["INTERVAL", "ROWS"]
 
 #: Seconds between two batches for one client, as between those for a worker. Dask has 2 ms, and 10
-#: ms for what the client sends. A batch costs both ends as much as some ten of the reports in it.
+#: ms for what the client sends. A batch costs both ends several times as much as a report in it.
 INTERVAL = 0.005
 
 #: What Dask's scheduler calls the streams to clients.
