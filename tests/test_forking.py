@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests import forking
 from tests.conftest import Folder, base_environment
 from tests.forking import DASK
 from tests.forking import can_fork as can_fork_from
@@ -28,6 +29,15 @@ print(json.dumps(told))
 """
 
 
+@pytest.fixture(autouse=True)
+def origin(monkeypatch):
+    """Fork from a process of this test: the environment may have changed since another."""
+    monkeypatch.setattr(forking, "_origins", [])
+    yield
+    for each in forking._origins:
+        each.close()
+
+
 @pytest.mark.parametrize("fails", ["", "\nraise SystemExit(3)", "\n1 / 0"])
 @pytest.mark.parametrize("script", [False, True])
 def test_it_is_what_a_new_one_is(folder: Folder, script, fails):
@@ -35,6 +45,8 @@ def test_it_is_what_a_new_one_is(folder: Folder, script, fails):
     program.write_text(TELLS + fails)
     ended = []
     for folder.fresh in (True, False):
+        if not folder.fresh:
+            assert can_fork([sys.executable, "-c", ""], folder.environment("alice"))
         given = program if script else TELLS + fails
         ended.append(folder.run("alice", given, "an argument"))
     fresh, forked = ended
