@@ -80,7 +80,7 @@ def run(policy: str, folder: Path, names: tuple[str, ...] = ()) -> Run:
         program = HERE / "workloads.py"
         ended = cluster.run(client, program, cluster.address, str(files), *names, timeout=PATIENCE)
     finally:
-        cluster.stop()
+        cluster.stop(gently=True)  # so that the counts are in the logs
     found = tuple(opened(cluster.watched)) if cluster.watched else ()
     return Run(traced(cluster.audit, ended.answer), found, ended.err)
 
