@@ -7,13 +7,10 @@ are those of the issue that describes ``dask.compute`` against ``Client.compute`
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +24,7 @@ from safeser.dask.clients import unsendable
 from safeser.dask.clients.unsendable import blaming, graph_parts
 from safeser.errors import PayloadError, PolicyDenied, SerializationError
 from tests.seeds.compute_paths import closing_over
+from tests.seeds.running import run
 
 PROGRAM = Path(__file__).with_name("compute_paths.py")
 PROJECT = Path(__file__).parents[2]
@@ -34,18 +32,10 @@ PROJECT = Path(__file__).parents[2]
 
 @pytest.mark.cluster
 def test_every_path_agrees_and_names_the_culprit(tmp_path):
-    ended = subprocess.run(
-        [sys.executable, str(PROGRAM), "default"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    check_paths(json.loads(ended.stdout.splitlines()[-1]))
+    ended = run(str(PROGRAM), "default", cwd=tmp_path)
+    check_paths(ended.answer)
     # Neither tracebacks of safeser's nor distributed's own report of what it could not pickle.
-    assert "Failed to serialize" not in ended.stderr
+    assert "Failed to serialize" not in ended.err
 
 
 def check_paths(said):
@@ -70,17 +60,8 @@ def test_in_a_jupyter_kernel_every_path_agrees_too(tmp_path):
         "IPYTHONDIR": str(tmp_path / "ipython"),
         "JUPYTER_CONFIG_DIR": str(tmp_path / "jupyter"),
     }
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.seeds.in_notebook"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout.splitlines()[-1])
+    ended = run("-m", "tests.seeds.in_notebook", cwd=tmp_path, env=environment, timeout=300)
+    found = ended.answer
     check_paths(found["said"])
     errors = found["errors"]
     named = {"submit", "dask.compute", "gather", "loads", "generator", "shell", "client"}
@@ -208,16 +189,9 @@ def test_the_command_says_whether_an_object_can_be_sent(tmp_path, name, code, sa
     """``safeser preflight module:object``."""
     (tmp_path / "jobs.py").write_text(JOBS)
     command = "from safeser.cli import main; main()"
-    ended = subprocess.run(
-        [sys.executable, "-c", command, "preflight", f"jobs:{name}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (code, "")
-    assert says in ended.stdout
+    ended = run("-c", command, "preflight", f"jobs:{name}", cwd=tmp_path, code=code)
+    assert ended.err == ""
+    assert says in ended.out
 
 
 def with_default(x, lock=LOCK):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ from safeser.families.registered.hosted import SMALL_FRAME
 from safeser.families.registry import Registry
 from safeser.identities import make_identities
 from safeser.values import Context, Limits
+from tests.seeds.running import run
 
 #: The page's own example, but for the name of the package.
 HUMAN = """
@@ -52,14 +51,7 @@ print(safeser.deserialize_bytes(safeser.serialize_bytes([Human("Bob")]))[0].name
 
 
 def test_the_example_of_a_class_runs_as_it_stands():
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", HUMAN],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (ended.returncode, ended.stdout) == (0, "Alice\nBob\n"), ended.stderr
+    assert run("-W", "error", "-c", HUMAN).out == "Alice\nBob\n"
 
 
 class Blob:
@@ -299,17 +291,8 @@ def test_a_family_uses_shared_memory_between_workers_of_one_host(tmp_path):
     (tmp_path / "shared_memory.py").write_text(
         PRELOADED.format(examples=str(project / "examples")), "utf-8"
     )
-    ended = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1] == "(True, 1000000.0)"
+    ended = run("program.py", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert ended.out.splitlines()[-1] == "(True, 1000000.0)"
 
 
 def test_no_policy_decides_by_addresses():
@@ -411,15 +394,8 @@ register_generic(Walked)
 
 def test_what_distributed_s_own_decorators_registered_is_said_at_registration():
     """What is honoured, what is ignored and why."""
-    ended = subprocess.run(
-        [sys.executable, "-c", DECORATED],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    honoured, ignored = ended.stderr.splitlines()
+    ended = run("-c", DECORATED)
+    honoured, ignored = ended.err.splitlines()
     assert honoured.startswith("__main__:Tiles was registered with distributed's dask_serialize")
     assert "safeser calls its functions only where a context of the policy names" in honoured
     assert ignored.startswith("__main__:Walked was registered with distributed's register_generic")

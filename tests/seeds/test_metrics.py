@@ -5,11 +5,9 @@ https://distributed.dask.org/en/stable/fine-performance-metrics.html
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
+
+from tests.seeds.running import run
 
 PROGRAM = """
 import json, numpy as np, safeser
@@ -34,15 +32,7 @@ if __name__ == "__main__":
 @pytest.mark.cluster
 def test_serialize_and_deserialize_are_metered(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    ended = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    one, other = json.loads(ended.stdout.splitlines()[-1])
+    ended = run("program.py", cwd=tmp_path)
+    one, other = ended.answer
     assert ["get-data", "serialize", "seconds"] in one
     assert ["gather-dep", "deserialize", "seconds"] in other

@@ -8,9 +8,6 @@ named by its path wherever a user hands something over, as by ``submit``.
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ import pytest
 from safeser.dask.clients.unsendable import Blamed
 from safeser.errors import SerializationError
 from tests.seeds.refusals import LOCK
+from tests.seeds.running import run
 
 PROGRAM = Path(__file__).with_name("refused_calls.py")
 
@@ -25,20 +23,12 @@ PROGRAM = Path(__file__).with_name("refused_calls.py")
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """Return the error of each call by its name, and what was logged meanwhile."""
-    ended = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        cwd=tmp_path_factory.mktemp("refused"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    ended = run(str(PROGRAM), cwd=tmp_path_factory.mktemp("refused"))
     logged = {}
-    for part in ended.stderr.split("--- ")[1:]:
+    for part in ended.err.split("--- ")[1:]:
         name, _, text = part.partition("\n")
         logged[name] = text
-    return json.loads(ended.stdout.splitlines()[-1]), logged
+    return ended.answer, logged
 
 
 @pytest.mark.cluster

@@ -6,13 +6,12 @@ The sentence: a page "Why is my submit slow?" from symptom to cure on real outpu
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.pages import Page
+from tests.seeds.running import run
 
 PAGE = Page("how-to/slow-submit.md")
 
@@ -58,24 +57,16 @@ def printed(word: str) -> list[str]:
     return [block for block in blocks if word in block]
 
 
-def run(folder: Path, program: str) -> tuple[str, str]:
+def shown(folder: Path, program: str) -> tuple[str, str]:
     (folder / "models.py").write_text(PAGE.files["models.py"], "utf-8")
     (folder / "slow.py").write_text(program, "utf-8")
-    ended = subprocess.run(
-        [sys.executable, "slow.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout, ended.stderr
+    ended = run("slow.py", cwd=folder)
+    return ended.out, ended.err
 
 
 @pytest.mark.cluster
 def test_the_program_prints_what_the_page_says(tmp_path):
-    found, warned = run(tmp_path, PAGE.files["slow.py"])
+    found, warned = shown(tmp_path, PAGE.files["slow.py"])
     said, _ = printed("process ")
     same(pickles(found), pickles(said))
     same(types(found), types(said))
@@ -100,7 +91,7 @@ def test_the_first_cure_leaves_what_the_page_says(tmp_path):
     cured = program.replace(made, f"{made}        {cure}\n").replace(
         "score, model,", "score, held,"
     )
-    found, warned = run(tmp_path, cured)
+    found, warned = shown(tmp_path, cured)
     _, said = printed("process ")
     # One worker may run all five, or take the model from the other.
     own = [

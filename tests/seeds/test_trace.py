@@ -6,8 +6,6 @@ The article on ``client.submit`` counts by a wrapper of its own, which sees one 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 import safeser
 from safeser.sendable import costly
 from safeser.sendable.costly import SerializationAdvice, advise
+from tests.seeds.running import run
 
 pytest_plugins = ["safeser.trace.fixture"]
 
@@ -51,16 +50,8 @@ if __name__ == "__main__":
 @pytest.mark.cluster
 def test_all_processes_of_a_cluster_are_counted(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "program.py", "default"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    *table, told = ended.stdout.splitlines()
+    ended = run("-W", "ignore", "program.py", "default", cwd=tmp_path)
+    *table, told = ended.out.splitlines()
     assert max(map(len, table)) <= 80
     assert "no counts of scheduler: it is part of this process, which counts it" in table
     found = json.loads(told)

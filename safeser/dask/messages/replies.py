@@ -17,6 +17,7 @@ from safeser.dask.wire.bounded_repr import has_bounded_repr
 from safeser.dask.wire.fields import transform
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
+from safeser.families.errors.failures import ExceptionData
 from safeser.operations.shapes import shape
 
 __all__ = [
@@ -385,7 +386,7 @@ def why_no_values(exception: Any, *, local: str) -> Relayed | None:
     None where a retry may help, as after an error of the network.
     """
     if isinstance(exception, Relayed) and exception.sealed_header.get("serializer") == "error":
-        return exception.as_failed() if _is_ours(exception) else None
+        return exception.as_failed() if _own_error(exception) is not None else None
     if not isinstance(exception, SafeserError):
         exception = PayloadError("a peer failed without saying why", rule="raw.exception")
     return refused(exception, local)
@@ -400,7 +401,8 @@ def unless_refused(reply: dict[str, Any]) -> dict[str, Any]:
     exception = reply.get("exception")
     if not isinstance(exception, Relayed) or exception.sealed_header.get("serializer") != "error":
         return reply
-    error = errors.from_data(errors.decode(exception.frames[0])) if _is_ours(exception) else None
+    said = _own_error(exception)
+    error = None if said is None else errors.from_data(said)
     if not isinstance(error, SafeserError):
         return reply
     # The next reader adds that another process says so.
@@ -409,9 +411,10 @@ def unless_refused(reply: dict[str, Any]) -> dict[str, Any]:
     raise error
 
 
-def _is_ours(value: Relayed) -> bool:
-    """Tell whether a relayed failure is an error of safeser, not one of the network or of Dask.
+def _own_error(value: Relayed) -> ExceptionData | None:
+    """Return what a relayed failure says if it is an error of safeser, none of the network or Dask.
 
     This trusts the failure's own text: a peer that lies about it gains nothing.
     """
-    return errors.decode(value.frames[0]).type.startswith("safeser.errors:")
+    said = errors.decode(value.frames[0])
+    return said if said.type.startswith("safeser.errors:") else None
