@@ -13,8 +13,9 @@ from typing import Any
 from safeser import families as serialization
 from safeser.channel.records import Recording
 from safeser.errors import SafeserError
+from safeser.families.registered.own import before_typed
 from safeser.pickles.advice import NEVER
-from safeser.values import FAMILIES, SEALED, Context, Decision, Described, Grant
+from safeser.values import SEALED, Context, Decision, Described, Grant
 
 __all__ = ["FLOOR", "Sending", "is_asked_for", "is_own_reply", "ordered"]
 
@@ -32,8 +33,7 @@ def ordered(families: tuple[str, ...]) -> tuple[str, ...]:
     values as msgpack does. Families of one's own that the policy lists before dask are asked before
     it, for values that dask would carry too, but not for errors.
     """
-    preferred = families[: families.index("dask")] if "dask" in families else ()
-    own = [family for family in preferred if family not in FAMILIES]
+    own = before_typed(families)
     ordered = [*(["error", *own] if own else ()), *(["dask"] if "dask" in families else ())]
     ordered += [family for family in FLOOR if family not in ordered]
     # The writer of family cloudpickle tries plain pickle itself, except for classes of __main__,

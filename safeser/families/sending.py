@@ -32,7 +32,7 @@ from safeser.families.plain import (
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.hosted import Failed
-from safeser.families.registered.own import own_families
+from safeser.families.registered.own import before_typed, own_families
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import columns
 from safeser.families.tree import parse
@@ -300,8 +300,7 @@ def _typed_first(families: tuple[str, ...]) -> tuple[str, ...]:
 
     A typed value is read from typed parts, as a sparse matrix from arrays.
     """
-    ahead = families[: families.index("dask")] if "dask" in families else ()
-    own = [family for family in ahead if family not in FAMILIES]
+    own = before_typed(families)
     if not own:
         return families
     others = [family for family in families if family not in own]

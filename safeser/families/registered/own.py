@@ -16,7 +16,14 @@ from safeser.errors import ConfigError
 from safeser.families.registered.hosted import check_function, takes_context
 from safeser.values import FAMILIES, check_family
 
-__all__ = ["GROUP", "OwnFamilies", "OwnFamily", "own_families", "register_serialization_family"]
+__all__ = [
+    "GROUP",
+    "OwnFamilies",
+    "OwnFamily",
+    "before_typed",
+    "own_families",
+    "register_serialization_family",
+]
 
 #: Entry points of installed distributions: the name is the family's, the object has its functions.
 GROUP = "safeser.families"
@@ -136,6 +143,12 @@ class OwnFamilies:
                         declared.setdefault(point.name, []).append(point)
                 self._declared = declared
         return self._declared
+
+
+def before_typed(families: tuple[str, ...]) -> list[str]:
+    """Return the families of one's own that stand before ``dask`` in *families*."""
+    ahead = families[: families.index("dask")] if "dask" in families else ()
+    return [family for family in ahead if family not in FAMILIES]
 
 
 def _family_of(point: EntryPoint) -> OwnFamily:
