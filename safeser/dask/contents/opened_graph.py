@@ -18,7 +18,7 @@ from distributed.protocol.serialize import Serialized
 from safeser.dask.contents.annotations import check_annotation, require_small
 from safeser.errors import PayloadError
 
-__all__ = ["FAMILY", "SERIALIZATION", "is_opened", "opened"]
+__all__ = ["FAMILY", "SERIALIZATION", "is_opened", "number_of_tasks", "opened"]
 
 #: Under this family Dask opens what safeser built in this very process, and nothing else.
 FAMILY = "safeser-graph"
@@ -71,6 +71,14 @@ def opened(
 def is_opened(value: Any) -> bool:
     """Tell whether *value* is what :func:`opened` returned."""
     return type(value) is Serialized and type(value.frames[0]) is _Built
+
+
+def number_of_tasks(graph: object) -> int | None:
+    """Return how many tasks a graph has of which nothing is computed to list them.
+
+    None for a graph that Dask or a user made: listing its tasks may run any code.
+    """
+    return len(graph.operands[0]) if type(graph) is _Tasks else None
 
 
 class _Built:

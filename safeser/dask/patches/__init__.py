@@ -13,7 +13,6 @@ from importlib.metadata import version
 from threading import Lock
 
 from safeser.dask.patches import (
-    batches,
     client,
     display,
     extensions,
@@ -23,6 +22,7 @@ from safeser.dask.patches import (
     registering,
     scheduler,
     shuffle,
+    small_tasks,
     tokenizer,
     tracing,
     worker,
@@ -40,7 +40,7 @@ PATCHES: tuple[Patch, ...] = (
     *node.ROWS,
     *scheduler.ROWS,
     *extensions.ROWS,
-    *batches.ROWS,
+    *small_tasks.ROWS,
     *worker.ROWS,
     *nanny.ROWS,
     *shuffle.ROWS,

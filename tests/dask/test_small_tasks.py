@@ -1,0 +1,119 @@
+"""What a scheduler does for many small tasks: :mod:`safeser.dask.patches.small_tasks`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+import pytest
+from dask._expr import LLGExpr
+from dask._task_spec import Task
+from distributed.scheduler import _materialize_graph
+from distributed.utils import offload as dask_offload
+
+from safeser.dask.contents.opened_graph import opened
+from safeser.dask.patches import PATCHES, small_tasks
+from safeser.dask.patches.patch import is_applied
+from safeser.dask.patches.small_tasks import SMALL_GRAPH
+from safeser.dask.transport.comm import SafeserComm
+from tests.dask.patched import patched
+
+TO_CLIENT = "Scheduler->Client"
+BATCHES, OFFLOAD = small_tasks.ROWS
+
+
+def named(name):
+    comm = SafeserComm.__new__(SafeserComm)
+    comm.name = name
+    return comm
+
+
+@pytest.mark.parametrize(
+    ("comm", "before", "after"),
+    [
+        (named(TO_CLIENT), 0.002, small_tasks.INTERVAL),
+        (named(TO_CLIENT), 0.01, 0.01),
+        (named("Scheduler->Worker"), 0.001, 0.001),
+        (named(None), 0.001, 0.001),
+        (SimpleNamespace(name=TO_CLIENT), 0.002, 0.002),
+    ],
+)
+def test_only_the_streams_to_clients_of_safeser_have_longer_intervals(comm, before, after):
+    started = []
+    sender = SimpleNamespace(interval=before)
+    BATCHES.replace(lambda *given: started.append(given))(sender, comm)
+    assert sender.interval == after
+    assert started == [(sender, comm)]
+
+
+def tasks(number):
+    return {f"t{each}": Task(f"t{each}", sum, (each,)) for each in range(number)}
+
+
+def built(number):
+    return opened(tasks(number), {"priority": {"t0": 7}}).frames[0].take()
+
+
+def listed(graph):
+    """Return what the scheduler is given, the thread that listed it, and that of the loop."""
+    seen = []
+
+    def materialize(**given):
+        seen.append(threading.current_thread())
+        return _materialize_graph(**given)
+
+    async def run():
+        got = await OFFLOAD.replace(dask_offload)(materialize, expr=graph, validate=False)
+        return got, *seen, threading.current_thread()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("number", [1, SMALL_GRAPH])
+def test_small_graphs_of_signed_tasks_are_listed_in_the_loop(number):
+    graph = built(number)
+    (dsk, annotations), where, loop = listed(graph)
+    assert where is loop
+    assert dsk == tasks(number)
+    assert annotations == {"priority": {"t0": 7}}
+
+
+def test_large_ones_are_listed_in_a_thread():
+    (dsk, _), where, loop = listed(built(SMALL_GRAPH + 1))
+    assert where is not loop
+    assert len(dsk) == SMALL_GRAPH + 1
+
+
+def test_graphs_that_a_user_made_are_listed_in_a_thread():
+    (dsk, _), where, loop = listed(LLGExpr(tasks(1)))
+    assert where is not loop
+    assert dsk == tasks(1)
+
+
+def test_the_order_of_a_graph_is_found_in_a_thread():
+    async def run():
+        where = await OFFLOAD.replace(dask_offload)(threading.current_thread)
+        return where, threading.current_thread()
+
+    where, loop = asyncio.run(run())
+    assert where is not loop
+
+
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError])
+def test_errors_come_out(error):
+    def fail(**_):
+        raise error
+
+    async def run():
+        await OFFLOAD.replace(dask_offload)(fail, expr=built(1))
+
+    with pytest.raises(error):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("row", small_tasks.ROWS, ids=lambda row: row.target)
+def test_it_is_in_the_list(row):
+    assert row in PATCHES
+    with patched(row.target):
+        assert is_applied(row)
