@@ -173,7 +173,8 @@ def notes(cluster: Cluster, *, rounds: int, load: tuple[float, float, float]) ->
         "tls:// with key and certificate by distributed.Security.temporary();"
         " safeser:// with policy default, in suite authenticate and encrypt, and with policy"
         f" dask-cluster as sealed; an audit log of {size / MEGABYTE:.1f} MB that {state}",
-        "time / tcp and time / tls: median of the ratios of single rounds, above 1 is slower",
+        "time / tcp and time / tls: median of the ratios of single rounds, above 1 is slower; in"
+        " brackets its interval at 95 %, from six rounds on",
     ]
 
 

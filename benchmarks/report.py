@@ -6,6 +6,7 @@ took turns; it is never one of numbers from two runs.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import statistics
@@ -80,11 +81,20 @@ def rows(quantity: Quantity, seconds: Mapping[str, Sequence[float]]) -> list[Row
                 _address(transport),
                 number(statistics.median(shown)),
                 f"{number(low)} to {number(high)}",
-                f"{ratio(taken, seconds['tcp']):.2f}",
-                f"{ratio(taken, seconds['tls']):.2f}",
+                _beside(taken, seconds["tcp"]),
+                _beside(taken, seconds["tls"]),
             )
         )
     return made
+
+
+def _beside(taken: Sequence[float], other: Sequence[float]) -> str:
+    ratios = [a / b for a, b in zip(taken, other, strict=True)]
+    found = interval(ratios)
+    shown = f"{statistics.median(ratios):.2f}"
+    if taken is other or found is None:
+        return shown
+    return f"{shown} ({found[0]:.2f} to {found[1]:.2f})"
 
 
 def _address(transport: str) -> str:
@@ -97,6 +107,23 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return low, high
+
+
+def interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the narrowest two of *values*, as far from either end, that hold the median of what
+    they were drawn from in 95 % of all samples; None for fewer than six.
+
+    Source: the sign test's interval of order statistics, after B(n, 1/2) (W. J. Conover, Practical
+    Nonparametric Statistics, 3rd edition, section 3.2).
+    """
+    number_of = len(values)
+    beyond = 0  # samples of 2 ** number_of in which the median lies below the value at *rank*
+    for rank in range(number_of // 2 + 1):
+        beyond += math.comb(number_of, rank)
+        if 40 * beyond > 2**number_of:  # 2.5 % on either side
+            break
+    ordered = sorted(values)
+    return (ordered[rank - 1], ordered[-rank]) if rank else None
 
 
 def ratio(taken: Sequence[float], other: Sequence[float]) -> float:

@@ -129,6 +129,23 @@ def test_a_ratio_is_the_median_of_the_rounds(report):
     assert report.ratio([3], [2]) == 1.5
 
 
+def test_an_interval_is_of_order_statistics(report):
+    # The ranks that tables of the sign test have for 95 %.
+    ranks = {1: None, 5: None, 6: (1, 6), 8: (1, 8), 9: (2, 8), 15: (4, 12), 20: (6, 15)}
+    for number, expected in ranks.items():
+        assert report.interval(range(number, 0, -1)) == expected
+
+
+def test_rows_show_intervals_where_there_are_enough_rounds(report):
+    taken = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    rate = report.Quantity("map", "s", 1, rate=False, scale=1)
+    tcp, tls = report.rows(rate, {"tcp": taken, "tls": [3 * each for each in taken]})
+    assert (tcp.against_tcp, tls.against_tcp) == ("1.00", "3.00 (3.00 to 3.00)")
+    slower = [each * by for each, by in zip(taken, [4, 2, 3, 3, 3, 2], strict=True)]
+    _, tls = report.rows(rate, {"tcp": taken, "tls": slower})
+    assert tls.against_tcp == "3.00 (2.00 to 4.00)"
+
+
 def test_rows_show_rates_and_times(report):
     rate = report.Quantity("map", "tasks/s", 100, rate=True, scale=1)
     first, second = report.rows(rate, {"tcp": [1.0, 2.0, 4.0], "tls": [2.0, 4.0, 8.0]})
