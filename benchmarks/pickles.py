@@ -224,8 +224,8 @@ def targets(runs: Sequence[Run]) -> list[str]:
     small = [run for run in ours if not run.sent[0].buffers and len(run.sent[0].data) < 4096]
     apart = [run for run in ours if _mostly_apart(run.sent[0])]
     said = [
-        f"Below 4 KiB, at most 15 times pickle.loads: {count(15, small)}",
-        f"Where nine tenths are buffers, at most 2 times: {count(2, apart)}",
+        f"Below 4 KiB, at most 12 times pickle.loads: {count(12, small)}",
+        f"Where nine tenths are buffers, at most 6 times: {count(6, apart)}",
     ]
     for other, least in (("picklescan", 1), ("fickling", 15)):
         times = [found for run in ours if (found := run.faster(other)) is not None]

@@ -31,7 +31,7 @@ def test_a_tiny_run_compares_everybody(tmp_path):
     assert run.returncode == 0, run.stderr
     line = next(line for line in file.read_text().splitlines() if "a small dict" in line)
     assert re.fullmatch(r"\| a small dict \| 42 \|  \| [\d.]+ \|( [\d.,]+x \|){2}.*", line)
-    assert "Below 4 KiB, at most 15 times pickle.loads: " in file.read_text()
+    assert "Below 4 KiB, at most 12 times pickle.loads: " in file.read_text()
     assert "CPython" in run.stdout
     assert str(tmp_path) not in file.read_text()
 
