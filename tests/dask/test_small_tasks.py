@@ -79,6 +79,19 @@ def test_small_graphs_of_signed_tasks_are_listed_in_the_loop(number):
     assert annotations == {"priority": {"t0": 7}}
 
 
+def test_what_waits_for_the_loop_runs_between_the_graphs_of_a_batch():
+    done = []
+
+    async def run():
+        offload = OFFLOAD.replace(dask_offload)
+        for number in range(3):
+            asyncio.get_running_loop().call_soon(done.append, f"other {number}")
+            await offload(lambda expr, at=number: done.append(f"graph {at}"), expr=built(1))
+
+    asyncio.run(run())
+    assert done == ["other 0", "graph 0", "other 1", "graph 1", "other 2", "graph 2"]
+
+
 def test_large_ones_are_listed_in_a_thread():
     (dsk, _), where, loop = listed(built(SMALL_GRAPH + 1))
     assert where is not loop

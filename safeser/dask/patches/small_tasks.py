@@ -6,6 +6,7 @@ that was idle, and no guarantee depends on a row of these.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -40,6 +41,8 @@ def _offload(stock: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[An
     async def offload(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         tasks = opened_graph.number_of_tasks(kwargs.get("expr"))
         if tasks is not None and tasks <= SMALL_GRAPH:
+            # A client's batch of graphs would keep the event loop for itself.
+            await asyncio.sleep(0)
             return func(*args, **kwargs)
         return await stock(func, *args, **kwargs)
 
