@@ -429,8 +429,8 @@ def _wrong_key(directory: Directory) -> AuditError:
         "the index does not verify with this key",
         rule="audit.key",
         where=directory.place(INDEX),
-        fix="Use the key that the log was begun with, or another directory. A key that moves"
-        " belongs to one directory.",
+        fix="Use the key that the log was begun with, or name another folder as the audit log of"
+        " this key (DASK_SAFESER__AUDIT).",
     )
 
 

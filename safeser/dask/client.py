@@ -119,9 +119,7 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
             asynchronous = bool(kwargs.get("asynchronous"))
             options = {k: kwargs.pop(k) for k in tuple(kwargs) if k in _CLUSTER_OPTIONS}
             _check_counts(options)
-            address = owned = LocalCluster(
-                policy=policy or "default", asynchronous=asynchronous, **options
-            )
+            address = owned = LocalCluster(policy=policy, asynchronous=asynchronous, **options)
         else:
             _refuse_cluster_options(policy, kwargs)
             check_address(address, schemes=(guarded,) if guarded else ())

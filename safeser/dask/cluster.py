@@ -13,6 +13,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,23 +27,33 @@ from distributed.utils import LoopRunner
 from tornado.ioloop import IOLoop
 
 import safeser
+from safeser.dask.same_host import anywhere
 from safeser.dask.security import Security
-from safeser.dask.settings import close_channels_in
+from safeser.dask.settings import close_channels_in, settings_for
 from safeser.errors import ConfigError
 from safeser.identities import AUDIT_KEY, ROSTER, key_path, make_identities
 from safeser.policy import Policy
+from safeser.policy.source.faults import shown
+from safeser.tracebacks import callers_level
 
 __all__ = ["LocalCluster", "require_processes", "up"]
 
+#: The policy of a cluster for which none is named.
+_DEFAULT = "default"
+
 #: The principals of policy ``default``: one key for each role of a personal cluster.
 _PRINCIPALS = ("scheduler", "worker", "nanny", "client")
+
+
+#: The operation by which Dask's cluster, under the client's name, hears of its workers.
+_HEARS = "subscribe_worker_status"
 
 
 class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ships no types
     """Scheduler, nannies and worker processes on loopback, under one policy.
 
     :param policy: a path, or the name of a ready policy with the principals scheduler, worker,
-        nanny and client.
+        nanny and client. Default: ``default``; settings are for clusters elsewhere.
     :param directory: where keys and logs go; kept. Default: a temporary folder that is removed when
         the cluster closes.
     :param dashboard_address: default: loopback, any free port.
@@ -51,7 +62,7 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
     def __init__(
         self,
         *,
-        policy: str = "default",
+        policy: str | None = None,
         directory: str | os.PathLike[str] | None = None,
         dashboard_address: str | None = "127.0.0.1:0",
         host: str = "127.0.0.1",
@@ -62,7 +73,8 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
         for name in ("protocol", "security"):
             if name in kwargs:
                 raise ConfigError(f"{name} is chosen by safeser.dask.cluster.LocalCluster")
-        _check_policy(str(policy))
+        named = _default() if policy is None else str(policy)
+        _check_policy(named)
         temporary = directory is None
         base = Path(
             tempfile.mkdtemp(prefix="safeser-") if temporary else os.fspath(directory or "")
@@ -78,7 +90,7 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
         try:
             make_identities(keys, _PRINCIPALS)
             security = Security(
-                policy=str(policy),
+                policy=named,
                 audit=str(logs),
                 roster=str(keys / ROSTER),
                 audit_key=str(keys / AUDIT_KEY),
@@ -128,6 +140,19 @@ def require_processes(processes: bool) -> None:
         )
 
 
+def _default() -> str:
+    """Return the policy of a cluster for which none is named; warn if a setting names another."""
+    elsewhere = settings_for("client").policy
+    if elsewhere not in (None, _DEFAULT):
+        warnings.warn(
+            f"this local cluster runs under policy {_DEFAULT!r}, and not under {shown(elsewhere)},"
+            " which DASK_SAFESER__POLICY or a configuration file names for clusters elsewhere. Pass"
+            " policy= to choose one.",
+            stacklevel=callers_level(),
+        )
+    return _DEFAULT
+
+
 def _check_policy(named: str) -> None:
     """Say what is wrong with a policy before anything is made or started."""
     policy = Policy.load(named)
@@ -137,9 +162,18 @@ def _check_policy(named: str) -> None:
                 f"policy {policy.name!r} lists no principal {name!r}, and a local cluster is made"
                 f" of {', '.join(_PRINCIPALS)}",
                 rule="config.principal",
-                fix="Use 'default' or 'trusted', or list it in a copy of this one. For other users,"
-                " 'safeser keys init' makes keys, and Dask's commands start the cluster.",
+                fix="Use 'default' or 'strict', for sealed calls examples/sealed.yaml, or list it"
+                " in a copy of this one. For other users, 'safeser keys init' makes keys, and"
+                " Dask's commands start the cluster.",
             )
+    hears = anywhere("client", "scheduler", _HEARS)
+    if not any(policy.permits_operation(each).permitted for each in hears):
+        raise ConfigError(
+            f"policy {policy.name!r} grants no {_HEARS} from client to scheduler, by which a local"
+            " cluster hears of its workers",
+            rule="config.principal",
+            fix=f"Add {_HEARS} to the operations of the context by which client submits.",
+        )
 
 
 @contextmanager
@@ -166,7 +200,7 @@ def _clean_up(base: Path, temporary: bool) -> None:
 def up(
     *,
     directory: Path | None,
-    policy: str = "default",
+    policy: str = _DEFAULT,
     n_workers: int | None = None,
     port: int = 8786,
     announce: Callable[[LocalCluster], None],

@@ -132,8 +132,8 @@ class Settings:
             raise ConfigError(
                 f"this {role} has no identity: safeser.identity is not set",
                 rule="config.identity",
-                fix="Set DASK_SAFESER__IDENTITY to the key file of this process; 'safeser keys init"
-                " DIR' makes keys for a cluster.",
+                fix="Set DASK_SAFESER__IDENTITY to the key file that the cluster's operator gave"
+                " you; for a cluster of your own, 'safeser keys init DIR' makes keys.",
             )
 
     def absolute(self) -> dict[str, str]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
+import dask
 import distributed
 import pytest
 
+import safeser
 from safeser.audit import AuditFiles
 from safeser.dask.client import Client
 from safeser.dask.cluster import LocalCluster
@@ -274,3 +277,36 @@ def test_a_policy_without_the_principals_of_a_local_cluster_is_said_before_it_is
         LocalCluster(policy=policy, directory=tmp_path / "new")
     assert caught.value.rule == "config.principal"
     assert not (tmp_path / "new").exists()
+
+
+def test_a_policy_by_which_a_local_cluster_does_not_hear_of_its_workers_is_said(tmp_path):
+    policy = tmp_path / "deaf.yaml"
+    text = (Path(safeser.__file__).parent / "policies/default.yaml").read_text()
+    policy.write_text(text.replace(", subscribe_worker_status]", "]"))
+    with pytest.raises(ConfigError, match="grants no subscribe_worker_status") as caught:
+        LocalCluster(policy=str(policy), directory=tmp_path / "new")
+    assert caught.value.fix.startswith("Add subscribe_worker_status to the operations")
+    assert not (tmp_path / "new").exists()
+
+
+def begin_locally(folder, **options):
+    """Make a cluster as far as its folder, which is not empty."""
+    (folder / "kept").write_text("")
+    with pytest.raises(ConfigError, match="is not empty"):
+        LocalCluster(directory=folder, **options)
+
+
+@pytest.mark.parametrize("named", ["strict", "/nowhere/team.yaml"])
+def test_a_setting_that_a_local_cluster_does_not_use_is_a_warning(tmp_path, named):
+    said = rf"under policy 'default', and not under '.*{named[-6:]}'.* Pass policy= "
+    with dask.config.set({"safeser.policy": named}):
+        with pytest.warns(UserWarning, match=said) as caught:
+            begin_locally(tmp_path)
+        begin_locally(tmp_path, policy="strict")  # no warning
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("named", [None, "default"])
+def test_the_same_policy_by_a_setting_is_none(tmp_path, named):
+    with dask.config.set({"safeser.policy": named}):
+        begin_locally(tmp_path)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from safeser.policy import Policy
+from safeser.policy.questions.lint import lint
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run(name: str, folder: Path) -> list[str]:
+def run(name: str | Path, folder: Path) -> list[str]:
     ended = subprocess.run(
         [sys.executable, str(EXAMPLES / name)],
         **{"cwd": folder, "capture_output": True, "text": True, "timeout": 100, "check": False},
@@ -35,6 +39,43 @@ def test_a_family_for_one_host(tmp_path):
         "one host: family shared, 0 bytes sent, sum 549755289600",
         "two hosts: family dask, 8,388,608 bytes sent, sum 549755289600",
     ]
+
+
+SEALED = """
+import safeser
+
+class Counter:
+    n = 0
+
+    def increment(self):
+        self.n += 1
+        return self.n
+
+def main():
+    with safeser.Client(policy={policy!r}, n_workers=2) as client:
+        assert client.seals
+        print(client.submit(lambda x: x + 1, 1).result())
+        print(sum(client.gather(client.map(lambda x: 2 * x, range(100), batch_size=30))))
+        print(sorted(client.run(lambda: 1).values()))
+        print(client.submit(Counter, actor=True).result().increment().result())
+        client.restart()
+        print(client.submit(sum, [1, 2]).result())
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.cluster
+def test_sealed_calls_on_one_machine(tmp_path):
+    program = tmp_path / "sealed.py"
+    program.write_text(SEALED.format(policy=str(EXAMPLES / "sealed.yaml")))
+    assert run(program, tmp_path) == ["2", "9900", "[1, 1]", "1", "3"]
+
+
+def test_lint_finds_nothing_in_the_policy_for_one_machine():
+    policy = Policy.load(str(EXAMPLES / "sealed.yaml"))
+    assert not lint(policy, today=datetime.date(2026, 11, 28))
 
 
 @pytest.mark.cluster
