@@ -27,11 +27,13 @@ from distributed.utils import LoopRunner
 from tornado.ioloop import IOLoop
 
 import safeser
+from safeser.dask.roles import require_fit
 from safeser.dask.same_host import anywhere
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in, settings_for
 from safeser.errors import ConfigError
 from safeser.identities import AUDIT_KEY, ROSTER, key_path, make_identities
+from safeser.operations import Server
 from safeser.policy import Policy
 from safeser.policy.source.faults import shown
 from safeser.tracebacks import callers_level
@@ -166,6 +168,7 @@ def _check_policy(named: str) -> None:
                 " in a copy of this one. For other users, 'safeser keys init' makes keys, and"
                 " Dask's commands start the cluster.",
             )
+    require_fit(Server.SCHEDULER, policy, "scheduler")
     hears = anywhere("client", "scheduler", _HEARS)
     if not any(policy.permits_operation(each).permitted for each in hears):
         raise ConfigError(
