@@ -46,7 +46,6 @@ _DEFAULT = "default"
 #: The principals of policy ``default``: one key for each role of a personal cluster.
 _PRINCIPALS = ("scheduler", "worker", "nanny", "client")
 
-
 #: The operation by which Dask's cluster, under the client's name, hears of its workers.
 _HEARS = "subscribe_worker_status"
 

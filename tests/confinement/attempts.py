@@ -249,7 +249,7 @@ def attempt(told: Mapping[str, Any]) -> dict[str, str]:
         # other processes
         "memory": memory,
         "environment": lambda: Path(f"/proc/{pid}/environ").read_bytes(),
-        "its files": lambda: os.listdir(f"/proc/{pid}/root/"),
+        "its files": lambda: os.listdir(Path("/proc", str(pid), "root")),
         "ptrace": trace,
         "signal 0": lambda: os.kill(pid, 0),
         "SIGCONT": lambda: os.kill(pid, signal.SIGCONT),

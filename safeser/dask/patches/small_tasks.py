@@ -1,7 +1,8 @@
 """What a scheduler does in another way where clients submit many small tasks.
 
-The one rule: only time is saved. Nothing is left out, put in another order, or kept from a stream
-that was idle, and no guarantee depends on a row of these.
+The one rule: only time is saved. Nothing of a connection is left out or put in another order, a
+stream that was idle waits for nothing, and no guarantee depends on a row of these. Graphs of two
+clients may pass each other: a small one no longer waits for a large one that the thread lists.
 """
 
 from __future__ import annotations
