@@ -163,9 +163,9 @@ def _check_policy(named: str) -> None:
                 f"policy {policy.name!r} lists no principal {name!r}, and a local cluster is made"
                 f" of {', '.join(_PRINCIPALS)}",
                 rule="config.principal",
-                fix="Use 'default' or 'strict', for sealed calls examples/sealed.yaml, or list it"
-                " in a copy of this one. For other users, 'safeser keys init' makes keys, and"
-                " Dask's commands start the cluster.",
+                fix="Use 'default', 'strict' or 'sealed', or list it in a copy of this one. For"
+                " other users, 'safeser keys init' makes keys, and Dask's commands start the"
+                " cluster.",
             )
     require_fit(Server.SCHEDULER, policy, "scheduler")
     hears = anywhere("client", "scheduler", _HEARS)

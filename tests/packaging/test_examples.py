@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from safeser.policy import Policy
-from safeser.policy.questions.lint import lint
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -52,7 +48,7 @@ class Counter:
         return self.n
 
 def main():
-    with safeser.Client(policy={policy!r}, n_workers=2) as client:
+    with safeser.Client(policy="sealed", n_workers=2) as client:
         assert client.seals
         print(client.submit(lambda x: x + 1, 1).result())
         print(sum(client.gather(client.map(lambda x: 2 * x, range(100), batch_size=30))))
@@ -69,13 +65,8 @@ if __name__ == "__main__":
 @pytest.mark.cluster
 def test_sealed_calls_on_one_machine(tmp_path):
     program = tmp_path / "sealed.py"
-    program.write_text(SEALED.format(policy=str(EXAMPLES / "sealed.yaml")))
+    program.write_text(SEALED)
     assert run(program, tmp_path) == ["2", "9900", "[1, 1]", "1", "3"]
-
-
-def test_lint_finds_nothing_in_the_policy_for_one_machine():
-    policy = Policy.load(str(EXAMPLES / "sealed.yaml"))
-    assert not lint(policy, today=datetime.date(2026, 11, 28))
 
 
 @pytest.mark.cluster

@@ -46,6 +46,7 @@ def test_these_are_ready() -> None:
         "default",
         "demo",
         "observe",
+        "sealed",
         "stock-cluster",
         "strict",
         "trusted",

@@ -1,4 +1,4 @@
-"""What ``dask-cluster`` and ``trusted`` let through, hop by hop: loosening a context fails here."""
+"""What three ready policies let through, hop by hop: loosening a context fails here."""
 
 from __future__ import annotations
 
@@ -200,6 +200,46 @@ def test_none_of_the_people_can_be_sent_code(shared: Policy) -> None:
             assert families(shared, sender, user, kind=kind.value) in ("", "msgpack", "dask")
 
 
+# --- sealed -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sealed() -> Policy:
+    return Policy.load("sealed")
+
+
+def test_one_persons_sealed_calls_carry_what_is_written_here(sealed: Policy) -> None:
+    everybody = [*sealed.principals, "unknown", "stranger"]
+    found = {hop: families(sealed, *hop) for hop in itertools.product(everybody, everybody)}
+    assert {hop: family for hop, family in found.items() if family} == {
+        **dict.fromkeys(itertools.product(("worker", "nanny"), ("scheduler",)), "pickle"),
+        ("worker", "worker"): "pickle",
+        ("worker", "nanny"): "msgpack",
+        ("nanny", "worker"): "msgpack",
+        **dict.fromkeys(itertools.product(("scheduler",), ("worker", "nanny", "client")), "dask"),
+        **dict.fromkeys(itertools.product(("client",), ("scheduler", "worker")), "dask"),
+        ("worker", "client"): "dask",
+    }
+
+
+@pytest.mark.parametrize("recipient", ["worker", "nanny"])
+def test_only_what_the_client_signed_runs(sealed: Policy, recipient: str) -> None:
+    for operation, kind in TO_WORKERS:
+        context = Context("scheduler", recipient, kind, operation)
+        permitted = {
+            author
+            for author in (None, *sealed.principals, "any", "unknown", "eve")
+            if sealed.decide(context, "sealed", author=author).permitted
+        }
+        assert permitted == {"client"}
+    graph = {"kind": "task", "operation": "update-graph"}
+    assert [
+        sender
+        for sender in sealed.principals
+        if sealed.decide(Context(sender, "scheduler", **graph), "sealed").permitted
+    ] == ["client"]
+
+
 # --- trusted ----------------------------------------------------------------------------------
 
 
@@ -232,6 +272,7 @@ def test_strangers_get_nothing_and_unknown_authors_pass_as_data(trusted: Policy)
     ("name", "whom"),
     [
         ("dask-cluster", "For a shared Dask cluster: engineers submit code"),
+        ("sealed", "For one person's own cluster, where workers alone open code"),
         ("trusted", "For one person who trusts every part of their own cluster"),
     ],
 )
