@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -43,7 +43,6 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 class _Codec:
     compress: Callable[[memoryview], bytes]
     decompress: Callable[[memoryview, int], bytes | bytearray]
-    quick: Callable[[memoryview], bytes] | None = None
 
 
 def available(name: str) -> bool:
@@ -74,11 +73,8 @@ def resolve(wanted: str | bool | None) -> str | None:
     return wanted
 
 
-def compressed(frame: Any, name: str, *, quick: bool = False) -> bytes | None:
-    """Return *frame* compressed by *name*, or None where that would not pay.
-
-    :param quick: by zlib, in an eighth of the time for some more bytes.
-    """
+def compressed(frame: Any, name: str) -> bytes | None:
+    """Return *frame* compressed by *name*, or None where that would not pay."""
     view = memoryview(frame).cast("B")
     codec = _codec(name)
     if codec is None or not MIN_SIZE <= view.nbytes <= _MAX_SIZE:
@@ -86,7 +82,7 @@ def compressed(frame: Any, name: str, *, quick: bool = False) -> bytes | None:
     sample = _sample(view)
     if len(codec.compress(sample)) > _MIN_RATIO * sample.nbytes:
         return None
-    body = (codec.quick if quick and codec.quick else codec.compress)(view)
+    body = codec.compress(view)
     return body if len(body) <= _MIN_RATIO * view.nbytes else None
 
 
@@ -176,7 +172,7 @@ def _zstd() -> _Codec:
 
 
 def _zlib() -> _Codec:
-    return _Codec(zlib.compress, _open_zlib, partial(zlib.compress, level=1))
+    return _Codec(zlib.compress, _open_zlib)
 
 
 _MAKERS: dict[str, tuple[str, Callable[[], _Codec]]] = {

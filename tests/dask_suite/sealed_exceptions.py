@@ -32,8 +32,6 @@ _TESTS = {
         tests/test_client.py::test_repr[str]
         tests/test_client.py::test_repr_localcluster
         tests/test_client.py::test_scatter_collection_subclass
-        tests/test_client.py::test_short_tracebacks[gather]
-        tests/test_client.py::test_task_metadata
         """,
     "scheduler": """
         tests/test_client.py::test_computation_object_code_dask_compute_no_frames_default

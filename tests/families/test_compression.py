@@ -282,12 +282,3 @@ def test_no_library_is_asked_for_more_than_it_counts(monkeypatch):
     monkeypatch.setattr(compression, "_codec", lambda name: compression._Codec(never, never))
     with pytest.raises(PayloadError, match="cannot hold"):
         decompressed(memoryview(bytes(3_000_000)), "zlib", 1 << 31, where="frame 0")
-
-
-@pytest.mark.parametrize("name", CODECS)
-def test_what_is_compressed_quickly_is_the_same(name):
-    text = b"".join(b"record %d\n" % number for number in range(20_000))
-    smaller = compression.compressed(text, name, quick=True)
-    assert smaller is not None
-    assert len(smaller) < len(text)
-    assert compression.decompressed(memoryview(smaller), name, len(text), where="f") == text

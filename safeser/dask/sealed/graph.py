@@ -1,9 +1,10 @@
 """A sealed graph on its way from its author to the scheduler.
 
 Six frames: the signed statement, the heads of all leaves, their trees, the definitions, canonical
-digests of those, and the annotations. All but the first are lists in msgpack, compressed where that
-pays. The scheduler reads heads, digests and annotations; of trees and definitions it knows that
-they are what was signed.
+digests of those, and the annotations. All but the first are lists in msgpack; those that grow with
+the number of tasks are compressed where that pays. Definitions are not: they are a user's values,
+and Dask's client warns of a large graph by what its frames hold. The scheduler reads heads, digests
+and annotations; of trees and definitions it knows that they are what was signed.
 """
 
 from __future__ import annotations
@@ -163,17 +164,14 @@ def write_out(
     ]
     sizes, frames = [], [statement.signed_by(identity).packed]
     for packed in map(writer.pack, lists):
-        # Heads and trees alone are much alike; definitions may be megabytes of a user's data.
-        smaller = _smaller(packed, quick=len(frames) == _DEFINITIONS)
+        smaller = None if len(frames) == _DEFINITIONS else _smaller(packed)
         sizes.append(0 if smaller is None else len(packed))
         frames.append(packed if smaller is None else smaller)
     return {"serializer": SEALED, "sizes": sizes}, frames
 
 
-def _smaller(packed: bytes, *, quick: bool) -> bytes | None:
-    if len(packed) < compression.MIN_SIZE:
-        return None
-    smaller = compression.compressed(packed, _COMPRESSION, quick=quick)
+def _smaller(packed: bytes) -> bytes | None:
+    smaller = compression.compressed(packed, _COMPRESSION)
     expands = smaller is not None and len(packed) > _MOST_EXPANDED * len(smaller)
     return None if expands else smaller
 

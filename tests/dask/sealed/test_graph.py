@@ -332,6 +332,13 @@ def test_no_megabyte_becomes_a_gigabyte(alice, audience):
     assert taken < 1 << 20
 
 
+def test_values_are_sent_as_they_are(alice, audience):
+    """Dask's client warns of a large graph by the bytes of its frames."""
+    task = Task("x", len, memoryview(bytes(1 << 20)))
+    _, frames = write_out(Graph({"x": task}), alice, audience, LIMITS)
+    assert sum(map(len, frames)) > 1 << 20
+
+
 def test_what_would_become_much_is_sent_as_it_is(alice, audience):
     task = Task("x", len, bytes(1 << 20))
     header, frames = write_out(Graph({"x": task}), alice, audience, LIMITS)
