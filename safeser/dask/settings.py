@@ -133,7 +133,8 @@ class Settings:
                 f"this {role} has no identity: safeser.identity is not set",
                 rule="config.identity",
                 fix="Set DASK_SAFESER__IDENTITY to the key file that the cluster's operator gave"
-                " you; for a cluster of your own, 'safeser keys init DIR' makes keys.",
+                " you; for a cluster of your own, 'safeser keys init DIR' makes keys."
+                + (" Set DASK_SAFESER__AUDIT to a folder, too." if self.audit is None else ""),
             )
 
     def absolute(self) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -358,13 +359,18 @@ def test_a_policy_of_ones_own_is_a_path(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "rule"),
-    [({"audit": "audit"}, "config.identity"), ({"identity": "a.key"}, "config.audit")],
+    ("settings", "rule", "named"),
+    [
+        ({}, "config.identity", ["IDENTITY", "AUDIT"]),
+        ({"audit": "audit"}, "config.identity", ["IDENTITY"]),
+        ({"identity": "a.key"}, "config.audit", ["AUDIT"]),
+    ],
 )
-def test_a_job_that_could_not_start_is_not_written(settings, rule):
+def test_a_job_that_could_not_start_is_not_written(settings, rule, named):
     with dask.config.set(safeser={}), pytest.raises(ConfigError) as caught:
         Security(**settings).exports("worker")
     assert caught.value.rule == rule
+    assert re.findall(r"DASK_SAFESER__(\w+)", caught.value.fix) == named
 
 
 def test_a_role_that_does_not_exist(tmp_path):
