@@ -85,6 +85,7 @@ bench: $(VENV)/demo.stamp
 dask-suite: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.dask_suite "$(DISTRIBUTED)"
 	@$(BIN)/python -m tests.dask_suite.clusters "$(DISTRIBUTED)"
+	@$(BIN)/python -m tests.dask_suite.clusters --sealed "$(DISTRIBUTED)"
 
 ## differential: compare ten million pickles with CPython's readers; an hour, stops and resumes
 differential: $(VENV)/dev.stamp
