@@ -18,6 +18,8 @@ from safeser.audit.key import source
 from safeser.audit.upkeep.closed_files import tidy
 from tests.audit.upkeep.conftest import ADMIT, FULL
 
+pytestmark = pytest.mark.unmeasured
+
 #: Calls after which something is different on the disk.
 CHANGES = ("write", "pwrite", "ftruncate", "rename", "unlink", "open")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PATIENCE, base_environment, measured
+from tests.conftest import PATIENCE, base_environment
 from tests.pages import Command, Page, Shell, matches, shell
 
 pytestmark = pytest.mark.cluster
@@ -41,7 +41,7 @@ def test_the_walk_prints_what_the_page_says(tmp_path):
     port = free_port()
     for name, text in PAGE.files.items():
         (tmp_path / name).write_text(text.replace(PORT, port), "utf-8")
-    environment = measured(base_environment()) | {"PYTHONUNBUFFERED": "1"}
+    environment = base_environment() | {"PYTHONUNBUFFERED": "1"}
     with shell(tmp_path, environment) as opened:
         for command in PAGE.commands:
             asked = command._replace(text=command.text.replace(PORT, port))
