@@ -7,13 +7,13 @@ unpicklers read differently from each other.
 from __future__ import annotations
 
 import codecs
+import pickletools
 import re
 from math import isinf
 from typing import Final, NoReturn
 
 from safeser.errors import PayloadError
 from safeser.pickles.budget import over
-from safeser.pickles.reading.opcodes import opcode_at
 from safeser.values import Limits
 
 __all__ = ["Tape"]
@@ -34,6 +34,8 @@ _STRING = re.compile(
 _MAX_DIGITS = 4300
 _MAX_FLOAT_TEXT = 64
 _MAX_NAME: Final = 1024
+#: For error messages only: safeser.pickles.reading.machine alone defines what an opcode does.
+_OPCODES: Final = {ord(opcode.code): opcode.name for opcode in pickletools.opcodes}
 _NOTHING = "No profile and no limit allows this."
 _FIXES = {
     "opcodes": "Raise the policy's limits.max_refs if its sender may: four opcodes for each.",
@@ -63,12 +65,12 @@ class Tape:
         raise PayloadError(
             message,
             rule=f"pickle.{rule}",
-            where=opcode_at(self.data, self.at),
+            where=_opcode_at(self.data, self.at),
             fix=_FIXES.get(rule, _NOTHING),
         )
 
     def over(self, rule: str, message: str) -> NoReturn:
-        raise over(rule, message, where=opcode_at(self.data, self.at))
+        raise over(rule, message, where=_opcode_at(self.data, self.at))
 
     # -- bytes and lines -----------------------------------------------------------------------
 
@@ -180,3 +182,11 @@ class Tape:
             return codecs.raw_unicode_escape_decode(self.take_text())[0]
         except ValueError:
             self.refuse("text", "a string does not decode")
+
+
+def _opcode_at(data: bytes, offset: int) -> str:
+    """Return where in *data* an opcode stands, and its name: ``"byte 12 (REDUCE)"``."""
+    if offset >= len(data):
+        return f"byte {offset}"
+    name = _OPCODES.get(data[offset], f"0x{data[offset]:02x}")
+    return f"byte {offset} ({name})"
