@@ -4,6 +4,7 @@ import copy
 import json
 import linecache
 import pickle
+import subprocess
 import sys
 import traceback
 import unicodedata
@@ -64,6 +65,21 @@ def test_listed_builtins_come_back_as_themselves(exc):
     text = "".join(traceback.format_exception(back))
     assert "in fail" in text
     assert "on the process where it was raised" in text
+
+
+WITHOUT_FILES = """
+import resource
+from safeser.families.errors import wire
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+print(repr(wire.from_data(wire.to_data(OSError(24, "Too many open files")))))
+"""
+
+
+def test_a_process_that_can_open_no_file_can_say_so():
+    command = [sys.executable, "-c", WITHOUT_FILES]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout == "OSError(24, 'Too many open files')\n"
 
 
 class Custom(Exception):

@@ -31,90 +31,22 @@ from safeser.pickles.shims.stdlib.exceptions import SHIMS, check_arguments, with
 
 __all__ = ["called", "from_data", "is_listed", "name_of", "register_exception"]
 
-_BUILTIN_NAMES = (
-    "ArithmeticError",
-    "AssertionError",
-    "AttributeError",
-    "BlockingIOError",
-    "BrokenPipeError",
-    "BufferError",
-    "BytesWarning",
-    "ChildProcessError",
-    "ConnectionAbortedError",
-    "ConnectionError",
-    "ConnectionRefusedError",
-    "ConnectionResetError",
-    "DeprecationWarning",
-    "EOFError",
-    "EncodingWarning",
-    "Exception",
-    "FileExistsError",
-    "FileNotFoundError",
-    "FloatingPointError",
-    "FutureWarning",
-    "ImportError",
-    "ImportWarning",
-    "IndentationError",
-    "IndexError",
-    "InterruptedError",
-    "IsADirectoryError",
-    "KeyError",
-    "LookupError",
-    "MemoryError",
-    "ModuleNotFoundError",
-    "NameError",
-    "NotADirectoryError",
-    "NotImplementedError",
-    "OSError",
-    "OverflowError",
-    "PendingDeprecationWarning",
-    "PermissionError",
-    "ProcessLookupError",
-    "RecursionError",
-    "ReferenceError",
-    "ResourceWarning",
-    "RuntimeError",
-    "RuntimeWarning",
-    "StopAsyncIteration",
-    "StopIteration",
-    "SyntaxError",
-    "SyntaxWarning",
-    "SystemError",
-    "TabError",
-    "TimeoutError",
-    "TypeError",
-    "UnboundLocalError",
-    "UnicodeDecodeError",
-    "UnicodeEncodeError",
-    "UnicodeError",
-    "UnicodeTranslateError",
-    "UnicodeWarning",
-    "UserWarning",
-    "ValueError",
-    "Warning",
-    "ZeroDivisionError",
-)
-
-
-def _allowed() -> dict[str, type[BaseException]]:
-    """Return classes that are raised as themselves, by name; their constructors only store.
-
-    What some of them store unchecked, and trust when they are printed, is checked before.
-
-    SystemExit, KeyboardInterrupt and GeneratorExit are not among them: leaving a process or a
-    generator is the receiver's own decision.
-    """
-    return {f"builtins:{name}": getattr(builtins, name) for name in _BUILTIN_NAMES}
-
-
-_BUILTIN = _allowed()
-
 _SAFESER: dict[str, type[SafeserError]] = {
     f"safeser.errors:{name}": getattr(safeser_errors, name) for name in safeser_errors.__all__
 }
 
 #: A group of failures of which some would leave the process comes as a group of what they said.
 _GROUPS = ("builtins:ExceptionGroup", "builtins:BaseExceptionGroup")
+
+#: Of Python itself, by name, what is raised as itself. Its constructors only store; what some of
+#: them store unchecked, and trust when they are printed, is checked before. SystemExit,
+#: KeyboardInterrupt and GeneratorExit are not listed: leaving a process or a generator is the
+#: receiver's own decision. Read at import: later, a process may have no file left to open.
+_BUILTIN: dict[str, type[BaseException]] = {
+    name: getattr(builtins, name.removeprefix("builtins:"))
+    for name, entry in Profile.named("exceptions").entries.items()
+    if entry.make == "exceptions.exception" and name not in _GROUPS
+}
 
 _REGISTERED: dict[str, type[Exception]] = {}
 _NAMES: dict[type, str] = {}
