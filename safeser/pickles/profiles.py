@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, lru_cache
 from importlib import resources
 from types import MappingProxyType
@@ -37,23 +37,6 @@ DATA_PROFILES = (
     "exceptions",
     "functions",
 )
-
-_FIELDS = {
-    "args",
-    "fields",
-    "grows",
-    "hashable",
-    "kwargs",
-    "make",
-    "referable",
-    "returns",
-    "role",
-    "setstate",
-    "state",
-    "varies",
-    "via",
-    "why",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +110,8 @@ class Entry:
         return replace(self, referable=self.referable or other.referable)
 
 
+#: What a shipped list may say of an entry.
+_FIELDS = {each.name for each in fields(Entry)} - {"name", "reviewed"}
 _ANY_CLASS = "@class"
 
 
