@@ -14,7 +14,7 @@ from numpy.polynomial import Chebyshev, Hermite, HermiteE, Laguerre, Legendre, P
 from safeser.pickles.shims.site import Draft, Site, bad, plain
 from safeser.types import refused
 
-__all__ = ["SERIES", "SHIMS", "poly1d", "series"]
+__all__ = ["SERIES", "SHIMS"]
 
 _MAX_SYMBOL = 64
 SERIES: dict[str, Any] = {
@@ -77,16 +77,6 @@ def _series(site: Site, draft: Any, state: Any) -> Any:
     for sent, kept in ((coefficients, made.coef), (domain, made.domain), (window, made.window)):
         _check_kept(sent, kept)
     return made
-
-
-def poly1d(site: Site, state: Any) -> np.poly1d:
-    """Return the polynomial of *state*: its coefficients and its variable."""
-    return _poly1d(site, Draft("numpy:poly1d"), state)
-
-
-def series(site: Site, name: str, state: Any) -> Any:
-    """Return the polynomial of class *name*, one of :data:`SERIES`, that *state* describes."""
-    return _series(site, Draft(name), state)
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

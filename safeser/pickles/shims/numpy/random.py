@@ -15,7 +15,7 @@ from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
 from safeser.types import refused
 
-__all__ = ["KINDS", "SHIMS", "bit_generator", "seed_sequence"]
+__all__ = ["KINDS", "SHIMS"]
 
 KINDS: dict[str, Any] = {
     "MT19937": np.random.MT19937,
@@ -137,11 +137,6 @@ def _bit_generator_state(site: Site, draft: Any, state: Any) -> Any:
     return made
 
 
-def bit_generator(site: Site, kind: str, state: Any) -> Any:
-    """Return the bit generator of *kind* that continues from *state*, which is checked."""
-    return _bit_generator_state(site, _bit_generator(site, "", kind), (state, None))
-
-
 # -- what draws from them ----------------------------------------------------------------------
 
 
@@ -214,11 +209,6 @@ def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
     if not np.array_equal(made.pool, _words(pool, np.uint32, places)):
         raise refused("random-state", "a SeedSequence's pool is not what its entropy gives")
     return made
-
-
-def seed_sequence(site: Site, state: Any) -> np.random.SeedSequence:
-    """Return the SeedSequence of *state*: entropy, children, pool, its size, and key."""
-    return _seed_state(site, Draft("seed"), state)
 
 
 def _entropy_words(entropy: Any) -> int:
