@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from safeser.errors import PayloadError, PolicyDenied
+from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget
 from safeser.pickles.building.holding import held_by
 from safeser.pickles.dtypes import DtypeRecord, dtype_record
@@ -53,7 +53,6 @@ __all__ = [
     "dtype_record",
     "dumps",
     "exception_record",
-    "family_of",
     "global_of",
     "held_by",
     "inspect",
@@ -146,25 +145,6 @@ def inspect(
         if name not in verdicts:
             verdicts[name] = _first_problem_under(Profile.named(name), program, uses)
     return Inspection(program, listed.name, tuple(uses), verdicts)
-
-
-def family_of(
-    data: bytes | bytearray | memoryview,
-    *,
-    profiles: str | Sequence[str] | Profile = DATA_PROFILES,
-    limits: Limits = _DEFAULTS,
-    budget: Budget | None = None,
-    denials: list[PolicyDenied] | None = None,
-) -> str:
-    """Return ``"pickle"`` if *profiles* list every use of a global, else ``"cloudpickle"``.
-
-    Derived from the content and never from what a header claims.
-
-    :param budget: shared by all pickles of one message.
-    :param denials: gets the refusal that names what makes it ``"cloudpickle"``.
-    :raises PayloadError: the pickle is malformed or over budget.
-    """
-    return parse(data, limits=limits, budget=budget).family(Profile.of(profiles), denials)
 
 
 def global_of(data: bytes | bytearray | memoryview) -> str | None:

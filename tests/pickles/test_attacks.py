@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.pickles import DATA_PROFILES, Profile, family_of, inspect, loads
+from safeser.pickles import DATA_PROFILES, Profile, inspect, loads
+from tests.pickles.derived import family_of
 
 FIRE = "safeser_trap:fire"
 ARMED = "safeser_trap:Armed"

@@ -19,7 +19,6 @@ from safeser.pickles import (
     Entry,
     Profile,
     dumps,
-    family_of,
     global_of,
     inspect,
     loads,
@@ -27,6 +26,7 @@ from safeser.pickles import (
 from safeser.pickles.profiles import ROLES
 from safeser.pickles.stock import load_code
 from safeser.values import Limits
+from tests.pickles.derived import family_of
 
 
 class TestFamily:

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.pickles import DATA_PROFILES, Budget, Profile, check, family_of, inspect, loads
+from safeser.pickles import DATA_PROFILES, Budget, Profile, check, inspect, loads
 from safeser.values import Limits
+from tests.pickles.derived import family_of
 
 SIZED = {b"T": "<I", b"X": "<I", b"B": "<I", b"\x8d": "<Q", b"\x8e": "<Q", b"\x96": "<Q"}
 SHORT = (b"U", b"\x8c", b"C")

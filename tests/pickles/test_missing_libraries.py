@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from safeser.errors import ConfigError, PayloadError
-from safeser.pickles import Profile, check, family_of, global_of, inspect, loads
+from safeser.pickles import Profile, check, global_of, inspect, loads
 from safeser.pickles.shims import shim
+from tests.pickles.derived import family_of
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.pickles import family_of, loads
+from safeser.pickles import loads
+from tests.pickles.derived import family_of
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safeser.pickles import family_of, loads
+from safeser.pickles import loads
+from tests.pickles.derived import family_of
 from tests.pickles.forging import PROFILE
 
 pd = pytest.importorskip("pandas")

@@ -25,13 +25,13 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.pickles import (
     DATA_PROFILES,
     exception_record,
-    family_of,
     global_of,
     inspect,
     loads,
     traceback_record,
 )
 from safeser.values import Limits
+from tests.pickles.derived import family_of
 
 SMALL = Limits(max_bytes=1 << 16, max_refs=2000, max_array=1 << 16, max_depth=50)
 QUICK = settings(
