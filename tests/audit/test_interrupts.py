@@ -18,15 +18,11 @@ import pytest
 
 from safeser.audit import AuditLog, read, tally, verify
 from safeser.errors import AuditError
-from tests.sampling import every
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True}
 REFUSE = {"event": "refuse", "sender": "bob", "rule": "policy.family", "permitted": False}
 
 pytestmark = [pytest.mark.unmeasured, pytest.mark.usefixtures("no_disk")]
-
-#: A call that opens or closes files has more than a thousand points: every so many-th is taken.
-SOME = every(7)
 
 #: Steps of one log: verification reads the whole of it after each.
 PER_LOG = 12
@@ -190,7 +186,7 @@ def test_the_first_record_of_a_forked_process(place, key, clock, interrupt, monk
             monkeypatch.setattr(os, "getpid", lambda: pid + 1)
             this, parent = Checked(log, home, key), log.path
             events = this.events(1)
-            came = interrupt(lambda log=log, events=events: log.record_all(events), every=SOME)
+            came = interrupt(lambda log=log, events=events: log.record_all(events))
             this.note(events, came)
             this.check(notes=1)  # of a file that was begun and given up
             assert log.path != parent
@@ -293,7 +289,7 @@ def test_the_last_refusal_before_counting_says_so_though_an_earlier_try_was_inte
     for at in itertools.count():
         with AuditLog.open(place / str(at), key=key, principal="alice", clock=clock) as log:
             log.record_all([REFUSE] * 99)
-            came = interrupt(lambda log=log: log.record(REFUSE), every=every(3))
+            came = interrupt(lambda log=log: log.record(REFUSE))
             log.record_all([REFUSE] * 3)
             then = [each.text("then") for each in read(log.path) if each.type == "event"]
             assert then == [""] * 99 + ["counted"]
@@ -335,9 +331,7 @@ def test_opening(place, key, clock, interrupt, begun):
         if begun:
             open_log(home, "first").close()
         opened: list[AuditLog] = []
-        came = interrupt(
-            lambda home=home, opened=opened: opened.append(open_log(home, "alice")), every=SOME
-        )
+        came = interrupt(lambda home=home, opened=opened: opened.append(open_log(home, "alice")))
         with open_log(home, "bob") as log:
             log.record(ADMIT)
         for each in opened:
@@ -359,7 +353,7 @@ def test_closing(place, key, clock, interrupt, count):
         log = AuditLog.open(home, key=key, principal="alice", clock=clock)
         log.record(ADMIT)
         count(log)
-        came = interrupt(log.close, every=SOME)
+        came = interrupt(log.close)
         assert verify(home, key=key).ok
         # Another process registers its file meanwhile.
         AuditLog.open(home, key=key, principal="bob", clock=clock).close()

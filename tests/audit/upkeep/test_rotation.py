@@ -12,7 +12,6 @@ from safeser.audit import AuditFiles, AuditLog, read, verify
 from safeser.audit.writing import log_files
 from safeser.errors import AuditError
 from tests.audit.upkeep.conftest import ADMIT, FULL
-from tests.sampling import every
 
 
 def numbers(place: Path) -> list[int]:
@@ -182,7 +181,7 @@ def test_an_interruption_at_each_instruction_of_a_rotation(
         log._keep = lambda: None  # no thread is started in the middle of this
         fill(log, FULL)
         assert log._present[1].end.size >= 64 << 10
-        came = interrupt(log.rotate_if_due, every=every(29))
+        came = interrupt(log.rotate_if_due, every=13)
         log.record({**ADMIT, "bytes": FULL})
         clock.tick(2)
         log.record({**ADMIT, "bytes": FULL + 1})
