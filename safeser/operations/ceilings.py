@@ -40,16 +40,15 @@ _NUMBER, _WORD, _KEY, _TEXT = 1 << 4, 1 << 12, 1 << 16, 1 << 20
 #: What shapes that hold one value take at most, in bytes. All others may have many elements.
 _SIZES: Mapping[str, int] = MappingProxyType(
     {
-        **dict.fromkeys(("flag", "integer", "number", "amount", "positive"), _NUMBER),
-        **dict.fromkeys(("interval", "count", "size", "nothing"), _NUMBER),
+        **dict.fromkeys(("flag", "number", "count"), _NUMBER),
         **dict.fromkeys(("word", "address", "worker", "file"), _WORD),
         **dict.fromkeys(("key", "bytes"), _KEY),
-        # At most a hundred words each.
-        **dict.fromkeys(("topics", "names", "packages"), 100 * _WORD),
-        # A scheduler keeps each event under each of its topics, and tells it to all who listen.
-        **dict.fromkeys(("text", "event"), _TEXT),
+        "text": _TEXT,
     }
 )
+
+#: The shape of what Dask's own servers tell of themselves, which carries no values of users.
+_TABLE = "text->any"
 
 
 class Ceiling(NamedTuple):
@@ -94,7 +93,7 @@ def ceilings(
     shapes = [spelt.partition(":")[2] for spelt in fields]
     sizes = [_size(each) for each in shapes]
     fixed = FLOOR + sum(size for size in sizes if size is not None)
-    anything = any("any" in each or each == "event" for each in shapes)
+    anything = any("any" in each.removeprefix(_TABLE) for each in shapes)
     carried = UNBOUNDED if values else FEW if anything else FLOOR
     if None not in sizes:
         return Ceilings(*(Ceiling(fixed, UNBOUNDED, carried),) * 2)

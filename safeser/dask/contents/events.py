@@ -2,7 +2,7 @@
 
 The one rule: the peer that logs an event chooses every part of it, and another user's terminal
 shows it. What will be printed is turned into text and escaped first; a log record has its message
-and no arguments, and creates no logger.
+and no arguments.
 
 Where Dask does it (distributed 2026.8.0, ``client.py``): ``_handle_print`` prints what comes,
 ``_handle_forwarded_log_record`` makes a :class:`logging.LogRecord` of whatever attributes come, and
@@ -18,13 +18,10 @@ from safeser.dask.wire.bounded_repr import has_bounded_repr, type_name
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
 
-__all__ = ["handle_forwarded", "plain_event"]
+__all__ = ["plain_event"]
 
 #: The topic of what ``distributed.print`` says, and how those of forwarded log records begin.
 _PRINT, _FORWARDED = "print", "forwarded-log-record"
-
-#: Longer than the path of any module.
-_LOGGER_NAME = 500
 
 #: Attributes of a record that are numbers, and come from the clock and the process of its worker.
 _NUMBERS = frozenset(
@@ -57,14 +54,6 @@ def _malformed() -> PayloadError:
     return PayloadError("an event is not one that can be shown", rule="raw.event", where="event")
 
 
-#: Characters that one event may have printed between its parts. Parts may be empty: half a megabyte
-#: of parts and separators was eighty gigabytes on each client's terminal.
-_BETWEEN = 1 << 16
-
-#: The longest separator: with a longer one a short event prints much.
-_SEPARATOR = 8
-
-
 def _printed(said: Any) -> Any:
     if not isinstance(said, dict):
         return _text(said)
@@ -75,8 +64,6 @@ def _printed(said: Any) -> Any:
         return {"args": (), "file": _text(file)}  # of which it logs that it is no file
     between = {name: said.get(name) for name in ("sep", "end")}
     if not all(isinstance(text, str | None) for text in between.values()):
-        raise _malformed()
-    if len(args) * len(between["sep"] or "") > max(_BETWEEN, _SEPARATOR * len(args)):
         raise _malformed()
     return {
         "args": tuple(map(_text, args)),
@@ -104,7 +91,7 @@ def _record(said: Any) -> dict[str, Any]:
     of both.
     """
     name = said.get("name") if isinstance(said, dict) else None
-    if not isinstance(name, str) or len(name) > _LOGGER_NAME:
+    if not isinstance(name, str):
         raise _malformed()
     kept: dict[str, Any] = {}
     for name, value in said.items():
@@ -117,27 +104,3 @@ def _record(said: Any) -> dict[str, Any]:
         elif value is None or type(value) in (bool, int, float):
             kept[name] = value
     return {**kept, "msg": _text(said.get("msg", "")), "args": None, "exc_info": None}
-
-
-def handle_forwarded(client: Any, event: Any) -> None:
-    """Have a forwarded record handled by the loggers that this process has.
-
-    :mod:`logging` keeps a logger for good, and a place for each prefix of its name: 80 kB of dots
-    took 1.5 GB. The records of a logger that does not exist here go to the nearest one above it.
-    """
-    del client
-    record = logging.makeLogRecord(event[1])
-    name, logger = record.name, _known(record.name)
-    if logger is not None:
-        logger.handle(record)
-        return
-    while logger is None:
-        name = name.rpartition(".")[0]
-        logger = _known(name)
-    logger.callHandlers(record)
-
-
-def _known(name: str) -> logging.Logger | None:
-    """Return the logger *name* if this process has it, as it always has the root."""
-    found = logging.root if name in ("", "root") else logging.root.manager.loggerDict.get(name)
-    return found if isinstance(found, logging.Logger) else None

@@ -432,7 +432,7 @@ class Conversation:
             refusals.note(error)
             return self._without_values(error)
         if self._opens and asked.is_actor_call:
-            return self._called(reply, refusals)
+            return self._called(reply)
         return self._failed(reply) if replies.is_uncaught(reply) else reply
 
     def _failed(self, reply: dict[str, Any]) -> Any:
@@ -451,31 +451,18 @@ class Conversation:
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
         return reply if self._opens else replies.unless_refused(reply)
 
-    def _called(self, reply: Any, refusals: Refusals) -> Any:
-        """Return an actor's answer in a form that Dask's actor reads; see ``failed_call``."""
-        if replies.is_uncaught(reply):
-            refusal = reply.get("exception")
-            if isinstance(refusal, OSError):
-                return reply  # Dask itself handles a lost worker
-            reply = replies.failed_call(refusal)
-        if replies.answers_call(reply):
+    def _called(self, reply: Any) -> Any:
+        """Return an actor's answer, or its refusal in a form that Dask's actor reads."""
+        refusal = reply.get("exception") if replies.is_uncaught(reply) else None
+        if refusal is None or isinstance(refusal, OSError):  # Dask itself handles a lost worker
             return reply
-        error = PayloadError(
-            "an actor's answer holds neither a result nor an error",
-            rule="reply.call",
-        )
-        refusals.note(error)
-        return replies.failed_call(error)
+        return replies.failed_call(refusal)
 
     def _built_reply(self, side: Side, message: Message, refusals: Refusals) -> Any:
         """Decide, record and build a reply; a refused value of ``get_data`` fails alone."""
         values = self._asked.name == "get_data"
         if not values or (self._opens and not takes_parts()):
-            judged = judge_reply(side, self._asked, message)
-            if values:
-                replies.require_values(message.body)
-            return build(judged)
-        replies.require_values(message.body)
+            return build(judge_reply(side, self._asked, message))
         fetched = judge_fetched(side, self._asked, message)
         for error in fetched.refused:
             refusals.note(error)

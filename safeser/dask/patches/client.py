@@ -10,7 +10,6 @@ from typing import Any
 
 from safeser.dask.clients.actors import direct_worker_rpc
 from safeser.dask.clients.gathering import with_failures
-from safeser.dask.contents.events import handle_forwarded
 from safeser.dask.contents.opened_graph import FAMILY, SERIALIZATION
 from safeser.dask.patches.patch import Patch
 
@@ -25,13 +24,6 @@ def _own_functions(stock: Any) -> Any:
 
 
 ROWS = (
-    Patch(
-        target="distributed.client:Client._handle_forwarded_log_record",
-        reason="A record that a worker forwards makes a logger of any name, kept for good.",
-        process=("client",),
-        needed=True,
-        replace=lambda stock: handle_forwarded,
-    ),
     Patch(
         target="distributed.client:as_completed._track_future",
         reason="as_completed(with_results=True) waits for ever for a value that may not come.",

@@ -22,8 +22,6 @@ from safeser.dask.groups.replication import count_failures
 from safeser.dask.groups.retirement import note_failure
 from safeser.dask.groups.value_moves import acquire, gathered_on, rebalanced, replicated
 from safeser.dask.patches.patch import Patch, without_comm
-from safeser.dask.scheduler import dependency_walks, wanted_keys, whole_graphs
-from safeser.dask.scheduler.call_profiles import cut_profile
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.named_addresses import Names
 from safeser.dask.scheduler.worker_authority import Workers
@@ -57,20 +55,9 @@ def _create_taskstate_from_graph(stock: _Function) -> _Function:
         guard = part_of(self, Guard)
         if guard is None:
             return stock(self, **graph)
-        return guard.create(partial(whole_graphs.create, self, partial(stock, self)), **graph)
+        return guard.create(partial(stock, self), **graph)
 
     return create
-
-
-def _find_lost_dependencies(stock: _Function) -> _Function:
-    def find_lost_dependencies(self: Any, dsk: Any, keys: Any) -> Any:
-        missing = stock(self, dsk, keys)
-        guard = part_of(self, Guard) if missing else None
-        if guard is not None:
-            guard.explain_lost(missing, keys)
-        return missing
-
-    return find_lost_dependencies
 
 
 def _new_task(stock: _Function) -> _Function:
@@ -91,8 +78,8 @@ def _update_data(stock: _Function) -> _Function:
         guard = part_of(self, Guard)
         if guard is None:
             return stock(self, who_has=who_has, nbytes=nbytes, client=client)
-        take = partial(whole_graphs.update_data, self, partial(stock, self))
-        return guard.update_data(take, comm, who_has=who_has, nbytes=nbytes, client=client)
+        data = {"who_has": who_has, "nbytes": nbytes, "client": client}
+        return guard.update_data(partial(stock, self), comm, **data)
 
     return update_data
 
@@ -143,8 +130,7 @@ _GRAPHS = (
     ),
     Patch(
         target=f"{_SCHEDULER}._create_taskstate_from_graph",
-        reason="A key that exists is not compared with what arrives, and a graph that fails half"
-        " way leaves tasks behind.",
+        reason="A key that exists is not compared with what arrives.",
         process=_HERE,
         needed=True,
         replace=_create_taskstate_from_graph,
@@ -152,13 +138,6 @@ _GRAPHS = (
             f"{_SCHEDULER}._create_taskstate_from_graph",
             f"{_SCHEDULER}._generate_taskstates",
         ),
-    ),
-    Patch(
-        target=f"{_SCHEDULER}._find_lost_dependencies",
-        reason="Futures that depend on a refused key are cancelled without a reason.",
-        process=_HERE,
-        needed=False,
-        replace=_find_lost_dependencies,
     ),
     Patch(
         target="distributed.scheduler:SchedulerState.new_task",
@@ -201,29 +180,10 @@ _GRAPHS = (
 # --- existing tasks ------------------------------------------------------------------------------
 
 
-def _stimulus_retry(stock: _Function) -> _Function:
-    def stimulus_retry(self: Any, keys: Any, client: str | None = None) -> Any:
-        if served(self) is None:
-            return stock(self, keys, client)
-        return dependency_walks.retry(self.tasks, partial(stock, self), keys, client)
-
-    return stimulus_retry
-
-
-def _get_call_stack(stock: _Function) -> _Function:
-    async def get_call_stack(self: Any, keys: Any = None) -> Any:
-        if served(self) is not None and keys is not None:
-            keys = dependency_walks.computed_for(self.tasks, keys)
-        return await stock(self, keys=keys)
-
-    return get_call_stack
-
-
 def _client_desires_keys(stock: _Function) -> _Function:
     def client_desires_keys(self: Any, keys: Any, client: str) -> None:
         readers = part_of(self, Readers)
         if readers is not None:
-            keys = wanted_keys.known(self.tasks, keys, client)
             readers.require_publishable(keys, client)
         stock(self, keys, client)
 
@@ -240,37 +200,10 @@ def _coerce_address(stock: _Function) -> _Function:
     return coerce_address
 
 
-def _get_profile(stock: _Function) -> _Function:
-    async def get_profile(self: Any, comm: Any = None, /, *args: Any, **asked: Any) -> Any:
-        known = served(self)
-        if known is None or not isinstance(comm, Comm):
-            return await stock(self, *without_comm(comm, args), **asked)
-        return await cut_profile(known.channel.policy.limits, partial(stock, self), asked)
-
-    return get_profile
-
-
-_WALKS = (
-    Patch(
-        target=f"{_SCHEDULER}.stimulus_retry",
-        reason="It releases keys that have not failed, another's data among them, and visits a"
-        " task once for each path to it (docs/explanation/upstream.md, 7).",
-        process=_HERE,
-        needed=True,
-        replace=_stimulus_retry,
-    ),
-    Patch(
-        target=f"{_SCHEDULER}.get_call_stack",
-        reason="It visits a task once for each path to it (docs/explanation/upstream.md, 6).",
-        process=_HERE,
-        needed=True,
-        replace=_get_call_stack,
-    ),
+_NAMED = (
     Patch(
         target=f"{_SCHEDULER}.client_desires_keys",
-        reason="Unknown keys are kept by the warnings module for good"
-        " (docs/explanation/upstream.md, 20), and keys are published that their publisher may not"
-        " read.",
+        reason="Keys are published that their publisher may not read.",
         process=_HERE,
         needed=True,
         replace=_client_desires_keys,
@@ -282,19 +215,6 @@ _WALKS = (
         process=_HERE,
         needed=True,
         replace=_coerce_address,
-    ),
-    *(
-        Patch(
-            target=f"{owner}.get_profile",
-            reason="A profile that is nested deeper than a message may be is refused whole.",
-            process=process,
-            needed=False,
-            replace=_get_profile,
-        )
-        for owner, process in (
-            (_SCHEDULER, _HERE),
-            ("distributed.worker:Worker", ("worker",)),
-        )
     ),
 )
 
@@ -594,4 +514,4 @@ _PLACES = (
     ),
 )
 
-ROWS = (*_GRAPHS, *_WALKS, *_WORKERS, *_PLACES)
+ROWS = (*_GRAPHS, *_NAMED, *_WORKERS, *_PLACES)

@@ -52,7 +52,6 @@ from safeser.dask.scheduler.conflicts import (
     refusal,
     shown_key,
 )
-from safeser.dask.scheduler.lost_futures import LostFutures
 from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
 from safeser.dask.scheduler.unattended_tasks import release_unattended
 from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
@@ -99,7 +98,6 @@ class Guard(Part):
         self._origins: WeakTaskDict[Origin] = WeakTaskDict()
         self._refused: dict[str, WeakTaskSet] = {}
         self._coming = Arrivals(*args)
-        self._lost = LostFutures()
         self._placement = self._known.part(self._server, Placement)
         self._placement.owner_of = self.owner_of
         self._readers = self._known.part(self._server, Readers)
@@ -173,7 +171,6 @@ class Guard(Part):
                 ["scheduler", client], {"action": "update-graph", "status": "refused"}
             )
             told = [key for key in keys if key in refused.keys]
-            self._lost.note(client, told, refused.error, present=self._server.clients)
             self._tell(client, told, refused.error)
         finally:
             _submission.reset(token)
@@ -221,7 +218,6 @@ class Guard(Part):
             self._placement.require_places(dsk)
         except PolicyDenied as error:
             self._refuse_graph(submission, error, keys)
-        self._lost.found(client, dsk)
         return stock(dsk=dsk, keys=keys, client=client, **rest)
 
     def _refuse_graph(
@@ -229,16 +225,6 @@ class Guard(Part):
     ) -> NoReturn:
         self._record(submission, error, Kind.TASK, "update-graph")
         raise _Refused(error, self._unserved(keys, submission.client, set())) from None
-
-    def explain_lost(self, missing: set[Any], keys: set[Any]) -> None:
-        """Raise why what Dask finds *missing* was refused, before it cancels what depends on that.
-
-        See lost.py.
-        """
-        client = self._current(None).client
-        error = self._lost.refusal_of(client, missing) if missing else None
-        if error is not None:
-            raise _Refused(error, self._unserved(keys, client, set()))
 
     def _conflicts(self, submission: Submission, dsk: Mapping[Any, Any]) -> Iterator[Conflict]:
         """Yield what differs from tasks that are there.

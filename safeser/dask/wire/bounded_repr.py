@@ -4,6 +4,7 @@ The one rule: the repr of listed types alone is made, since their size in a mess
 other value is shown by its type. NumPy leaves out elements only along axes that are longer than
 six: one byte that fills an array of eleven axes of six has a repr of a gigabyte, and stalls every
 process that prints it for minutes. Frames, tensors and estimators print arrays that are in them.
+Nor is it made of a range, which whoever goes through it never ends.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from safeser.dask.wire.reader import LEAVES
 __all__ = ["has_bounded_repr", "type_name"]
 
 _ATOMS = LEAVES | {
-    *(complex, range, bytearray, Decimal),
+    *(complex, bytearray, Decimal),
     *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta),
 }
 _SHORT = (str, BaseException, Number, datetime.date, datetime.timedelta)
@@ -54,8 +55,7 @@ def _is_atom(value: Any) -> bool:
         return plain and value.size <= _MOST_ELEMENTS and _bytes_of(value) <= _MOST_BYTES
     if isinstance(value, np.generic):
         return not isinstance(value, np.void)
-    # The arguments of a peer's error are small, or its message is all that came. What a worker may
-    # report of itself (operations/shapes.py) can be printed, or no client would hear of workers.
+    # The arguments of a peer's error are small, or its message is all that came.
     return isinstance(value, _SHORT)
 
 

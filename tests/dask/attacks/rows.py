@@ -22,6 +22,7 @@ class Row:
     :param message: as the sender puts it on the wire; payloads are rows of the codec.
     :param rule: of the refusal; None where the message is admitted since the promise was deleted.
     :param policy: the name of a ready policy, or the text of one.
+    :param asked: the request of the recipient that *message* answers, if it is an answer.
     """
 
     name: str
@@ -30,3 +31,4 @@ class Row:
     message: Any
     rule: str | None
     policy: str = "dask-cluster"
+    asked: Any = None
