@@ -69,7 +69,7 @@ performance_report start:number last_count:number code:text mode:word?
 get_logs start:number n:number? timestamps:flag
 logs start:number n:number? timestamps:flag
 worker_logs n:number? workers:worker*? nanny:flag
-log_event topic:word|word* msg:any
+log_event topic:word|word* msg:event
 events topic:word?
 nbytes keys:key*? summary:flag
 versions packages:word*?
@@ -159,7 +159,7 @@ add-keys worker:address keys:key* stimulus_id:text? author:word authors:key->wor
 long-running key:key worker:address run_id:number compute_duration:number? stimulus_id:text
 reschedule key:key worker:address? stimulus_id:text
 keep-alive worker:address
-log-event worker:address topic:word|word* msg:any
+log-event worker:address topic:word|word* msg:event
 worker-status-change status:word worker:address stimulus_id:text
 request-refresh-who-has keys:key* worker:address stimulus_id:text
 update-graph client:word expr_ser:any keys:key* span_metadata:any

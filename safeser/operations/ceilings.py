@@ -43,7 +43,10 @@ _SIZES: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(("flag", "number", "count"), _NUMBER),
         **dict.fromkeys(("word", "address", "worker", "file"), _WORD),
         **dict.fromkeys(("key", "bytes"), _KEY),
-        "text": _TEXT,
+        # Names of packages, of attributes, and of topics.
+        "word*": 100 * _WORD,
+        # A scheduler keeps each event under each of its topics, and tells it to all who listen.
+        **dict.fromkeys(("text", "event"), _TEXT),
     }
 )
 
@@ -93,7 +96,7 @@ def ceilings(
     shapes = [spelt.partition(":")[2] for spelt in fields]
     sizes = [_size(each) for each in shapes]
     fixed = FLOOR + sum(size for size in sizes if size is not None)
-    anything = any("any" in each.removeprefix(_TABLE) for each in shapes)
+    anything = any("any" in each.removeprefix(_TABLE) or each == "event" for each in shapes)
     carried = UNBOUNDED if values else FEW if anything else FLOOR
     if None not in sizes:
         return Ceilings(*(Ceiling(fixed, UNBOUNDED, carried),) * 2)

@@ -113,6 +113,7 @@ def _bytes(value: Any) -> bool:
 _ATOMS: Mapping[str, Shape] = MappingProxyType(
     {
         "any": _anything,
+        "event": _anything,  # of a size of its own, see ceilings.py
         "text": _text,
         "word": _word,
         "flag": _flag,

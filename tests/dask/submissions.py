@@ -119,11 +119,6 @@ class Fake:
         self.tasks[key] = made
         return made
 
-    def _find_lost_dependencies(self, dsk: Any, keys: Any) -> set[Any]:
-        del keys
-        needed = {key for node in dsk.values() for key in node.dependencies}
-        return needed - dsk.keys() - self.tasks.keys()
-
     def _create_taskstate_from_graph(self, *, dsk: Any, keys: Any, client: str, **_: Any) -> Any:
         for key in dsk:
             if key not in self.tasks:
@@ -133,7 +128,6 @@ class Fake:
         return {"tasks": len(dsk)}
 
     async def update_graph(self, client: str, keys: Any, *, dsk: Any, **rest: Any) -> None:
-        self._find_lost_dependencies(dsk, keys)
         beside = {"ordered": {}, "global_annotations": None, "annotations_by_type": {}}
         self._create_taskstate_from_graph(dsk=dsk, keys=keys, client=client, **beside, **rest)
 
@@ -166,7 +160,6 @@ Guarded = with_rows(
     Fake,
     f"{_SCHEDULER}.update_graph",
     f"{_SCHEDULER}._create_taskstate_from_graph",
-    f"{_SCHEDULER}._find_lost_dependencies",
     "distributed.scheduler:SchedulerState.new_task",
     f"{_SCHEDULER}.update_data",
     f"{_SCHEDULER}.scatter",

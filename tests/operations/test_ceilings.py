@@ -37,9 +37,9 @@ def test_small_fields_bound_an_operation_for_everybody(name):
     assert most.structure < 1 << 20
 
 
-@pytest.mark.parametrize("spelt", ["x:key*", "x:key*?", "x:word->amount", "x:any", "x:flag|key*?"])
+@pytest.mark.parametrize("spelt", ["x:key*", "x:key*?", "x:word->number", "x:any", "x:flag|key*?"])
 def test_fields_of_many_elements_depend_on_the_sender(spelt):
-    most, less = of("n:integer", spelt)
+    most, less = of("n:number", spelt)
     assert most.structure > MANY
     assert (less.structure - FLOOR - FEW, less.elements) == (16, FEW_ELEMENTS)
 
@@ -47,7 +47,7 @@ def test_fields_of_many_elements_depend_on_the_sender(spelt):
 def test_each_fixed_field_adds_what_it_takes_at_most():
     assert of("a:flag").other.structure == FLOOR + 16
     assert of("a:word?", "b:text").other.structure == FLOOR + (1 << 12) + (1 << 20)
-    assert of("a:amount|word?").other.structure == FLOOR + (1 << 12)
+    assert of("a:number|word?").other.structure == FLOOR + (1 << 12)
 
 
 def test_code_in_plain_bytes_has_no_ceiling_for_a_submitter():

@@ -81,12 +81,11 @@ def require_form(asked: Mapping[str, Any], reply: Any) -> None:
 
 
 def require_bounded_repr(asked: Pending, reply: Any) -> None:
-    """Refuse an opened reply whose repr() may be far larger than the reply; user data is exempt.
+    """Refuse an opened reply with objects that are not as large as the reply; user data is exempt.
 
-    Notebooks show such replies, and Dask's templates show the client, whose filters turn parts into
-    text unchecked: one byte in the reply to ``identity`` stalled each process that showed its
-    client for minutes. Dask also compares the status with a string, which an array does element by
-    element.
+    Notebooks show such replies and go through them: one byte in the reply to ``identity`` stalled
+    each process that showed its client for minutes, and a range has no end. Dask also compares the
+    status with a string, which an array does element by element.
 
     :param reply: as :func:`~safeser.dask.messages.translate.incoming_reply` returns it, with errors
         as exceptions.
@@ -98,7 +97,7 @@ def require_bounded_repr(asked: Pending, reply: Any) -> None:
         reply = transform(reply, path, _blank)
     if isinstance(reply, dict):
         reply = {**reply, **asked.fields.blanks}
-    if not has_bounded_repr(reply):
+    if not has_bounded_repr(reply, ranges=False):
         raise PayloadError(f"that is no answer to {asked.name}", rule="reply.form")
 
 
@@ -113,7 +112,7 @@ def _is_state(state: Any) -> bool:
     the worker reports into it: with a path, into ``~/.config/dask``, which names modules to import.
     """
     named = not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
-    return named and has_bounded_repr(state)
+    return named and has_bounded_repr(state, ranges=False)
 
 
 def _is_dump(dump: Any) -> bool:
@@ -123,7 +122,7 @@ def _is_dump(dump: Any) -> bool:
         not isinstance(each, dict) or "id" not in each or _NAME_OF_FILE(each["id"])
         for each in workers.values()
     )
-    return named and has_bounded_repr(dump)
+    return named and has_bounded_repr(dump, ranges=False)
 
 
 _NAME_OF_FILE = shape("file")

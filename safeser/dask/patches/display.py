@@ -4,8 +4,8 @@ The one rule: values in its templates are text, unless a template of distributed
 come from peers: addresses, names of workers, keys, types of results, logs. Dask's environment
 escapes nothing by itself, so that the name of one worker would run scripts in the notebook of a
 user who displays it. So would a task's error, which progress bars show (distributed 2026.8.0,
-``diagnostics/progressbar.py``). Printed text holds no control characters: peers choose the keys of
-futures and actors that come from queues and datasets.
+``diagnostics/progressbar.py``), and the counts of a bar, which are numbers. Printed text holds no
+control characters: peers choose the keys of futures and actors that come from queues and datasets.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ import dask
 import distributed
 from dask.widgets import get_template
 from distributed.core import clean_exception
+from distributed.diagnostics.progressbar import MultiProgressWidget
 from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup, escape
 
 from safeser.dask.patches.patch import ANY, Patch
 from safeser.dask.wire.bounded_repr import has_bounded_repr, type_name
+from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
+from safeser.operations.shapes import shape
 
 __all__ = ["ROWS"]
 
@@ -109,6 +112,37 @@ def escaping_errors(draw: Callable[..., None]) -> Callable[..., None]:
     return draw_stop
 
 
+_is_count = shape("count")
+
+
+def counting(draw: Callable[..., None]) -> Callable[..., None]:
+    """Return a bar's ``_draw_bar``, *draw*, for counts that are numbers."""
+
+    def draw_bar(bar: Any, remaining: Any, all: Any, **kwargs: Any) -> None:
+        counted = _is_counted
+        if isinstance(bar, MultiProgressWidget):
+            counted = _are_counted
+        if not counted(remaining, all):
+            raise PayloadError("a scheduler counts tasks in no numbers", rule="raw.progress")
+        draw(bar, remaining=remaining, all=all, **kwargs)
+
+    return draw_bar
+
+
+def _is_counted(left: Any, total: Any) -> bool:
+    # With fewer than none left Dask draws a bar of any length; a Counter is shown unchanged.
+    return _is_count(left) and _is_count(total) and left <= total
+
+
+def _are_counted(left: Any, total: Any) -> bool:
+    return (
+        isinstance(left, dict)
+        and isinstance(total, dict)
+        and left.keys() == total.keys()
+        and all(_is_counted(left[group], total[group]) for group in total)
+    )
+
+
 # --- rows ----------------------------------------------------------------------------------------
 
 _BARS = "distributed.diagnostics.progressbar"
@@ -169,5 +203,15 @@ ROWS = (
             replace=escaping_errors,
         )
         for name in ("ProgressWidget", "MultiProgressWidget")
+    ),
+    *(
+        Patch(
+            target=f"{_BARS}:{name}._draw_bar",
+            reason="A progress bar inserts the text of the scheduler's counts unescaped.",
+            process=ANY,
+            needed=True,
+            replace=counting,
+        )
+        for name in ("TextProgressBar", "ProgressWidget", "MultiProgressWidget")
     ),
 )

@@ -4,7 +4,6 @@ The one rule: the repr of listed types alone is made, since their size in a mess
 other value is shown by its type. NumPy leaves out elements only along axes that are longer than
 six: one byte that fills an array of eleven axes of six has a repr of a gigabyte, and stalls every
 process that prints it for minutes. Frames, tensors and estimators print arrays that are in them.
-Nor is it made of a range, which whoever goes through it never ends.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from safeser.dask.wire.reader import LEAVES
 __all__ = ["has_bounded_repr", "type_name"]
 
 _ATOMS = LEAVES | {
-    *(complex, bytearray, Decimal),
+    *(complex, range, bytearray, Decimal),
     *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta),
 }
 _SHORT = (str, BaseException, Number, datetime.date, datetime.timedelta)
@@ -31,13 +30,16 @@ _HOLDS = frozenset({tuple, list, set, frozenset})
 _MOST_ELEMENTS, _MOST_BYTES = 1000, 1 << 16
 
 
-def has_bounded_repr(value: Any) -> bool:
-    """Tell whether the size of *value* in a message bounds its repr."""
+def has_bounded_repr(value: Any, *, ranges: bool = True) -> bool:
+    """Tell whether the size of *value* in a message bounds its repr.
+
+    :param ranges: whether ranges count: their repr is short, and they may have any length.
+    """
     waiting = [value]
     while waiting:
         part = waiting.pop()
         kind = type(part)
-        if kind in _ATOMS:
+        if kind in _ATOMS and (ranges or kind is not range):
             continue
         if kind is dict:
             waiting += part

@@ -205,6 +205,10 @@ _ANSWERS: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "an item": ({"op": "queue_get", "name": "q"}, [{}, 5, {"type": "Future", "value": None}]),
     "a variable": ({"op": "variable_get", "name": "v", "client": "c"}, [{}, 5]),
     "a stream": ({"op": "get_task_stream"}, [(None,), ({"startstops": 5},)]),
+    "a call": (
+        {"op": "proxy", "msg": {"op": "actor_execute"}, "worker": "x"},
+        [{"status": "OK"}, {"status": "error"}, {"status": None}, "OK"],
+    ),
     "holders": ({"op": "who_has"}, [{"k": 5}, {"k": "text"}, 5]),
     "keys": ({"op": "has_what"}, [{"k": 5}, {"k": "text"}]),
 }

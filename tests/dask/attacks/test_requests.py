@@ -238,21 +238,6 @@ def test_greetings_are_not_requests(doors):
         conversation.receive(far.verify(frames), None)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"op": "log_event", "topic": ["warn"] * 1000, "msg": {"message": "x"}},
-        {"op": "log_event", "topic": [f"topic-{index}" for index in range(1000)], "msg": 1},
-        {"op": "broadcast", "msg": {"op": "identity"}, "workers": ["safeser://127.0.0.1:1"] * 9},
-        {"op": "broadcast", "msg": {"op": "identity"}, "workers": [], "hosts": ["127.0.0.1"] * 9},
-    ],
-)
-def test_no_name_in_a_request_multiplies_it(talk, message):
-    t = talk("alice")
-    t.refuses(message)
-    assert t.refused_by_server == ["operation.field-shape"]
-
-
 # --- a worker's word to another ------------------------------------------------------------------
 
 

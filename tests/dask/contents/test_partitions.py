@@ -1,4 +1,4 @@
-"""Parts of a shuffle that a worker was not assigned, lead out of its folder, or repeat too much."""
+"""Parts of a shuffle that a worker was not assigned, or that lead out of its folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from distributed.shuffle import _shuffle
-from distributed.shuffle._arrow import deserialize_table, serialize_table
+from distributed.shuffle._arrow import serialize_table
 from distributed.shuffle._core import ShuffleRun
 from distributed.shuffle._limiter import ResourceLimiter
 from distributed.shuffle._rechunk import ArrayRechunkRun
@@ -27,12 +26,11 @@ CONTENT = b"\nimport os\n"
 
 
 KEEPS = "distributed.shuffle._core:ShuffleRun._write_to_disk"
-DIVIDES = "distributed.shuffle._shuffle:DataFrameShuffleRun._repartition_buffers"
 
 
 @pytest.fixture(autouse=True)
 def _kept():
-    with patched(KEEPS, DIVIDES):
+    with patched(KEEPS):
         yield
 
 
@@ -107,7 +105,6 @@ def escaping(kind, name):
 def test_no_file_elsewhere_is_written(tmp_path, monkeypatch, kind):
     with monkeypatch.context() as stock:
         stock.setattr(ShuffleRun, "_write_to_disk", original(KEEPS))
-        stock.setattr(DataFrameShuffleRun, "_repartition_buffers", original(DIVIDES))
         receive(kind, tmp_path, escaping(kind, "control"))
     assert CONTENT in (tmp_path / "control").read_bytes(), "the control did not run"
 
@@ -149,109 +146,3 @@ def test_what_is_kept_out_is_recorded(tmp_path, doors, monkeypatch):
     (record,) = channel.audit.events
     told = [record[name] for name in ("sender", "recipient", "operation", "rule", "where")]
     assert told == ["unknown", "worker", "shuffle_receive", "shuffle.partition", "data"]
-
-
-# -- tables ---------------------------------------------------------------------------------------
-
-
-def run(own):
-    made = object.__new__(DataFrameShuffleRun)
-    made.column, made.drop_column, made.local_address = "_partitions", True, HERE
-    made.partitions_of = {HERE: list(range(own))}
-    made.run_id, made.id = 1, "s"
-    return made
-
-
-def divided(column, numbers, own=100, **more):
-    numbers = numbers if isinstance(numbers, pa.Array) else pa.array(numbers, "i4")
-    shard = pa.table({"v": column, **more, "_partitions": numbers})
-    return run(own)._repartition_buffers([(0, serialize_table(shard))])
-
-
-def refused(rule, *shard, **more):
-    with pytest.raises(PayloadError) as caught:
-        divided(*shard, **more)
-    assert caught.value.rule == rule
-
-
-def test_tables_are_divided_into_own_parts_as_by_dask():
-    made = divided(list("abcd"), [1, 0, 1, 99])
-    assert {at: deserialize_table(part)["v"].to_pylist() for at, part in made.items()} == {
-        (0,): ["b"],
-        (1,): ["a", "c"],
-        (99,): ["d"],
-    }
-    shard = pa.table({"v": list("abcd"), "_partitions": [1, 0, 1, 99]})
-    assert original(DIVIDES)(run(100), [(0, serialize_table(shard))]) == made
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        [0, 100],
-        [-1, 0],
-        pa.array([0, None]),
-        pa.array([0.0, 1.0]),
-        pa.array([False, True]),
-        pa.array(["0", "1"]),
-        pa.array([[0], [1]]),
-        pa.array([0, 1]).dictionary_encode(),
-    ],
-)
-def test_no_table_is_made_of_a_part_of_another_worker(numbers, monkeypatch):
-    monkeypatch.setattr(_shuffle, "split_by_partition", None)
-    refused("shuffle.partition", ["a", "b"], numbers)
-
-
-def test_no_more_numbers_are_looked_at_than_tell():
-    assert shuffle._numbers(pa.chunked_array([range(10)]), 3) == [(0,), (1,), (2,), (3,)]
-
-
-TEXTS = pa.array(["x" * 1000])
-NAMED = pa.DictionaryArray.from_arrays(pa.array([0] * 100, "i1"), TEXTS)
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """A process whose policy lets no array have more than 40,000 bytes."""
-    monkeypatch.setattr(shuffle, "most_bytes", lambda: 40_000)
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(
-    "column",
-    [
-        NAMED,
-        pa.StructArray.from_arrays([NAMED], ["a"]),
-        pa.ListArray.from_arrays(range(101), NAMED),
-        pa.DictionaryArray.from_arrays(
-            pa.array([0] * 100, "i1"), pa.StructArray.from_arrays([NAMED[:1]], ["a"])
-        ),
-    ],
-)
-def test_categories_are_not_written_for_many_parts(column):
-    whole = pa.table({"v": column, "_partitions": pa.array(range(100), "i4")})
-    made = original(DIVIDES)(run(0), [(0, serialize_table(whole))])
-    assert sum(map(len, made.values())) > 99_000, "the control did not run"
-    refused("shuffle.size", column, range(100))
-    assert len(divided(column, [at % 9 for at in range(100)])) == 9
-
-
-@pytest.mark.usefixtures("small")
-def test_nor_are_long_names():
-    names = {f"{at}" * 50: pa.nulls(100) for at in range(10)}
-    refused("shuffle.size", pa.nulls(100), range(100), **names)
-    assert len(divided(pa.nulls(100), [0] * 100, **names)) == 1
-
-
-@pytest.mark.usefixtures("small")
-def test_large_tables_that_repeat_little_pass():
-    texts = pa.array([f"{at}" * 500 for at in range(100)])
-    assert len(divided(texts, range(100))) == 100
-
-
-def test_a_part_may_be_as_large_as_an_array(doors, monkeypatch):
-    assert shuffle.most_bytes() == 1 << 30
-    channel = doors.channel("worker", "demo")
-    monkeypatch.setattr(shuffle, "open_channels", lambda: (channel,))
-    assert shuffle.most_bytes() == channel.policy.limits.max_array

@@ -162,46 +162,6 @@ def test_no_address_of_a_worker_leads_elsewhere(
             assert found["operation"] == "register-worker"
 
 
-def test_no_registration_ends_half_way(rig: Rig) -> None:
-    # The stock one has no part in other tests: it cannot remove such a worker any more.
-    for target, stock in (("blocked-scheduler", True), ("scheduler", False)):
-        side = Side(rig, stock=stock, target=target)
-        rig.log.new()
-        wire = side.wire("worker")
-        address = f"{'tcp' if stock else 'safeser'}://127.0.0.1:1009"
-        named = filled(REGISTER_WORKER, lambda place, address=address: address)
-        with suppress(ConnectionError):
-            wire.ask({**named, "status": "paused", "reply": True, "metrics": {}})
-        wire.close()
-        known = side.wire("alice").ask({"op": "identity", "n_workers": -1})["workers"]
-        assert (address in known) is stock
-        side.close()
-    found = rig.log.wait(lambda r: r["sender"] == "worker")
-    assert (found["operation"], found["rule"]) == ("register-worker", "operation.field-shape")
-
-
-def test_no_worker_keeps_others_out(rig: Rig) -> None:
-    for target, stock in (("blocked-scheduler", True), ("scheduler", False)):
-        side = Side(rig, stock=stock, target=target)
-        rig.log.new()
-        with suppress(ConnectionError):  # so does a registration end that failed half way
-            side.worker("worker", 1002, versions={"packages": 5})
-        later = {"op": "register-client", "client": f"Client-{target}", "reply": False}
-        said = None
-        with suppress(ConnectionError):
-            said = side.wire("alice").ask({**later, "versions": {"packages": {}}})
-        came = isinstance(said, list | tuple) and said[0]["op"] == "stream-start"
-        assert came is not stock, said
-        if stock:
-            gone = {"op": "unregister", "address": "tcp://127.0.0.1:1002", "stimulus_id": "x"}
-            side.wire("alice").ask(gone)
-        else:
-            found = rig.log.wait(lambda r: r["sender"] == "worker")
-            wanted = ("register-worker", "operation.field-shape")
-            assert (found["operation"], found["rule"]) == wanted
-        side.close()
-
-
 # --- good and bad in one message ------------------------------------------------------------------
 
 

@@ -5,9 +5,8 @@ The scheduler of a cluster need not have the classes that its clients and worker
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from distributed.protocol.serialize import Pickled, Serialize
+from distributed.protocol.serialize import Pickled
 
 from safeser.dask.contents.failures import Relayed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -137,42 +136,6 @@ def test_a_call_of_an_actor_that_the_server_refuses_fails_as_well(talk):
     t.request({"op": "proxy", "msg": {"op": "actor_attribute"}, "worker": "x", "reply": True})
     answer = t.attack_back({"status": "OK", "result": t.Row(THING, (b"x",))})
     assert isinstance(answer["exception"], PayloadError)
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"status": "OK"},
-        {"status": "error"},
-        {"status": "error", "exception": None},
-        {"status": "error", "exception": "text"},
-        {"status": "uncaught-error"},
-        {"status": "other", "result": 1},
-        {"result": 1},
-        {"status": None},
-        "OK",
-        None,
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("operation", ["actor_execute", "actor_attribute"])
-def test_an_answer_of_an_actor_that_says_nothing_fails_and_is_not_waited_for(talk, said, operation):
-    t = talk("alice")
-    t.request({"op": "proxy", "msg": {"op": operation}, "worker": "x", "reply": True})
-    answer = t.attack_back(said)
-    assert answer["status"] == "error"
-    # Of any operation, a failure without an error is refused before it is looked at as an answer.
-    unsaid = isinstance(said, dict) and said.get("status") == "uncaught-error"
-    rule = "raw.exception" if unsaid else "reply.call"
-    assert answer["exception"].rule == rule
-    assert rule in t.near.audit.rules
-
-
-def test_an_answer_of_an_actor_whose_status_is_a_payload_fails(talk):
-    t = talk("alice")
-    t.request({"op": "proxy", "msg": {"op": "actor_execute"}, "worker": "x", "reply": True})
-    answer = t.reply({"status": Serialize(np.arange(3)), "result": 1})
-    assert answer["exception"].rule == "reply.call"
 
 
 def test_a_call_of_an_actor_whose_worker_nobody_reaches_raises_as_dask_expects(talk):

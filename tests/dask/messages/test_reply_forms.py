@@ -1,24 +1,20 @@
-"""Answers that Dask's client goes through, piece by piece: they are lists of what was asked for.
+"""Answers that Dask's client goes through or prints: plain data, and objects as large as they came.
 
-A range takes a few bytes at any length, and so does an array that repeats one element. Whoever went
-through one never came to an end, and had its event loop to itself meanwhile.
+A range takes a few bytes at any length, and so does an array that repeats one element. Whoever goes
+through one never comes to an end, and has its event loop to itself meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
-from decimal import Decimal
-from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import safeser
 from safeser.dask.messages.pending import pending
 from safeser.dask.wire.bounded_repr import has_bounded_repr
 from safeser.errors import PayloadError
-from safeser.operations import shapes
 
 #: Two hundred bytes of a message each, or fewer.
 ENDLESS = {
@@ -29,27 +25,12 @@ ENDLESS = {
     ),
 }
 
-TASK = {"key": "k", "worker": "w", "startstops": ({"action": "compute", "start": 1, "stop": 2},)}
-QUEUED = {"type": "msgpack", "value": 5}
-FUTURE = {"type": "Future", "value": ("k", 1), "state": "memory"}
-STORY = (("k", "released", "waiting", {}, "stimulus", 1.5),)
-
 #: What is asked, one honest answer, and others: where ... stands, something endless.
 ASKED = {
     "gather": (
         {"op": "gather", "keys": ["k", "l"]},
         {"status": "error", "keys": ("k",)},
-        [
-            {"status": "error", "keys": ...},
-            {"status": "error", "keys": ("k", "k", "k")},
-            {"status": "error", "keys": ("k", "other")},
-            {"status": "error"},
-            {"status": "OK"},
-            {"status": "OK", "data": ...},
-            {"status": "OK", "data": {"k": 1}},
-            {"status": ...},
-            ...,
-        ],
+        [{"status": "error", "keys": ...}, {"status": ...}, ...],
     ),
     "gathered": (
         {"op": "gather", "keys": ["k", "l"]},
@@ -57,42 +38,13 @@ ASKED = {
         [],
     ),
     "datasets": ({"op": "publish_list"}, ("a", ("b", 1)), [..., (...,)]),
-    "retry": (
-        {"op": "retry", "keys": ["k"], "client": "c"},
-        ("k", "l"),  # a stock scheduler also names what they depend on
-        [..., ("k", "k"), 5, "kl"],
-    ),
-    "story": ({"op": "get_story", "keys_or_stimuli": ["k"]}, STORY, [..., (...,), "text"]),
-    "stories": (
-        {"op": "broadcast", "msg": {"op": "get_story", "keys_or_stimuli": ["k"]}},
-        {"w": STORY},
-        [..., {"w": ...}, {"w": STORY, "v": (...,)}],
-    ),
-    "other": ({"op": "broadcast", "msg": {"op": "identity"}}, {"w": 5}, []),
-    "dataset": (
-        {"op": "publish_get", "names": ["a", "b"]},
-        ({"data": 5, "keys": ()}, None),
-        [..., (..., None), (None,), (None, {"keys": ()}), (None, None, None), 5],
-    ),
-    "queue": (
-        {"op": "queue_get", "name": "q"},
-        QUEUED,
-        [..., {"type": ..., "value": 1}, {}, (FUTURE,)],
-    ),
-    "queues": (
-        {"op": "queue_get", "name": "q", "batch": True},
-        (QUEUED, FUTURE),
-        [..., (...,), FUTURE, (5,), ({**FUTURE, "state": ...},), ({**FUTURE, "value": ...},)],
-    ),
-    "variable": (
-        {"op": "variable_get", "name": "v", "client": "c"},
-        {**FUTURE, "token": "t"},
-        [..., {"type": "Future", "value": "k"}, 5, {**FUTURE, "token": ...}],
-    ),
+    "retry": ({"op": "retry", "keys": ["k"], "client": "c"}, ("k", "l"), [...]),
+    "story": ({"op": "get_story", "keys_or_stimuli": ["k"]}, (("k", "released"),), [..., (...,)]),
+    "holders": ({"op": "who_has"}, {"k": ("safeser://127.0.0.1:1",)}, [..., {"k": ...}]),
     "stream": (
         {"op": "get_task_stream"},
-        (TASK, {"key": "l"}),
-        [..., (...,), (None,), ({**TASK, "startstops": ...},), ({**TASK, "startstops": (...,)},)],
+        ({"key": "k", "startstops": ({"action": "compute"},)},),
+        [..., (...,), ({"startstops": ...},)],
     ),
 }
 
@@ -114,7 +66,7 @@ def asks(talk, **message):
 
 @pytest.mark.parametrize("endless", ENDLESS)
 @pytest.mark.parametrize("name", ASKED)
-def test_only_lists_of_what_was_asked_for_arrive(talk, name, endless):
+def test_no_answer_is_endless(talk, name, endless):
     asked, honest, answers = ASKED[name]
     t = asks(talk, **asked)
     header, frames = safeser.serialize(ENDLESS[endless])
@@ -122,56 +74,8 @@ def test_only_lists_of_what_was_asked_for_arrive(talk, name, endless):
     for answer in answers:
         with pytest.raises(PayloadError) as caught:
             t.attack_back(filled(answer, row))
-        assert caught.value.rule == "reply.form", answer
+        assert caught.value.rule == "reply.form"
     assert t.reply(honest) == honest
-
-
-def test_a_worker_that_was_told_who_has_what_names_what_it_did_not_get(talk):
-    t = talk("scheduler", "worker", "trusted")
-    t.request({"op": "gather", "who_has": {"k": ["safeser://127.0.0.1:1"]}, "reply": True})
-    header, frames = safeser.serialize(ENDLESS["range"])
-    row = t.Eager(t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames)))
-    for answer in ({"status": "partial-fail", "keys": row}, row, {"status": row}, {}):
-        with pytest.raises(PayloadError) as caught:
-            t.attack_back(answer)
-        assert caught.value.rule == "reply.form"
-    for honest in ({"status": "OK"}, {"status": "partial-fail", "keys": ("k",)}):
-        assert t.reply(honest) == honest
-
-
-@pytest.mark.parametrize("endless", ["keys", "records"])
-def test_how_it_went_is_a_word(talk, endless):
-    """An array is compared piece by piece, or not at all."""
-    t = talk("scheduler", "worker", "trusted")
-    t.request({"op": "update_data", "data": {"k": 1}, "reply": True})
-    header, frames = safeser.serialize(ENDLESS[endless])
-    row = t.Eager(t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames)))
-    with pytest.raises(PayloadError) as caught:
-        t.attack_back({"status": row, "nbytes": {"k": 28}})
-    assert caught.value.rule == "reply.form"
-
-
-@pytest.mark.parametrize("endless", ["keys", "records"])
-def test_what_dask_writes_out_is_no_longer_than_what_came(talk, endless):
-    """A dump of a cluster goes to a file, and task streams say what workers are called."""
-    header, frames = safeser.serialize(ENDLESS[endless])
-    asked = {
-        "dump_state": ({"x": ...}, {"id": "Worker-1", "tasks": {"k": {"nbytes": 28}}}),
-        "get_cluster_state": (
-            {"scheduler": {}, "workers": {"w": {"x": (...,)}}},
-            {"scheduler": {"id": "s", "n": 5}, "workers": {"w": {"id": "w"}, "v": "OSError()"}},
-        ),
-        "get_task_stream": (({**TASK, "worker": (...,)},), (TASK,)),
-    }
-    for op, (answer, honest) in asked.items():
-        t = talk("scheduler" if op == "dump_state" else "client", "worker", "trusted")
-        t.request({"op": "identity", "reply": True})
-        t.asker._asked = pending({"op": op, "exclude": ()})
-        row = t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames))
-        with pytest.raises(PayloadError) as caught:
-            t.attack_back(filled(answer, row))
-        assert caught.value.rule == "reply.form"
-        assert t.reply(honest) == honest
 
 
 #: Six to the power of eleven elements of one byte, all of which NumPy prints.
@@ -231,28 +135,6 @@ def test_numbers_of_numpy_are_told_and_what_users_put_in_is_theirs(talk):
     assert t.reply({"w": {"status": "OK", "result": LONG}})["w"]["result"].shape == LONG.shape
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        Fraction(1, 2),
-        Decimal(1),
-        pd.Timestamp("2020"),
-        pd.NaT,
-        pd.Timedelta(1),
-        np.datetime64("2020"),
-        np.longdouble(1),
-        (({1.5}, {1j}), {"a": b""}),
-    ],
-)
-def test_what_a_worker_tells_of_itself_is_heard_by_clients(talk, value):
-    """Each of them asks for it to look at the workers."""
-    assert shapes.shape("small")({"own": value})
-    t = asks(talk, op="identity")
-    told = t.reply({"workers": {"w": {"metrics": {"own": value}}}})
-    assert repr(told["workers"]["w"]["metrics"]["own"]) == repr(value)
-
-
 @pytest.mark.parametrize("value", [OrderedDict(a=1), Counter("a"), defaultdict(int), np.add])
-def test_what_clients_would_not_hear_no_worker_tells(value):
+def test_no_size_bounds_the_text_of_other_objects(value):
     assert not has_bounded_repr(value)
-    assert not shapes.shape("small")({"own": value})
