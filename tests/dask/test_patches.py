@@ -119,13 +119,6 @@ def test_each_row_is_one_target_and_says_why():
         assert len(each.reason) < 250
 
 
-def test_each_report_that_a_row_names_is_there():
-    headings = (PACKAGE.parent / "docs" / "explanation" / "upstream.md").read_text(encoding="utf-8")
-    for each in PATCHES:
-        for number in re.findall(r"docs/explanation/upstream\.md, (\d+)", each.reason):
-            assert f"\n## {number}. " in headings, each.target
-
-
 @pytest.mark.parametrize(
     ("target", "process"), [("no colon", ANY), ("a:b", ()), ("a:b", ("owner",))]
 )

@@ -76,7 +76,7 @@ def require_form(asked: Mapping[str, Any], reply: Any) -> None:
     fits = _FORMS.get(name) if isinstance(name, str) else None
     status = reply.get("status") if isinstance(reply, dict) else None
     failed = type(status) is str and status == "uncaught-error"
-    if fits is not None and not failed and not fits(reply):
+    if fits is not None and not failed and not fits(asked, reply):
         raise PayloadError(f"that is no answer to {name}", rule="reply.form")
 
 
@@ -105,7 +105,7 @@ def _blank(_: Any) -> None:
     """Replace a value that is user data or is checked elsewhere by None."""
 
 
-def _is_state(state: Any) -> bool:
+def _is_state(_: Mapping[str, Any], state: Any) -> bool:
     """Tell whether the id in a worker's state is a file name and not a path.
 
     Dask's ``DumpArtefact.to_yamls`` makes a folder of that name and writes the configuration that
@@ -115,7 +115,7 @@ def _is_state(state: Any) -> bool:
     return named and has_bounded_repr(state, ranges=False)
 
 
-def _is_dump(dump: Any) -> bool:
+def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
     """Tell whether *dump* is a cluster dump whose text, which Dask writes, has bounded size."""
     workers = dump.get("workers") if isinstance(dump, dict) else None
     named = isinstance(workers, dict) and all(
@@ -127,7 +127,7 @@ def _is_dump(dump: Any) -> bool:
 
 _NAME_OF_FILE = shape("file")
 
-_FORMS: Mapping[str, Callable[[Any], bool]] = {
+_FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
     "dump_state": _is_state,
     "get_cluster_state": _is_dump,
 }
