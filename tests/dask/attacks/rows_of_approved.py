@@ -37,8 +37,8 @@ _SYSTEM = b"@os:system"
 class _Bytes(Definitions):
     """A patched client's: what is called by its bytes is a definition of these bytes."""
 
-    def add(self, obj: Any) -> bytes:
-        return self._kept(obj, obj) if type(obj) is bytes else super().add(obj)
+    def _written(self, obj: Any) -> bytes:
+        return obj if type(obj) is bytes else super()._written(obj)
 
 
 def _code() -> Task:
@@ -47,6 +47,10 @@ def _code() -> Task:
 
 def _reference() -> Task:
     return Task("x", _SYSTEM, "true")
+
+
+def _typed() -> Task:
+    return Task("x", b"=" + bytes(8))
 
 
 def _in_data() -> Task:
@@ -107,6 +111,7 @@ def _requested(op: str, field: str, data: bytes, **more: Any) -> Callable[[], An
 _SUBMITTED = {
     "code": _graph(_code),
     "a name": _graph(_reference),
+    "typed data": _graph(_typed),
     "an actor": _graph(_code, actors=True),
 }
 _GRAPHS = {
@@ -118,6 +123,7 @@ _GRAPHS = {
 _TASKS = {
     "code": _handed(_code),
     "a name": _handed(_reference),
+    "typed data": _handed(_typed),
     "an actor": _handed(_code, actors=True),
 }
 _RUN = _requested("run", "run.function", _SYSTEM, wait=True)
@@ -125,19 +131,21 @@ _PLUGIN = _requested("plugin-add", "plugin-add.plugin:p", _SYSTEM, name="p")
 
 ROWS: tuple[Row, ...] = (
     *(
-        Row(f"alice submits {name}, signed", "alice", "scheduler", made, "submission.approved")
+        Row(f"alice submits {name}, signed", "alice", "scheduler", made, "operation.not-granted")
         for name, made in _SUBMITTED.items()
     ),
     *(
-        Row(f"alice submits {name} in a pickle", "alice", "scheduler", made, "context.family")
+        Row(
+            f"alice submits {name} in a pickle", "alice", "scheduler", made, "operation.not-granted"
+        )
         for name, made in _GRAPHS.items()
     ),
     *(
-        Row(f"{name} of alice is handed out", "scheduler", "worker", made, "submission.approved")
+        Row(f"{name} of alice is handed out", "scheduler", "worker", made, "author.relayed")
         for name, made in _TASKS.items()
     ),
     *(
-        Row(f"{name} of an author", "scheduler", "worker", made, "submission.approved", _LISTED)
+        Row(f"{name} of an author", "scheduler", "worker", made, "sealed.author", _LISTED)
         for name, made in _TASKS.items()
     ),
     *(
@@ -145,11 +153,12 @@ ROWS: tuple[Row, ...] = (
         for at in ("worker", "nanny")
         for what, rule, policy in (
             ("", "author.relayed", "dask-cluster"),
-            (", an author,", "submission.approved", _LISTED),
+            (", an author,", "sealed.author", _LISTED),
         )
     ),
-    Row("a plugin of alice", "scheduler", "worker", _PLUGIN, "submission.approved", _LISTED),
+    Row("a plugin of alice", "scheduler", "worker", _PLUGIN, "sealed.author", _LISTED),
     # Who may sign code signs its own.
     Row("carol calls a name", "scheduler", "worker", _handed(_reference, "carol"), None),
+    Row("carol calls typed data", "scheduler", "worker", _handed(_typed, "carol"), None),
     Row("a task of carol in data", "scheduler", "worker", _handed(_in_data, "carol"), None),
 )
