@@ -229,7 +229,7 @@ def test_a_name_that_leads_to_another_object_is_refused_before_anything_is_calle
     if granted:
         policy = Policy.parse(
             POLICY.replace('"mylib:train": reference', '"mylib_reexports:Point": class')
-            % ("none", exact, "class"),
+            % (exact, "class"),
             source="p.yaml",
         )
         grant = policy.grant(Context("a", "b"))

@@ -39,8 +39,8 @@ from tests.dask.live.rig import Silent
 from tests.dask.live.wires import Sealing, channel_of
 
 AIM = 0.1
-PRINCIPALS = ("scheduler", "worker", "nanny", "carol", "alice", "dashboard")
-SENDERS = {"dashboard": "viewer", "worker": "worker", "alice": "analyst", "carol": "engineer"}
+PRINCIPALS = ("scheduler", "worker", "nanny", "carol", "dashboard")
+SENDERS = {"dashboard": "viewer", "worker": "worker", "carol": "engineer"}
 
 #: Bytes of messages that are far over what any operation takes.
 LARGE = 60 << 20

@@ -1,4 +1,4 @@
-"""The ready policies on real clusters: viewers look, who signs computes, who trusts all gets all."""
+"""The ready policies on real clusters: viewers look, signers compute, and trust gives all."""
 
 from __future__ import annotations
 
