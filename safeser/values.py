@@ -68,9 +68,8 @@ AUDIT_LEVELS = ("all", "refusals", "counts")
 #: many records wait in memory, or it passes. The later, the less is known.
 AUDIT_FAILURES = ("refuse", "queue", "go-on")
 
-#: The submitted work that a context lets through: none, listed functions, any code that workers
-#: alone open, any code.
-SUBMISSIONS = ("none", "approved", "sealed", "code")
+#: The submitted work that a context lets through: none, code that workers alone open, any code.
+SUBMISSIONS = ("none", "sealed", "code")
 
 #: What may become of a submission whose keys are taken.
 CONFLICT_WORDS = ("refuse", "warn")
@@ -288,7 +287,7 @@ class Grant:
     :param families: families that may pass, in the policy's order of preference.
     :param profiles: names of the pickle profiles that bound family ``pickle``.
     :param allow: further globals for family ``pickle``, each with its role.
-    :param submission: ``"none"``, ``"approved"``, ``"sealed"`` or ``"code"``.
+    :param submission: ``"none"``, ``"sealed"`` or ``"code"``.
     :param operations: exact names of operations that are granted.
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
         them with distributed's own decorators, which safeser's authors have not reviewed.

@@ -54,7 +54,7 @@ PICTURES = (
         "policy-show",
         "safeser policy show dask-cluster",
         ("safeser", "policy", "show", "dask-cluster"),
-        last="^line 35",
+        last="^line 34",
     ),
     Picture("inspect", "safeser inspect model.pkl", ("safeser", "inspect", "model.pkl"), code=1),
 )

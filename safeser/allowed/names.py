@@ -40,20 +40,18 @@ def check_global(name: object, *, rule: str = "config.allow") -> str:
     return text
 
 
-def check_allowed(name: str, role: str, *, setstate: bool = False, approved: bool = False) -> None:
+def check_allowed(name: str, role: str, *, setstate: bool = False) -> None:
     """Refuse *name* if its library, or the name itself, is known to reach code.
 
     :param setstate: whether its own ``__setstate__`` is called with what a sender wrote.
-    :param approved: whether senders without code may have it called: ``submission: approved``.
     :raises ConfigError: with the reason of the row that refuses it.
     """
-    why = refusal(name, role, setstate=setstate, approved=approved)
+    why = refusal(name, role, setstate=setstate)
     if why:
-        trusted = setstate and not refusal(name, role, approved=approved)
+        trusted = setstate and not refusal(name, role)
         raise ConfigError(
             f"{shown(name)} cannot be allowed as {role}"
-            f"{' that trusts __setstate__' if trusted else ''}"
-            f"{' under submission: approved' if approved else ''}: {why}",
+            f"{' that trusts __setstate__' if trusted else ''}: {why}",
             rule="config.allow-name",
             fix=_INSTEAD,
         )

@@ -36,8 +36,8 @@ class _Row(NamedTuple):
     roles: str
     why: str
 
-    def covers(self, role: str, *, setstate: bool, approved: bool) -> bool:
-        if self.roles == "every" or approved:
+    def covers(self, role: str, *, setstate: bool) -> bool:
+        if self.roles == "every":
             return True
         return self.roles == "functions" and (setstate or role in _FUNCTIONS)
 
@@ -45,19 +45,18 @@ class _Row(NamedTuple):
 _TOOL = _Row("functions", "its module is of the tests, the build or the command line of a package")
 
 
-def refusal(name: str, role: str, *, setstate: bool = False, approved: bool = False) -> str:
+def refusal(name: str, role: str, *, setstate: bool = False) -> str:
     """Return why *name* cannot be allowed in *role*, or the empty string.
 
     :param name: ``module:qualname``.
     :param role: one of :data:`~safeser.allowed.ALLOWED_ROLES`.
     :param setstate: whether its own ``__setstate__`` is called with what a sender wrote.
-    :param approved: whether senders without code may have it called: ``submission: approved``.
     """
     module = name.partition(":")[0]
     if module.partition(".")[0] in sys.stdlib_module_names:
         return _STDLIB
     for row in _rows_of(name, module):
-        if row.covers(role, setstate=setstate, approved=approved):
+        if row.covers(role, setstate=setstate):
             return row.why
     return ""
 

@@ -433,8 +433,7 @@ class Channel:
             rule=rule,
             policy=self.policy.title,
             process=self.identity.principal,
-            fix="Ask the operator for 'submission: approved' in the context towards the scheduler,"
-            " which lets you run functions that it lists, or for 'submission: sealed'.",
+            fix="Ask the operator for 'submission: sealed' in the context towards the scheduler.",
         )
 
     def link(

@@ -105,11 +105,17 @@ def _next_steps(directory: Path, users: list[str]) -> None:
 
 
 def _fitting_policy(users: list[str]) -> str | None:
-    """Return the ready policy that lists these users and the fewest others, if one lists them."""
+    """Return the ready policy that lists these users and the fewest others, if one lists them.
+
+    One with confined workers is none that could be started as it stands.
+    """
     from safeser.policy import Policy, ready_policies
 
+    loaded = {name: Policy.load(name).principals for name in ready_policies()}
     listed = {
-        name: set(Policy.load(name).principals) - set(_PROCESSES) for name in ready_policies()
+        name: set(principals) - set(_PROCESSES)
+        for name, principals in loaded.items()
+        if not any(each.confined for each in principals.values())
     }
     fitting = [name for name in listed if listed[name] >= set(users)]
     return min(fitting, key=lambda name: len(listed[name]), default=None)

@@ -265,11 +265,10 @@ def _taken(policy: Policy, takes: Takes, scheduler: str) -> list[str]:
     from safeser.policy.source.words import joined
     from safeser.values import Kind
 
-    may = {name: policy.signable(name, scheduler, Kind.TASK) for name in takes.authors}
-    sealed = frozenset(name for name, each in may.items() if each.code)
+    sealed = frozenset(
+        name for name in takes.authors if policy.may_sign(name, scheduler, Kind.TASK)
+    )
     said = [f"{joined(sealed)} (sealed)"] if sealed else []
-    if takes.authors - sealed:
-        said.append(f"{joined(takes.authors - sealed)} (approved functions)")
     if takes.unsealed:
         said.append(f"graphs that {scheduler} opens (code)")
     return said or ["none"]

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 from safeser.operations import GROUPS, NAMES
 from safeser.policy.rules import (
-    APPROVED,
     CODE_OPERATIONS,
     HANDING,
     HARMLESS,
     RENEW,
-    SIGNED,
     SIGNED_OPERATIONS,
     SUBMIT,
     SUBMITTING,
@@ -39,9 +37,6 @@ _NAME = 20
 
 #: Words that YAML, in one version or another, reads as something other than text.
 _WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})
-
-#: What a submission must be for a graph of a family.
-_SUBMITTED_AS = {"cloudpickle": "code", SEALED: SEALED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +157,8 @@ def _unsigned(rule: Rule) -> frozenset[str]:
 
 
 def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
-    """The least that lets work through: listed functions, unless code is what was asked about."""
-    submission = _SUBMITTED_AS.get(query.family, APPROVED)
+    """The least that lets work through: signed, unless code is what was asked about."""
+    submission = "code" if query.family == "cloudpickle" else SEALED
     more = _of_tasks(submission, rule)
     if query.operation == RENEW and SUBMIT not in rule.operations:
         # What is renewed is the statement of a graph.
@@ -173,7 +168,7 @@ def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
 
 def _of_tasks(submission: str, rule: Rule) -> tuple[Edit, ...]:
     """Return the change by which a submission of signed work, which is of kind task, matches."""
-    if submission not in SIGNED or Kind.TASK in rule.kinds:
+    if submission != SEALED or Kind.TASK in rule.kinds:
         return ()
     return (Edit(rule.name, "kinds", Kind.TASK.value),)
 
@@ -356,11 +351,6 @@ def _risk(changes: Iterable[Edit], rule: Rule) -> str:
     signing = rule.submission == SEALED and (authors or values & SIGNED_OPERATIONS)
     if SEALED in values or signing:
         return f"any code that {senders} signed is then taken in {recipients}, and run by workers"
-    if APPROVED in values:
-        return (
-            f"the functions that 'pickle: allow' lists then run with any arguments of {senders}, on"
-            " the workers whose contexts list them as authors"
-        )
     return _lesser_risk(values, rule, senders, recipients, rebuilds=bool(authors))
 
 

@@ -34,17 +34,16 @@ from safeser.policy import advice
 from safeser.policy.rules import (
     ANY_TRANSPORT,
     ANYWHERE,
-    APPROVED,
     COMPUTE,
     HARMLESS,
     REFUSED,
     SEALED_IN,
+    SUBMIT,
     SUBMITTING,
     UNLISTED,
     Hop,
     Query,
 )
-from safeser.policy.signable import Signable
 from safeser.policy.source.context import Rule
 from safeser.values import (
     FAMILIES,
@@ -109,7 +108,7 @@ class Table:
         self._decisions: dict[Query, Decision] = {}
         self._asked: dict[tuple[Context, str | None, bool, str | None], Decision] = {}
         self._grants: dict[tuple[Hop, bool], Grant | None] = {}
-        self._signable: dict[tuple[str, str, Kind], Signable] = {}
+        self._may_sign: dict[tuple[str, str, Kind], bool] = {}
         self._granted: dict[tuple[Context, bool], Grant] = {}
         self._ended = sum(1 << at for at, rule in enumerate(self.rules) if rule.ended)
         #: What :class:`safeser.policy.Policy` and other modules derived, by the question.
@@ -318,15 +317,20 @@ class Table:
         self._granted[context, sealing] = grant
         return grant
 
-    def signable(self, author: str, scheduler: str, kind: Kind) -> Signable:
-        """Return what *author* may sign in messages of *kind* that *scheduler* hands on."""
+    def may_sign(self, author: str, scheduler: str, kind: Kind) -> bool:
+        """Tell whether *author* may sign code in messages of *kind* that *scheduler* hands on."""
         asked = (self.known(author), self.known(scheduler), kind)
-        found = self._signable.get(asked)
+        found = self._may_sign.get(asked)
         if found is None:
             # How the author reached the scheduler is not known to the workers.
             hops = (Hop(*asked, "safeser", same_host) for same_host in (True, False))
-            rules = [rule for rule in map(self.match, hops) if rule is not None]
-            found = self._signable[asked] = Signable.by(rules, kind)
+            found = self._may_sign[asked] = any(
+                rule is not None
+                and rule.submission == SEALED
+                # Tasks come from graphs, which are granted by name.
+                and (kind is not Kind.TASK or SUBMIT in rule.operations)
+                for rule in map(self.match, hops)
+            )
         return found
 
     def key_conflicts(self, context: Context) -> KeyConflicts:
@@ -414,8 +418,6 @@ def _judge_family(query: Query, rule: Rule) -> Decision | None:
     if query.family == SEALED:
         if rule.submission == SEALED and query.operation in SEALED_IN:
             return None
-        if rule.submission == APPROVED and query.operation in SUBMITTING:
-            return None  # whose definitions are references; see signable.py
         return Decision(False, "context.family", "sealed calls are not granted")
     # Failures as data hold nothing that msgpack does not.
     wanted = "msgpack" if query.family == "error" else query.family

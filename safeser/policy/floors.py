@@ -6,11 +6,8 @@ load. Decisions keep the floors as well; what is refused here is a file that mis
 
 from __future__ import annotations
 
-from safeser.allowed import check_allowed
-from safeser.errors import ConfigError
-from safeser.policy.moved import retired
+from safeser.policy.moved import retired_profile
 from safeser.policy.rules import (
-    APPROVED,
     CODE_OPERATIONS,
     COMPUTE,
     HARMLESS,
@@ -109,28 +106,6 @@ def _check_code(entry: Entry, rule: Rule) -> None:
         )
 
 
-def _check_approved(entry: Entry, rule: Rule) -> None:
-    """``approved`` means graphs of listed functions, and no code at all."""
-    if rule.submission != APPROVED:
-        return
-    listed = entry.listing({"cloudpickle"})
-    if listed:
-        entry.refuse(
-            "'submission: approved' lets listed functions through and no code, and cloudpickle is"
-            " any code",
-            listed[0],
-            rule="config.approved",
-            fix="Take cloudpickle out, or write 'submission: code'.",
-        )
-    if not _admits_graphs(rule):
-        entry.refuse(
-            f"'submission: approved' has no effect where {SUBMIT} is not granted for kind task",
-            "submission",
-            rule="config.no-effect",
-            fix=f"Grant {SUBMIT} and match kind task, or leave 'submission' out.",
-        )
-
-
 def _check_sealed(entry: Entry, rule: Rule) -> None:
     """``sealed`` is about graphs and about tasks of them, and about nothing else."""
     if rule.submission != SEALED:
@@ -150,8 +125,7 @@ def _check_sealed(entry: Entry, rule: Rule) -> None:
             "pickles have no effect here: tasks pass as their authors signed them",
             listed[0],
             rule="config.moved",
-            fix="Take pickle and the field 'pickle' out. Functions of approved tasks are listed in"
-            " the context of those who submit them.",
+            fix="Take pickle and the field 'pickle' out.",
         )
 
 
@@ -190,24 +164,15 @@ def _check_pickle(entry: Entry, rule: Rule) -> None:
                 "profile",
                 index,
                 rule="config.moved",
-                fix=retired(rule.name, rule.submission),
+                fix=retired_profile(rule.name),
             )
-    # What approved tasks allow are the functions that they call.
-    functions = rule.submission == APPROVED and rule.profiles == ("data",)
-    if entry.spells("pickle") and "pickle" not in rule.listed and not functions:
+    if entry.spells("pickle") and "pickle" not in rule.listed:
         entry.refuse(
             "a pickle profile has no effect where no list of families holds pickle",
             "pickle",
             rule="config.no-effect",
             fix="Take it out, or list pickle.",
         )
-    for each in rule.allow if rule.submission == APPROVED else ():
-        try:
-            check_allowed(each.name, each.role, approved=True)
-        except ConfigError as error:
-            entry.refuse(
-                error.message, "pickle", "allow", each.name, rule=error.rule, fix=error.fix
-            )
 
 
 def _check_types(entry: Entry, rule: Rule) -> None:
@@ -317,7 +282,7 @@ def _check_key_conflicts(entry: Entry, rule: Rule) -> None:
             "key conflicts come with submitted work, which this context does not let through",
             "key_conflicts",
             rule="config.no-effect",
-            fix=f"Take them out, or grant {SUBMIT} and say 'submission: approved' or 'code'.",
+            fix=f"Take them out, or grant {SUBMIT} and say 'submission: sealed' or 'code'.",
         )
 
 
@@ -361,7 +326,6 @@ _CHECKS = (
     _check_audit_failure,
     _check_admin,
     _check_unknown,
-    _check_approved,
     _check_sealed,
     _check_code,
     _check_transport,

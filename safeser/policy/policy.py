@@ -21,7 +21,6 @@ from safeser.policy.observing import observing
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal
-from safeser.policy.signable import Signable
 from safeser.policy.source.context import Rule, start_of_day
 from safeser.policy.source.loader import read
 from safeser.policy.source.model import AcknowledgedModel, LimitsModel
@@ -266,12 +265,12 @@ class Policy:
         found: bool = self._periods.table().lets_keys_be_taken
         return found
 
-    def signable(self, author: str, scheduler: str, kind: Kind) -> Signable:
-        """Return what *author* may sign in messages of *kind* that *scheduler* hands on.
+    def may_sign(self, author: str, scheduler: str, kind: Kind) -> bool:
+        """Tell whether *author* may sign code in messages of *kind* that *scheduler* hands on.
 
         The contexts from the author to the scheduler say so, and no other.
         """
-        return self._table.signable(author, scheduler, kind)
+        return self._table.may_sign(author, scheduler, kind)
 
     def counterparts(self, principal: str) -> frozenset[str]:
         """Return the listed principals that share a context with *principal*, in any direction.

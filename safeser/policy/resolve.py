@@ -17,7 +17,6 @@ from safeser.policy import floors
 from safeser.policy.confined import read_confined
 from safeser.policy.decide import Table
 from safeser.policy.escapes import check_confined
-from safeser.policy.moved import check_authors
 from safeser.policy.observing import CONTEXT
 from safeser.policy.rules import COMPUTE, Principal
 from safeser.policy.source.context import Rule
@@ -56,7 +55,6 @@ def resolve(
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)
     _check_actors(rules, document)
-    check_authors(rules, document)
     foreign = find_foreign_author(rules, principals)
     if foreign is not None:
         _refuse_foreign_author(rules, foreign, document)

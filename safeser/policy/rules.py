@@ -14,12 +14,11 @@ from safeser.identity import PublicKey
 from safeser.operations import GROUPS, IN_ANY_RELEASE
 from safeser.operations.groups import PARTS
 from safeser.policy.confined import Confined
-from safeser.values import HARMLESS, SEALED, TRANSPORTS, KeyConflicts, Kind
+from safeser.values import HARMLESS, TRANSPORTS, KeyConflicts, Kind
 
 __all__ = [
     "ANYWHERE",
     "ANY_TRANSPORT",
-    "APPROVED",
     "CODE_OPERATIONS",
     "COMPUTE",
     "HANDING",
@@ -33,7 +32,6 @@ __all__ = [
     "RETIRED_PROFILES",
     "SEALED_IN",
     "SESSION_TRANSPORTS",
-    "SIGNED",
     "SIGNED_OPERATIONS",
     "SUBMIT",
     "SUBMITTING",
@@ -60,7 +58,7 @@ PROFILES = (
     "functions",
 )
 
-#: Profiles that listed functions and classes of Dask, NumPy and pandas for approved collections.
+#: Profiles that listed functions and classes of Dask, NumPy and pandas for graphs.
 RETIRED_PROFILES = frozenset({"dask-graph", "dask-tasks"})
 
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
@@ -78,12 +76,6 @@ SUBMITTING, HANDING = frozenset({SUBMIT, RENEW}), frozenset({COMPUTE, RENEWED})
 
 #: The operations by which a sender reads values of others from the recipient, or has them used.
 READING = GROUPS["actors"] | {SUBMIT, "gather", "get_data", "publish_put", "shuffle_receive"}
-
-#: The submission of tasks that are signed and made of functions that the policy lists by name.
-APPROVED = "approved"
-
-#: Submissions of graphs that their author signs and no scheduler opens.
-SIGNED = frozenset({APPROVED, SEALED})
 
 #: Operations that run what the sender sends, or write it to a path of the sender's choice.
 #: ``upload_file`` does both in plain msgpack, so that families alone could not hold it back.

@@ -17,7 +17,6 @@ from safeser.errors import ConfigError, PolicyDenied, SerializationError
 from safeser.families import framing, plain
 from safeser.families.plain import DEFAULTS
 from safeser.families.tree import parse
-from safeser.policy.signable import Signable
 from safeser.sendable.advice import defined
 from safeser.sendable.culprits import Culprit, culprits, named_object
 from safeser.tracebacks import for_callers
@@ -201,16 +200,9 @@ def _submitted(obj: Any, name: str, context: Context, policy: Policy) -> Preflig
     found = _sent(obj, name, context)
     if found.family is None:
         return found
-    if grant.submission == "approved":
-        rule = policy.match(context)
-        listed = Signable.by([] if rule is None else [rule]).functions
-        # A listed name is no grant of a method, which holds its instance, or of one of a class.
-        is_listed = name in listed and issubclass(type(obj), type | FunctionType)
-        if is_listed or found.family not in _PICKLES:
-            return found
     refusal = PolicyDenied(
         f"{context}: {context.sender} may submit no code in context {grant.context!r}",
-        rule=f"submission.{grant.submission}",
+        rule="submission.none",
         fix="Ask the operator for 'submission: sealed' in that context.",
         policy=policy.title,
         process=context.sender,

@@ -28,7 +28,6 @@ contexts:
 - name: x
   sender: a
   recipient: b
-  submission: %s
   serializers: [dask, msgpack, pickle]
   deserializers: [dask, msgpack, pickle]
   operations: {grant: [basic]}
@@ -104,9 +103,9 @@ REACHING = [
 ]
 
 
-def parsed(submission: str, name: str, role: str) -> Policy:
+def parsed(name: str, role: str) -> Policy:
     spelled = role.replace("callable", '{role: callable, returns: "my:C"}')
-    return Policy.parse(POLICY % (submission, name, spelled), source="p.yaml")
+    return Policy.parse(POLICY % (name, spelled), source="p.yaml")
 
 
 def spec(role: str) -> object:
@@ -122,8 +121,7 @@ def first(role: str) -> str:
 
 
 ENTRANCES: dict[str, Callable[[str, str], object]] = {
-    "policy": lambda name, role: parsed("none", name, role),
-    "approved": lambda name, role: parsed("approved", name, role),
+    "policy": parsed,
     "profile": lambda name, role: Profile.named("data").allowing({name: spec(role)}),
     "loads": lambda name, role: loads(
         b"N.", profile=Profile.named("data", "numpy").allowing({name: spec(role)})
@@ -141,8 +139,8 @@ def test_what_reaches_code_is_refused(entrance: str, name: str, role: str) -> No
     assert caught.value.rule == "config.allow-name"
     assert f"{name} cannot be allowed" in caught.value.message
     assert "a module of your own" in caught.value.fix
-    if entrance in ("policy", "approved"):
-        assert "p.yaml, line 13" in caught.value.where
+    if entrance == "policy":
+        assert "p.yaml, line 12" in caught.value.where
 
 
 @pytest.mark.parametrize(
@@ -158,12 +156,9 @@ def test_what_reaches_code_is_refused(entrance: str, name: str, role: str) -> No
         ("mylib.tests.models:Point", "class"),
     ],
 )
-def test_what_only_its_sender_may_not_have_called(name: str, role: str) -> None:
-    allowed = parsed("none", name, role).grant(Context("a", "b")).allow
+def test_what_may_be_allowed(name: str, role: str) -> None:
+    allowed = parsed(name, role).grant(Context("a", "b")).allow
     assert allowed[-1] == Allowed(name, role)
-    with pytest.raises(ConfigError, match="under submission: approved") as caught:
-        parsed("approved", name, role)
-    assert caught.value.rule == "config.allow-name"
 
 
 STATE = {"role": "class", "trust": ["__setstate__"]}
@@ -178,7 +173,7 @@ def test_no_setstate_of_a_library_whose_functions_are_refused_is_trusted(name: s
         lambda: Allowed.of(name, STATE),
         lambda: Profile.named("data").allowing({name: STATE}),
         lambda: Entry(name, "class", setstate=True),
-        lambda: parsed("none", name, "{role: class, trust: [__setstate__]}"),
+        lambda: parsed(name, "{role: class, trust: [__setstate__]}"),
     ):
         with pytest.raises(ConfigError, match="as class that trusts __setstate__") as caught:
             allow()
@@ -234,7 +229,7 @@ def test_a_name_that_leads_to_another_object_is_refused_before_anything_is_calle
     if granted:
         policy = Policy.parse(
             POLICY.replace('"mylib:train": reference', '"mylib_reexports:Point": class')
-            % ("none", exact, "class"),
+            % (exact, "class"),
             source="p.yaml",
         )
         grant = policy.grant(Context("a", "b"))

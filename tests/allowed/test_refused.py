@@ -36,14 +36,13 @@ def test_each_name_stands_once_and_its_row_is_whole() -> None:
     assert len(ROWS) == sum(len(row["names"]) for row in DOCUMENT["refused"])
     for row in DOCUMENT["refused"]:
         assert row.keys() == {"roles", "why", "names"}
-        assert row["roles"] in ("every", "functions", "approved")
+        assert row["roles"] in ("every", "functions")
         assert row["why"]
 
 
 REFUSED = {
     "every": set(ALLOWED_ROLES),
     "functions": {"callable", "reference"},
-    "approved": set(),
 }
 
 
@@ -52,7 +51,7 @@ def test_a_row_refuses_what_it_names_and_all_below_it() -> None:
         if name in sys.stdlib_module_names:  # of some versions of Python
             continue
         for one in [name] if ":" in name else [f"{name}:f", f"{name}.inner.most:C.m"]:
-            assert refusal(one, "reference", approved=True) == row["why"], one
+            assert refusal(one, "reference") == row["why"], one
             refused = {role for role in ALLOWED_ROLES if refusal(one, role)}
             assert refused == REFUSED[row["roles"]], one
 
@@ -69,11 +68,9 @@ def test_functions_of_tests_and_command_lines(part: str) -> None:
     for name in (f"mylib.{part}:f", f"mylib.{part}.inner:f", f"mylib.inner.{part}:C.m"):
         refused = {role for role in ALLOWED_ROLES if refusal(name, role)}
         assert refused == {"callable", "reference"}
-        assert all(refusal(name, role, approved=True) for role in ALLOWED_ROLES)
         assert refusal(name, "class", setstate=True)
     assert not refusal(f"mylib.{part}x:f", "reference")
-    if part != "__main__":
-        assert not refusal(f"{part}.models:f", "reference", approved=True)
+    assert not refusal(f"{part}.models:f", "reference")
 
 
 @given(st.sampled_from(sorted(sys.stdlib_module_names)), st.sampled_from(ALLOWED_ROLES))

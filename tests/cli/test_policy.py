@@ -84,7 +84,7 @@ def test_show_says_whose_tasks_run_in_which_workers(safeser):
     assert ["scheduler", "worker-analysts", "alice,", "erin", "(sealed)"] in shown
     assert ["scheduler", "worker-engineers", "carol,", "erin", "(sealed)"] in shown
     out = safeser("policy", "show", "dask-cluster").out
-    assert "carol (sealed); alice (approved functions)" in " ".join(out.split())
+    assert "worker carol (sealed)" in " ".join(out.split())
     assert "take tasks of" not in safeser("policy", "show", "stock-cluster").out
 
 
@@ -115,7 +115,7 @@ def test_show_names_what_else_a_context_asks_for(safeser, tmp_path):
     policy.write_text(
         "safeser: 1\nname: x\nrevision: 1\nprincipals: {a: {}, b: {}, c: {}}\ncontexts:\n"
         "- name: near\n  sender: a\n  recipient: b\n  transport: [safeser, library]\n"
-        "  same_host: true\n  authors: [c]\n  submission: approved\n"
+        "  same_host: true\n  authors: [c]\n  submission: sealed\n"
         "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
         "  operations: {grant: [look, update-graph]}\n  key_conflicts: {definition: warn}\n"
         "- name: far\n  sender: a\n  recipient: b\n  same_host: false\n  suite: encrypt\n"
@@ -130,7 +130,7 @@ def test_show_names_what_else_a_context_asks_for(safeser, tmp_path):
         "same host   yes",
         "same host   no, another",
         "authors     c, relayed",
-        "submission  approved: functions that 'allow' lists, no code",
+        "submission  sealed: what authors signed runs there",
         "conflicts   definition: warn, principal: warn",
         "operations  look, update-graph (",
     ):

@@ -79,11 +79,14 @@ def log(tmp_path: Path) -> Path:
     """Return the folder of a log of what policy dask-cluster permitted."""
     folder = tmp_path / "audit"
     with AuditLog.open(folder, key=AuditKey.new(), principal="scheduler") as made:
-        for name in ("alice", "carol"):
+        for name, kind, operation, family in (
+            ("alice", "data", "gather", "msgpack"),
+            ("carol", "data", "scatter", "dask"),
+        ):
             made.record(
                 {
                     **{"event": "admit", "sender": name, "recipient": "scheduler"},
-                    **{"kind": "data", "operation": "scatter", "family": "dask"},
+                    **{"kind": kind, "operation": operation, "family": family},
                     **{"author": name, "where": "data", "rule": "permit", "permitted": True},
                 }
             )
@@ -104,7 +107,7 @@ def test_replay_fails_where_something_would_have_been_refused(safeser, log):
     groups = ended.out.split("\n- ")[0].splitlines()
     assert groups[0] == "context.none"
     assert [each for each in groups[1:] if "->" in each] == [
-        "  1  alice -> scheduler      data, scatter, dask",
+        "  1  alice -> scheduler      data, gather, msgpack",
         "  1  carol -> scheduler      data, scatter, dask",
         "  3  dashboard -> scheduler  admin, identity, msgpack",
     ]

@@ -26,7 +26,7 @@ contexts:
   - name: workers
     sender: worker
     recipient: scheduler
-    submission: approved
+    submission: sealed
     serializers: [dask, msgpack, pickle]
     deserializers: [dask, msgpack, pickle]
     operations: {grant: [register-worker, update-graph]}
@@ -34,7 +34,7 @@ contexts:
   - name: bob
     sender: bob
     recipient: scheduler
-    submission: approved
+    submission: sealed
     serializers: [dask, msgpack, pickle]
     deserializers: [dask, msgpack, pickle]
     operations: {grant: [update-graph]}
@@ -43,7 +43,7 @@ contexts:
   - name: others
     sender: [alice, carol]
     recipient: scheduler
-    submission: approved
+    submission: sealed
     serializers: [dask, msgpack, pickle]
     deserializers: [dask, msgpack, pickle]
     operations: {grant: [update-graph, scatter, update_data]}

@@ -57,7 +57,7 @@ def contexts(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         rule["operations"] = {"grant": draw(some(GRANTED, 3))}
     if draw(st.booleans()):
-        rule["submission"] = draw(st.sampled_from(("code", "approved", "sealed")))
+        rule["submission"] = draw(st.sampled_from(("code", "sealed")))
     if draw(st.booleans()):
         rule["authors"] = draw(some(("a", "c", "group:g"), 2))
     if draw(st.booleans()):
@@ -98,8 +98,6 @@ def legal(rule: dict[str, Any]) -> dict[str, Any]:
     if grant:
         rule["operations"] = {"grant": grant}
     graphs = [side for side in ("serializers", "deserializers") if "pickle" in rule.get(side, ())]
-    if rule.get("submission") == "approved" and (len(graphs) < 2 or "basic" not in grant):
-        rule.pop("submission")
     if rule.get("submission") == "sealed" and not {"basic", "compute-task", "worker-run"} & {
         *grant
     }:
@@ -110,8 +108,6 @@ def legal(rule: dict[str, Any]) -> dict[str, Any]:
         or "safeser" not in rule.get("transport", ["safeser"])
     ):
         rule.pop("authors", None)
-    if "task" not in kinds and "kinds" in rule and rule.get("submission") == "approved":
-        rule.pop("submission")
     if rule.get("transport") == ["tcp"] and not unknown:
         rule.pop("transport")
     if rule.get("transport") == ["safeser"] and ["unknown"] in (rule["sender"], rule["recipient"]):

@@ -54,9 +54,7 @@ def reference(
     if exists and family not in DATA and "unknown" in (sender, recipient):
         return False, "floor.unknown"
     if family == "sealed":
-        passes = (submission == "sealed" and operation in SEALED_IN) or (
-            submission == "approved" and operation in SUBMITTING
-        )
+        passes = submission == "sealed" and operation in SEALED_IN
     else:
         listed = rule.get("serializers" if sealing else "deserializers", ["msgpack"])
         passes = exists and ("msgpack" if family == "error" else family) in listed

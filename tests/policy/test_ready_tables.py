@@ -57,10 +57,7 @@ HOPS = {
     ("nanny", "worker"): "msgpack",
     ("carol", "scheduler"): "dask",
     ("carol", "worker"): "dask",
-    ("alice", "scheduler"): "dask",
-    ("alice", "worker"): "dask",
-    ("dashboard", "scheduler"): "msgpack",
-    ("dashboard", "worker"): "msgpack",
+    **{(user, at): "msgpack" for user in ("alice", "dashboard") for at in ("scheduler", "worker")},
     **{(sender, user): "dask" for sender in ("scheduler", "worker") for user in PEOPLE},
 }
 
@@ -113,13 +110,11 @@ def test_workers_take_what_listed_authors_signed_and_nobody_else(
         author: shared.decide(context, "sealed", author=author)
         for author in (None, *shared.principals, "any", "unknown", "eve")
     }
-    tasks = (recipient, operation) == ("worker", "compute-task")
-    listed = {"carol", "alice"} if tasks else {"carol"}
-    assert {author for author, decision in decisions.items() if decision.permitted} == listed
+    assert {author for author, each in decisions.items() if each.permitted} == {"carol"}
     # The scheduler's identity has a signing key as well.
     assert decisions[None].rule == decisions["scheduler"].rule == "author.relayed"
-    assert shared.signable("carol", "scheduler", kind).code
-    assert not shared.signable("alice", "scheduler", kind).code
+    assert shared.may_sign("carol", "scheduler", kind)
+    assert not shared.may_sign("alice", "scheduler", kind)
     assert shared.decide(context, "sealed", author="carol", sealing=True).permitted
 
 
@@ -141,10 +136,11 @@ def test_what_needs_code_on_the_scheduler_is_granted_to_nobody(shared: Policy) -
     ("sender", "recipient", "granted"),
     [
         ("carol", "worker", {"identity", "close", "get_data", "update_data"} | GROUPS["actors"]),
-        ("alice", "worker", {"identity", "close", "get_data"}),
-        ("alice", "scheduler", GROUPS["basic"]),
-        ("dashboard", "worker", {"identity", "close", "get_data"}),
-        ("dashboard", "scheduler", PARTS["look"] | {"get_task_stream", "profile"}),
+        *((user, "worker", {"identity", "close", "get_data"}) for user in ("alice", "dashboard")),
+        *(
+            (user, "scheduler", PARTS["look"] | {"get_task_stream", "profile"})
+            for user in ("alice", "dashboard")
+        ),
         ("worker", "nanny", {"close", "close_gracefully"}),
         ("nanny", "worker", set()),
         ("worker", "worker", {"identity", "close", "get_data", "shuffle_receive"}),
@@ -178,26 +174,73 @@ def test_a_viewer_changes_nothing(shared: Policy, operation: str) -> None:
 def test_graphs_by_grant(shared: Policy) -> None:
     graph = {"kind": "task", "operation": "update-graph"}
     assert families(shared, "carol", "scheduler", **graph) == "dask"
-    for name, submission in (("carol", "sealed"), ("alice", "approved"), ("dashboard", "none")):
+    for name, submission in (("carol", "sealed"), ("alice", "none"), ("dashboard", "none")):
         context = Context(name, "scheduler", Kind.TASK, "update-graph")
         assert shared.grant(context).submission == submission
         assert shared.decide(context, "sealed").permitted is (submission != "none")
-    assert families(shared, "alice", "scheduler", **graph) == "dask"
-    assert families(shared, "dashboard", "scheduler", **graph) == ""
-    approved = shared.grant(Context("alice", "scheduler", Kind.TASK, "update-graph"))
-    assert approved.submission == "approved"
-    assert not approved.profiles
-    assert not approved.allow
-    for name in ("carol", "alice"):
-        asked = Context(name, "scheduler", Kind.TASK, "update-graph")
-        assert shared.key_conflicts(asked) == ("refuse", "warn")
-    assert not approved.operations & CODE_OPERATIONS
+    for name in ("alice", "dashboard"):
+        assert families(shared, name, "scheduler", **graph) == ""
+        assert not shared.grant(Context(name, "scheduler")).operations & CODE_OPERATIONS
+    asked = Context("carol", "scheduler", **graph)
+    assert shared.key_conflicts(asked) == ("refuse", "warn")
 
 
 def test_none_of_the_people_can_be_sent_code(shared: Policy) -> None:
     for sender, user in itertools.product(shared.principals, PEOPLE):
         for kind in Kind:
             assert families(shared, sender, user, kind=kind.value) in ("", "msgpack", "dask")
+
+
+# --- analysts ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def analysts() -> Policy:
+    return Policy.load("analysts")
+
+
+def test_analysts_hand_and_get_what_is_written_here(analysts: Policy) -> None:
+    everybody = [*analysts.principals, "unknown", "stranger"]
+    found = {hop: families(analysts, *hop) for hop in itertools.product(everybody, everybody)}
+    assert {hop: family for hop, family in found.items() if family} == {
+        **dict.fromkeys(itertools.product(("alice",), ("scheduler", "worker")), "dask"),
+        **dict.fromkeys(itertools.product(("scheduler",), ("worker", "nanny", "alice")), "dask"),
+        ("worker", "scheduler"): "pickle",
+        ("worker", "worker"): "cloudpickle",
+        ("worker", "nanny"): "msgpack",
+        ("worker", "alice"): "dask",
+        ("nanny", "scheduler"): "dask",
+        ("nanny", "worker"): "msgpack",
+    }
+
+
+def test_what_analysts_sign_runs_in_confined_workers_alone(analysts: Policy) -> None:
+    assert [name for name, each in analysts.principals.items() if each.confined] == ["worker"]
+    permitted = {
+        (recipient, operation, author)
+        for recipient in analysts.principals
+        for operation, kind in TO_WORKERS
+        for author in (None, *analysts.principals, "any", "unknown", "eve")
+        if analysts.decide(
+            Context("scheduler", recipient, kind, operation), "sealed", author=author
+        ).permitted
+    }
+    assert permitted == {("worker", "compute-task", "alice")}
+    assert analysts.may_sign("alice", "scheduler", Kind.TASK)
+    assert not any(
+        analysts.may_sign(name, "scheduler", Kind.TASK)
+        for name in {*analysts.principals} - {"alice"}
+    )
+
+
+def test_a_key_out_of_the_sandbox_registers_no_worker(analysts: Policy) -> None:
+    register = [
+        name
+        for name in analysts.principals
+        if "register-worker" in operations(analysts, name, "scheduler")
+    ]
+    assert register == ["worker"]
+    assert not operations(analysts, "scheduler", "nanny") & CODE_OPERATIONS
 
 
 # --- sealed -----------------------------------------------------------------------------------
@@ -271,6 +314,7 @@ def test_strangers_get_nothing_and_unknown_authors_pass_as_data(trusted: Policy)
 @pytest.mark.parametrize(
     ("name", "whom"),
     [
+        ("analysts", "For a cluster that analysts have to themselves: they submit any code"),
         ("dask-cluster", "For a shared Dask cluster: engineers submit code"),
         ("sealed", "For one person's own cluster, where workers alone open code"),
         ("trusted", "For one person who trusts every part of their own cluster"),

@@ -150,9 +150,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_replay_names_what_is_refused_the_most_frequent_first() -> None:
-    pickles = [admit("alice", "scheduler", family="pickle")] * 3
+    pickles = [admit("carol", "scheduler", family="pickle")] * 3
     steer = admit("dashboard", "scheduler", kind="control", operation="restart", family="")
-    found = gather([*pickles, steer, admit("alice", "scheduler")])
+    found = gather([*pickles, steer, admit("carol", "scheduler")])
     policy = Policy.load("dask-cluster")
     refused = replay(policy, found)
     assert [(each.decision.rule, each.seen.times) for each in refused] == [
@@ -161,11 +161,11 @@ def test_replay_names_what_is_refused_the_most_frequent_first() -> None:
     ]
     said = json.loads(json.dumps(as_json(policy, found, refused)))
     assert said["messages"] == 5
-    assert said["refused"][0]["sender"] == "alice"
+    assert said["refused"][0]["sender"] == "carol"
     assert said["refused"][0]["kind"] == "data"
     example = {"time": NOON, "log": "", "task": "", "where": "data", "single": True}
     assert said["refused"][0]["example"] == example
-    assert replay(policy, gather([admit("alice", "scheduler")])) == []
+    assert replay(policy, gather([admit("carol", "scheduler")])) == []
 
 
 # --- learn ----------------------------------------------------------------------------------------

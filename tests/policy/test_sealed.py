@@ -76,7 +76,7 @@ def test_without_authors_no_task_passes() -> None:
         assert not loaded.decide(TASK, SEALED, author=author).permitted
 
 
-@pytest.mark.parametrize("submission", sorted({*SUBMISSIONS} - {SEALED, "approved"}))
+@pytest.mark.parametrize("submission", sorted({*SUBMISSIONS} - {SEALED}))
 def test_no_other_word_lets_sealed_calls_through(submission: str) -> None:
     both = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
     loaded = policy(f"  submission: {submission}\n{both}{GRANT}")
@@ -101,7 +101,7 @@ def test_who_may_submit_nothing_renews_nothing() -> None:
     loaded = policy(RENEWALS)
     denied = loaded.permits_operation(RENEW)
     assert denied.rule == "submission.none"
-    assert "set 'submission: approved'" in denied.fix
+    assert "set 'submission: sealed'" in denied.fix
     assert "set 'submission: sealed'" in loaded.decide(RENEW, SEALED).fix
     both = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
     loaded = policy(f"  submission: code\n{both}{RENEWALS}")
@@ -198,7 +198,7 @@ def test_key_conflicts_can_be_said_with_it() -> None:
 
 
 def test_the_words_are_named_where_another_is_given() -> None:
-    with pytest.raises(ConfigError, match="none, approved, sealed or code"):
+    with pytest.raises(ConfigError, match="none, sealed or code"):
         Grant(context="x", families=(), submission="other")
 
 
@@ -279,7 +279,7 @@ FINE = {
     ),
     "no submission": worker_policy(TWO, hands("w", "[alice, w]"), hands("v", "[alice, w]")),
     "no sealed submission": worker_policy(
-        TWO, submits("w", "approved"), hands("w", "[alice, w]"), hands("v", "[alice, w]")
+        TWO, submits("w", "code"), hands("w", "[alice, w]"), hands("v", "[alice, w]")
     ),
     "no worker": worker_policy(TWO, submits("alice"), hands("w", "[alice]"), hands("v", "[alice]")),
 }

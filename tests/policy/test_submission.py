@@ -1,4 +1,4 @@
-"""``submission: approved`` and ``key_conflicts``: what submitted work may be, and become."""
+"""``submission`` and ``key_conflicts``: what submitted work may be, and become."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from safeser.errors import ConfigError
 from safeser.operations import GROUPS
 from safeser.policy import Policy
 from safeser.policy.rules import CODE_OPERATIONS
-from safeser.policy.signable import Signable
 from safeser.values import Context, KeyConflicts, Kind
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\ncontexts:\n"
 BOTH = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
 GRANT = "  operations: {grant: [update-graph]}\n"
-APPROVED = "  submission: approved\n" + BOTH + GRANT
+SUBMITS = "  submission: sealed\n" + BOTH + GRANT
 
 GRAPH = Context("a", "b", Kind.TASK, "update-graph")
 
@@ -31,32 +30,20 @@ def refused(rest: str, sender: str = "a") -> ConfigError:
     return caught.value
 
 
-def test_approved_lets_listed_functions_through_and_no_code() -> None:
-    loaded = policy(APPROVED)
-    assert loaded.permits_operation(GRAPH).permitted
-    assert loaded.decide(GRAPH, "pickle").permitted
-    assert loaded.decide(GRAPH, "pickle", sealing=True).permitted
-    assert loaded.decide(GRAPH, "cloudpickle").rule == "context.family"
-    assert loaded.grant(GRAPH).submission == "approved"
-
-
-def test_approved_implies_no_profile_and_needs_no_pickle() -> None:
-    assert policy(APPROVED).grant(GRAPH).profiles == ("data",)
-    plain = policy("  submission: approved\n" + GRANT)
-    assert plain.decide(GRAPH, "sealed").permitted
-    assert not plain.decide(GRAPH, "pickle").permitted
-
-
-@pytest.mark.parametrize("families", ["", BOTH])
-def test_approved_functions_are_listed_where_they_are_submitted(families: str) -> None:
-    listed = '  pickle: {allow: {"my.lib:train": reference, "my.lib:Model": class}}\n'
-    loaded = policy("  submission: approved\n" + families + GRANT + listed)
-    assert loaded.signable("a", "b", Kind.TASK) == Signable(functions=frozenset({"my.lib:train"}))
-    assert loaded.signable("b", "a", Kind.TASK) == Signable()
+@pytest.mark.parametrize("more", ["", BOTH, "  pickle: {allow: {'my.lib:train': reference}}\n"])
+def test_listed_functions_are_no_submission_any_more(more: str) -> None:
+    """No advice turns what ran no code into what does."""
+    error = refused("  submission: approved\n" + more + GRANT)
+    assert error.rule == "config.moved"
+    assert error.where == "p.yaml, line 9, column 15"
+    assert "'submission: approved' is gone" in error.message
+    for words in ("'authors'", "a cluster of their own", "confined", "policy 'analysts'"):
+        assert words in error.fix
+    assert "submission: " not in error.fix
 
 
 @pytest.mark.parametrize("profile", ["dask-graph", "dask-tasks"])
-@pytest.mark.parametrize("submission", ["approved", "sealed", "code", "none"])
+@pytest.mark.parametrize("submission", ["sealed", "code", "none"])
 def test_profiles_of_graphs_are_refused_with_what_to_write_instead(
     profile: str, submission: str
 ) -> None:
@@ -65,7 +52,8 @@ def test_profiles_of_graphs_are_refused_with_what_to_write_instead(
     )
     assert error.rule == "config.moved"
     assert "line 13, column 28" in error.where
-    assert ("Take it out: tasks" if submission == "approved" else "'authors: [...]'") in error.fix
+    assert "Take it out of 'x'" in error.fix
+    assert "submission: " not in error.fix
 
 
 HANDED_OUT = """\
@@ -79,18 +67,24 @@ HANDED_OUT = """\
 
 def handing(more: str) -> Policy:
     head = HEAD.replace("b: {}", "b: {}, w: {}")
-    own = f"- name: x\n  sender: a\n  recipient: b\n{APPROVED}"
+    own = f"- name: x\n  sender: a\n  recipient: b\n{SUBMITS}"
     return Policy.parse(f"{head}{own}{HANDED_OUT}{more}", source="p.yaml")
 
 
-def test_approved_tasks_need_a_worker_whose_context_lists_their_authors() -> None:
-    assert handing("  submission: sealed\n  authors: [a]\n")
-    for more in ("  submission: sealed\n  authors: [w]\n", "  submission: code\n", ""):
-        with pytest.raises(ConfigError, match="no worker's context lists") as caught:
-            handing(more)
-        assert caught.value.rule == "config.moved"
-        assert "line 9, column 15" in caught.value.where
-        assert "in context 'hands'" in caught.value.fix
+@pytest.mark.parametrize(
+    ("own", "kinds"),
+    [
+        (SUBMITS, {Kind.TASK, Kind.CONTROL}),
+        ("  submission: sealed\n  operations: {grant: [worker-run]}\n", {Kind.CONTROL}),
+        ("  submission: code\n" + GRANT, set()),
+        (GRANT, set()),
+    ],
+)
+def test_who_may_sign_what_a_scheduler_hands_on(own: str, kinds: set[Kind]) -> None:
+    loaded = policy(own)
+    assert {kind for kind in (Kind.TASK, Kind.CONTROL) if loaded.may_sign("a", "b", kind)} == kinds
+    for author, scheduler in (("b", "a"), ("a", "a"), ("unknown", "b"), ("x", "b")):
+        assert not loaded.may_sign(author, scheduler, Kind.TASK)
 
 
 def test_pickles_have_no_effect_where_signed_tasks_are_handed_out() -> None:
@@ -110,16 +104,8 @@ def test_none_and_code_imply_no_profile() -> None:
 @pytest.mark.parametrize(
     ("rest", "rule", "place", "words"),
     [
-        ("  submission: aproved\n", "config.submission", "line 9, column 15", "'approved'"),
+        ("  submission: Approved\n", "config.submission", "line 9, column 15", "Known here"),
         ("  submission: [code]\n", "config.value", "line 9", "must be text"),
-        (
-            "  submission: approved\n  serializers: [msgpack, pickle, cloudpickle]\n"
-            "  deserializers: [msgpack, pickle]\n",
-            "config.approved",
-            "line 10, column 16",
-            "any code",
-        ),
-        ("  submission: approved\n" + BOTH, "config.no-effect", "line 9, column 15", "granted"),
         ("  submission: code\n  key_conflict: {}\n", "config.unknown-key", "line 10", "key_con"),
         ("  key_conflicts: {definition: warn}\n", "config.no-effect", "line 9", "does not let"),
         (GRANT + "  key_conflicts: {}\n", "config.no-effect", "line 10", "does not let"),
@@ -130,14 +116,14 @@ def test_none_and_code_imply_no_profile() -> None:
             "does not let",
         ),
         (
-            APPROVED + "  key_conflicts: {definition: wran}\n",
+            SUBMITS + "  key_conflicts: {definition: wran}\n",
             "config.key-conflict",
             "line 13, column 31",
             "'warn'",
         ),
-        (APPROVED + "  key_conflicts: {principals: warn}\n", "config.unknown-key", "", "principal"),
-        (APPROVED + "  key_conflicts: warn\n", "config.value", "line 13", "mapping"),
-        (APPROVED + "  key_conflicts: {principal: 1}\n", "config.value", "line 13", "text"),
+        (SUBMITS + "  key_conflicts: {principals: warn}\n", "config.unknown-key", "", "principal"),
+        (SUBMITS + "  key_conflicts: warn\n", "config.value", "line 13", "mapping"),
+        (SUBMITS + "  key_conflicts: {principal: 1}\n", "config.value", "line 13", "text"),
     ],
 )
 def test_what_does_not_fit_together_is_refused_at_its_place(
@@ -152,7 +138,7 @@ def test_what_does_not_fit_together_is_refused_at_its_place(
 @pytest.mark.parametrize(
     "rest",
     [
-        "  submission: approved\n",
+        "  submission: sealed\n",
         "  submission: code\n  key_conflicts: {definition: warn}\n",
     ],
 )
@@ -164,33 +150,20 @@ def test_where_no_graph_can_come_nothing_is_said_of_graphs(rest: str) -> None:
     assert policy("  kinds: [admin, task]\n" + rest + BOTH + grant)
 
 
-@pytest.mark.parametrize("operation", sorted(CODE_OPERATIONS))
-def test_approved_grants_nothing_that_runs_what_is_sent(operation: str) -> None:
-    error = refused(APPROVED.replace("[update-graph]", f"[update-graph, {operation}]"))
-    assert error.rule == "config.code"
-    assert policy(
-        APPROVED.replace("approved", "code").replace("update-graph", f"update-graph, {operation}")
-    )
-
-
 def test_methods_of_actors_are_no_listed_functions() -> None:
     assert "actor_execute" in CODE_OPERATIONS
     error = refused("  operations: {grant: [get_data, actors]}\n")
     assert error.rule == "config.code"
 
 
-def test_approved_is_nothing_for_unknown() -> None:
-    assert refused(APPROVED, "[a, unknown]").rule == "floor.unknown"
-
-
 def test_the_least_that_lets_work_through_is_advised() -> None:
     denied = policy(BOTH + GRANT).decide(GRAPH, "pickle")
     assert denied.rule == "submission.none"
-    assert "set 'submission: approved'." in denied.fix
-    assert "then run with any arguments of a" in denied.fix
+    assert "set 'submission: sealed'." in denied.fix
+    assert "any code that a signed is then taken in b" in denied.fix
     denied = policy(BOTH + GRANT).decide(GRAPH, "cloudpickle")
     assert "set 'submission: code'" in denied.fix
-    denied = policy(APPROVED).decide(GRAPH, "cloudpickle")
+    denied = policy(SUBMITS).decide(GRAPH, "cloudpickle")
     assert "add cloudpickle to 'deserializers', set 'submission: code'" in denied.fix
 
 
@@ -204,13 +177,13 @@ def test_the_least_that_lets_work_through_is_advised() -> None:
     ],
 )
 def test_key_conflicts(spelled: str, words: tuple[str, str]) -> None:
-    for submission in ("approved", "code"):
-        loaded = policy(APPROVED.replace("approved", submission) + spelled)
+    for submission in ("sealed", "code"):
+        loaded = policy(SUBMITS.replace("sealed", submission) + spelled)
         assert loaded.key_conflicts(GRAPH) == KeyConflicts(*words) == words
 
 
 def test_where_nothing_matches_key_conflicts_are_refused() -> None:
-    loaded = policy(APPROVED + "  key_conflicts: {definition: warn, principal: warn}\n")
+    loaded = policy(SUBMITS + "  key_conflicts: {definition: warn, principal: warn}\n")
     assert loaded.key_conflicts(Context("b", "a")) == ("refuse", "refuse")
 
 

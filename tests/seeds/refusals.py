@@ -19,7 +19,6 @@ import numpy as np
 
 import safeser
 from safeser import pickles
-from safeser.dask.contents.unlisted_functions import name_of, unlisted
 from safeser.errors import SafeserError
 from safeser.families.errors.unsent import unsent
 from safeser.policy import Policy, explain
@@ -92,9 +91,6 @@ def own_function(x: Any) -> Any:
     return x
 
 
-SHORT = lambda x: x  # noqa: E731
-
-
 class _Calls:
     """Pickles as a call of *function*."""
 
@@ -163,10 +159,6 @@ def _loaded(value: Any, **options: Any) -> Any:
     return pickles.loads(pickle.dumps(value), **options)
 
 
-def _named(function: Any) -> None:
-    raise unlisted(function, name_of(function, "ann-submits"), "ann-submits")
-
-
 _GRAPH = Context("bob", "scheduler", "task", "update-graph", transport="safeser")
 
 CASES: dict[str, Callable[[], object]] = {
@@ -223,9 +215,6 @@ CASES: dict[str, Callable[[], object]] = {
     "preflight of code by one who may only look": lambda: safeser.preflight(
         lambda: 1, _GRAPH, policy=_policy()
     ).require(),
-    "a function that is not listed": lambda: _named(own_function),
-    "a lambda where functions are listed": lambda: _named(SHORT),
-    "a function of NumPy where functions are listed": lambda: _named(np.load),
     "a token of a lock": lambda: safeser.tokenize(LOCK, ensure_deterministic=True),
     # --- connections and files
     "a message that was changed": _tampered,

@@ -136,16 +136,12 @@ contexts:
     assert (found.family, found.refusal.rule, bool(found)) == ("pickle", "context.family", False)
 
 
-def listed(x):
-    return x
-
-
 @functools.lru_cache
 def cached(x):
     return x
 
 
-def submitting(submission, more=""):
+def submitting(submission):
     return Policy.parse(f"""
 safeser: 1
 name: submits
@@ -159,7 +155,7 @@ contexts:
   serializers: [dask, msgpack]
   deserializers: [dask, msgpack]
   operations: {{grant: [basic]}}
-{more}""")
+""")
 
 
 def test_sealed_lets_any_code_through():
@@ -217,28 +213,6 @@ def test_a_name_of_main_is_said_to_be_the_recipients(monkeypatch):
     monkeypatch.setattr(cached, "__module__", "__main__")
     said = str(safeser.preflight(cached)).splitlines()
     assert "- rebuilding it imports __main__:cached, of the recipient's own __main__" in said
-
-
-def test_approved_lets_data_and_listed_functions_through():
-    entry = f'"{__name__}:listed": reference'
-    policy = submitting("approved", f"  pickle: {{allow: {{{entry}}}}}")
-    context = towards_scheduler("a")
-    assert safeser.preflight(np.arange(3), context, policy=policy)
-    assert safeser.preflight(listed, context, policy=policy)
-    found = safeser.preflight(lambda: 1, context, policy=policy)
-    assert found.refusal.rule == "submission.approved"
-
-
-def test_approved_lets_no_method_through_whose_function_is_listed():
-    """What is signed is a name, and a method is its instance, too."""
-    names = [f"{__name__}:Registered.{each}" for each in ("method", "of_class")]
-    entries = ", ".join(f'"{each}": reference' for each in names)
-    policy = submitting("approved", f"  pickle: {{allow: {{{entries}}}}}")
-    context = towards_scheduler("a")
-    assert safeser.preflight(Registered.method, context, policy=policy)
-    for method in (Registered(1).method, Registered.of_class):
-        found = safeser.preflight(method, context, policy=policy)
-        assert found.refusal.rule == "submission.approved"
 
 
 @pytest.mark.parametrize("function", [functools.partial(print, 1), operator.itemgetter(0)])

@@ -297,7 +297,7 @@ def meets_the_rogue(client: Any, random: Random) -> int:
     return 1 + 4 * len(rogues)
 
 
-# --- listed functions are enough --------------------------------------------------------------
+# --- collections ------------------------------------------------------------------------------
 
 
 @job(CODE, BY_TASKS)

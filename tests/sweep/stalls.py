@@ -1,8 +1,8 @@
 """How long one message holds a scheduler's event loop, measured from a second client.
 
 ``python -m tests.sweep.stalls``. A real scheduler under policy ``dask-cluster``; each message comes
-on a connection of its own from a principal with a valid key: a viewer, a worker, an analyst or an
-engineer. The figure for a message is the longest time that the second client waits for an answer
+on a connection of its own from a principal with a valid key: a viewer, a worker or an engineer.
+The figure for a message is the longest time that the second client waits for an answer
 meanwhile; what is over the aim is measured twice more, and the shortest of the three counts, since
 other processes of the machine can only add to it.
 
@@ -39,8 +39,8 @@ from tests.dask.live.rig import Silent
 from tests.dask.live.wires import Sealing, channel_of
 
 AIM = 0.1
-PRINCIPALS = ("scheduler", "worker", "nanny", "carol", "alice", "dashboard")
-SENDERS = {"dashboard": "viewer", "worker": "worker", "alice": "analyst", "carol": "engineer"}
+PRINCIPALS = ("scheduler", "worker", "nanny", "carol", "dashboard")
+SENDERS = {"dashboard": "viewer", "worker": "worker", "carol": "engineer"}
 
 #: Bytes of messages that are far over what any operation takes.
 LARGE = 60 << 20

@@ -1,4 +1,4 @@
-"""Sign the graphs that a client submits, of code or of listed functions; renew their statements.
+"""Sign the graphs that a client submits; renew their statements.
 
 The one rule: a client signs anew only what it submitted itself, and only while it holds a future
 of that graph, or of one that was submitted later and needs it. A graph of which all futures were
@@ -26,13 +26,11 @@ from safeser.dask.clients.future_reuse import FutureReuse
 from safeser.dask.clients.sent_definitions import Stated
 from safeser.dask.sealed.definitions import Definitions
 from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
-from safeser.dask.sealed.references import ListedDefinitions
 from safeser.dask.sealed.statement import RENEWED_AFTER, SignedStatement
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.identity import Identity
-from safeser.policy.rules import APPROVED, RENEW, SIGNED, SUBMIT
-from safeser.policy.signable import Signable
-from safeser.values import Grant, Kind
+from safeser.policy.rules import RENEW, SUBMIT
+from safeser.values import SEALED, Grant, Kind
 
 __all__ = ["Sealing", "TaskClient", "grant_of"]
 
@@ -64,9 +62,9 @@ class Sealing(FutureReuse):
 
     @property
     def seals(self) -> bool:
-        """Whether this client signs what it submits: ``submission: sealed`` or ``approved``."""
+        """Whether this client signs what it submits: ``submission: sealed``."""
         link = self._policy_link()
-        return link is not None and grant_of(link).submission in SIGNED
+        return link is not None and grant_of(link).submission == SEALED
 
     def _as_sent(self, expr: Any, *, actors: Any = None) -> Any:
         """Return *expr* as it leaves: as it is, or written out and signed.
@@ -74,26 +72,19 @@ class Sealing(FutureReuse):
         :raises PolicyDenied: if the scheduler would refuse it; that is recorded.
         """
         link = self._policy_link()
-        submission = "" if link is None else grant_of(link).submission
-        if link is None or submission not in SIGNED:
+        if link is None or grant_of(link).submission != SEALED:
             return expr
         try:
-            return self._written(expr, link, approved=submission == APPROVED, actors=actors)
+            return self._written(expr, link, actors)
         except PolicyDenied as error:
             if not error.recorded:
                 link.note_refusal(link.outbound(Kind.TASK, SUBMIT), error)
                 error.recorded = True
             raise
 
-    def _written(self, expr: Any, link: Link, *, approved: bool, actors: Any) -> Serialized:
+    def _written(self, expr: Any, link: Link, actors: Any) -> Serialized:
         identity = self._identity()
         assert identity is not None
-        if approved and actors is not None and actors is not False:
-            raise PolicyDenied(
-                "an actor cannot be submitted: any of its methods could be called by name",
-                rule="submission.actors",
-                fix="Ask the operator for 'submission: sealed', which lets you run any code.",
-            )
         if actors is not None and not isinstance(actors, bool):
             actors = list(self._expand_key(actors))  # type: ignore[attr-defined]  # of Dask's client
         named: set[Any] = set()
@@ -107,7 +98,7 @@ class Sealing(FutureReuse):
                 annotations=dask.get_annotations(),
                 actors=actors,
                 keys=named,
-                definitions=listed_by(link) if approved else Definitions(pickled_in_call),
+                definitions=Definitions(pickled_in_call),
             )
         )
 
@@ -218,13 +209,6 @@ class TaskClient(Sealing, Client):  # type: ignore[misc]  # distributed ships no
 def grant_of(link: Link) -> Grant:
     """Return what may be submitted on *link*."""
     return link.policy.grant(link.outbound(Kind.TASK, SUBMIT), sealing=True)
-
-
-def listed_by(link: Link) -> ListedDefinitions:
-    """Return what takes the functions that may be submitted on *link*, and typed data."""
-    rule = link.policy.match(link.outbound(Kind.TASK, SUBMIT))
-    assert rule is not None
-    return ListedDefinitions(Signable.by([rule]).functions, rule.name, link.policy.limits)
 
 
 def _may_renew(link: Link) -> bool:

@@ -62,4 +62,4 @@ def runs_code(policy: Policy, context: Context, schedulers: Iterable[str]) -> bo
 def _is_author(policy: Policy, context: Context, scheduler: str) -> bool:
     handed = Context(scheduler, context.recipient, Kind.TASK, COMPUTE, transport="safeser")
     listed = policy.decide(handed, SEALED, author=context.sender).permitted
-    return listed and policy.signable(context.sender, scheduler, Kind.TASK).code
+    return listed and policy.may_sign(context.sender, scheduler, Kind.TASK)

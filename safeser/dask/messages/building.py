@@ -30,7 +30,6 @@ from safeser.dask.wire.fields import select
 from safeser.dask.wire.shapes import check_built
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
 from safeser.families.errors.unsent import unsent
-from safeser.policy.rules import APPROVED
 from safeser.values import ANY_AUTHOR, SEALED
 
 __all__ = ["build", "load_part", "with_objects"]
@@ -53,7 +52,7 @@ def build(judged: Judged) -> Any:
     if judged.context.operation == "update-graph":
         submission = judged.admitted.admission.grant.submission if judged.parts else "none"
         if submission != "code":
-            _check_written_out(message, submission)
+            _check_written_out(message)
     for path in judged.wrapped:
         for where, value in select(message, path):
             _refuse_bytes(value, where)
@@ -83,16 +82,11 @@ def with_objects(body: Any, objects: Mapping[int, Any]) -> Any:
         ) from None
 
 
-def _check_written_out(message: dict[str, Any], submission: str) -> None:
+def _check_written_out(message: dict[str, Any]) -> None:
     """Refuse fields beside a graph that are not plain values, since they steer the scheduler."""
     check_beside({name: part for name, part in message.items() if name != "expr_ser"})
     if not opened_graph.is_opened(message.get("expr_ser")):
         raise PayloadError("there is no graph to submit", rule="submission.graph", where="expr_ser")
-    if message.get("actors") and submission == APPROVED:
-        # Any method of an actor can be called by name, even tofile of an array.
-        raise PolicyDenied(
-            "an approved submission makes no actors", rule="submission.actors", where="actors"
-        )
 
 
 def load_part(judged: Judged, part: Part) -> Any:

@@ -6,7 +6,7 @@ sends it, and a payload of this family stands where a graph or a task stands, no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,17 +14,15 @@ from safeser.channel import Arrived, Link, Received
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.graph import Head, SealedGraph, parse, read_statement
 from safeser.dask.sealed.node import VerifiedTask
-from safeser.dask.sealed.references import require_signable
 from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.statement import ASK_OPERATOR
-from safeser.dask.sealed.verification import require_permitted, require_signed
+from safeser.dask.sealed.verification import require_permitted, require_signed, require_signer
 from safeser.dask.sealed.writing import ACTOR
 from safeser.dask.wire.codec import PayloadRow
 from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.task_key import key_text
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.policy.rules import COMPUTE, SUBMIT
-from safeser.policy.signable import Signable
 from safeser.values import SEALED, Context, Kind
 
 __all__ = ["received", "require_sealed", "runnable"]
@@ -88,8 +86,7 @@ def received(
         call: Call = row.call
         author = require_signed(call.signed, link.channel, scheduler=link.peer)
         _require_place(call.head, body)
-        may = link.policy.signable(author, link.peer, Kind.TASK)
-        if not may.code:
+        if not link.policy.may_sign(author, link.peer, Kind.TASK):
             own = link.signed(
                 *(verified, where, row.header, row.frames),
                 author=author,
@@ -97,7 +94,7 @@ def received(
                 task=key_text(call.head.key),
             )
             link.permit_payload(context, own, None)
-            _require_listed([call.head], call.definitions, may)
+            require_signer(link, author, Kind.TASK, where)
         sealed = call
     elif context.operation is None and where == "" and not row.failed:
         author, sealed = _own_task(link, where, row, asked)
@@ -147,35 +144,7 @@ def _graph(
         )
     unread = link.signed(verified, where, row.header, row.frames, author=author, sealed=None)
     link.permit_payload(context, unread, None)
-    graph = parse(row.header, row.frames, link.policy.limits)
-    rule = link.policy.match(context)
-    may = Signable() if rule is None else Signable.by([rule])
-    if not may.code:
-        _require_listed(graph.heads, graph.definitions.values(), may)
-    return author, graph
-
-
-def _require_listed(heads: Iterable[Head], definitions: Iterable[bytes], may: Signable) -> None:
-    """Refuse what an author without the right to sign code may not sign.
-
-    :raises PolicyDenied: for a definition, an actor or a shuffle.
-    """
-    require_signable(definitions, may)
-    for head in heads:
-        if head.flags & ACTOR:
-            # Any of its methods can be called by its name, tofile of an array as well.
-            raise PolicyDenied(
-                "an approved task makes no actor",
-                rule="submission.actors",
-                where="actors",
-                fix="Submit it where you may submit code: 'submission: sealed'.",
-            )
-        if head.plan is not None:
-            raise PolicyDenied(
-                "an approved graph holds no shuffle",
-                rule="submission.approved",
-                fix="Submit it where you may submit code: 'submission: sealed'.",
-            )
+    return author, parse(row.header, row.frames, link.policy.limits)
 
 
 def _own_task(
@@ -233,21 +202,19 @@ def runnable(link: Link, context: Context, call: Call, current: Current) -> Veri
 
     :param current: the statement of its graph, which may be renewed while the task waits.
     """
-    still = partial(_require_valid, link, context, current, call.definitions)
+    still = partial(_require_valid, link, context, current)
     task = VerifiedTask(call, link.policy.limits, still)
     if call.head.dependencies:
         task.prepare()
     return task
 
 
-def _require_valid(
-    link: Link, context: Context, current: Current, definitions: Sequence[bytes]
-) -> None:
+def _require_valid(link: Link, context: Context, current: Current) -> None:
     try:
         author = require_signed(current.signed, link.channel, scheduler=link.peer)
         if context.operation is not None:  # in a reply, this principal's own
             require_permitted(link, context, author)
-            require_signable(definitions, link.policy.signable(author, link.peer, Kind.TASK))
+            require_signer(link, author, Kind.TASK, "run_spec")
     except PolicyDenied as error:
         link.note_refusal(context, error)
         error.recorded = True

@@ -86,31 +86,18 @@ class Definitions:
 
         :raises PayloadError: if it cannot be pickled.
         """
-        return self._added(obj, self._written)
-
-    def _written(self, obj: Any) -> bytes:
-        return self._known(obj) or pickles.dumps(obj, code=True, reductions=self._reductions)
-
-    def add_function(self, function: Any) -> bytes:
-        """Return the digest of a function that a task calls.
-
-        :raises PayloadError: if it cannot be pickled.
-        """
-        return self.add(function)
-
-    def _added(self, obj: Any, write: Callable[[Any], bytes]) -> bytes:
         known = self._by_id.get(id(obj))
         if known is not None:
             return known[1]
-        found = self._kept(obj, write(obj))
+        pickled = self._written(obj)
+        found = digest(pickled)
+        self._pickled.setdefault(found, pickled)
+        self._objects.setdefault(found, obj)
         self._by_id[id(obj)] = obj, found
         return found
 
-    def _kept(self, obj: Any, written: bytes) -> bytes:
-        found = digest(written)
-        self._pickled.setdefault(found, written)
-        self._objects.setdefault(found, obj)
-        return found
+    def _written(self, obj: Any) -> bytes:
+        return self._known(obj) or pickles.dumps(obj, code=True, reductions=self._reductions)
 
     def name(self, digests: Iterable[bytes]) -> None:
         """Record that a leaf names *digests*; a task that was begun anew leaves others behind."""

@@ -28,7 +28,6 @@ from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions,
 from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.opening import open_task
-from safeser.dask.sealed.references import load_definition, stands
 from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.statement import GRAPH_ID_SIZE, LIFETIME, SignedStatement, Statement
 from safeser.dask.sealed.writing import (
@@ -44,6 +43,7 @@ from safeser.families import compression
 from safeser.families.keys import check_labels
 from safeser.families.plain import DEFAULTS
 from safeser.identity import Identity, PublicKey
+from safeser.pickles.stock import load_code
 from safeser.values import SEALED, Limits
 
 __all__ = [
@@ -142,7 +142,6 @@ def write_out(
     :param actors: keys of tasks that return actors; True for all.
     :param keys: gets the keys of all tasks and of what they need.
     :param definitions: gets functions and values; those that pickle them where nothing is said.
-    :raises PolicyDenied: if *definitions* refuses what a task calls.
     :raises PayloadError: that names the first task which cannot be written.
     :raises ConfigError: if *identity* has no signing key.
     """
@@ -288,9 +287,7 @@ def reopened(header: Mapping[str, Any], frames: Sequence[Any]) -> dict[Any, Grap
         head = read_head(head_data, read)
         of = [parts[each] for each in head.digests]
         spelled = read.read(tree)
-        tasks[head.key] = open_task(
-            head.key, head.dependencies, spelled, of, load_definition, stands=stands
-        )
+        tasks[head.key] = open_task(head.key, head.dependencies, spelled, of, load_code)
     return tasks
 
 

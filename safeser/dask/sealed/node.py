@@ -18,10 +18,10 @@ from distributed.shuffle._core import P2PBarrierTask
 from safeser.dask.sealed.call import Call
 from safeser.dask.sealed.graph import Head, SealedGraph
 from safeser.dask.sealed.opening import open_task
-from safeser.dask.sealed.references import load_definition, stands
 from safeser.dask.sealed.writing import COROUTINE, PRODUCER
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError, SafeserError
+from safeser.pickles.stock import load_code
 from safeser.values import Limits
 
 __all__ = ["Sealed", "VerifiedTask", "nodes"]
@@ -156,7 +156,7 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
         head = self._call.head
         tree = Reader(self._limits).read(self._call.leaf.tree)
         parts = self._call.definitions
-        return open_task(head.key, head.dependencies, tree, parts, _load, stands=stands)
+        return open_task(head.key, head.dependencies, tree, parts, _load)
 
     def prepare(self) -> None:
         """Open the call before its inputs arrive: its modules may register their classes.
@@ -227,9 +227,7 @@ def _opened(node: GraphNode) -> GraphNode:
 
 def _load(definition: bytes) -> Any:
     try:
-        return load_definition(definition)
-    except SafeserError:
-        raise
+        return load_code(definition)
     # Granted code may raise anything; often a module is not installed here.
     except Exception as error:
         raise PayloadError(

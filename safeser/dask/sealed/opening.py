@@ -24,17 +24,14 @@ def open_task(
     tree: Any,
     definitions: Sequence[bytes],
     load: Callable[[bytes], Any],
-    *,
-    stands: Callable[[bytes, bool], bool] | None = None,
 ) -> GraphNode:
     """Return the node that *tree* spells, under *key*.
 
     :param tree: as it was read from msgpack, lists as tuples.
     :param definitions: of what it names, which *load* opens.
-    :param stands: tells whether a definition may stand where a task calls it, or where none does.
     :raises PayloadError: if it spells none, or another one than *key* and *dependencies* say.
     """
-    opening = _Opening(dependencies, definitions, load, stands)
+    opening = _Opening(dependencies, definitions, load)
     try:
         node = opening.value(tree)
     except (_MalformedError, ValueError, TypeError, RecursionError):
@@ -60,14 +57,11 @@ class _Opening:
         dependencies: Sequence[Any],
         definitions: Sequence[bytes],
         load: Callable[[bytes], Any],
-        stands: Callable[[bytes, bool], bool] | None,
     ) -> None:
         self._dependencies = dependencies
         self._definitions = definitions
         self._load = load
-        self._stands = stands
         self._loaded: dict[int, Any] = {}
-        self._in_data = 0  # levels of data around a value, in which Dask computes nothing
 
     def value(self, tree: Any) -> Any:
         if type(tree) is not tuple:
@@ -80,32 +74,15 @@ class _Opening:
         return TaskRef(_at(self._dependencies, place))
 
     def _definition(self, place: Any) -> Any:
-        return self._opened(place, called=False)
-
-    def _function(self, tree: Any) -> Any:
-        """Return what a task calls: a definition, and nothing else."""
-        _require(type(tree) is tuple and len(tree) == 2 and tree[0] == form.DEFINITION)
-        if self._in_data:  # the task itself is an argument, and its receiver can call it
-            self._require_stands(tree[1], called=False)
-        return self._opened(tree[1], called=True)
-
-    def _opened(self, place: Any, *, called: bool) -> Any:
-        definition = self._require_stands(place, called=called)
+        definition: bytes = _at(self._definitions, place)
         if place not in self._loaded:
             self._loaded[place] = self._load(definition)
         return self._loaded[place]
 
-    def _require_stands(self, place: Any, *, called: bool) -> bytes:
-        definition: bytes = _at(self._definitions, place)
-        _require(self._stands is None or self._stands(definition, called))
-        return definition
-
-    def _handed(self, items: Sequence[Any]) -> list[Any]:
-        """Return the values of *items*, parts of data that a function is given as they are."""
-        self._in_data += 1
-        values = [self.value(item) for item in items]
-        self._in_data -= 1  # not after an error, after which nothing is opened
-        return values
+    def _function(self, tree: Any) -> Any:
+        """Return what a task calls: a definition, and nothing else."""
+        _require(type(tree) is tuple and len(tree) == 2 and tree[0] == form.DEFINITION)
+        return self._definition(tree[1])
 
     def _task(self, key: Any, producer: Any, function: Any, args: Any, named: Any) -> Task:
         _require(key is None or form.is_key(key))
@@ -141,7 +118,7 @@ class _Opening:
 
     def _plain(self, kind: Any, *items: Any) -> Any:
         cls = _at(form.CONTAINERS, kind)
-        values = self._handed(items)
+        values = [self.value(item) for item in items]
         if cls is dict:
             keys = values[::2]
             _check_table(keys)
@@ -156,10 +133,10 @@ class _Opening:
 
     def _data(self, key: Any, value: Any) -> DataNode:
         _require(form.is_key(key))
-        return DataNode(key, *self._handed([value]))
+        return DataNode(key, self.value(value))
 
     def _slice(self, *parts: Any) -> slice:
-        start, stop, step = self._handed(parts)
+        start, stop, step = map(self.value, parts)
         return slice(start, stop, step)
 
     def _reference(self, key: Any) -> TaskRef:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from safeser.channel import Arrived, Link, Received
 from safeser.dask.sealed.value import MAGIC, Requests, SignedValue, sign_request
-from safeser.dask.sealed.verification import require_current, require_permitted
+from safeser.dask.sealed.verification import require_current, require_permitted, require_signer
 from safeser.dask.wire.fields import select, transform
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.operations import Encoding, Operation
@@ -138,7 +138,7 @@ def received(link: Link, verified: Arrived, context: Context, raw: Sequence[Raw]
         payload = link.signed(verified, each.where, header, frames, author=author, sealed=value)
         if not _may_sign(link, author):
             link.permit_payload(context, payload, None)
-            raise _no_code(author, each.where)
+            require_signer(link, author, Kind.CONTROL, each.where)
         found.append(payload)
     _require_whole(values)
     return found
@@ -161,16 +161,7 @@ def _may_sign(link: Link, author: str) -> bool:
 
     For what a peer signs and sends itself, the context between these two decides.
     """
-    return author == link.peer or link.policy.signable(author, link.peer, Kind.CONTROL).code
-
-
-def _no_code(author: str, where: str) -> PolicyDenied:
-    return PolicyDenied(
-        f"it is code, and {author!r} may submit listed functions at most",
-        rule="submission.approved",
-        where=where,
-        fix="Ask the operator for 'submission: sealed' from its author to the scheduler.",
-    )
+    return author == link.peer or link.policy.may_sign(author, link.peer, Kind.CONTROL)
 
 
 def _require_whole(values: Sequence[SignedValue]) -> None:
@@ -209,7 +200,7 @@ def _counts(link: Link, raw: Raw) -> bool:
         author = _require_meant(link, SignedValue.parse(raw.data), raw)
         require_permitted(link, context, author)
         if not _may_sign(link, author):
-            raise _no_code(author, raw.where)
+            require_signer(link, author, Kind.CONTROL, raw.where)
     except SafeserError as error:
         link.note_refusal(context, error, where=raw.where)
         logger.warning("The plugin at %s is left out: %s", ascii(raw.where), error)

@@ -17,7 +17,7 @@ from safeser.channel.standing import ChannelView
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.errors import PolicyDenied
 from safeser.identity import PublicKey, VerifyingKey
-from safeser.values import SEALED, Context
+from safeser.values import SEALED, Context, Kind
 
 __all__ = ["require_current", "require_permitted", "require_signed"]
 
@@ -87,6 +87,23 @@ def require_permitted(link: Link, context: Context, author: str) -> None:
     decision = link.channel.policy.decide(context, SEALED, author=author)
     if not decision.permitted:
         raise link.channel.policy.refusal(context, decision)
+
+
+def require_signer(link: Link, author: str, kind: Kind, where: str) -> None:
+    """Refuse what *author* signed where no context of its own lets it submit sealed calls.
+
+    A worker so asks the contexts that the scheduler asks.
+
+    :param kind: of the message by which the peer of *link*, a scheduler, hands it on.
+    :raises PolicyDenied: naming the contexts that would have to say so.
+    """
+    if not link.policy.may_sign(author, link.peer, kind):
+        raise PolicyDenied(
+            f"no context lets {author!r} submit sealed calls to {link.peer!r}",
+            rule="sealed.author",
+            where=where,
+            fix="Take it out of the 'authors' here, or submit it by an identity that may.",
+        )
 
 
 @lru_cache(maxsize=_REMEMBERED)

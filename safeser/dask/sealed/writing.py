@@ -16,19 +16,15 @@ from dask._task_spec import (
     Alias,
     DataNode,
     GraphNode,
-    List,
     Set,
     Task,
     TaskRef,
-    Tuple,
-    _identity_cast,
 )
 from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
 from safeser.dask.sealed.definitions import Definitions, canonical_digest
-from safeser.dask.sealed.references import ListedDefinitions
 from safeser.errors import PayloadError
 from safeser.values import Limits
 from safeser.wording import shortened
@@ -89,7 +85,6 @@ class TaskWriter:
     def __init__(self, definitions: Definitions, limits: Limits) -> None:
         self._definitions = definitions
         self._limits = limits
-        self._begin = _ListedTask if isinstance(definitions, ListedDefinitions) else _Task
         # Each list of a tree counts as itself and its items, each of them as one more.
         self._most = limits.max_refs // _COST
         # To make a packer takes longer than to pack a task.
@@ -104,12 +99,12 @@ class TaskWriter:
         if not actor and _calls_with_scalars(key, node, self._most):
             return self._of_scalars(key, node)
         definitions, pack = self._definitions, self.pack
-        written = self._begin(node.dependencies, definitions, self._most)
+        written = _Task(node.dependencies, definitions, self._most)
         try:
             tree = pack(written.value(node, 0))
         except (_NoTreeError, RecursionError, ValueError, OverflowError):
-            written = self._begin(node.dependencies, definitions, self._most)
-            tree = pack(written.whole(node))
+            written = _Task(node.dependencies, definitions, self._most)
+            tree = pack(written.definition(node))
         definitions.name(written.digests)
         is_coro = definitions.is_coroutine(node) if isinstance(node, Task) else node.is_coro
         flags = COROUTINE * bool(is_coro) | PRODUCER * bool(node.data_producer) | ACTOR * actor
@@ -124,7 +119,7 @@ class TaskWriter:
         Gives the same bytes as the general way. Nearly all tasks of ``map`` qualify.
         """
         definitions, pack, named = self._definitions, self.pack, form.key_form(key)
-        digest = definitions.add_function(node.func)
+        digest = definitions.add(node.func)
         definitions.name((digest,))
         producer = bool(node.data_producer)
         flags = COROUTINE * definitions.is_coroutine(node) | PRODUCER * producer
@@ -148,15 +143,6 @@ class _Task:
         self._containers: set[int] = set()
         self._defined: dict[int, int] = {}
         self.digests: list[bytes] = []
-
-    def whole(self, node: GraphNode) -> list[Any]:
-        """Return the tree of *node* as one definition."""
-        return self.definition(node)
-
-    def function(self, func: Any) -> list[Any]:
-        """Return the tree of what a task calls."""
-        self._left -= 1
-        return self.definition(func)
 
     def definition(self, obj: Any) -> list[Any]:
         """Return the place of *obj* among the definitions.
@@ -188,12 +174,6 @@ class _Task:
             return self.definition(obj)
         return write(self, obj, depth + 1)
 
-    def once(self, container: Any) -> None:
-        """Refuse a container that stands in two places: one object stays one."""
-        if id(container) in self._containers:
-            raise _NoTreeError
-        self._containers.add(id(container))
-
     def _reference(self, key: Any) -> list[Any]:
         place = self._places.get(key)
         if place is None:
@@ -215,6 +195,7 @@ class _Task:
         return [form.GATHERED, _GATHERED[type(obj)], *(self.value(each, depth) for each in args)]
 
     def _call(self, task: Task, depth: int) -> list[Any]:
+        self._left -= 1  # for the function
         named: list[Any] = []
         for name, argument in task.kwargs.items():
             named += (name, self.value(argument, depth))
@@ -222,81 +203,22 @@ class _Task:
             form.TASK,
             None if task.key is None else form.key_form(task.key),
             bool(task.data_producer),
-            self.function(task.func),
+            self.definition(task.func),
             [self.value(argument, depth) for argument in task.args],
             named,
         ]
 
     def _container(self, obj: Any, depth: int) -> list[Any]:
         if type(obj) in _MUTABLE:
-            self.once(obj)
+            if id(obj) in self._containers:
+                raise _NoTreeError  # one object in two places stays one
+            self._containers.add(id(obj))
         items = chain.from_iterable(obj.items()) if type(obj) is dict else obj
         if type(obj) in _SETS:
             items = _members(obj)
         spelled = (self.value(item, depth, literal=True) for item in items)
         return [form.PLAIN, _PLAIN[type(obj)], *spelled]
 
-
-class _ListedTask(_Task):
-    """One task of listed functions and typed data; nothing of it is pickled."""
-
-    _definitions: ListedDefinitions
-    _in_data = 0  # levels of data around what is written, in which Dask computes nothing
-
-    def value(self, obj: Any, depth: int, *, literal: bool = False) -> Any:
-        data = type(obj) in _DATA
-        self._in_data += data
-        tree = super().value(obj, depth, literal=literal)
-        self._in_data -= data  # not after an error, after which nothing is written
-        return tree
-
-    def once(self, container: Any) -> None:
-        """Spell a container that stands in two places twice."""
-
-    def function(self, func: Any) -> list[Any]:
-        if self._in_data:
-            raise PayloadError(
-                "a task stands inside of data, where Dask does not compute it and hands it over",
-                rule="submission.approved",
-                fix="Give that task a key of its own, or write the container as dask's List or"
-                " Dict.",
-            )
-        place = len(self.digests)
-        self.digests.append(self._definitions.add_function(func))
-        return [form.DEFINITION, place]
-
-    def whole(self, node: GraphNode) -> list[Any]:
-        raise PayloadError(
-            "it has too many levels or items beside its inputs",
-            rule="submission.approved",
-            fix="Pass large values as arrays or frames, or scatter them first.",
-        )
-
-    def _call(self, task: Task, depth: int) -> list[Any]:
-        gathered = _gathering(task)
-        return super()._call(task, depth) if gathered is None else self._gathered(gathered, depth)
-
-
-_GATHERING: dict[Any, type[GraphNode]] = {list: List, tuple: Tuple, set: Set}
-
-
-def _gathering(task: Task) -> GraphNode | None:
-    """Return the node that Dask has for what makes a list, tuple or set, if *task* does.
-
-    ``delayed`` writes a call of the class, and older graphs lists, which Dask makes a cast of.
-    """
-    if task.func is _identity_cast:
-        made = _GATHERING.get(task.kwargs.get("typ"))
-        return None if made is None else made(*task.args)
-    # Not every function has a hash.
-    made = _GATHERING.get(task.func) if isinstance(task.func, type) else None
-    if made is None or task.kwargs or len(task.args) != 1 or type(task.args[0]) is not List:
-        return None
-    return made(*task.args[0].args)
-
-
-#: Types whose values are passed to a function unchanged, with all that they hold.
-_DATA = frozenset({*_PLAIN, DataNode, slice})
 
 _SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {
     Task: lambda written, task, depth: written._call(task, depth),

@@ -142,9 +142,9 @@ def _relayed(policy: Policy, author: str, worker: str) -> Iterator[str]:
             signs not in (UNSEALED, UNKNOWN)
             and takes is not None
             and takes.includes(signs)
-            and policy.signable(author, scheduler, Kind.TASK).code
+            and policy.may_sign(author, scheduler, Kind.TASK)
         )
-        if policy.signable(author, scheduler, Kind.CONTROL).code:
+        if policy.may_sign(author, scheduler, Kind.CONTROL):
             for operation in sorted(_SIGNED):
                 yield from _both(policy, (author, scheduler, worker), operation, operation)
         if tasks:

@@ -95,7 +95,7 @@ def _order(said: _Said) -> tuple[object, ...]:
 
 #: What passes before what may be asked for.
 _ORDER = (
-    *("submit", "carry", "sealed", "profile", "name", "type", "call", "read", "conflict"),
+    *("submit", "carry", "sealed", "profile", "name", "type", "read", "conflict"),
     *("ask", "until"),
 )
 
@@ -317,7 +317,6 @@ def _phrase(said: _Said) -> str:
         "name": lambda: f"use {values} in pickles",
         "type": lambda: f"use {values} in family dask",
         "submit": lambda: f"submit {values}",
-        "call": lambda: f"have tasks call {values}",
         "read": lambda: f"read values{by}",
         "conflict": lambda: " and ".join(_CONFLICTS[each] for each in sorted(said.values)),
         "until": lambda: " and ".join(_end(each, said.effect) for each in sorted(said.values)),

@@ -138,6 +138,6 @@ def _submissions(groups: WorkerGroups, name: str) -> Iterable[Rule]:
 def _runs_code_in(groups: WorkerGroups, author: str) -> list[str]:
     """Return the worker principals in whose processes code of *author* runs."""
     signs = groups.author_of(author)
-    if signs != UNSEALED and not groups.policy.signable(author, groups.scheduler, Kind.TASK).code:
+    if signs != UNSEALED and not groups.policy.may_sign(author, groups.scheduler, Kind.TASK):
         return []
     return sorted(groups.of(signs))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from safeser.policy.policy import Policy
 from safeser.policy.questions.difference_text import people
 from safeser.policy.questions.domain import Domain, Hops
-from safeser.policy.rules import APPROVED, CODE_OPERATIONS, SEALED_IN, WEAKEST
+from safeser.policy.rules import CODE_OPERATIONS, SEALED_IN, WEAKEST
 from safeser.values import SEALED, UNKNOWN, Context, Kind
 
 __all__ = ["LEGEND", "Matrix", "matrix", "page", "text_of"]
@@ -24,7 +24,6 @@ LEGEND: Mapping[str, str] = {
     "m": "msgpack: plain values",
     "d": "dask: arrays, frames and other typed data",
     "p": "pickle: the names of its profiles",
-    "a": "approved: listed functions that an author signed",
     "s": "sealed: code that an author signed",
     "C": "any code of the sender",
 }
@@ -79,10 +78,7 @@ def _letter(policy: Policy, context: Context, domain: Domain) -> str:
     most = families[0] if families else "."
     if most == "C" or _runs(policy, context):
         return "C"
-    if not _takes_sealed(policy, context, domain):
-        return most
-    rule = policy.match(context)
-    return "a" if rule is not None and rule.submission == APPROVED else "s"
+    return "s" if _takes_sealed(policy, context, domain) else most
 
 
 def _runs(policy: Policy, context: Context) -> bool:
@@ -132,7 +128,7 @@ thead th { vertical-align: bottom; }
 td.cell { font-family: ui-monospace, monospace; white-space: nowrap; }
 b { font-weight: 600; padding: 0 .15em; border-radius: .2em; }
 .C { background: #c62828; color: #fff; } .s { background: #b26a00; color: #fff; }
-.p, .a { background: #7a5cc0; color: #fff; } .d { background: #1f6f8b; color: #fff; }
+.p { background: #7a5cc0; color: #fff; } .d { background: #1f6f8b; color: #fff; }
 .m { background: #3b7d3b; color: #fff; } .n { opacity: .4; }
 dt { font-weight: 600; margin-top: 1rem; } dd { margin: 0 0 0 1.5rem; }
 """

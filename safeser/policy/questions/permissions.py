@@ -74,16 +74,12 @@ def contents(
 def derived(
     policy: Policy, context: Context, authors: Collection[str] = ()
 ) -> frozenset[Permission]:
-    """Return what follows from several contexts: functions to call, and values to read."""
+    """Return what follows from several contexts: values to read."""
     rule = policy.match(context)
-    if rule is None or context.kind is Kind.ADMIN:
+    if rule is None or context.kind is Kind.ADMIN or not READING & rule.operations:
         return frozenset()
-    calls = policy.signable(context.sender, context.recipient, context.kind).functions
-    found = {Permission("call", name) for name in calls}
-    if READING & rule.operations:
-        listed = readable(policy, context)
-        found |= {Permission("read", author=name) for name in authors if name in listed}
-    return frozenset(found)
+    listed = readable(policy, context)
+    return frozenset(Permission("read", author=name) for name in authors if name in listed)
 
 
 def _operations(policy: Policy, context: Context) -> frozenset[Permission]:

@@ -25,7 +25,7 @@ _REGISTER = "register-worker"
 class Takes:
     """Whose tasks one worker takes.
 
-    :param authors: principals whose signed tasks it takes, of code or of listed functions.
+    :param authors: principals whose signed tasks it takes.
     :param unsealed: whether it takes tasks that the scheduler pickled in its own name.
     """
 

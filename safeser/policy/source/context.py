@@ -18,10 +18,10 @@ from safeser.allowed import ALLOWED_ROLES, Allowed, check_global
 from safeser.errors import ConfigError
 from safeser.operations import GROUPS, NAMES
 from safeser.operations.groups import PARTS
+from safeser.policy.moved import require_submission
 from safeser.policy.rules import (
     ANY_TRANSPORT,
     ANYWHERE,
-    APPROVED,
     PROFILES,
     RETIRED_PROFILES,
     SESSION_TRANSPORTS,
@@ -171,6 +171,14 @@ def _profile(name: str, scope: Scope) -> str:
 
 
 _PROFILE = one_of(PROFILES, "profile")
+
+
+def _submission_word(word: str, scope: Scope) -> str:
+    require_submission(word)
+    return _SUBMISSION.meaning(word, scope)
+
+
+_SUBMISSION = one_of(SUBMISSIONS, "submission")
 
 
 def _allow(listed: dict[str, Any], scope: Scope) -> tuple[Allowed, ...]:
@@ -335,8 +343,6 @@ def _same_host(rule: Rule) -> str:
 def _submission(rule: Rule) -> str:
     if rule.submission == "code":
         return "code: the sender can run any code there"
-    if rule.submission == APPROVED:
-        return "approved: functions that 'allow' lists, no code"
     if rule.submission == SEALED:
         # Contexts to workers list authors; in contexts to schedulers the sender signs.
         whose = "authors" if rule.authors else "the sender"
@@ -472,14 +478,14 @@ class Rule(Strict):
     )
     """What else family `dask` may read."""
     submission: str = stated(
-        one_of(SUBMISSIONS, "submission"),
+        Reading(str, _submission_word, _SUBMISSION.schema),
         default="none",
         spelled="none",
         shown=Shown(
             "submission", _submission, strong=lambda rule: rule.submission in ("code", SEALED)
         ),
     )
-    """What may be submitted: nothing, listed functions, code that workers alone open, or code."""
+    """What may be submitted: nothing, code that workers alone open, or code."""
     key_conflicts: KeyConflicts = stated(
         Reading(
             KeyConflictsModel,

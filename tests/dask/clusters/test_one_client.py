@@ -57,8 +57,8 @@ SUBMITTED = {
         changed=(
             ("  - name: workers-report\n", _WORKERS),
             (
-                "authors: [group:engineers, group:analysts]",
-                "authors: [group:engineers, group:analysts, worker]",
+                "    kinds: [task]\n    authors: [group:engineers]\n",
+                "    kinds: [task]\n    authors: [group:engineers, worker]\n",
             ),
         ),
     ),

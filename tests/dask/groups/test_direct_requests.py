@@ -129,11 +129,10 @@ contexts:
     recipient: [scheduler, impostor]
     submission: sealed
     operations: {grant: [update-graph]}
-  - name: submit-approved
+  - name: look
     sender: dora
     recipient: scheduler
-    submission: approved
-    operations: {grant: [update-graph]}
+    operations: {grant: [look]}
   - name: values
     sender: [alice, bob, eve, dora]
     recipient: worker
@@ -146,7 +145,7 @@ contexts:
     ("peer", "stored"), [("alice", True), ("bob", False), ("eve", False), ("dora", False)]
 )
 def test_authors_of_sealed_tasks_of_its_scheduler_change_a_workers_values(doors, peer, stored):
-    """Eve's tasks would run here for another scheduler, bob's for none, and dora's are no code."""
+    """Eve's tasks would run here for another scheduler, bob's for none, and dora submits none."""
     _, far = doors.links(peer, "worker", SEALED)
     worker = held()
     said = asked(worker, worker.handlers, Peer(far), "update_data", data={"k": 1})

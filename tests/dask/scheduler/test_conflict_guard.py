@@ -191,9 +191,7 @@ def test_what_was_brought_to_a_worker_under_a_taken_key_is_dropped_there(setup):
 
 #: Workers would take data from alice and carol, and run what alice signed.
 BRINGS_SEALED = (
-    POLICY.partition("  - name: bring-with-code")[0]
-    .replace("approved", "sealed")
-    .replace("carol: {}}", "carol: {}, other: {}}")
+    POLICY.partition("  - name: bring-with-code")[0].replace("carol: {}}", "carol: {}, other: {}}")
     + """  - name: bring
     sender: [alice, carol]
     recipient: worker
@@ -420,7 +418,7 @@ BY_HOST = POLICY.replace(
     sender: bob
     recipient: scheduler
     same_host: false
-    submission: approved
+    submission: sealed
     serializers: [dask, msgpack, pickle]
     deserializers: [dask, msgpack, pickle]
     operations: {grant: [update-graph]}

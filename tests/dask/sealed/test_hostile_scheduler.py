@@ -80,7 +80,7 @@ def test_what_an_engineer_signed_runs(worker):
     ("author", "rule"),
     [
         ("scheduler", "author.relayed"),
-        ("alice", "submission.approved"),
+        ("alice", "author.relayed"),
         ("worker", "author.relayed"),
         ("nanny", "author.relayed"),
         ("dashboard", "author.relayed"),
@@ -97,7 +97,7 @@ def test_what_anybody_else_signed_does_not(worker, marker, author, rule):
     ("author", "rules"),
     [
         ("carol", []),
-        ("alice", []),
+        ("alice", ["author.relayed"]),
         ("dashboard", ["author.relayed"]),
         ("scheduler", ["author.relayed"]),
     ],

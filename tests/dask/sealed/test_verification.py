@@ -425,17 +425,24 @@ def test_a_task_whose_author_was_retired_meanwhile_does_not_run(doors, stream, a
             look()
 
 
-def test_a_task_whose_policy_was_withdrawn_meanwhile_does_not_run(stream, author, doors):
+SUBMITS = "sender: group:engineers\n    recipient: scheduler\n    submission: sealed\n"
+WITHDRAWN = {
+    "author.relayed": ("authors: [group:engineers]", "authors: [group:guests]"),
+    "sealed.author": (SUBMITS, SUBMITS.replace("engineers", "guests")),
+}
+
+
+@pytest.mark.parametrize("rule", WITHDRAWN)
+def test_a_task_whose_policy_was_withdrawn_meanwhile_does_not_run(stream, author, doors, rule):
     task = stream.honest(author()["x"])["run_spec"]
     near = stream.talk.near
-    text = POLICY.replace("authors: [group:engineers]", "authors: [group:guests]").replace(
-        "revision: 1", "revision: 2"
-    )
+    assert WITHDRAWN[rule][0] in POLICY
+    text = POLICY.replace(*WITHDRAWN[rule]).replace("revision: 1", "revision: 2")
     near.channel.adopt(policy=doors.policy(text))
     with pytest.raises(PolicyDenied) as caught:
         task({})
-    assert caught.value.rule == "author.relayed"
-    assert near.audit.rules[-1] == "author.relayed"
+    assert caught.value.rule == rule
+    assert near.audit.rules[-1] == rule
 
 
 def test_a_task_that_waited_past_its_expiry_does_not_run(stream, author, monkeypatch):

@@ -50,7 +50,7 @@ def test_chains_of_ready_policies() -> None:
 
 
 def test_sealed_code_runs_on_workers_alone() -> None:
-    # Alice may call listed functions, which are no code, and the scheduler opens nothing.
+    # Alice looks and fetches, and the scheduler opens nothing.
     assert paths("dask-cluster") == {"carol nanny", "carol worker"}
 
 

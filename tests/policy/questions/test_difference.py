@@ -177,9 +177,11 @@ def test_ready_policies_do_not_differ_from_themselves(name: str) -> None:
 
 
 VIEWERS = "    operations: {grant: [look, get_task_stream, profile]}"
-ANALYSTS = """    submission: approved
+ENGINEERS = """    submission: sealed
     serializers: [dask, msgpack]
-    deserializers: [dask, msgpack]"""
+    deserializers: [dask, msgpack]
+    values: [group:engineers]
+    operations: {grant: [basic, diagnose, control, worker-run, worker-plugins]}"""
 
 
 @pytest.mark.parametrize(
@@ -197,13 +199,13 @@ ANALYSTS = """    submission: approved
             [
                 (
                     "  dashboard: {groups: [viewers]}",
-                    "  dashboard: {groups: [viewers]}\n  dave: {groups: [analysts]}",
+                    "  dashboard: {groups: [viewers]}\n  dave: {groups: [engineers]}",
                 )
             ],
-            ["+ dave: now granted what alice is (was unknown)"],
+            ["+ dave: now granted what carol is (was unknown)"],
         ),
         (
-            [("  alice: {groups: [analysts]}", "  anna: {groups: [analysts]}")],
+            [("  alice: {groups: [viewers]}", "  anna: {groups: [viewers]}")],
             ["~ alice is called anna now, with the same grants"],
         ),
         (
@@ -222,10 +224,6 @@ ANALYSTS = """    submission: approved
             [("revision: 1\n", "revision: 1\ndashboard: {address: '192.0.2.1'}\n")],
             ["+ dashboard.address: added, 192.0.2.1"],
         ),
-        (
-            [(ANALYSTS, ANALYSTS + "\n    pickle: {allow: {'mylib:train': reference}}")],
-            ["+ group:analysts -> scheduler: now may have tasks call mylib:train"],
-        ),
     ],
 )
 def test_one_edit_reads_as_one_line(changes: list[tuple[str, str]], expected: list[str]) -> None:
@@ -236,24 +234,21 @@ def test_one_edit_reads_as_one_line(changes: list[tuple[str, str]], expected: li
 
 def test_code_in_data_reads_as_what_it_is() -> None:
     families = "[dask, msgpack, pickle, cloudpickle]"
-    rest = "\n    values: [group:analysts]\n    operations: {grant: [basic]}"
     code = (
         f"    kinds: [data]\n    submission: code\n    serializers: {families}\n"
-        f"    deserializers: {families}{rest.replace('basic', 'gather')}"
+        f"    deserializers: {families}\n    values: [group:engineers]\n"
+        "    operations: {grant: [gather]}"
     )
-    authors = "authors: [group:engineers, group:analysts]", "authors: [group:engineers]"
-    found = said(edited("dask-cluster", (ANALYSTS + rest, code), authors))
-    assert found[0] == "+ a holder of the key of group:analysts can now run code as scheduler"
-    assert found[1] == (
-        "+ group:analysts -> scheduler: now may submit code in data; carry cloudpickle, pickle in"
+    found = said(edited("dask-cluster", (ENGINEERS, code)))
+    assert found[0] == "+ a holder of the key of group:engineers can now run code as scheduler"
+    assert (
+        "+ group:engineers -> scheduler: now may submit code in data; carry cloudpickle, pickle in"
         " data; use profile data in pickles in data"
-    )
+    ) in found
     assert any(
-        each.startswith("- group:analysts -> scheduler: may no longer submit approved;")
+        each.startswith("- group:engineers -> scheduler: may no longer submit sealed;")
         for each in found
     )
-    last = "- scheduler -> worker: may no longer pass sealed calls of alice in compute-task,"
-    assert found[-1].startswith(last)
 
 
 KEYS = ["x25519:" + letter * 42 + "A" for letter in "AB"]
@@ -303,7 +298,7 @@ def test_confinement_loosens_where_a_process_may_do_more(
 def test_a_session_that_changes_alone_is_named() -> None:
     context = "  - name: viewers-fetch\n"
     difference = edited("dask-cluster", (context, f"{context}    suite: encrypt\n"))
-    assert said(difference) == ["- suite of dashboard with worker: authenticate -> encrypt"]
+    assert said(difference) == ["- suite of alice, dashboard with worker: authenticate -> encrypt"]
 
 
 def test_ways_are_named_where_contexts_ask_for_them() -> None:
@@ -329,7 +324,7 @@ def test_the_form_for_programs_holds_every_change() -> None:
     (change,) = made["changes"]
     assert (change["what"], change["value"], change["side"]) == ("carry", "dask", "open")
     assert {hop["kind"] for hop in change["hops"]} == {"data", "task", "control"}
-    assert change["hops"][0]["senders"] == ["dashboard"]
+    assert change["hops"][0]["senders"] == ["alice", "dashboard"]
 
 
 def test_allowed_names_and_types_are_said_with_all_that_they_say() -> None:
@@ -355,15 +350,12 @@ def test_a_name_that_replaces_another_with_fewer_grants_is_no_new_name() -> None
     found = said(
         edited(
             "dask-cluster",
-            ("  alice: {groups: [analysts]}", "  anna: {groups: [analysts]}"),
-            (
-                "    operations: {grant: [basic]}\n  - name: analysts-fetch",
-                "    operations: {grant: [look, update-graph]}\n  - name: analysts-fetch",
-            ),
+            ("  carol: {groups: [engineers]}", "  anna: {groups: [engineers]}"),
+            (ENGINEERS, ENGINEERS.replace("basic", "look, update-graph")),
         )
     )
     assert not any("is called" in each for each in found)
-    assert "- principal alice: removed" in found
+    assert "- principal carol: removed" in found
     assert "+ principal anna: added" in found
 
 

@@ -1,1 +1,1 @@
-"""What an operator installs for analysts: some of its functions are allowed to them, some not."""
+"""What an operator installs: classes of values, of which one is registered."""
