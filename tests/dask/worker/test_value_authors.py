@@ -13,10 +13,10 @@ from distributed.shuffle import _core, _scheduler_plugin, _worker_plugin
 from distributed.worker_state_machine import AcquireReplicasEvent, ComputeTaskEvent
 
 from safeser.dask.contents.failures import Failure
-from safeser.dask.groups import authors as module
-from safeser.dask.groups.author_statements import StatedKeys, stated, stated_by, stating
-from safeser.dask.groups.authors import Authors, handing, require_receiver
-from safeser.dask.groups.readers import Readers
+from safeser.dask.worker import value_authors as module
+from safeser.dask.messages.author_statements import StatedKeys, stated, stated_by, stating
+from safeser.dask.worker.value_authors import Authors, handing, require_receiver
+from safeser.dask.scheduler.readers import Readers
 from safeser.dask.messages.replies import with_withheld
 from safeser.dask.scheduler.request_authority import require_authority
 from safeser.errors import PolicyDenied

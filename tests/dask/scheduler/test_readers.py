@@ -13,7 +13,7 @@ import pytest
 from distributed.comm import Comm as DaskComm
 from distributed.scheduler import ClientState
 
-from safeser.dask.groups.author_statements import stated
+from safeser.dask.messages.author_statements import stated
 from safeser.dask.scheduler.conflicts import Origin
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.request_authority import require_authority
