@@ -20,8 +20,8 @@ from distributed.worker_state_machine import (
 )
 
 from safeser.dask.messages.author_statements import StatedKeys, stated
-from safeser.dask.worker.value_authors import Authors
 from safeser.dask.servers import part_of
+from safeser.dask.worker.value_authors import Authors
 from safeser.errors import PolicyDenied
 from safeser.operations import Server
 from safeser.values import KeyConflicts

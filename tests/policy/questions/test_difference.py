@@ -253,7 +253,7 @@ def test_code_in_data_reads_as_what_it_is() -> None:
         for each in found
     )
     last = "- scheduler -> worker: may no longer pass sealed calls of alice in compute-task,"
-    assert found[-1].startswith(last)
+    assert any(each.startswith(last) for each in found)
 
 
 KEYS = ["x25519:" + letter * 42 + "A" for letter in "AB"]
@@ -357,8 +357,8 @@ def test_a_name_that_replaces_another_with_fewer_grants_is_no_new_name() -> None
             "dask-cluster",
             ("  alice: {groups: [analysts]}", "  anna: {groups: [analysts]}"),
             (
-                "    operations: {grant: [basic]}\n  - name: analysts-fetch",
-                "    operations: {grant: [look, update-graph]}\n  - name: analysts-fetch",
+                "    operations: {grant: [basic]}\n\n  # Looking",
+                "    operations: {grant: [look, update-graph]}\n\n  # Looking",
             ),
         )
     )
