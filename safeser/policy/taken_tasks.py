@@ -7,7 +7,7 @@ be two groups that share a cluster, and such a policy does not load.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from safeser.values import SEALED, Context, Decision, Grant, Kind
 __all__ = ["Takes", "between", "check_one_group"]
 
 _REGISTER = "register-worker"
+_RETIRE = "close_gracefully"
 
 #: Names that the error shows of each worker's authors.
 _SHOWN = 5
@@ -79,7 +80,7 @@ def check_one_group(
     """Refuse a policy in which two workers of one scheduler take tasks of different authors."""
     for scheduler in sorted({name for rule in rules for name in _handing(rule)}):
         first: tuple[str, Takes] | None = None
-        for name, context in _handed(table, principals, scheduler):
+        for name, context in _handed(_workers(table, principals, scheduler), scheduler):
             takes = Takes.by(table, context)
             if takes == Takes():
                 continue
@@ -104,14 +105,28 @@ def _handing(rule: Rule) -> frozenset[str]:
     return rule.senders if COMPUTE in rule.operations else frozenset()
 
 
-def _handed(
-    table: Table, principals: Mapping[str, Principal], scheduler: str
-) -> Iterator[tuple[str, Context]]:
-    """Yield the principals that may register workers, with the contexts that hand them tasks."""
-    for name in principals:
-        registering = between(name, scheduler, Kind.ADMIN, _REGISTER)
-        if name != scheduler and any(
-            table.permits_operation(each).permitted for each in registering
-        ):
-            for context in between(scheduler, name, Kind.TASK, COMPUTE):
-                yield name, context
+def _handed(names: Sequence[str], scheduler: str) -> Iterator[tuple[str, Context]]:
+    """Yield *names* with the contexts that hand them tasks."""
+    for name in names:
+        for context in between(scheduler, name, Kind.TASK, COMPUTE):
+            yield name, context
+
+
+def _workers(table: Table, names: Iterable[str], scheduler: str) -> list[str]:
+    """Return which of *names* register workers with *scheduler*, without the nannies of others.
+
+    Policies often grant nannies what they grant workers. A nanny is told by a worker that it ends.
+    """
+
+    def may(sender: str, recipient: str, kind: Kind, operation: str) -> bool:
+        asked = between(sender, recipient, kind, operation)
+        return any(table.permits_operation(each).permitted for each in asked)
+
+    found = [
+        name for name in names if name != scheduler and may(name, scheduler, Kind.ADMIN, _REGISTER)
+    ]
+    return [
+        name
+        for name in found
+        if not any(may(each, name, Kind.CONTROL, _RETIRE) for each in found if each != name)
+    ]

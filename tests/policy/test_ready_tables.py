@@ -58,6 +58,7 @@ HOPS = {
     ("carol", "scheduler"): "dask",
     ("carol", "worker"): "dask",
     ("alice", "scheduler"): "dask",
+    ("alice", "worker"): "dask",
     ("dashboard", "scheduler"): "msgpack",
     ("dashboard", "worker"): "msgpack",
     **{(sender, user): "dask" for sender in ("scheduler", "worker") for user in PEOPLE},
@@ -112,16 +113,14 @@ def test_workers_take_what_listed_authors_signed_and_nobody_else(
         author: shared.decide(context, "sealed", author=author)
         for author in (None, *shared.principals, "any", "unknown", "eve")
     }
-    # Nannies are handed no tasks, so that none of them is a worker.
-    tasks = {"worker": {"carol", "alice"}, "nanny": set()}
-    listed = tasks[recipient] if operation == "compute-task" else {"carol"}
+    tasks = (recipient, operation) == ("worker", "compute-task")
+    listed = {"carol", "alice"} if tasks else {"carol"}
     assert {author for author, decision in decisions.items() if decision.permitted} == listed
     # The scheduler's identity has a signing key as well.
-    unlisted = "author.relayed" if listed else "context.none"
-    assert decisions[None].rule == decisions["scheduler"].rule == unlisted
+    assert decisions[None].rule == decisions["scheduler"].rule == "author.relayed"
     assert shared.signable("carol", "scheduler", kind).code
     assert not shared.signable("alice", "scheduler", kind).code
-    assert shared.decide(context, "sealed", author="carol", sealing=True).permitted is bool(listed)
+    assert shared.decide(context, "sealed", author="carol", sealing=True).permitted
 
 
 def test_tasks_that_nobody_signed_run_nowhere(shared: Policy) -> None:
@@ -142,7 +141,7 @@ def test_what_needs_code_on_the_scheduler_is_granted_to_nobody(shared: Policy) -
     ("sender", "recipient", "granted"),
     [
         ("carol", "worker", {"identity", "close", "get_data", "update_data"} | GROUPS["actors"]),
-        ("alice", "worker", set()),
+        ("alice", "worker", {"identity", "close", "get_data"}),
         ("alice", "scheduler", GROUPS["basic"]),
         ("dashboard", "worker", {"identity", "close", "get_data"}),
         ("dashboard", "scheduler", PARTS["look"] | {"get_task_stream", "profile"}),

@@ -196,9 +196,7 @@ def test_what_was_brought_to_a_worker_under_a_taken_key_is_dropped_there(setup):
 
 #: Workers would take data from alice and carol, and run what alice signed.
 BRINGS_SEALED = (
-    POLICY.partition("  - name: bring-with-code")[0]
-    .replace("approved", "sealed")
-    .replace("carol: {}}", "carol: {}, other: {}}")
+    POLICY.partition("  - name: bring-with-code")[0].replace("approved", "sealed")
     + """  - name: bring
     sender: [alice, carol]
     recipient: worker
@@ -209,17 +207,6 @@ BRINGS_SEALED = (
     recipient: worker
     authors: [alice]
     submission: sealed
-    operations: {grant: [compute-task]}
-  - name: other-worker
-    sender: other
-    recipient: scheduler
-    operations: {grant: [register-worker]}
-  - name: hands-code-on
-    sender: scheduler
-    recipient: other
-    submission: code
-    serializers: [msgpack, pickle, cloudpickle]
-    deserializers: [msgpack, pickle, cloudpickle]
     operations: {grant: [compute-task]}
 """
 )

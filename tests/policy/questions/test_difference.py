@@ -357,8 +357,8 @@ def test_a_name_that_replaces_another_with_fewer_grants_is_no_new_name() -> None
             "dask-cluster",
             ("  alice: {groups: [analysts]}", "  anna: {groups: [analysts]}"),
             (
-                "    operations: {grant: [basic]}\n\n  # Looking",
-                "    operations: {grant: [look, update-graph]}\n\n  # Looking",
+                "    operations: {grant: [basic]}\n  - name: analysts-fetch",
+                "    operations: {grant: [look, update-graph]}\n  - name: analysts-fetch",
             ),
         )
     )

@@ -120,13 +120,27 @@ def test_two_schedulers_of_one_policy_are_two_clusters() -> None:
     assert TaskWorkers(policy, "second").of("eve") == {"worker-b"}
 
 
+@pytest.mark.parametrize("retires", [True, False])
+def test_a_nanny_takes_other_tasks_than_its_worker(retires: bool) -> None:
+    """Policies grant nannies what they grant workers; what a worker submits it signs alone."""
+    rules = hands(a="[alice, worker-a]", b="[alice]")
+    tells = "close_gracefully" if retires else "identity"
+    rules += f"- {{name: retire, sender: worker-a, recipient: worker-b, operations: [{tells}]}}\n"
+    rules = rules.replace(f"operations: [{tells}]", f"operations: {{grant: [{tells}]}}")
+    if retires:
+        assert TaskWorkers(Policy.parse(HEAD + rules), "scheduler").of("alice")
+    else:
+        with pytest.raises(ConfigError, match=r"config\.one-group"):
+            Policy.parse(HEAD + rules)
+
+
 # --- ready policies ------------------------------------------------------------------------------
 
 
 def test_dask_cluster_has_its_workers_take_sealed_tasks() -> None:
     workers = TaskWorkers(Policy.load("dask-cluster"), "scheduler")
-    assert list(workers.takes) == ["worker"]
-    assert workers.of("carol") == {"worker"}
+    assert workers.of("carol") == {"worker", "nanny"}
+    assert workers.of("alice") == {"worker"}
 
 
 @pytest.mark.parametrize("name", ["default", "strict", "trusted"])
