@@ -1,4 +1,4 @@
-"""The program of dana and erin, who submit tasks to the cluster with two worker groups.
+"""The program of dana and erin, each of whom submits tasks to the cluster of one group.
 
 Both run this same program; only their keys differ. A request returns its result, or the rule that
 refused it.
@@ -15,8 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from distributed import Future
-
 import safeser
 from examples.demo.pipe import Pipe
 from safeser.errors import SafeserError
@@ -31,7 +29,6 @@ class GroupUser:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._kept: list[Any] = []
 
     @cached_property
     def _client(self) -> Any:
@@ -44,19 +41,16 @@ class GroupUser:
         return result
 
     def meet(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Wait for the workers; return the confinement probes that each reports as passed."""
-        self._client.wait_for_workers(command["workers"], timeout=_WAIT)
-        known = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        return {each["name"]: each.get("safeser-confined", {}).get("probes", []) for each in known}
+        """Wait for the worker; return the confinement probes that it reports as passed."""
+        del command
+        self._client.wait_for_workers(1, timeout=_WAIT)
+        (known,) = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        return {"probes": known.get("safeser-confined", {}).get("probes", [])}
 
     def compute(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a lambda, keep its result under a key, and return which worker holds it."""
-        future = self._client.submit(lambda n: sum(range(n)), 1000, key=command["key"])
-        self._kept.append(future)
-        found = future.result(_WAIT)
-        workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        (holders,) = self._client.who_has([future]).values()
-        return {"found": found, "workers": [workers[each]["name"] for each in holders]}
+        """Run a lambda and return its result."""
+        del command
+        return {"found": self._client.submit(lambda n: sum(range(n)), 1000).result(_WAIT)}
 
     def read(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """Read a file by a lambda on a worker and return its size."""
@@ -64,21 +58,14 @@ class GroupUser:
         future = self._client.submit(lambda: len(path.read_bytes()), pure=False)
         return _outcome(lambda: future.result(_WAIT))
 
-    def gather(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Request the result under a key."""
-        return _outcome(lambda: self._named(command["key"]).result(_WAIT))
+    def visit(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Connect to a cluster with this user's key and return how many workers it has."""
 
-    def depend(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Submit a lambda whose argument is the result under a key."""
+        def visit() -> int:
+            with safeser.Client(command["address"], timeout=_WAIT, set_as_default=False) as client:
+                return len(client.scheduler_info(n_workers=-1)["workers"])
 
-        def depend() -> Any:
-            named = self._named(command["key"])
-            return self._client.submit(lambda n: n + 1, named, pure=False).result(_WAIT)
-
-        return _outcome(depend)
-
-    def _named(self, key: str) -> Any:
-        return Future(key, self._client, state="memory")
+        return _outcome(visit)
 
     def close(self) -> None:
         """Close the client, even if the scheduler has ended already."""

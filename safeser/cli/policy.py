@@ -19,7 +19,7 @@ from safeser.policy.source.faults import did_you_mean, shown
 
 if TYPE_CHECKING:
     from safeser.policy import Policy, Rule
-    from safeser.policy.questions.worker_groups import Takes
+    from safeser.policy.taken_tasks import Takes
 
 __all__ = ["app"]
 
@@ -225,19 +225,19 @@ def _show_confined(policy: Policy) -> None:
 
 def _show_workers(policy: Policy) -> None:
     """Show whose tasks run in the workers of which principals, for each scheduler."""
-    from safeser.policy.questions.readable import groups_of, schedulers
+    from safeser.policy.questions.task_workers import schedulers, task_workers
 
     found = [
         (scheduler, worker, takes)
         for scheduler in sorted(schedulers(policy))
-        for worker, takes in groups_of(policy, scheduler).takes.items()
+        for worker, takes in task_workers(policy, scheduler).takes.items()
     ]
-    # What lets workers report lets them hand out tasks, too; who takes sealed ones is a worker.
-    workers = {worker for _, worker, takes in found if takes.authors}
+    # What lets workers report lets them hand out tasks, too; who hands out sealed ones takes none.
+    handing = {scheduler for scheduler, _, takes in found if takes.authors}
     rows = [
         (scheduler, worker, "; ".join(_taken(policy, takes, scheduler)))
         for scheduler, worker, takes in found
-        if takes.authors or scheduler not in workers
+        if takes.authors or worker not in handing
     ]
     if rows:
         line()

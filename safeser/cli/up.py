@@ -26,16 +26,40 @@ def up(
             help="Empty folder for keys and logs. [default: a temporary one, deleted at the end]"
         ),
     ] = None,
-    policy: Annotated[str, typer.Option(help="A file, or a ready policy.")] = "default",
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Run a cluster of its own for each group, below DIRECTORY; repeatable."),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="A file, or a ready policy. [default: 'default', or that of the group]"),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Worker processes. [default: by cores]")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8786,
 ) -> None:
-    """Run a local cluster with identities made for it; Ctrl-C ends it."""
+    """Run a local cluster with identities made for it; Ctrl-C ends it.
+
+    With --group, what was made stays, and the next start goes on with its keys and policy.
+    """
     from safeser.dask import require_distributed
 
     require_distributed()
+    try:
+        if group:
+            _up_groups(directory, group, policy, workers, port)
+        else:
+            _up(directory, policy or "default", workers, port)
+    except (OSError, RuntimeError, SafeserError) as error:
+        raise _cause(error) from None
+    if directory is None:
+        line("Ended. Its keys and logs are deleted; 'safeser up DIR' keeps them.")
+    else:
+        line(f"Ended. Keys and logs are in {directory.absolute()}")
+
+
+def _up(directory: Path | None, policy: str, workers: int | None, port: int) -> None:
     from safeser.dask import cluster
 
     def announce(cluster: LocalCluster) -> None:
@@ -54,16 +78,51 @@ def up(
             f"identity={str(keys / 'client.key')!r}, audit={str(logs)!r}, policy={policy!r}))"
         )
 
-    try:
-        cluster.up(
-            directory=directory, policy=policy, n_workers=workers, port=port, announce=announce
-        )
-    except (OSError, RuntimeError, SafeserError) as error:
-        raise _cause(error) from None
+    cluster.up(directory=directory, policy=policy, n_workers=workers, port=port, announce=announce)
+
+
+def _up_groups(
+    directory: Path | None, groups: list[str], policy: str | None, workers: int | None, port: int
+) -> None:
+    from safeser.dask.group_clusters import GroupCluster, up_groups
+
     if directory is None:
-        line("Ended. Its keys and logs are deleted; 'safeser up DIR' keeps them.")
-    else:
-        line(f"Ended. Keys and logs are in {directory.absolute()}")
+        raise ConfigError(
+            "clusters of groups keep their keys and policies, and no folder is named",
+            rule="config.directory",
+            fix="Write 'safeser up DIR --group NAME'.",
+        )
+
+    def announce(cluster: GroupCluster) -> None:
+        name, told = cluster.directory.name, cluster.policy.title
+        say(f"{name}: running at {cluster.address} under policy {told}. Ctrl-C ends it.")
+        line(f"Files      {cluster.directory}")
+        line(f"Policy     {cluster.policy_path}")
+        for user in cluster.users[:1]:
+            settings = {
+                "identity": str(cluster.key(user)),
+                "audit": str(cluster.audit(user)),
+                "audit_key": str(cluster.key(user).with_name("audit.key")),
+                "policy": str(cluster.policy_path),
+                "roster": str(cluster.policy_path.with_name("roster")),
+            }
+            line(f"Connect as {user} from Python with:")
+            line()
+            line("import safeser")
+            told = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+            line(
+                f"client = safeser.Client({cluster.address!r},"
+                f" security=safeser.Security({told}, expected_scheduler='scheduler'))"
+            )
+
+    up_groups(
+        directory.absolute(),
+        groups,
+        policy=policy,
+        workers=workers or 1,
+        port=port,
+        announce=announce,
+    )
 
 
 def _cause(error: BaseException) -> SafeserError:

@@ -26,6 +26,7 @@ from safeser.policy.source.loader import Document
 from safeser.policy.source.model import PolicyModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import MOST
+from safeser.policy.taken_tasks import check_one_group
 from safeser.policy.worker_authors import ForeignAuthor, find_foreign_author
 from safeser.values import ANY_AUTHOR, SEALED, UNKNOWN
 
@@ -58,6 +59,7 @@ def resolve(
     foreign = find_foreign_author(rules, principals)
     if foreign is not None:
         _refuse_foreign_author(rules, foreign, document)
+    check_one_group(table, rules, principals, document)
     check_confined(rules, principals, document)
     if model.mode == "observe":
         _check_observed(rules, principals, document)

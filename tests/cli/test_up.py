@@ -99,3 +99,9 @@ def test_a_cluster_that_does_not_start_says_why_in_short(safeser, monkeypatch, e
 def test_numbers_are_bounded(safeser, started, arguments):
     assert safeser("up", *arguments).code == 2
     assert started == {}
+
+
+def test_the_command_needs_a_folder_that_stays(safeser):
+    ended = safeser("up", "--group", "analysts")
+    assert ended.code == 2
+    assert "safeser up DIR --group NAME" in ended.err

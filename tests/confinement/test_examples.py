@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 from kubernetes_validate import validate
+from safeser.policy.questions.worker_groups import Takes, WorkerGroups
 
 from safeser.confinement.own import _python
 from safeser.identities import make_identities
 from safeser.policy import Policy
-from safeser.policy.questions.worker_groups import Takes, WorkerGroups
 from safeser.policy.ready import locate
 from safeser.values import Context, Kind
 from tests.conftest import DASK, base_environment

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from examples.demo.screen import Screen
 from safeser.confinement import PROBES
 from safeser.errors import ConfigError
 from safeser.policy import Policy
+from safeser.policy.questions.lint import lint
 
 LACKING = groups.why_skipped()
 needs_landlock = pytest.mark.skipif(bool(LACKING), reason=LACKING)
@@ -48,28 +51,25 @@ def wide(monkeypatch) -> None:
 @pytest.mark.usefixtures("wide")
 def test_code_of_an_analyst_computes_and_reaches_nothing_of_an_engineer(tmp_path) -> None:
     text = shown(tmp_path)
-    size = (tmp_path / "demo" / "groups" / "keys" / "erin.key").stat().st_size
+    size = (tmp_path / "demo" / "groups" / "engineers" / "keys" / "erin.key").stat().st_size
     for line in (
-        f"confined: {len(PROBES)} probes in worker-analysts passed before it listened",
-        "dana, an analyst: her lambda returned 499500 in worker-analysts",
+        "safeser up groups --group analysts --policy analysts.yaml",
+        "safeser up groups --group engineers --policy engineers.yaml",
+        f"confined: {len(PROBES)} probes in the analysts' worker passed before it listened",
+        "dana, an analyst: her lambda returned 499500 in the confined worker",
         "her lambda opens erin's key: PermissionError: Permission denied",
-        f"the same lambda read its {size} bytes in worker-engineers",
-        "erin's result: refused to dana by values.author; erin gets 499500",
-        "a task that depends on it: refused to dana by values.author; erin gets 499501",
+        f"the same lambda read its {size} bytes in the engineers' worker",
+        "dana at the engineers' cluster: refused by authentication",
     ):
         assert line in text
-
-
-@needs_landlock
-@pytest.mark.cluster
-def test_a_policy_that_gives_her_the_result_fails_the_step(tmp_path, monkeypatch) -> None:
-    text = groups._POLICY.read_text(encoding="utf-8")
-    before, found, after = text.partition("  - name: users-submit-sealed\n")
-    generous = tmp_path / "generous.yaml"
-    generous.write_text(f"{before}{found}    values: [group:engineers]\n{after}")
-    monkeypatch.setattr(groups, "_POLICY", generous)
-    with pytest.raises(StepFailed, match="dana got erin's result"):
-        shown(tmp_path)
+    # Nothing is shared: no key of one group is listed by the other.
+    rosters = [
+        (tmp_path / "demo" / "groups" / group / "public" / "roster").read_text()
+        for group in ("analysts", "engineers")
+    ]
+    keys = [set(re.findall(r"x25519:\S+", text)) for text in rosters]
+    assert all(keys)
+    assert not keys[0] & keys[1]
 
 
 @pytest.mark.usefixtures("wide")
@@ -102,15 +102,22 @@ def test_root_needs_a_way_to_give_up_capabilities(monkeypatch) -> None:
     assert groups.without_capabilities() == []
 
 
-def test_its_policy_shows_what_it_says(tmp_path) -> None:
-    site = groups.GroupCluster(SimpleNamespace(), Folder.make(tmp_path / "demo"))  # type: ignore[arg-type]
-    site._make()
-    policy = Policy.load(str(tmp_path / "demo" / "groups" / "public" / "policy.yaml"))
-    confined = {name: each.confined for name, each in policy.principals.items() if each.confined}
-    assert set(confined) == {"worker-analysts"}
-    assert not confined["worker-analysts"].execute
-    keys = (tmp_path / "demo" / "groups" / "analysts").glob("*.key")
-    assert {path.name for path in keys} == {"audit.key", "worker-analysts.key"}
+def test_its_policies_show_what_they_say(tmp_path) -> None:
+    folder = Folder.make(tmp_path / "demo")
+    made = {
+        group: Policy.load(groups.Site(PROCESSES, folder, group, user).policy())
+        for group, user in (groups._CONFINED, groups._FREE)
+    }
+    demand = made["analysts"].principals["worker"].confined
+    assert demand is not None
+    assert not demand.execute
+    assert made["engineers"].principals["worker"].confined is None
+    for policy in made.values():
+        found = {each.rule for each in lint(policy, today=datetime.date(2026, 3, 15))}
+        assert found == {"lint.role"}  # a worker alone fetches from none
+
+
+PROCESSES: Any = SimpleNamespace(check=lambda: None)
 
 
 class User:
@@ -130,47 +137,40 @@ class User:
         return self._answers[command["do"]]
 
 
-PROCESSES: Any = SimpleNamespace(check=lambda: None)
-
-
 @pytest.mark.parametrize(
     ("analysts", "engineers"), [([], []), (["keys"], ["keys"]), ([], ["keys"])]
 )
 def test_exactly_one_worker_has_to_be_confined(analysts, engineers) -> None:
-    users: Any = User("both", meet={"worker-analysts": analysts, "worker-engineers": engineers})
-    with pytest.raises(StepFailed, match="worker-analysts must be confined, and no other"):
-        groups._meet(users, users, PROCESSES)
+    sites: Any = [
+        SimpleNamespace(user=User("each", meet={"probes": probes}))
+        for probes in (analysts, engineers)
+    ]
+    with pytest.raises(StepFailed, match="analysts' worker must be confined, and no other"):
+        groups._meet(*sites, PROCESSES)
 
 
 DANA = {
-    "compute": {"found": 1, "workers": ["worker-analysts"]},
+    "compute": {"found": 1},
     "read": {"refused": "PermissionError: Permission denied"},
-    "gather": {"refused": "values.author"},
-    "depend": {"refused": "values.author"},
+    "visit": {"refused": "authentication"},
 }
-ERIN = {
-    "compute": {"found": 1, "workers": ["worker-engineers"]},
-    "read": {"found": 100},
-    "gather": {"found": 1},
-    "depend": {"found": 2},
-}
+ERIN = {"read": {"found": 100}, "visit": {"found": 1}}
 
 
 @pytest.mark.parametrize(
     ("dana", "erin", "said"),
     [
-        ({"compute": ERIN["compute"]}, {}, "dana's lambda ran in .*worker-engineers"),
         ({"read": {"found": 100}}, {}, "dana's lambda read erin's key"),
         ({"read": {"refused": "values.author"}}, {}, "by values.author, expected Permission"),
-        ({"depend": {"found": 2}}, {}, "dana got a task that depends on it"),
+        ({"visit": {"found": 1}}, {}, "dana connected to the engineers' cluster"),
         ({}, {"read": DANA["read"]}, "erin's lambda did not read erin's key: Permission"),
-        ({}, {"gather": DANA["gather"]}, "erin did not get erin's result: values.author"),
-        ({}, {}, "recorded no refusal"),
+        ({}, {"visit": DANA["visit"]}, "erin did not connect to the engineers' cluster: auth"),
     ],
 )
-def test_any_other_result_fails_the_step(dana, erin, said, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(groups, "wait_for_refusals", lambda *_, **__: [])
-    site: Any = SimpleNamespace(key=lambda name: tmp_path / name, audit=tmp_path)
-    users: Any = User("dana", **{**DANA, **dana}), User("erin", **{**ERIN, **erin})
+def test_any_other_result_fails_the_step(dana, erin, said, tmp_path) -> None:
+    analysts: Any = SimpleNamespace(user=User("dana", **{**DANA, **dana}))
+    engineers: Any = SimpleNamespace(
+        user=User("erin", **{**ERIN, **erin}), key=tmp_path / "erin.key", address="safeser://x:1"
+    )
     with pytest.raises(StepFailed, match=said):
-        groups._show(Screen(io.StringIO()), PROCESSES, site, *users)
+        groups._show(Screen(io.StringIO()), PROCESSES, analysts, engineers)

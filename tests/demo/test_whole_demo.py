@@ -70,7 +70,7 @@ def test_every_step_succeeds(folder: Path) -> None:
     assert [path.name for path in (folder / "markers" / "safeser").iterdir()] == [
         "alice-update-graph"
     ]
-    assert (": refused to dana by values.author" in done.stdout) == (not why_skipped())
+    assert ("dana at the engineers' cluster: refused" in done.stdout) == (not why_skipped())
     stock = re.search(
         r"probe in a stock client: loaded (\d+) pickles of other processes", done.stdout
     )

@@ -24,7 +24,11 @@ from distributed.utils import offload
 from distributed.utils_comm import pack_data, unpack_remotedata
 
 from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
+from safeser.dask.same_host import anywhere
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.policy.questions.readable import reads_all
+from safeser.policy.questions.task_workers import task_workers
+from safeser.values import Kind
 
 __all__ = ["Gathering", "with_failures"]
 
@@ -61,11 +65,23 @@ class Gathering:
     _gather_future = _shared("_gather_future")
 
     async def _gather_remote(self, direct: Any, local_worker: Any) -> Any:
+        if direct and not local_worker and not self._reads_all():
+            direct = False  # the scheduler hands out what this client may read
         try:
             return await super()._gather_remote(direct, local_worker)  # type: ignore[misc]  # of Dask's
         except (PolicyDenied, PayloadError) as error:
             _TOGETHER[error] = _ASKED.get()
             raise
+
+    def _reads_all(self) -> bool:
+        """Tell whether workers give this client values: the policy lets it read all of them."""
+        link = self._policy_link()  # type: ignore[attr-defined]  # of the client that this is part of
+        workers = () if link is None else task_workers(link.policy, link.peer).takes
+        return not workers or any(
+            reads_all(link.policy, each)
+            for worker in workers
+            for each in anywhere(link.local, worker, "get_data", Kind.DATA)
+        )
 
     async def _gather(
         self, futures: Any, errors: str = "raise", direct: Any = None, local_worker: Any = None

@@ -30,7 +30,6 @@ __all__ = [
     "Failure",
     "Relayed",
     "described",
-    "failed_value",
     "failure_of",
     "from_pickled_error",
     "is_failure",
@@ -249,11 +248,6 @@ def _with_traceback(data: ExceptionData, text: str) -> ExceptionData:
 def failure_of(error: BaseException) -> Failure:
     """Return *error* as a leaf of an outgoing message; its traceback stays in this process."""
     return Failure(replace(to_data(error), traceback=""))
-
-
-def failed_value(error: BaseException) -> Failure:
-    """Return *error* as what stands in an outgoing message in place of a value."""
-    return replace(failure_of(error), failed=True)
 
 
 def serialize_failure(failure: Failure) -> tuple[dict[str, Any], list[Any]]:

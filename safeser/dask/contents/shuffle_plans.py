@@ -25,7 +25,7 @@ from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.values import Grant, Limits
 
-__all__ = ["AUTHOR", "make_plugins", "name_plugins", "read_plan", "write_plan"]
+__all__ = ["make_plugins", "name_plugins", "read_plan", "write_plan"]
 
 # --- the plugin ----------------------------------------------------------------------------------
 
@@ -62,9 +62,6 @@ _DATA = Grant(context="", families=("dask", "msgpack"))
 
 #: What a plan names columns by.
 _NAMES = (str, int, float, tuple)
-
-#: What a scheduler adds to the plan of a run: who submitted the shuffle.
-AUTHOR = "author"
 
 #: Ids of shuffles, which Dask makes of a token.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
@@ -110,7 +107,6 @@ def _is_sound(spec: Any) -> bool:
         return (
             type(spec.spec) in (ArrayRechunkSpec, DataFrameShuffleSpec)
             and _is_count(spec.run_id)
-            and type(getattr(spec, AUTHOR)) is str
             and isinstance(spec.span_id, str | None)
             and type(spec.worker_for) is dict
             and all(_is_count(part) or _are_counts(part) for part in spec.worker_for)
@@ -158,11 +154,9 @@ def _are_sizes(values: Any) -> bool:
 def _typed(cls: type) -> Typed:
     """Return how direct instances of *cls*, a dataclass of Dask's, travel: by their fields."""
     names = [field.name for field in dataclasses.fields(cls)]
-    if cls is ShuffleRunSpec:
-        names.append(AUTHOR)
 
     def encode(spec: Any, _: Limits) -> Parts:
-        return Parts({}, (), [(f".{name}", getattr(spec, name, "")) for name in names])
+        return Parts({}, (), [(f".{name}", getattr(spec, name)) for name in names])
 
     def check(node: Node, _: Limits) -> None:
         if node.meta or node.frames or len(node.children) != len(names):

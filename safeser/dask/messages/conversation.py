@@ -142,8 +142,6 @@ class Conversation:
         self.sent = Sent()  # definitions of sealed tasks that the peer keeps
         #: What is read in place of a reply where the request was refused here; or None.
         self.ready: Any = None
-        #: What stands in a reply to get_data for values that the peer may not read.
-        self.withheld: Mapping[Any, Any] = {}
 
     def _happens(self, event: Event) -> None:
         self._enter(next_state(self.state, event))
@@ -513,8 +511,6 @@ class Conversation:
             return self._send_request(message, serializers)
         if self._current is not None and self._current.name == "identity":
             message = drift.stated(message, self.link)
-        elif self.withheld:
-            message, self.withheld = replies.with_withheld(message, self.withheld), {}
         try:
             return sending.encode_message(
                 self.link,

@@ -11,8 +11,8 @@ from typing import Any
 
 from safeser.channel import Link
 from safeser.dask.contents import failures, substitutes
-from safeser.dask.groups.author_statements import StatedKeys
 from safeser.dask.messages import replies
+from safeser.dask.messages.author_statements import StatedKeys
 from safeser.dask.messages.translate import STATING
 from safeser.dask.wire.shapes import sound
 from safeser.dask.wire.task_key import task_of

@@ -29,7 +29,6 @@ __all__ = [
     "require_form",
     "unless_refused",
     "why_no_values",
-    "with_withheld",
 ]
 
 
@@ -59,12 +58,6 @@ def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
     keys = asked.get("keys")
     keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
     return {"status": "OK", "data": dict.fromkeys(keys, value)}
-
-
-def with_withheld(reply: Any, withheld: Mapping[Any, Any]) -> Any:
-    """Return the *reply* to a request for values with the replacements of withheld values."""
-    data = reply.get("data") if isinstance(reply, dict) else None
-    return {**reply, "data": {**data, **withheld}} if isinstance(data, dict) else reply
 
 
 def require_form(asked: Mapping[str, Any], reply: Any) -> None:

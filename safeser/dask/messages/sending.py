@@ -21,9 +21,8 @@ from safeser import families
 from safeser.channel import Link
 from safeser.dask.contents import failures
 from safeser.dask.contents.failures import Failure, Relayed
-from safeser.dask.groups.author_statements import stated
-from safeser.dask.groups.authors import require_receiver
 from safeser.dask.messages import translate
+from safeser.dask.messages.author_statements import stated
 from safeser.dask.messages.deciding import nested
 from safeser.dask.sealed import requests
 from safeser.dask.sealed.call import HEADER, Call, Sent
@@ -116,7 +115,6 @@ def encode_request(
         rows.append((path, known[0]))
         for inner in known:
             link.permit_operation(link.outbound(inner.kind, inner.name))
-    require_receiver(link, message)
     message = requests.signed(link, stated(message), rows)
     return message, encode_message(link, message, row, serializers=serializers, fails=False)
 

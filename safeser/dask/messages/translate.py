@@ -32,7 +32,7 @@ from safeser.dask.contents.failures import (
     relayed_answer,
 )
 from safeser.dask.contents.shuffle_plans import make_plugins, name_plugins
-from safeser.dask.groups.author_statements import StatedKeys
+from safeser.dask.messages.author_statements import StatedKeys
 from safeser.dask.wire.fields import transform
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors.failures import shown

@@ -1,6 +1,6 @@
 """Rows of the list of patches for the scheduler's extensions.
 
-These are work stealing, the active memory manager and published datasets.
+These are work stealing and published datasets.
 
 The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`); an extension belongs to
 its scheduler.
@@ -14,16 +14,12 @@ from typing import Any
 
 from distributed.comm import Comm
 
-from safeser.dask.groups.readers import Readers
-from safeser.dask.groups.retirement import Retirement, require_no_retirement
-from safeser.dask.groups.value_moves import taking
 from safeser.dask.patches.patch import Patch, without_comm
+from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.worker_authority import Workers
 from safeser.dask.servers import part_of, served
 
 __all__ = ["ROWS"]
-
-_MANAGER = "distributed.active_memory_manager"
 
 
 def _move_task_confirm(stock: Callable[..., None]) -> Callable[..., None]:
@@ -35,22 +31,6 @@ def _move_task_confirm(stock: Callable[..., None]) -> Callable[..., None]:
             stock(self, key=key, state=state, stimulus_id=stimulus_id, worker=worker)
 
     return move_task_confirm
-
-
-def _amm_handler(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def amm_handler(self: Any, method: str) -> Any:
-        if method == "stop" and served(self.scheduler) is not None:
-            require_no_retirement(self.scheduler)
-        return stock(self, method)
-
-    return amm_handler
-
-
-def _find_recipient(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def find_recipient(self: Any, ts: Any, candidates: Any, pending_repl: Any) -> Any:
-        return stock(self, ts, taking(self.scheduler, ts, candidates), pending_repl)
-
-    return find_recipient
 
 
 def _put(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,33 +59,5 @@ ROWS = (
         process=("scheduler",),
         needed=True,
         replace=_move_task_confirm,
-    ),
-    Patch(
-        target=f"{_MANAGER}:ActiveMemoryManagerExtension.amm_handler",
-        reason="If the active memory manager is stopped, workers that retire never end.",
-        process=("scheduler",),
-        needed=False,
-        replace=_amm_handler,
-    ),
-    Patch(
-        target=f"{_MANAGER}:ActiveMemoryManagerExtension._find_recipient",
-        reason="The active memory manager, and a worker that retires, move values to workers that"
-        " may not have them.",
-        process=("scheduler",),
-        needed=True,
-        replace=_find_recipient,
-    ),
-    Patch(
-        target="distributed.scheduler:RetireWorker",
-        reason="A worker that holds a value which no other worker may have never retires: the same"
-        " workers are asked for it every two seconds.",
-        process=("scheduler",),
-        needed=False,
-        replace=lambda stock: Retirement,
-        source=(
-            f"{_MANAGER}:RetireWorker.__init__",
-            f"{_MANAGER}:RetireWorker.run",
-            "distributed.scheduler:Scheduler.retire_workers",
-        ),
     ),
 )

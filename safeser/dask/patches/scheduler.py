@@ -15,17 +15,14 @@ from typing import Any
 
 from distributed.comm import Comm
 
-from safeser.dask.groups.author_statements import take_stated
-from safeser.dask.groups.placement import Placement, Places
-from safeser.dask.groups.readers import Readers
-from safeser.dask.groups.replication import count_failures
-from safeser.dask.groups.retirement import note_failure
-from safeser.dask.groups.value_moves import acquire, gathered_on, rebalanced, replicated
+from safeser.dask.messages.author_statements import take_stated
 from safeser.dask.patches.patch import Patch, without_comm
+from safeser.dask.scheduler.copies import acquire, gathered_on
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.named_addresses import Names
+from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.worker_authority import Workers
-from safeser.dask.servers import part_of, served
+from safeser.dask.servers import part_of
 from safeser.dask.worker.nannies import Starting
 
 __all__ = ["ROWS"]
@@ -115,8 +112,6 @@ def _stimulus_cancel(stock: _Function) -> _Function:
 
 
 _SCHEDULER = "distributed.scheduler:Scheduler"
-_STATE = "distributed.scheduler:SchedulerState"
-_SHUFFLES = "distributed.shuffle._scheduler_plugin:ShuffleSchedulerPlugin"
 _HERE = ("scheduler",)
 
 _GRAPHS = (
@@ -259,10 +254,7 @@ def _handle_task_erred(stock: _Function) -> _Function:
     def handle_task_erred(self: Any, key: Any, worker: str, **report: Any) -> Any:
         workers = part_of(self, Workers)
         run_id = report.get("run_id")
-        if workers is None:
-            return stock(self, key=key, worker=worker, **report)
-        if workers.is_its_own("task-erred", key, worker, run_id):
-            note_failure(self, key, worker, report)
+        if workers is None or workers.is_its_own("task-erred", key, worker, run_id):
             return stock(self, key=key, worker=worker, **report)
         return None
 
@@ -299,9 +291,7 @@ def _gather_on_worker(stock: _Function) -> _Function:
         if workers is None:
             return await stock(self, worker_address, who_has)
         workers.note_told(worker_address, who_has)
-        failed = await gathered_on(self, partial(stock, self), worker_address, who_has)
-        await count_failures(self, worker_address, failed)
-        return failed
+        return await gathered_on(self, partial(stock, self), worker_address, who_has)
 
     return gather_on_worker
 
@@ -314,52 +304,6 @@ def _gather(stock: _Function) -> _Function:
         return await readers.gathered(partial(stock, self, keys, serializers), keys)
 
     return gather
-
-
-def _replicate(stock: _Function) -> _Function:
-    async def replicate(
-        self: Any, keys: Any, n: Any = None, workers: Any = None, **request: Any
-    ) -> Any:
-        request |= {"keys": keys, "n": n, "workers": workers}
-        if served(self) is None:
-            return await stock(self, **request)
-        return await replicated(self, partial(stock, self), **request)
-
-    return replicate
-
-
-def _rebalance(stock: _Function) -> _Function:
-    async def rebalance(self: Any, keys: Any = None, workers: Any = None, **request: Any) -> Any:
-        if served(self) is None:
-            return await stock(self, keys=keys, workers=workers, **request)
-        return await rebalanced(self, partial(stock, self), keys=keys, workers=workers, **request)
-
-    return rebalance
-
-
-def _apply_annotations(stock: _Function) -> _Function:
-    def apply_annotations(self: Any, tasks: Any, *args: Any, **annotations: Any) -> Any:
-        found = stock(self, tasks, *args, **annotations)
-        placement = part_of(self, Placement)
-        if placement is not None:
-            placement.place_new(tasks)
-        return found
-
-    return apply_annotations
-
-
-def _set_restrictions(stock: _Function) -> _Function:
-    def set_restrictions(self: Any, worker: Any) -> None:
-        tasks = {key: self.tasks[key] for key in worker if key in self.tasks}
-        placed = {key: task.worker_restrictions for key, task in tasks.items()}
-        stock(self, worker)
-        for key, places in placed.items():
-            if isinstance(places, Places):
-                tasks[key].worker_restrictions = places.narrowed(
-                    tasks[key].worker_restrictions or ()
-                )
-
-    return set_restrictions
 
 
 def _add_nanny(stock: _Function) -> _Function:
@@ -434,8 +378,8 @@ _WORKERS = (
     ),
     Patch(
         target=f"{_SCHEDULER}.gather_on_worker",
-        reason="The scheduler does not record which worker it told to copy a value, does not state"
-        " the author of the value, and asks a worker that fails again for ever.",
+        reason="The scheduler does not record which worker it told to copy a value, nor does it"
+        " state the author of the value.",
         process=_HERE,
         needed=True,
         replace=_gather_on_worker,
@@ -447,21 +391,6 @@ _WORKERS = (
         process=_HERE,
         needed=True,
         replace=_gather,
-    ),
-    Patch(
-        target=f"{_SCHEDULER}.replicate",
-        reason="It copies values to workers that may not have them, and for ever to one that never"
-        " gets a value, while all other requests to copy or to move values wait.",
-        process=_HERE,
-        needed=True,
-        replace=_replicate,
-    ),
-    Patch(
-        target=f"{_SCHEDULER}.rebalance",
-        reason="It moves values to workers that may not have them.",
-        process=_HERE,
-        needed=True,
-        replace=_rebalance,
     ),
     Patch(
         target=f"{_SCHEDULER}.add_nanny",
@@ -481,37 +410,4 @@ _WORKERS = (
     ),
 )
 
-_PLACES = (
-    Patch(
-        target=f"{_SCHEDULER}._apply_annotations",
-        reason="A task is given to workers that do not take tasks of its author.",
-        process=_HERE,
-        needed=True,
-        replace=_apply_annotations,
-        source=(
-            f"{_SCHEDULER}._apply_annotations",
-            f"{_SCHEDULER}._create_taskstate_from_graph",
-            # What follows TaskState.worker_restrictions.
-            f"{_STATE}.is_rootish",
-            f"{_STATE}.valid_workers",
-            f"{_STATE}.decide_worker_non_rootish",
-            "distributed.scheduler:decide_worker",
-            "distributed.stealing:WorkStealing._get_thief",
-            f"{_SHUFFLES}._calculate_worker_for",
-        ),
-    ),
-    Patch(
-        target=f"{_SCHEDULER}.set_restrictions",
-        reason="A shuffle, or a user, has a task run where its author's tasks are not taken.",
-        process=_HERE,
-        needed=True,
-        replace=_set_restrictions,
-        source=(
-            f"{_SCHEDULER}.set_restrictions",
-            f"{_SHUFFLES}._set_restriction",
-            f"{_SHUFFLES}._unset_restriction",
-        ),
-    ),
-)
-
-ROWS = (*_GRAPHS, *_NAMED, *_WORKERS, *_PLACES)
+ROWS = (*_GRAPHS, *_NAMED, *_WORKERS)

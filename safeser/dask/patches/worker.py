@@ -14,11 +14,11 @@ from distributed import Client
 from distributed.comm import Comm
 
 from safeser.dask.clients.joblib_calls import register_backend
-from safeser.dask.groups.authors import Authors, gathering
-from safeser.dask.groups.stimuli import Stimuli
 from safeser.dask.messages.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
 from safeser.dask.patches.patch import Patch, without_comm
 from safeser.dask.servers import part_of, served
+from safeser.dask.worker.stimuli import Stimuli
+from safeser.dask.worker.value_authors import Authors, gathering
 
 __all__ = ["ROWS"]
 

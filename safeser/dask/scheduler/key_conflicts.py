@@ -34,11 +34,7 @@ from safeser.dask.contents.opened_graph import is_opened
 from safeser.dask.equality.calls import Sameness, SealedComparison
 from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.difference import find_difference
-from safeser.dask.groups.author_statements import stating
-from safeser.dask.groups.direct_requests import runs_code
-from safeser.dask.groups.placement import Placement
-from safeser.dask.groups.readers import Readers
-from safeser.dask.groups.value_moves import keeping
+from safeser.dask.messages.author_statements import stating
 from safeser.dask.messages.refused import GraphFailures
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.same_host import anywhere
@@ -52,12 +48,14 @@ from safeser.dask.scheduler.conflicts import (
     refusal,
     shown_key,
 )
+from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
 from safeser.dask.scheduler.unattended_tasks import release_unattended
 from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part
 from safeser.dask.wire.packer import packed
+from safeser.dask.worker.direct_requests import runs_code
 from safeser.errors import PolicyDenied
 from safeser.values import UNKNOWN, Context, Kind
 
@@ -98,8 +96,6 @@ class Guard(Part):
         self._origins: WeakTaskDict[Origin] = WeakTaskDict()
         self._refused: dict[str, WeakTaskSet] = {}
         self._coming = Arrivals(*args)
-        self._placement = self._known.part(self._server, Placement)
-        self._placement.owner_of = self.owner_of
         self._readers = self._known.part(self._server, Readers)
         self._readers.owner_of = self.owner_of
         self.cancelling = Cancellation(
@@ -214,10 +210,6 @@ class Guard(Part):
             raise _Refused(refusal(submission, refused), self._unserved(keys, client, tasks))
         if unread is not None:
             self._refuse_graph(submission, unread, keys)
-        try:
-            self._placement.require_places(dsk)
-        except PolicyDenied as error:
-            self._refuse_graph(submission, error, keys)
         return stock(dsk=dsk, keys=keys, client=client, **rest)
 
     def _refuse_graph(
@@ -326,21 +318,11 @@ class Guard(Part):
         try:
             with self._submission_from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
-                rest["workers"] = self._where_to(submission, rest.get("workers"))
                 said = stating("update_data", author=submission.principal)
                 with self._coming.of(submission.principal, tuple(data)), said:
                     return await stock(data=data, client=client, **rest)
         except PolicyDenied as error:
             return error_reply(error)
-
-    def _where_to(self, submission: Submission, workers: Any) -> Any:
-        """Return to which of *workers* data of this submission may be brought; None for all."""
-        author = self._placement.brought_by(submission.principal)
-        try:
-            return keeping(self._server, author, workers)
-        except PolicyDenied as error:
-            self._record(submission, error, Kind.DATA, "scatter")
-            raise
 
     def update_data(
         self, stock: Callable[..., Any], comm: Any, *, client: str | None, who_has: Any, nbytes: Any
@@ -373,7 +355,6 @@ class Guard(Part):
         """Record *data*; a key may have come to be another's since it was on its way."""
         submission = self._current(data["client"])
         self._check_data(submission, data["who_has"], operation="update_data")
-        self._placement.brought_by(submission.principal)
         return stock(**data)
 
     def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:

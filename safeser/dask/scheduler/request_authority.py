@@ -13,15 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from distributed.shuffle._core import barrier_key
-
-from safeser.dask.groups import direct_requests
-from safeser.dask.groups.authors import Authors
-from safeser.dask.groups.readers import Readers
 from safeser.dask.scheduler import worker_authority
+from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.worker_authority import Workers
 from safeser.dask.servers import Served
-from safeser.dask.worker import nannies
+from safeser.dask.worker import direct_requests, nannies
+from safeser.dask.worker.value_authors import Authors
 from safeser.operations import GROUPS, Server
 
 __all__ = ["require_authority"]
@@ -58,19 +55,7 @@ def _ends_half(known: Served, server: Any, comm: Any, request: Request) -> None:
     workers.require_barrier(comm.link, request.get("id"), request.get("run_id"))
 
 
-def _takes_part(known: Served, server: Any, comm: Any, request: Request) -> None:
-    # It could fail the shuffle, which gives it no shards that it may not read.
-    barrier = barrier_key(request.get("id", request.get("shuffle_id")))
-    known.part(server, Readers).require(comm.link, request["op"], [barrier])
-
-
-def _joins(known: Served, server: Any, comm: Any, request: Request) -> None:
-    _about_itself(known, server, comm, request)
-    _takes_part(known, server, comm, request)
-
-
 def _places_part(known: Served, server: Any, comm: Any, request: Request) -> None:
-    _takes_part(known, server, comm, request)
     workers = known.part(server, Workers)
     named = (request.get(name) for name in ("id", "run_id", "key", "worker"))
     workers.require_part(comm.link, *named)
@@ -87,26 +72,25 @@ def _relays(known: Served, server: Any, comm: Any, request: Request) -> None:
         known.part(server, Readers).require(comm.link, asked["op"], [asked.get("actor")])
 
 
-def _has_read(known: Served, server: Any, comm: Any, request: Request) -> None:
-    assert isinstance(request, dict)
-    known.part(server, Authors).narrow(comm, request)
-
-
 def _calls(known: Served, server: Any, comm: Any, request: Request) -> None:
-    authors, actor = known.part(server, Authors), request.get("actor")
-    authors.require(comm.link, request["op"], authors.of(actor), actor)
+    author = known.part(server, Authors).of(request.get("actor"))
+    direct_requests.require_reader(comm.link, request["op"], known.is_scheduler, author)
+
+
+def _fetches(known: Served, server: Any, comm: Any, request: Request) -> None:
+    direct_requests.require_reader(comm.link, request["op"], known.is_scheduler)
+    assert isinstance(request, dict)
+    known.part(server, Authors).leave_out_former(request)
 
 
 _CHECKS: Mapping[tuple[Server, str], _Check] = {
     **{(Server.WORKER, name): _own_scheduler for name in direct_requests.CHANGES},
-    (Server.WORKER, "get_data"): _has_read,
+    (Server.WORKER, "get_data"): _fetches,
     **{(Server.WORKER, name): _calls for name in GROUPS["actors"]},
     (Server.NANNY, "close_gracefully"): _own_worker,
     (Server.NANNY, "run"): _runs_code,
     (Server.NANNY, "plugin_add"): _runs_code,
     **{(Server.SCHEDULER, name): _about_itself for name in worker_authority.ABOUT},
-    (Server.SCHEDULER, "shuffle_get"): _joins,
-    (Server.SCHEDULER, "shuffle_get_or_create"): _joins,
     (Server.SCHEDULER, "gather"): _reads,
     (Server.SCHEDULER, "proxy"): _relays,
     (Server.SCHEDULER, "broadcast"): _relays,

@@ -22,10 +22,9 @@ from distributed.batched import BatchedSend
 from distributed.comm.addressing import normalize_address
 from distributed.shuffle._core import barrier_key
 
-from safeser.dask.groups.placement import Placement
-from safeser.dask.groups.readers import Readers
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.scheduler import named_addresses
+from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
 from safeser.dask.servers import Part
 from safeser.dask.transport.key_succession import successors
@@ -130,13 +129,12 @@ class Workers(Part):
         resolve: bool,
         request: dict[str, Any],
     ) -> Any:
-        scheduler, placement = self._server, self._known.part(self._server, Placement)
+        scheduler = self._server
         address = normalize_address(scheduler.coerce_address(request["address"], resolve))
         if address in scheduler.workers:
             return await stock(comm, **request)  # which refuses
         if link is not None:
             self._keys[address] = _key_of(link)
-            placement.joins(address, link)
         came = request.get("name") not in scheduler.aliases  # or it is refused
         try:
             return await stock(comm, **request)
@@ -149,7 +147,6 @@ class Workers(Part):
                 if came and key is not None and request.get("nanny"):
                     self._hold(named_addresses.place(request["nanny"]), key)
                 self._told.pop(address, None)
-                placement.leaves(address)
 
     def _hold(self, place: Any, key: str) -> None:
         """Keep the nanny at *place* for the next worker of *key*, which it starts now.

@@ -12,9 +12,9 @@ from typing import Any
 from distributed.utils import thread_state
 
 from safeser.channel.events import event, short_reason
-from safeser.dask.groups.authors import Authors
 from safeser.dask.servers import part_of, served
 from safeser.dask.wire.task_key import key_text
+from safeser.dask.worker.value_authors import Authors
 from safeser.errors import AuditError, SafeserError
 from safeser.refused_loads import observe
 from safeser.values import Context, Kind

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from safeser.operations.groups import PARTS
 from safeser.policy.policy import Policy
 from safeser.policy.questions.domain import Domain, Way
-from safeser.policy.questions.readable import groups_of, schedulers
-from safeser.policy.questions.worker_groups import UNSEALED
+from safeser.policy.questions.task_workers import schedulers, task_workers
 from safeser.policy.rules import (
     CODE_OPERATIONS,
     COMPUTE,
@@ -22,7 +21,7 @@ from safeser.policy.rules import (
     SUBMIT,
     WEAKEST,
 )
-from safeser.values import SEALED, UNKNOWN, Context, Kind
+from safeser.values import SEALED, Context, Kind
 
 __all__ = ["CodePath", "code_paths", "code_paths_among"]
 
@@ -135,13 +134,10 @@ def _opens_signed(policy: Policy, name: str) -> bool:
 def _relayed(policy: Policy, author: str, worker: str) -> Iterator[str]:
     """Yield the contexts by which *worker* runs what *author* signed and a scheduler relays."""
     for scheduler in schedulers(policy) - {author, worker}:
-        groups = groups_of(policy, scheduler)
-        takes = groups.takes.get(worker)
-        signs = groups.author_of(author)
+        workers = task_workers(policy, scheduler)
         tasks = (
-            signs not in (UNSEALED, UNKNOWN)
-            and takes is not None
-            and takes.includes(signs)
+            not workers.is_opened(author)
+            and worker in workers.of(author)
             and policy.may_sign(author, scheduler, Kind.TASK)
         )
         if policy.may_sign(author, scheduler, Kind.CONTROL):

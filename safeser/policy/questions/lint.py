@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from safeser.policy.policy import Policy
 from safeser.policy.questions.acknowledged import find_paths
 from safeser.policy.questions.lint_grants import Finding, find_ends, find_grants, find_names
-from safeser.policy.questions.readable import groups_of, read_by, schedulers
-from safeser.policy.questions.worker_groups import UNSEALED, WorkerGroups
+from safeser.policy.questions.readable import read_by
+from safeser.policy.questions.task_workers import TaskWorkers, schedulers, task_workers
 from safeser.policy.rules import SUBMIT
 from safeser.policy.source.context import Rule
 from safeser.values import Kind
@@ -29,8 +29,7 @@ def lint(policy: Policy, *, today: datetime.date) -> list[Finding]:
     - ``lint.observe``: its contexts are only recorded.
     - ``lint.no-worker``: an author may submit, and no worker takes the author's tasks.
     - ``lint.confinement``: code of an author runs in a confined process and in another one.
-    - ``lint.values``: code of an author runs in a process that may read values which the author
-      may not gather.
+    - ``lint.values``: 'values' keeps from an author what its code reads on the workers.
 
     Contexts that have ended count like others, beside the finding that they have.
 
@@ -41,21 +40,21 @@ def lint(policy: Policy, *, today: datetime.date) -> list[Finding]:
     whole = policy.as_of(None)
     return [
         *find_paths(whole),
-        *_groups(whole),
+        *_workers(whole),
         *find_grants(whole),
         *find_names(whole),
         *find_ends(whole, today=today),
     ]
 
 
-def _groups(policy: Policy) -> list[Finding]:
+def _workers(policy: Policy) -> list[Finding]:
     return [
         finding
         for scheduler in sorted(schedulers(policy))
-        for groups in (groups_of(policy, scheduler),)
-        if groups.takes
+        for workers in (task_workers(policy, scheduler),)
+        if workers.takes
         for check in (_without_workers, _out_of_confinement, _read_in_workers)
-        for finding in check(groups)
+        for finding in check(workers)
     ]
 
 
@@ -67,23 +66,24 @@ def _observing(policy: Policy) -> Iterator[Finding]:
     )
 
 
-def _without_workers(groups: WorkerGroups) -> Iterator[Finding]:
-    """Yield the authors whose graphs the scheduler admits and then refuses."""
-    for author in _submitters(groups):
-        if not groups.of(groups.author_of(author)):
+def _without_workers(workers: TaskWorkers) -> Iterator[Finding]:
+    """Yield the authors whose tasks the scheduler admits and every worker refuses."""
+    for author in _submitters(workers):
+        if not workers.of(author):
             yield Finding(
                 "lint.no-worker",
-                f"{author} may submit to {groups.scheduler}, and no worker takes tasks of {author}",
-                f"List {author} under 'authors' of a context from {groups.scheduler} to workers,"
+                f"{author} may submit to {workers.scheduler}, and no worker takes tasks of"
+                f" {author}",
+                f"List {author} under 'authors' of a context from {workers.scheduler} to workers,"
                 " or give no 'submission'.",
             )
 
 
-def _out_of_confinement(groups: WorkerGroups) -> Iterator[Finding]:
+def _out_of_confinement(workers: TaskWorkers) -> Iterator[Finding]:
     """Yield the authors whose confinement means nothing: their code runs outside as well."""
-    principals = groups.policy.principals
-    for author in _submitters(groups):
-        run = _runs_code_in(groups, author)
+    principals = workers.policy.principals
+    for author in _submitters(workers):
+        run = _runs_code_in(workers, author)
         free = [name for name in run if principals[name].confined is None]
         if free and len(free) < len(run):
             confined = ", ".join(name for name in run if name not in free)
@@ -96,48 +96,45 @@ def _out_of_confinement(groups: WorkerGroups) -> Iterator[Finding]:
             )
 
 
-def _read_in_workers(groups: WorkerGroups) -> Iterator[Finding]:
-    """Yield the authors whose code may read values in a worker that they may not read."""
-    policy = groups.policy
-    authors = _submitters(groups)
+def _read_in_workers(workers: TaskWorkers) -> Iterator[Finding]:
+    """Yield the authors from whom 'values' keeps nothing: their code runs where the values are."""
+    authors = _submitters(workers)
     for author in authors:
-        own = {author} | read_by(policy, author)
-        for worker in _runs_code_in(groups, author):
-            more = [name for name in authors if name in read_by(policy, worker) - own]
-            if more:
-                yield Finding(
-                    "lint.values",
-                    f"code of {author} runs in {worker}, which may read values of"
-                    f" {', '.join(more)}; {author} may not",
-                    f"Give the tasks of {author} workers of their own, or list"
-                    f" {', '.join(more)} under 'values' of the context from {author} to"
-                    f" {groups.scheduler}.",
-                )
+        own = {author} | read_by(workers.policy, author)
+        kept = [name for name in authors if name not in own]
+        run = _runs_code_in(workers, author)
+        if kept and run:
+            yield Finding(
+                "lint.values",
+                f"'values' keeps values of {', '.join(kept)} from {author}, whose code runs in"
+                f" {', '.join(run)} and can read all that is there",
+                f"Give {author} a cluster of its own (docs/how-to/worker-groups.md), or list"
+                f" {', '.join(kept)} under 'values' of the context from {author} to"
+                f" {workers.scheduler}.",
+            )
 
 
-def _submitters(groups: WorkerGroups) -> list[str]:
+def _submitters(workers: TaskWorkers) -> list[str]:
     """Return the listed principals that may submit tasks to the scheduler, no worker among them."""
     return [
         name
-        for name in groups.policy.principals
-        if name not in groups.takes and any(_submissions(groups, name))
+        for name in workers.policy.principals
+        if name not in workers.takes and any(_submissions(workers, name))
     ]
 
 
-def _submissions(groups: WorkerGroups, name: str) -> Iterable[Rule]:
+def _submissions(workers: TaskWorkers, name: str) -> Iterable[Rule]:
     return (
         rule
-        for rule in groups.policy.contexts
+        for rule in workers.policy.contexts
         if name in rule.senders
-        and groups.scheduler in rule.recipients
+        and workers.scheduler in rule.recipients
         and rule.submission != _NONE
         and SUBMIT in rule.operations
     )
 
 
-def _runs_code_in(groups: WorkerGroups, author: str) -> list[str]:
+def _runs_code_in(workers: TaskWorkers, author: str) -> list[str]:
     """Return the worker principals in whose processes code of *author* runs."""
-    signs = groups.author_of(author)
-    if signs != UNSEALED and not groups.policy.may_sign(author, groups.scheduler, Kind.TASK):
-        return []
-    return sorted(groups.of(signs))
+    signs = workers.policy.may_sign(author, workers.scheduler, Kind.TASK)
+    return sorted(workers.of(author)) if workers.is_opened(author) or signs else []

@@ -1,9 +1,93 @@
-"""Attacks on groups of workers on one scheduler."""
+"""Attacks on groups of workers on one scheduler, and on what is left of their boundaries.
+
+Workers of one cluster trust each other (docs/decisions/0062-one-cluster-one-trust-group.md): what
+one asks of another, or of the scheduler, about values of any author is admitted. What relays carry
+and what no context grants is refused as ever.
+"""
 
 from __future__ import annotations
+
+import pickle
+from typing import Any
 
 from tests.dask.attacks.rows import Row
 
 __all__ = ["ROWS"]
 
-ROWS: tuple[Row, ...] = ()
+_ELSEWHERE = "safeser://127.0.0.1:1"
+
+
+def _row(name: str, sender: str, recipient: str, op: str, rule: str | None, **more: Any) -> Row:
+    return Row(name, sender, recipient, {"op": op, **more}, rule)
+
+
+#: What kept groups of workers on one scheduler apart.
+_DELETED = (
+    _row("a worker takes any value from another", "worker", "worker", "get_data", None, keys=["k"]),
+    _row("a worker gathers any value", "worker", "scheduler", "gather", None, keys=["k"]),
+    _row("a worker asks for any plan", "worker", "scheduler", "shuffle_get", None, id="s"),
+    _row(
+        *("a worker joins any shuffle", "worker", "scheduler", "shuffle_get_or_create", None),
+        **{"shuffle_id": "s", "key": "k", "worker": _ELSEWHERE},
+    ),
+    _row(
+        *("a worker pins any part", "worker", "scheduler", "shuffle_restrict_task", None),
+        **{"id": "s", "run_id": 1, "key": "k", "worker": _ELSEWHERE},
+    ),
+    _row(
+        *("a worker adds shards to any shuffle", "worker", "worker", "shuffle_receive", None),
+        **{"shuffle_id": "s", "run_id": 1, "data": pickle.dumps([(0, [1])])},
+    ),
+    _row(
+        *("a user scatters to any worker", "carol", "scheduler", "scatter", None),
+        **{"data": {"k": 1}, "workers": [_ELSEWHERE], "client": "Client-1"},
+    ),
+    _row(
+        *("a user copies to any worker", "carol", "scheduler", "replicate", None),
+        **{"keys": ["k"], "workers": [_ELSEWHERE]},
+    ),
+    _row("a user moves values to any worker", "carol", "scheduler", "rebalance", None, keys=["k"]),
+    _row(
+        *("a user retires the last worker of a group", "carol", "scheduler", "retire_workers"),
+        *(None,),
+        **{"workers": [_ELSEWHERE]},
+    ),
+    _row(
+        *("a user stops what a retirement needs", "carol", "scheduler", "amm_handler", None),
+        **{"method": "stop"},
+    ),
+)
+
+#: What a relay asked for, or a worker asked of another one, in the name of a group.
+_REFUSED = (
+    *(
+        _row(
+            *(f"{relay} carries a request for values", "carol", "scheduler", relay),
+            *("operation.relayed",),
+            **{"msg": {"op": "get_data", "keys": ["k"]}, **more},
+        )
+        for relay, more in {"proxy": {"worker": _ELSEWHERE}, "broadcast": {}}.items()
+    ),
+    _row(
+        *("a worker calls another's actor", "worker", "worker", "actor_execute"),
+        *("operation.not-granted",),
+        **{"actor": "k", "function": "f", "args": [], "kwargs": {}},
+    ),
+    _row(
+        *("a worker brings another one values", "worker", "worker", "update_data"),
+        *("operation.not-granted",),
+        **{"data": {"k": 1}},
+    ),
+    _row(
+        *("a worker has another one drop values", "worker", "worker", "free_keys"),
+        *("operation.not-granted",),
+        **{"keys": ["k"], "stimulus_id": "s"},
+    ),
+    _row(
+        *("a worker hands another one a task", "worker", "worker", "compute-task"),
+        *("operation.unknown",),
+        **{"key": "k"},
+    ),
+)
+
+ROWS: tuple[Row, ...] = (*_DELETED, *_REFUSED)

@@ -203,17 +203,6 @@ BRINGS_SEALED = (
     authors: [alice]
     submission: sealed
     operations: {grant: [compute-task]}
-  - name: other-worker
-    sender: other
-    recipient: scheduler
-    operations: {grant: [register-worker]}
-  - name: hands-code-on
-    sender: scheduler
-    recipient: other
-    submission: code
-    serializers: [msgpack, pickle, cloudpickle]
-    deserializers: [msgpack, pickle, cloudpickle]
-    operations: {grant: [compute-task]}
 """
 )
 

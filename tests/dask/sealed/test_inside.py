@@ -51,7 +51,8 @@ def test_what_a_task_submits_is_signed_by_its_worker(run):
 
 def test_no_worker_runs_what_a_worker_signed_that_is_no_author(run):
     answers, refusals = run(NO_AUTHORS)
-    # The scheduler's own policy says so, too: it takes no graph that no worker takes.
-    assert answers == {name: ["PolicyDenied", "worker-group.none"] for name in STEPS}
-    found = [each for each in refusals if each["rule"] == "worker-group.none"]
-    assert {each["sender"] for each in found} == {"worker"}
+    assert {name: kind for name, (kind, _) in answers.items()} == dict.fromkeys(
+        STEPS, "PolicyDenied"
+    )
+    found = {(each["rule"], each["author"]) for each in refusals if each["rule"] != "peer.unsent"}
+    assert found == {("author.relayed", "worker")}

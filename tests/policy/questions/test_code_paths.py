@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from pathlib import Path
 
 import pytest
 
 from safeser.policy import Policy
 from safeser.policy.questions.code_paths import code_paths
-
-GROUPS = Path(__file__).parents[2] / "dask" / "groups" / "groups.yaml"
 
 
 def chains(policy: Policy) -> set[str]:
@@ -52,12 +49,6 @@ def test_chains_of_ready_policies() -> None:
 def test_sealed_code_runs_on_workers_alone() -> None:
     # Alice looks and fetches, and the scheduler opens nothing.
     assert paths("dask-cluster") == {"carol nanny", "carol worker"}
-
-
-def test_each_author_reaches_its_own_group() -> None:
-    found = paths(str(GROUPS))
-    assert "carol worker-engineers" in found
-    assert "alice worker-engineers" not in found
 
 
 RUN = "sender: a, recipient: b, submission: code, operations: {grant: [files]}"

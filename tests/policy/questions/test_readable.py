@@ -1,4 +1,4 @@
-"""``values``: whose values a sender may read from a recipient, and whose it reads anyway."""
+"""``values``: whose values a client may read, and who reads all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from safeser.errors import ConfigError
 from safeser.policy import Policy, explain
-from safeser.policy.questions.readable import is_worker, may_read, readable, run_by
+from safeser.policy.questions.readable import readable, reads_all
 from safeser.values import Context, Kind
 
 TEXT = """safeser: 1
@@ -24,13 +24,13 @@ contexts:
 - name: tasks-a
   sender: scheduler
   recipient: worker-a
-  authors: [ann]
+  authors: [ann, bea, cy]
   submission: sealed
   operations: {grant: [compute-task]}
 - name: tasks-b
   sender: scheduler
   recipient: worker-b
-  authors: [bea, cy]
+  authors: [ann, bea, cy]
   submission: sealed
   operations: {grant: [compute-task]}
 - name: report
@@ -70,47 +70,47 @@ def test_a_user_reads_its_own_values_and_those_that_are_listed() -> None:
     assert read(policy("  values: [group:guests]\n"), "ann", "scheduler") == ["ann"]
 
 
-def test_a_worker_reads_values_of_whose_tasks_it_runs_and_those_that_are_listed() -> None:
-    # Dan's tasks run nowhere: what he scatters belongs to no group.
-    assert read(policy(), "worker-a", "worker-b") == ["ann", "cy", "dan", "scheduler", "worker-a"]
-    assert "cy" not in read(policy("  values: [cy]\n"), "worker-a", "worker-b")
-    assert read(policy(), "worker-b", "worker-a") == ["bea", "cy", "dan", "scheduler", "worker-b"]
-    assert read(policy(), "worker-b", "scheduler") == read(policy(), "worker-b", "worker-a")
+SERVERS = {"scheduler", "worker-a", "worker-b"}
+EVERYONE = sorted({"ann", "bea", "cy", *SERVERS})
+
+
+def test_workers_read_all_values() -> None:
+    assert read(policy(), "worker-a", "worker-b") == EVERYONE
+    assert read(policy(), "worker-b", "scheduler") == EVERYONE
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ("[group:guests]", ["ann", "cy", "dan"]),
+        ("[group:staff, group:guests]", sorted({*EVERYONE, "dan"})),
+        ("[bea, cy]", EVERYONE),
+    ],
+)
+def test_who_may_read_values_of_every_user_reads_those_of_workers(
+    values: str, found: list[str]
+) -> None:
+    loaded = policy("  values: [group:guests]\n", f"  values: {values}\n")
+    assert read(loaded, "ann", "scheduler") == found
+    asked = Context("ann", "scheduler", Kind.DATA, "gather", transport="safeser")
+    assert reads_all(loaded, asked) is ("bea" in found)
+
+
+def test_who_brings_values_counts_as_a_user() -> None:
+    brings = "- {name: dan, sender: dan, recipient: scheduler, operations: {grant: [scatter]}}\n"
+    text = TEXT.replace("  values: [group:guests]\n", "  values: [bea, cy]\n") + brings
+    assert read(Policy.parse(text), "ann", "scheduler") == ["ann", "bea", "cy"]
+
+
+def test_a_policy_without_workers_has_nobody_who_reads_all() -> None:
+    loaded = policy("register-worker, gather", "gather")
+    assert not reads_all(loaded, Context("ann", "scheduler", Kind.DATA, "gather"))
+    assert read(loaded, "worker-b", "worker-a") == ["worker-b"]
 
 
 def test_without_a_context_no_value_is_read() -> None:
     assert read(policy(), "ann", "worker-a") == []
     assert read(policy(), "nobody", "scheduler") == []
-
-
-def test_processes_of_one_principal_read_values_of_each_other() -> None:
-    for author in ("bea", None):
-        assert may_read(policy(), Context("worker-a", "worker-a", Kind.DATA, "get_data"), author)
-        across = Context("worker-a", "worker-b", Kind.DATA, "get_data")
-        assert not may_read(policy(), across, author)
-
-
-def test_workers_of_graphs_that_the_scheduler_opens_read_values_of_their_authors() -> None:
-    text = TEXT.replace(
-        "  sender: [ann, bea, cy]\n  recipient: scheduler\n  submission: sealed\n",
-        "  sender: [ann, bea, cy]\n  recipient: scheduler\n  submission: code\n"
-        "  serializers: [dask, msgpack, pickle, cloudpickle]\n"
-        "  deserializers: [dask, msgpack, pickle, cloudpickle]\n",
-    ).replace(
-        "  authors: [ann]\n  submission: sealed\n",
-        "  submission: code\n  serializers: [msgpack, pickle, cloudpickle]\n"
-        "  deserializers: [msgpack, pickle, cloudpickle]\n",
-    )
-    loaded = Policy.parse(text, source="p.yaml")
-    assert {"ann", "bea", "cy"} <= run_by(loaded, "worker-a")
-    assert not {"ann", "bea"} & run_by(loaded, "worker-b")
-
-
-def test_who_is_a_worker() -> None:
-    assert [each for each in policy().principals if is_worker(policy(), each)] == [
-        "worker-a",
-        "worker-b",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_group_of_one_may_be_listed_for_itself() -> None:
     text = TEXT.replace("ann: {groups: [staff]}", "ann: {groups: [solo]}")
     text = text.replace("sender: [ann, bea, cy]", "sender: ann")
     loaded = Policy.parse(text.replace("values: [group:guests]", "values: [group:solo]"))
-    assert read(loaded, "ann", "scheduler") == ["ann"]
+    assert read(loaded, "ann", "scheduler") == sorted({"ann", *SERVERS})
 
 
 def test_values_need_an_operation_that_reads_some() -> None:

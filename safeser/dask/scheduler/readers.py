@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from itertools import chain
 from typing import Any
 
-from safeser.dask.groups.author_statements import stating
+from safeser.dask.messages.author_statements import stating
 from safeser.dask.servers import Part
 from safeser.errors import PolicyDenied
 from safeser.policy import Policy

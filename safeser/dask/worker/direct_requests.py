@@ -1,10 +1,11 @@
-"""Requests to a worker, from peers other than its scheduler, that change which values it holds.
+"""Requests to a worker, from peers other than its scheduler, for its values or to change them.
 
-The one rule: the scheduler decides under which keys data may stand. A worker that holds a value
-under a key takes it for the result of the task of that name, whichever peer brought it, and the
-scheduler is not told. So only two kinds of peers have values brought, fetched and dropped: the
-scheduler, and principals that may run code in the worker, sealed or not, which could change every
-value there anyway.
+The one rule: the scheduler decides who reads which value, and under which keys data may stand. A
+worker gives values to principals that may read all of them, and every other client asks the
+scheduler. A worker that holds a value under a key takes it for the result of the task of that name,
+whichever peer brought it, and the scheduler is not told. So only two kinds of peers have values
+brought, fetched and dropped: the scheduler, and principals that may run code in the worker, sealed
+or not, which could change every value there anyway.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from collections.abc import Callable, Iterable
 
 from safeser.channel import Link
 from safeser.policy import Policy
+from safeser.policy.questions.readable import readable, reads_all
 from safeser.policy.rules import COMPUTE
 from safeser.values import SEALED, Context, Kind
 
-__all__ = ["CHANGES", "require_own_scheduler", "runs_code"]
+__all__ = ["CHANGES", "require_own_scheduler", "require_reader", "runs_code"]
 
 #: Requests that change the values of a worker, and what the refused sender can do instead.
 CHANGES = {
@@ -24,6 +26,30 @@ CHANGES = {
     "gather": "Ask the scheduler to replicate.",
     "free_keys": "Release the futures: the scheduler has workers drop what no client wants.",
 }
+
+
+def require_reader(
+    link: Link, name: str, is_scheduler: Callable[[str], bool], author: str | None = None
+) -> None:
+    """Refuse *name*, which reads a worker's values, to a peer that may not read all of them.
+
+    :param author: of the only value that is read, where it is known: an actor's.
+    :raises PolicyDenied: which was recorded.
+    """
+    context = link.inbound(Kind.DATA, name)
+    if not (
+        link.peer == link.local
+        or is_scheduler(link.peer)
+        or reads_all(link.policy, context)
+        or author in readable(link.policy, context)
+    ):
+        link.refuse(
+            context,
+            "values.direct",
+            f"a worker does {name} only for principals that may read the values of every author",
+            fix="Leave out direct=True: the scheduler hands out the values that you may read. Or"
+            " ask the operator to list every author under 'values' of your context with workers.",
+        )
 
 
 def require_own_scheduler(link: Link, name: str, is_scheduler: Callable[[str], bool]) -> None:

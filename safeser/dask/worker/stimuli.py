@@ -40,9 +40,9 @@ from distributed.worker_state_machine import (
     TaskErredMsg,
 )
 
-from safeser.dask.groups.author_statements import stated_by
-from safeser.dask.groups.authors import Authors
+from safeser.dask.messages.author_statements import stated_by
 from safeser.dask.servers import Part
+from safeser.dask.worker.value_authors import Authors
 
 __all__ = ["Stimuli"]
 

@@ -19,9 +19,9 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
-from safeser.dask.groups.author_statements import StatedKeys, stated
-from safeser.dask.groups.authors import Authors
+from safeser.dask.messages.author_statements import StatedKeys, stated
 from safeser.dask.servers import part_of
+from safeser.dask.worker.value_authors import Authors
 from safeser.errors import PolicyDenied
 from safeser.operations import Server
 from safeser.values import KeyConflicts

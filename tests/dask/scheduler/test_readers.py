@@ -1,7 +1,4 @@
-"""Who reads which value of a scheduler, and what `values` changes of where tasks run.
-
-Without sockets: a scheduler of Dask's own with workers and users of two groups.
-"""
+"""Who reads which value of a scheduler, without sockets: a scheduler of Dask's own with users."""
 
 from __future__ import annotations
 
@@ -13,45 +10,28 @@ import pytest
 from distributed.comm import Comm as DaskComm
 from distributed.scheduler import ClientState
 
-from safeser.dask.groups.author_statements import stated
+from safeser.dask.messages.author_statements import stated
 from safeser.dask.scheduler.conflicts import Origin
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.request_authority import require_authority
 from safeser.dask.scheduler.worker_authority import Workers
 from safeser.dask.servers import served
 from safeser.errors import PolicyDenied
-from tests.dask.groups.test_placement import Grouped, at
 from tests.dask.registered import Cluster, Comm, address, on
 
-TEXT = (Path(__file__).parent / "values.yaml").read_text()
+TEXT = (Path(__file__).parents[1] / "values" / "values.yaml").read_text()
 
 WARNS = TEXT.replace(
     "  - name: users-submit\n",
     "  - name: users-submit\n    key_conflicts: {definition: warn}\n",
 )
 
-#: Analysts and their workers may read values of engineers.
-LISTED = TEXT.replace(
-    "  - name: workers-exchange\n",
-    """  - name: analysts-read
-    sender: worker-analysts
-    recipient: worker-engineers
-    values: [group:engineers]
-    operations: {grant: [identity, close, get_data]}
-  - name: alice-submits
-    sender: alice
-    recipient: scheduler
-    submission: sealed
-    serializers: [dask, msgpack]
-    deserializers: [dask, msgpack]
-    values: [group:engineers]
-    operations: {grant: [basic]}
-  - name: workers-exchange
-""",
-)
 
+class Users(Cluster):
+    async def add(self, *ports: int) -> None:
+        for port in ports:
+            await self.register(port, str(port))
 
-class Users(Grouped):
     @property
     def guard(self) -> Guard:
         known = served(self.scheduler)
@@ -91,13 +71,13 @@ class Users(Grouped):
 def on_users(doors: Any, what: Any, policy: str = TEXT) -> None:
     async def main(cluster: Cluster) -> Any:
         cluster.__class__ = Users
-        await cluster.add(1, 3)
+        await cluster.add(3)
         return await what(cluster)
 
     on(doors, True, main, policy=policy)
 
 
-READERS = {"carol": True, "vera": True, "worker-engineers": True, "alice": False, "erin": False}
+READERS = {"carol": True, "vera": True, "worker": True, "alice": False}
 
 
 @pytest.mark.parametrize(
@@ -251,35 +231,6 @@ def test_who_may_read_a_value_publishes_it_for_all(doors, name):
     on_users(doors, main)
 
 
-# --- where tasks run -----------------------------------------------------------------------------
-
-
-def test_a_task_runs_where_its_input_may_be_read(doors):
-    async def main(c: Users) -> None:
-        c.submit("x", "carol")
-        assert c.valid(c.scheduler.tasks["x"]) == at(3)
-        assert c.valid(c.submit("y", "alice", "x")) == at(1)
-
-    on_users(doors, main, LISTED)
-
-
-def test_without_values_there_is_no_place_for_it(doors):
-    async def main(c: Users) -> None:
-        c.submit("x", "carol")
-        with pytest.raises(PolicyDenied, match=r"worker-group\.values"):
-            c.submit("y", "alice", "x")
-
-    on_users(doors, main)
-
-
-def test_a_value_is_kept_where_it_may_be_read(doors):
-    async def main(c: Users) -> None:
-        assert c.placement.keepers_of("carol") == at(1, 3)
-        assert c.placement.keepers_of("alice") == at(1)
-
-    on_users(doors, main, LISTED)
-
-
 def test_copies_are_sent_with_their_authors(doors):
     async def main(c: Users) -> None:
         c.own("x", "carol")
@@ -292,31 +243,5 @@ def test_copies_are_sent_with_their_authors(doors):
         [message] = sent
         assert message["authors"] == {"x": "carol"}
         assert message["op"] == "acquire-replicas"
-
-    on_users(doors, main)
-
-
-# --- shuffles ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("op", "named"),
-    [
-        ("shuffle_get", "id"),
-        ("shuffle_get_or_create", "shuffle_id"),
-        ("shuffle_restrict_task", "id"),
-    ],
-)
-def test_who_may_not_read_an_author_takes_no_part_in_the_shuffles_of_that_author(doors, op, named):
-    """It gets no shards, and could make the shuffle fail, wait or start again."""
-
-    async def main(c):
-        c.own("shuffle-barrier-s", "carol")
-        refused = {
-            name: c.refused(name, op, **{named: "s"})
-            for name in ("worker-analysts", "worker-engineers")
-        }
-        assert refused == {"worker-analysts": True, "worker-engineers": False}
-        assert not c.refused("worker-analysts", op, **{named: "unknown"})  # Dask says so itself
 
     on_users(doors, main)

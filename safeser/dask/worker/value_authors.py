@@ -1,0 +1,132 @@
+"""Authors of the values of one worker: which task's value it has under a key.
+
+The one rule: a value is named by key and author. A key outlives no task: once the scheduler forgets
+it, another author's task may get it, while some worker still has the former value. So a process
+that fetches a value states its author, and so does a worker that reports a copy.
+
+The author of a task is in its statement where it is sealed. Of all else the scheduler says it with
+the message by which the worker gets a value or has to fetch it: the worker that gives the value is
+not asked. What a client brings by itself is that client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from safeser.dask.messages.author_statements import statement, stating, take_stated
+from safeser.dask.servers import Part
+from safeser.policy import Policy
+from safeser.values import Kind
+
+__all__ = ["Authors", "gathering"]
+
+#: Entries of released keys that are kept beyond twice the number of those in use.
+_SPARE = 1_000
+
+#: The authors of the values that a worker gathers for its scheduler in this context.
+_gathered: ContextVar[Mapping[Any, str] | None] = ContextVar("safeser-gathered", default=None)
+
+
+# --- what is gathered -----------------------------------------------------------------------------
+
+
+@contextmanager
+def gathering(authors: Mapping[Any, str]) -> Iterator[None]:
+    """Have the values that a worker gathers meanwhile be those of *authors*, by their keys."""
+    token = _gathered.set(authors)
+    try:
+        yield
+    finally:
+        _gathered.reset(token)
+
+
+# --- of one worker -------------------------------------------------------------------------------
+
+
+class Authors(Part):
+    """The authors of the values of one worker."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._of: dict[Any, str] = {}
+        self._most = _SPARE
+
+    def of(self, key: Any) -> str | None:
+        """Return the author of the value of *key*, if it is known."""
+        return self._of.get(key)
+
+    def note(self, authors: Mapping[Any, str]) -> None:
+        """Record the *authors* of keys that this worker has by now."""
+        self._of.update(authors)
+        self._forget()
+
+    def fields(self, keys: Collection[Any]) -> dict[str, Any]:
+        """Return what a message states of the authors of *keys*."""
+        return statement(keys, self._of)
+
+    def wanted(self, keys: Iterable[Any]) -> AbstractContextManager[None]:
+        """Require the present authors for values of *keys* that are fetched within the block.
+
+        Not where policy lets others bring data under a key that is taken: whose it is, is open.
+        """
+        known = {key: self._of[key] for key in keys if key in self._of}
+        if known and self._policy.lets_keys_be_taken:
+            known = {}
+        return stating("get_data", authors=known)
+
+    @property
+    def _policy(self) -> Policy:
+        return self._known.channel.policy
+
+    # --- values of others ------------------------------------------------------------------------
+
+    def is_of_another(self, key: Any, author: str | None) -> bool:
+        """Tell whether the value under *key* is known to be of another author than *author*."""
+        known = self._of.get(key)
+        return known is not None and author is not None and known != author
+
+    def of_others(self, authors: Mapping[Any, str]) -> list[Any]:
+        """Return the keys under which this worker knows values of other authors than *authors*."""
+        return [key for key, author in authors.items() if self.is_of_another(key, author)]
+
+    def require_free(self, link: Any, keys: Iterable[Any]) -> list[Any]:
+        """Return those of *keys* under which the peer on *link* may bring data.
+
+        :raises PolicyDenied: if another author's value is here under one of them, or on its way.
+        """
+        there = self._server.state.tasks
+        taken = {key for key in keys if key in there and self.is_of_another(key, link.peer)}
+        if taken and not self._policy.lets_keys_be_taken:
+            link.refuse(
+                link.inbound(Kind.DATA, "update_data"),
+                "key.definition",
+                "this worker has a task of another author under a key of these data",
+                fix="Choose another key.",
+            )
+        return [key for key in keys if key not in taken]
+
+    def gathered(self, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """Return those of *data*, which was gathered, that are of the authors stated for it."""
+        stated = _gathered.get()
+        former = self.of_others(stated) if stated else ()
+        return {key: data[key] for key in data if key not in former} if former else data
+
+    def leave_out_former(self, request: dict[str, Any]) -> None:
+        """Leave out of *request*, for values, the keys by which its peer means others than these.
+
+        As if they were not here: Dask asks the next holder.
+        """
+        keys = request.get("keys", ())
+        former = set(self.of_others(take_stated(request, keys)))
+        if former:
+            request["keys"] = [key for key in keys if key not in former]
+
+    def _forget(self) -> None:
+        """Forget the authors of keys that are gone, now and then."""
+        if len(self._of) > self._most:
+            there = self._server.state.tasks
+            self._of = {key: author for key, author in self._of.items() if key in there}
+            self._most = 2 * len(self._of) + _SPARE

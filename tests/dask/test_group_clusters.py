@@ -1,0 +1,153 @@
+"""``safeser up --group NAME``: a cluster for each group, which shares nothing with another one."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from safeser.dask import group_clusters
+from safeser.dask.group_clusters import GroupCluster, up_groups
+from safeser.errors import ConfigError
+from safeser.identity import Roster
+from safeser.policy.ready import locate
+from tests.conftest import measured
+
+COMMAND = (sys.executable, "-c", "from safeser.cli import main; main()", "up")
+PROGRAM = """
+import safeser
+{connect}
+print(client.submit(lambda x: x + 1, 1).result(60))
+client.close()
+"""
+
+
+@pytest.mark.cluster
+def test_each_group_has_a_cluster_that_no_other_groups_key_opens(tmp_path):
+    policy = tmp_path / "sealed.yaml"
+    policy.write_text(locate("analysts").read_text())
+    names = ("one", "two")
+    groups = [word for name in names for word in ("--group", name)]
+    command = (*COMMAND, str(tmp_path / "all"), *groups, "--policy", str(policy), "--port=0")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=measured(os.environ)
+    ) as running:
+        try:
+            assert running.stdout is not None
+            lines = (line for line in running.stdout if line.startswith("client = "))
+            one, two = next(lines), next(lines)
+            assert str(tmp_path / "all" / "one" / "keys" / "alice.key") in one
+            first, second = (re.search(r"safeser://[0-9.:]+", each)[0] for each in (one, two))
+            ended = [
+                subprocess.run(
+                    [sys.executable, "-c", PROGRAM.format(connect=connect)],
+                    capture_output=True,
+                    text=True,
+                    timeout=90,
+                    check=False,
+                )
+                for connect in (one, two, one.replace(first, second))
+            ]
+            assert [each.stdout for each in ended] == ["2\n", "2\n", ""]
+            assert "AuthenticationError" in ended[2].stderr
+        finally:
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(60) == 0
+
+
+def test_what_a_group_has_stays_and_is_used_again(tmp_path):
+    made = GroupCluster(tmp_path / "analysts")
+    assert made.users == ["alice"]
+    assert made.policy.name == "analysts"
+    assert {path.name for path in made.key("worker").parent.iterdir()} == {
+        *("worker.key", "audit.key", "roster")
+    }
+    roster = Roster.load(made.policy_path.with_name("roster"))
+    assert {each.principal for each in roster.entries} == {*made.policy.principals}
+    key = made.key("alice").read_bytes()
+    assert GroupCluster(tmp_path / "analysts").key("alice").read_bytes() == key
+    with pytest.raises(ConfigError, match="has a policy already"):
+        GroupCluster(tmp_path / "analysts", "sealed")
+    # Each group's keys are its own.
+    other = GroupCluster(tmp_path / "others", "analysts")
+    assert other.key("alice").read_bytes() != key
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"), [(None, "no ready policy 'some'"), ("stock-cluster", "no principal")]
+)
+def test_a_group_needs_a_policy_of_a_cluster(tmp_path, policy, says):
+    with pytest.raises(ConfigError, match=says):
+        GroupCluster(tmp_path / "some", policy)
+    assert not (tmp_path / "some").exists()
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Stand in for the processes; their commands are kept."""
+    commands = []
+
+    def start(self, principal, command, more, suffix="", dashboard=0):
+        commands.append([*map(os.path.basename, command), *more, dashboard])
+        if principal == "scheduler":
+            Path(more[1]).write_text('{"address": "safeser://127.0.0.1:8786"}')
+
+    monkeypatch.setattr(GroupCluster, "_start", start)
+    return commands
+
+
+def confined(tmp_path, ports: str) -> GroupCluster:
+    text = locate("analysts").read_text()
+    demand = f"{{confined: {{write: [/scratch], connect: cluster, ports: [{ports}]}}}}"
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(text.replace("  worker: {}\n", f"  worker: {demand}\n"))
+    return GroupCluster(tmp_path / "analysts", str(policy))
+
+
+def test_a_confined_worker_is_started_confined_on_ports_of_its_policy(tmp_path, started):
+    cluster = confined(tmp_path, '8786, "9000-9003"')
+    cluster.start(8786, 2)
+    workers = started[1:]
+    for number, command in enumerate(workers):
+        assert command[:5] == ["safeser", "confined", "--", "dask", "worker"]
+        assert command[-2:] == [str(9000 + number), 9003 - number]
+    with pytest.raises(ConfigError, match="has none for worker 3"):
+        cluster.start(8786, 3)
+
+
+def test_a_process_that_ends_ends_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(group_clusters, "_command", lambda _: [sys.executable, "-c", "exit(3)"])
+    cluster = GroupCluster(tmp_path / "analysts")
+    with pytest.raises(ConfigError, match="analysts ended with code 3"):
+        cluster.start(0, 1)
+    cluster.end()
+
+
+def test_a_scheduler_that_does_not_listen_ends_the_command(tmp_path, monkeypatch):
+    sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr(group_clusters, "_command", lambda _: sleeps)
+    monkeypatch.setattr(group_clusters, "_START", 0.0)
+    with pytest.raises(ConfigError, match="does not listen"):
+        up_groups(
+            *(tmp_path, ["analysts"]),
+            **{"policy": None, "workers": 1, "port": 0, "announce": lambda _: None},
+        )
+
+
+def test_a_process_that_stays_is_killed(tmp_path, monkeypatch):
+    stays = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    monkeypatch.setattr(group_clusters, "_command", lambda _: [sys.executable, "-c", stays])
+    monkeypatch.setattr(group_clusters, "_END", 0.5)
+    cluster = GroupCluster(tmp_path / "analysts")
+    cluster._start("worker", group_clusters._command("dask"), [])
+    (process,) = cluster._processes
+    cluster.end()
+    assert process.returncode in (-signal.SIGKILL, -signal.SIGTERM)  # it may not have begun
