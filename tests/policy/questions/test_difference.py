@@ -249,7 +249,7 @@ def test_code_in_data_reads_as_what_it_is() -> None:
         each.startswith("- group:engineers -> scheduler: may no longer submit sealed;")
         for each in found
     )
-    last = "- scheduler -> worker: may no longer pass sealed calls of alice in compute-task,"
+    last = "- scheduler -> worker: may no longer pass sealed calls of carol in compute-task,"
     assert any(each.startswith(last) for each in found)
 
 
