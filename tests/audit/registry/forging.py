@@ -89,11 +89,15 @@ class Folder:
         directory = Directory(self.place, create=False)
         try:
             now = self.now * 1_000_000
-            index.update(directory, source(self.key), now=now, write=lambda held: held.move_key(now))
+            index.update(
+                directory, source(self.key), now=now, write=lambda held: held.move_key(now)
+            )
         finally:
             directory.close()
 
-    def rewritten(self, path: Path, change: Callable[[Fields], Fields | None]) -> tuple[Fields, Fields]:
+    def rewritten(
+        self, path: Path, change: Callable[[Fields], Fields | None]
+    ) -> tuple[Fields, Fields]:
         """Write a closed file anew with the current key, and its head.
 
         :param change: gives each record's fields as they shall be; None leaves a record out.

@@ -1,7 +1,7 @@
 """Attack: who can write to the folder, and has no key, lets retention delete a file of today.
 
-The file's ``close`` entry is dated back while a process keeps the files, and put back afterwards. The
-removal is genuine, and its entry, too. Exits 1 if the file is gone and verification says ok.
+The file's ``close`` entry is dated back while a process keeps the files, and put back afterwards.
+The removal is genuine, and its entry, too. Exits 1 if the file is gone and verification says ok.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Attack: who has tonight's key rewrites a file that was closed this morning.
 
-The key has moved since, so the file's own keys are gone. The index takes a second ``open`` entry for
-the file, and a second ``close``: verification would then use the keys of tonight. Exits 1 if
+The key has moved since, so the file's own keys are gone. The index takes a second ``open`` entry
+for the file, and a second ``close``: verification would then use the keys of tonight. Exits 1 if
 verification says ok, with or without a head that was kept after the file was closed.
 """
 
