@@ -322,6 +322,23 @@ def _key_as_close(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     return lambda: write(before)
 
 
+def _no_tag(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
+    tag = next(str(e["tag"]) for e in reversed(folder.entries()) if e["type"] == "key")
+    return _key_line(folder, f'"tag":"{tag}"', f'"tag":"{"z" * 64}"')
+
+
+def _of_two_types(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
+    time = folder.entries()[-2]["time"]
+    return _key_line(folder, f'"time":{time},"type":"key"', '"time":1,"type":"key","type":"abcde"')
+
+
+def _without_moves(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
+    path = folder.place / "index"
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b'"type":"key"', b'"type":"kez"'))
+    return lambda: path.write_bytes(before) and None
+
+
 def _untagged(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     """Have the record look like one of an older release, which vouched for nothing."""
     return _key_line(folder, '"tag":', '"tug":')
@@ -385,6 +402,15 @@ WRITERS = [
     Writer("a tag taken out", _untagged, passes=True),
     Writer("a tag taken out, and the key moves", _moved(_untagged), passes=True),
     Writer("fewer entries vouched for", lambda f, y, o: _key_line(f, '"first":0', '"first":1')),
+    Writer("entries to come vouched for", lambda f, y, o: _key_line(f, '"first":0', '"first":9')),
+    Writer("a tag that is none", _no_tag),
+    Writer("a key's record that is none", lambda f, y, o: _key_line(f, '{"mac":"', '{"mad":"')),
+    Writer(
+        "a key's record of no type", lambda f, y, o: _key_line(f, '"type":"key"', '"type":"kez"')
+    ),
+    Writer("a key's record of two types", _of_two_types),
+    Writer("no record of a move", _without_moves),
+    Writer("an entry that is none", lambda f, y, o: f.edit(b'"version":1', b'"version" 1')),
     Writer("an index that is cut", _truncated),
     Writer("an index that is a link", _linked),
     Writer("files that are larger", _inflated, passes=True, keep_size=True),
