@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from safeser.audit.key import AuditKey
-from safeser.audit.record import MAX_INT, MAX_LINE
+from safeser.audit.record import MAX_INT, MAX_LINE, split
 from safeser.errors import AuditError
 
 __all__ = [
@@ -29,11 +29,13 @@ __all__ = [
     "Keys",
     "Verified",
     "chained",
+    "extends",
     "file_keys",
     "forget_keys",
     "index_keys",
     "key_after",
     "pae",
+    "registry_tag",
     "step",
     "verified_start",
 ]
@@ -189,6 +191,16 @@ def index_keys(key: AuditKey, *, directory: str) -> Keys:
     return Keys(_derive(key, b"index chain", directory), _derive(key, b"index head", directory))
 
 
+def registry_tag(key: AuditKey, *, directory: str, first: int, count: int, digest: bytes) -> bytes:
+    """Return what vouches for entries of an index under *key*, which made none of them.
+
+    :param first: number of the first entry, and *count* that of the one after the last.
+    :param digest: of these entries.
+    """
+    numbers = struct.pack("<QQ", first, count)
+    return _mac(_derive(key, b"index registry", directory), pae(numbers, digest))
+
+
 def key_after(key: AuditKey, moves: int = 1) -> AuditKey:
     """Return what *key* is after so many moves. From there no key before can be computed.
 
@@ -254,6 +266,14 @@ class Head:
             bytes.fromhex(found[3].decode("ascii")),
             int(found[4]),
         )
+
+
+def extends(raw: bytes, keys: Keys, head: Head) -> Head | None:
+    """Return the head after *raw*, if that is the record that follows *head*."""
+    parts = split(raw)
+    if parts is None or step(keys.chain, head.mac, head.count, parts[1]) != parts[0]:
+        return None
+    return Head(head.file, head.count + 1, parts[0], head.size + len(raw) + 1)
 
 
 #: Bytes of every head.

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from safeser.audit.chain import ZERO, Head, Keys, chained
+from safeser.audit.compressed import Read, plain
 from safeser.audit.files import Directory, Handle, failed, head_name
 from safeser.audit.record import encode
 from safeser.errors import AuditError
@@ -247,6 +248,10 @@ class ChainFile(Generic[State]):
         """Return what stands in the file from *offset* to its end."""
         size = self.settled().end.size
         return self._log.read(max(0, size - offset), offset)
+
+    def reader(self) -> Read:
+        """Return what reads the file from its start."""
+        return plain(self._log, self.name)
 
     @property
     def place(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from safeser.audit.chain import (
@@ -18,21 +18,22 @@ from safeser.audit.chain import (
     ZERO,
     Head,
     Keys,
+    extends,
     forget_keys,
     index_keys,
     key_after,
-    step,
 )
 from safeser.audit.chain_file import ChainFile
 from safeser.audit.files import Directory, Handle, failed, head_name, is_log
 from safeser.audit.key import UNBOUND, AuditKey, KeyFile
-from safeser.audit.record import MAX_LINE, Record, begins_like_a_line, parse, split
+from safeser.audit.record import MAX_LINE, Record, begins_like_a_line, parse
 from safeser.errors import AuditError, ConfigError
 
 __all__ = [
     "INDEX",
     "MAX_MOVES",
     "PART",
+    "RULE_VERSION",
     "WAIT",
     "Entries",
     "genesis_of",
@@ -46,6 +47,10 @@ INDEX = "index"
 
 #: Behind the name of a compressed file that is not whole yet.
 PART = ".part"
+
+#: Of the rule that each step of a file is registered once, which entries that begin a file state.
+#: Processes of a release before it could enter one compression or removal twice.
+RULE_VERSION = 2
 
 #: How often a key moves at most, once with each file: 100 files a day for 28 years. Verification
 #: computes every move up to the number that a file claims, which takes a second.
@@ -120,8 +125,15 @@ class Entries:
         # 1. The record, and a head that the next key makes. 2. Both on the disk. 3. The file of the
         # key. A process that is stopped in between leaves a head that the key in the file makes, or
         # the one after it, and the next process finds which.
+        from safeser.audit.vouched import vouching  # noqa: PLC0415 - where the key moves
+
         key = key_after(self.key)
-        fields: dict[str, object] = {"moves": key.moves, "time": now, "type": "key"}
+        fields: dict[str, object] = {
+            "moves": key.moves,
+            "time": now,
+            "type": "key",
+            **vouching(self.chain, self.key, key),
+        }
         keys = index_keys(key, directory=self.directory_id)
         self.chain.append_all((fields,), None, keys=keys)
         self.chain.sync()
@@ -133,10 +145,15 @@ class Entries:
         """Append one entry."""
         self.chain.append_all((fields,), None)
 
-    def has_end(self, file: str, *, since: int) -> bool:
-        """Tell whether an entry after the first *since* bytes registers the end of *file*."""
-        entries = map(parse, self.chain.read_from(since).splitlines())
-        return any(each.type == "close" and each.text("file") == file for each in entries)
+    def verified(self) -> Iterator[Record]:
+        """Yield the entries that the present key vouches for; see :func:`vouched.verified`."""
+        from safeser.audit.vouched import verified  # noqa: PLC0415 - of a log that is kept
+
+        return verified(self)
+
+    def has_end(self, file: str) -> bool:
+        """Tell whether an entry registers the end of *file*."""
+        return file in [e.text("file") for e in self.verified() if e.type == "close"]
 
 
 def update(
@@ -290,7 +307,7 @@ def _resume(
     begun = None
     if not held.moves:
         keys = index_keys(held, directory=directory_id)
-        begun = _extends(start.partition(b"\n")[0], keys, Head(directory_id, 0, ZERO, 0))
+        begun = extends(start.partition(b"\n")[0], keys, Head(directory_id, 0, ZERO, 0))
         if begun is None:
             raise _wrong_key(directory)
     # 2. The head says where the index ended; beyond it a kill leaves one record, whole or torn.
@@ -361,7 +378,7 @@ def _repaired_head(
         raise _tampered(directory, "the end of its index was removed or grew")
     *whole, torn = handle.read(beyond, end.size).split(b"\n")
     for raw in whole:
-        extended = _extends(raw, index_keys(key, directory=end.file), end)
+        extended = extends(raw, index_keys(key, directory=end.file), end)
         if extended is None:
             raise _tampered(directory, "the end of its index was changed")
         end = extended
@@ -394,14 +411,6 @@ def genesis_of(start: bytes) -> Record | None:
         return parse(first)
     except AuditError:
         return None
-
-
-def _extends(raw: bytes, keys: Keys, head: Head) -> Head | None:
-    """Return the head after *raw*, if that is the record that follows *head*."""
-    parts = split(raw)
-    if parts is None or step(keys.chain, head.mac, head.count, parts[1]) != parts[0]:
-        return None
-    return Head(head.file, head.count + 1, parts[0], head.size + len(raw) + 1)
 
 
 def _tampered(directory: Directory, what: str) -> AuditError:

@@ -52,6 +52,10 @@ def verify(  # noqa: PLR0917 - typer reads the parameters by name
         Path | None,
         typer.Option(help="A file of heads that the log's processes wrote to a second place."),
     ] = None,
+    keep_age: Annotated[
+        str,
+        typer.Option(help="With heads: a removal is no problem of files this old, e.g. 90d."),
+    ] = "",
     processes: Annotated[
         int,
         typer.Option(min=0, help="How many verify files at a time; 0: as many as processors."),
@@ -65,8 +69,10 @@ def verify(  # noqa: PLR0917 - typer reads the parameters by name
 
     A head is of one log: --expect, --heads and --save-head take one LOG. Without --expect or
     --heads, verification cannot see that a log was put back to an older state, or cut at its end
-    together with its heads. Of a key that moves, --key is the initial one.
+    together with its heads. A removal after such a head is a problem, unless --keep-age says how
+    long the log keeps files. Of a key that moves, --key is the initial one.
     """
+    from safeser.audit import AuditFiles
     from safeser.audit import verify as verified
 
     if len(logs) > 1 and (expect, heads, save_head) != (None, None, None):
@@ -77,6 +83,7 @@ def verify(  # noqa: PLR0917 - typer reads the parameters by name
         )
     for log in logs:
         _must_exist(log)
+    age = AuditFiles.parse({"keep-age": keep_age or None}).keep_age
     expected = "" if expect is None else _read_head(expect)
     whole = True
     for log in logs:
@@ -86,6 +93,7 @@ def verify(  # noqa: PLR0917 - typer reads the parameters by name
             key=key,
             expect=expected,
             heads=kept,
+            keep_age=age,
             processes=processes or os.cpu_count() or 1,
             progress=_progress,
         )

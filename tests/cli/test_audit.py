@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from safeser.audit import AuditKey, AuditLog, SessionFacts
 from safeser.audit.reading.show import cell
 from safeser.cli.audit import _progress
 from safeser.cli.moments import moment_of
+from tests.audit.registry.forging import DAY, FILES, Folder
 
 
 @pytest.fixture
@@ -438,6 +440,24 @@ def test_a_report_is_one_page(safeser, log, tmp_path):
     assert "x.log" in text
     ended = safeser("audit", "report", tmp_path / "audit", "-o", tmp_path / "no" / "page.html")
     assert ended.code == 2
+
+
+def test_a_removal_against_a_head_is_a_problem_unless_the_reader_knows_the_rule(safeser, tmp_path):
+    folder = Folder(tmp_path / "home")
+    initial, head = tmp_path / "initial.key", tmp_path / "head"
+    folder.initial.save(initial)
+    folder.now = 1_700_000_000
+    folder.closed("alice")
+    verify = ("audit", "verify", folder.place, "--key", initial)
+    assert safeser(*verify, "--save-head", head).code == 0
+    folder.now += 91 * DAY
+    folder.tidy(replace(FILES, keep_age=90 * DAY))
+    assert safeser(*verify).code == 0
+    ended = safeser(*verify, "--expect", head)
+    assert (ended.code, "removed file" in ended.out) == (1, True)
+    assert safeser(*verify, "--expect", head, "--keep-age", "91d").code == 0
+    assert safeser(*verify, "--expect", head, "--keep-age", "92d").code == 1
+    assert safeser(*verify, "--keep-age", "soon").code == 2
 
 
 def test_a_moving_key_and_heads_in_a_second_place(safeser, tmp_path):

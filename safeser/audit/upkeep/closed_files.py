@@ -9,23 +9,22 @@ from __future__ import annotations
 import hashlib
 import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from safeser.audit import index
-from safeser.audit.chain import Head, file_keys, index_keys
+from safeser.audit.chain import Head, file_keys
 from safeser.audit.compressed import GZIP, MAX_PLAIN, plain
 from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, stored
 from safeser.audit.index import INDEX, PART, Entries
 from safeser.audit.key import AuditKey, KeyFile
-from safeser.audit.record import parse
+from safeser.audit.record import Record
 from safeser.audit.report import moment, shown
 from safeser.audit.tally import SECOND
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.audit.verification.file import Job, Verdict, is_as_compressed, verdict
 from safeser.audit.verification.registry import Registered, Registry
-from safeser.audit.verification.scan import lines, scan
 from safeser.errors import AuditError
 
 __all__ = ["tidy"]
@@ -42,8 +41,9 @@ _LEAST = 64 << 10
 #: milliseconds.
 _AT_ONCE = 32
 
-#: Bytes by which a file that was never closed counts at most beyond the size of a rotation.
-_BEYOND = 1 << 20
+
+#: How often a pass begins with retention anew because other processes add to the index meanwhile.
+_TRIES = 3
 
 
 def tidy(directory: Directory, key: AuditKey | KeyFile, files: AuditFiles, *, now: int) -> None:
@@ -54,18 +54,76 @@ def tidy(directory: Directory, key: AuditKey | KeyFile, files: AuditFiles, *, no
     :param now: microseconds since 1970.
     :raises AuditError: if the index was changed or cannot be written.
     """
-    registry = _registry(directory, key)
+    known = _Index(directory, key, now)
     names = directory.names()
-    _finish_removals(directory, registry, names)
+    _finish_removals(directory, known.registry, names)
     if files.compress:
-        for file, entry in registry.files.items():
+        for file, entry in list(known.registry.files.items()):
             if entry.removed is None and entry.is_plain_name and entry.name in names:
                 with _one_by_one("compressed", entry.name):
-                    _compress(directory, key, file, entry, now)
+                    _compress(known, file, entry)
     if files.keep_age or files.keep_size:
-        # Read anew where this pass may have added to it: a file is compared with what it says.
-        current = _registry(directory, key) if files.compress else registry
-        _remove(directory, key, current, files, now)
+        _remove(known, files)
+
+
+class _Index:
+    """The index as one pass knows it: what the present key vouches for, and nothing else.
+
+    :ivar registry: what it says.
+    """
+
+    def __init__(self, directory: Directory, key: AuditKey | KeyFile, now: int) -> None:
+        self.directory = directory
+        self.key = key
+        self.now = now
+        self.id = ""
+        self.registry = Registry()
+        self._end: Head | None = None
+        if directory.stat(INDEX) is None:
+            raise AuditError("the index was removed", rule="audit.tampered", where=directory.path)
+        index.update(directory, key, now=now, write=self._read)
+
+    def _read(self, entries: Entries) -> None:
+        registry = Registry()
+        for record in entries.verified():
+            if not registry.macs and record.sequence:
+                registry.partial = True
+                logger.warning(
+                    "An older release moved the key of the audit log: what it entered in the index"
+                    " is not verified here, and its files are neither compressed nor removed."
+                )
+            registry.take(record)
+        if registry.wrong:
+            raise AuditError(
+                f"the index was changed: {registry.wrong[0][1]}; no file is compressed or removed",
+                rule="audit.tampered",
+                where=self.directory.path,
+                fix="Verify the log, and keep it for the investigation.",
+            )
+        self.registry, self.id, self._end = registry, entries.directory_id, entries.chain.end
+
+    def enter(self, *entries: dict[str, object], then: Callable[[], None] | None = None) -> bool:
+        """Append entries, and do *then* before another process can add more.
+
+        Return whether that was done. Otherwise the index has more than this pass knew: it was read
+        again, and what is due may be something else.
+        """
+
+        def write(held: Entries) -> bool:
+            if held.chain.end != self._end:
+                self._read(held)
+                return False
+            for fields in entries:
+                held.add(fields)
+                end = held.chain.end
+                record = Record(end.count - 1, self.now, str(fields["type"]), fields, end.mac)
+                self.registry.take(record)
+                self._end = end
+            if then is not None:
+                then()
+            return True
+
+        return index.update(self.directory, self.key, now=self.now, write=write)
 
 
 @contextmanager
@@ -77,73 +135,62 @@ def _one_by_one(done: str, name: str) -> Iterator[None]:
         logger.error("%s is not %s: %s", shown(name), done, error)  # noqa: TRY400 - one line
 
 
-def _registry(directory: Directory, key: AuditKey | KeyFile) -> Registry:
-    """Return what the index says, verified as far as the key of this machine can."""
-    registry = Registry()
-    handle = directory.open(INDEX)
-    if handle is None:
-        raise AuditError("the index was removed", rule="audit.tampered", where=directory.path)
-    with closing(handle):
-        index.lock(handle, directory, shared=True)
-        if isinstance(key, KeyFile):
-            # A key that has moved verifies no record before: that is what it moves for. The end of
-            # the index is verified when an entry is added.
-            for each in lines(plain(handle, INDEX)):
-                for raw in each.raws if each.whole else ():
-                    registry.take(parse(raw or b""))
-            return registry
-        genesis = index.genesis_of(handle.read(1_024, 0))
-        keys = index_keys(key, directory=genesis.text("directory") if genesis else "")
-        found = scan(plain(handle, INDEX), file=INDEX, find_keys=lambda _: keys, see=registry.take)
-    if found.problems:
-        raise AuditError(
-            "the index was changed; no file is compressed or removed",
-            rule="audit.tampered",
-            where=directory.path,
-            fix="Verify the log, and keep it for the investigation.",
-        )
-    return registry
-
-
 # --- compression ----------------------------------------------------------------------------------
 
 
-def _compress(
-    directory: Directory, key: AuditKey | KeyFile, file: str, entry: Registered, now: int
-) -> None:
+def _compress(known: _Index, file: str, entry: Registered) -> None:
     """Replace one file by its compressed form, unless its process may still write it."""
+    directory = known.directory
     handle = _unused(directory, entry.name)
     if handle is None:
         return
     with closing(handle):
-        size = handle.stat().st_size
-        if not _LEAST <= size <= MAX_PLAIN:
-            return
         compressed = entry.name + COMPRESSED
         part = compressed + PART
+        if entry.compressed is not None:
+            _finish_compression(directory, entry, part)
+            return
+        if not _LEAST <= handle.stat().st_size <= MAX_PLAIN:
+            return
         # 1. A whole compressed file under another name, on the disk.
-        digest = _write_compressed(directory, handle, entry.name, part)
+        digest, size = _write_compressed(directory, handle, entry.name, part)
         fields: dict[str, object] = {
             "file": file,
             "sha256": digest.hex(),
-            "time": now,
+            "size": size,
+            "time": known.now,
             "type": "compress",
         }
 
-        def register(entries: Entries) -> bool:
-            # Retention of another process may have removed the file meanwhile.
-            if not _is_in_place(directory, handle, entry.name):
-                directory.remove(part)
-                return False
-            # 2. The index says what its bytes are. 3. It has its name.
-            entries.add(fields)
+        def named() -> None:
             directory.rename(part, compressed)
             directory.sync()
-            return True
 
-        # 4. The plain file goes.
-        if index.update(directory, key, now=now, write=register):
+        # 2. The index says what its bytes are. 3. It has its name. 4. The plain file goes.
+        for _ in range(_TRIES):
+            # Retention of another process may have removed the file meanwhile.
+            current = known.registry.files.get(file)
+            if current != entry or not _is_in_place(directory, handle, entry.name):
+                break
+            if known.enter(fields, then=named):
+                directory.remove(entry.name)
+                return
+        directory.remove(part)
+
+
+def _finish_compression(directory: Directory, entry: Registered, part: str) -> None:
+    """Go on where a process was killed that had entered a compression in the index."""
+    compressed = entry.name + COMPRESSED
+    for each in (compressed, part):
+        if directory.stat(each) is None:
+            continue
+        if is_as_compressed(directory, each, entry, Verdict()):
+            if each == part:
+                directory.rename(part, compressed)
+                directory.sync()
             directory.remove(entry.name)
+            return
+    directory.remove(part)
 
 
 def _unused(directory: Directory, name: str) -> Handle | None:
@@ -166,21 +213,28 @@ def _is_in_place(directory: Directory, handle: Handle, name: str) -> bool:
     return found is not None and (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
 
 
-def _write_compressed(directory: Directory, handle: Handle, name: str, part: str) -> bytes:
-    """Write the compressed form of an open file to the new file *part*; return its SHA-256."""
+def _write_compressed(
+    directory: Directory, handle: Handle, name: str, part: str
+) -> tuple[bytes, int]:
+    """Write the compressed form of an open file to the new file *part*.
+
+    Return the SHA-256 of its bytes, and their number.
+    """
     directory.remove(part)  # of a process that was killed: the lock of the plain file is ours
     target = directory.create(part, append=True)
     with closing(target):
         try:
-            digest = hashlib.sha256()
+            digest, size = hashlib.sha256(), 0
             for data in _deflated(plain(handle, name)):
                 digest.update(data)
+                size += len(data)
                 target.append(data)
             target.sync()
+            directory.sync()  # or a loss of power leaves its entry in the index without it
         except AuditError:
             directory.remove(part)  # a full disk needs the space
             raise
-    return digest.digest()
+    return digest.digest(), size
 
 
 def _deflated(read: Callable[[int], bytes]) -> Iterator[bytes]:
@@ -194,7 +248,10 @@ def _deflated(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 class _Old(NamedTuple):
-    """A file that can be removed: when it ended, its name as it is there, and how large it is."""
+    """A file that can be removed: when it ended, its name as it is there, and how large it is.
+
+    :param total: bytes of all files when it is due, as far as the index states them.
+    """
 
     ended: int
     file: str
@@ -202,26 +259,30 @@ class _Old(NamedTuple):
     entry: Registered
     size: int
     why: str = ""
+    total: int = 0
 
 
-def _remove(
-    directory: Directory, key: AuditKey | KeyFile, registry: Registry, files: AuditFiles, now: int
-) -> None:
-    verifier = _Verifier(directory, key)
-    due = [
-        each for each in _due(directory, registry, files, now, verifier) if verifier.is_sound(each)
-    ]
-    for at in range(0, len(due), _AT_ONCE):
-        some = due[at : at + _AT_ONCE]
+def _remove(known: _Index, files: AuditFiles) -> None:
+    for _ in range(_TRIES):
+        verifier = _Verifier(known)
+        due = _due(known, files, verifier)
+        if all(_enter_removals(known, verifier, due[at : at + _AT_ONCE]) for at in _batches(due)):
+            return
 
-        def register(entries: Entries, some: list[_Old] = some) -> None:
-            for each in some:
-                entries.add(_removal(directory, each, now))
 
-        index.update(directory, key, now=now, write=register)
-        for each in some:
-            with _one_by_one("removed", each.name):
-                _unlink(directory, each.entry.name)
+def _batches(due: Sequence[_Old]) -> range:
+    return range(0, len(due), _AT_ONCE)
+
+
+def _enter_removals(known: _Index, verifier: _Verifier, some: Sequence[_Old]) -> bool:
+    """Remove some files; return False where other processes added to the index meanwhile."""
+    removals = [_removal(each, verifier, known.now) for each in some]
+    if not known.enter(*removals):
+        return False
+    for each in some:
+        with _one_by_one("removed", each.name):
+            _unlink(known.directory, each.entry.name)
+    return True
 
 
 class _Verifier:
@@ -231,65 +292,52 @@ class _Verifier:
     with the index.
     """
 
-    def __init__(self, directory: Directory, key: AuditKey | KeyFile) -> None:
-        self._directory = directory
-        self._key = key
-        self._id = "" if isinstance(key, KeyFile) else _directory_id(directory)
-
-    @property
-    def reads_times(self) -> bool:
-        """Whether the key of this machine verifies the records of earlier files."""
-        return not isinstance(self._key, KeyFile)
+    def __init__(self, known: _Index) -> None:
+        self._known = known
+        self._found: dict[str, Verdict] = {}
 
     def verdict(self, name: str, file: str, entry: Registered) -> Verdict:
-        """Return what is wrong with a file that is there as *name*, and its last record's time."""
-        if isinstance(self._key, KeyFile):
+        """Return what is wrong with a file that is there as *name*, and where it ends."""
+        found = self._found.get(file)
+        if found is None:
+            found = self._found[file] = self._verdict(name, file, entry)
+        return found
+
+    def _verdict(self, name: str, file: str, entry: Registered) -> Verdict:
+        directory, key = self._known.directory, self._known.key
+        if isinstance(key, KeyFile):
             found = Verdict()
             if name.endswith(COMPRESSED):
-                is_as_compressed(self._directory, name, entry, found)
+                is_as_compressed(directory, name, entry, found)
             return found
-        keys = file_keys(self._key, directory=self._id, file=file)
-        return verdict(self._directory, Job(name, file, keys, entry))
+        keys = file_keys(key, directory=self._known.id, file=file)
+        return verdict(directory, Job(name, file, keys, entry))
 
-    def is_sound(self, old: _Old) -> bool:
+    def is_sound(self, name: str, file: str, entry: Registered) -> bool:
         """Tell whether a file is what the index says; if not, it stays, and an error says so."""
-        problems = self.verdict(old.name, old.file, old.entry).problems
+        problems = self.verdict(name, file, entry).problems
         if problems:
             logger.error(
                 "%s is not what was written, so it is not removed: %s. Verify the log, and keep it"
                 " for the investigation.",
-                *(shown(old.name), problems[0].text),
+                *(shown(name), problems[0].text),
             )
         return not problems
 
 
-def _directory_id(directory: Directory) -> str:
-    handle = directory.open(INDEX)
-    if handle is None:
-        return ""
-    with closing(handle):
-        genesis = index.genesis_of(handle.read(1_024, 0))
-    return genesis.text("directory") if genesis else ""
-
-
-def _due(
-    directory: Directory, registry: Registry, files: AuditFiles, now: int, verifier: _Verifier
-) -> list[_Old]:
+def _due(known: _Index, files: AuditFiles, verifier: _Verifier) -> list[_Old]:
     """Return the files to remove, the oldest first."""
+    directory = known.directory
     names = directory.names()
     total = 0
     old: list[_Old] = []
-    for file, entry in registry.files.items():
+    for file, entry in known.registry.files.items():
         there = stored(entry.name, names)
         if there is None or entry.removed is not None or not entry.is_plain_name:
             continue
-        found = directory.stat(there)
-        if found is None:
-            continue
-        # Only what the index registers counts, and no more than such a file can have: a user who
-        # may write to the folder would push honest files out with one that is large or sparse.
-        most = entry.size if entry.size >= 0 else files.rotate_size + _BEYOND
-        size = min(found.st_size, found.st_blocks * 512, most)
+        # Only sizes that the index states count: a user who may write to the folder would push
+        # honest files out with one that is large or sparse.
+        size = _size(directory, there, entry) if files.keep_size else 0
         total += size
         if _has_ended(directory, there, entry):
             ended = _ended(verifier, there, file, entry)
@@ -297,14 +345,27 @@ def _due(
                 old.append(_Old(ended, file, there, entry, size))
     due = []
     for each in sorted(old, key=lambda old: (old.ended, old.file)):
-        if files.keep_age and now - each.ended >= files.keep_age * SECOND:
-            due.append(each._replace(why=f"older than {files.keep_age} s"))
-        elif files.keep_size and total > files.keep_size:
-            due.append(each._replace(why=f"more than {files.keep_size} bytes"))
+        if files.keep_age and known.now - each.ended >= files.keep_age * SECOND:
+            why = f"older than {files.keep_age} s"
+        elif files.keep_size and each.size and total > files.keep_size:
+            why = f"more than {files.keep_size} bytes"
         else:
             continue
-        total -= each.size
+        if verifier.is_sound(each.name, each.file, each.entry):
+            due.append(each._replace(why=why, total=total))
+        total -= each.size  # one that stays because it was changed pushes no other out
     return due
+
+
+def _size(directory: Directory, name: str, entry: Registered) -> int:
+    """Return how many bytes of a file count, as the index states it."""
+    compressed = entry.compressed
+    if compressed is None or compressed.size >= 0 or not name.endswith(COMPRESSED):
+        return entry.stated_size
+    # An older release did not enter how many bytes it made of it.
+    found = directory.stat(name)
+    whole = found is not None and is_as_compressed(directory, name, entry, Verdict())
+    return min(found.st_size, entry.stated_size) if found is not None and whole else 0
 
 
 def _ended(verifier: _Verifier, name: str, file: str, entry: Registered) -> int:
@@ -312,11 +373,8 @@ def _ended(verifier: _Verifier, name: str, file: str, entry: Registered) -> int:
 
     The time of a file's last change says nothing: a user who may write to the folder sets it.
     """
-    if entry.ended >= 0:
-        return entry.ended
-    if entry.compressed is not None:  # of a process that was killed before then
-        return entry.compressed.time
-    return verifier.verdict(name, file, entry).last if verifier.reads_times else -1
+    stated = entry.stated_end
+    return stated if stated >= 0 else verifier.verdict(name, file, entry).last
 
 
 def _has_ended(directory: Directory, name: str, entry: Registered) -> bool:
@@ -330,20 +388,20 @@ def _has_ended(directory: Directory, name: str, entry: Registered) -> bool:
     return True
 
 
-def _removal(directory: Directory, old: _Old, now: int) -> dict[str, object]:
+def _removal(old: _Old, verifier: _Verifier, now: int) -> dict[str, object]:
     """Return the entry of the index that says what is removed, and where it ended."""
-    entry = old.entry
-    if entry.closed is not None:
-        count, mac = entry.closed.sequence + 1, entry.closed.mac
-    else:
-        # Its process was killed: what its head says, which the key of this machine may not verify.
-        claimed = Head.claimed(directory.read_head(entry.name) or b"")
-        count, mac = (claimed.count, claimed.mac) if claimed is not None else (0, b"")
+    closed = old.entry.closed
+    count, mac = 0, b""
+    if closed is not None:
+        count, mac = closed.sequence + 1, closed.mac
+    elif (end := verifier.verdict(old.name, old.file, old.entry).end) is not None:
+        count, mac = end[0] + 1, end[1]  # its process was killed
     return {
         "count": count,
         "file": old.file,
         "mac": mac.hex(),
         "time": now,
+        "total": old.total,
         "type": "remove",
         "until": str(moment(old.ended)),
         "why": old.why,

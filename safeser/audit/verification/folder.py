@@ -7,6 +7,7 @@ names its place.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from types import MappingProxyType
@@ -20,7 +21,8 @@ from safeser.audit.key import AuditKey, KeySource, resolve
 from safeser.audit.record import MAX_LINE, Record, begins_like_a_line
 from safeser.audit.report import Expected, Mark, Problem, Report, head_line, limited, moment, shown
 from safeser.audit.verification.file import Job, Verdict, head_marks, opened, verdict, verdicts
-from safeser.audit.verification.registry import Registered, Registry
+from safeser.audit.verification.registry import Registry
+from safeser.audit.verification.removals import Kept, contradiction, removal_note
 from safeser.audit.verification.scan import Scan, lines, scan
 from safeser.errors import AuditError, ConfigError
 
@@ -45,8 +47,10 @@ def verify(
     key: KeySource,
     expect: str = "",
     heads: Iterable[str] | None = None,
+    keep_age: int = 0,
     processes: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    clock: Callable[[], int] = time.time_ns,
 ) -> Report:
     """Return what is wrong with the log in the directory *path*, or with the one file *path*.
 
@@ -60,9 +64,12 @@ def verify(
         the log cannot change it. The log must have grown from there.
     :param heads: lines that hold heads which the log's processes wrote to a second place; text
         without one, and heads of other directories, are left out. Each must be a state of this log.
+    :param keep_age: seconds for which the reader of this report knows that the log keeps a file. A
+        removal after *expect* or a head is a problem unless the file was so old.
     :param processes: how many verify files of a directory at a time. More than one are started
         anew, so a script that asks for them must begin with ``if __name__ == "__main__"``.
     :param progress: called before each file of a directory with how many are done, and of how many.
+    :param clock: nanoseconds since 1970, for *keep_age*: a removal is not of tomorrow.
     :raises ConfigError: if the key cannot be read, *expect* is not such a text, or *heads* holds no
         head. Whatever the log holds gives a report.
     """
@@ -73,7 +80,8 @@ def verify(
     path = os.fspath(path)
     single = not os.path.isdir(path)
     folder, name = os.path.split(path) if single else (path, "")
-    verification = _Verification(secret, expected)
+    kept = Kept(keep_age, clock() // 1_000)
+    verification = _Verification(secret, expected, kept)
     try:
         directory = Directory(folder or ".", create=False)
     except AuditError as error:
@@ -89,7 +97,7 @@ def verify(
                 # Its processes may have begun, compressed or removed a file meanwhile.
                 if not verification.problems or tries == 1 or _shape(directory) == before:
                     break
-                verification = _Verification(secret, expected, verification.sound())
+                verification = _Verification(secret, expected, kept, verification.sound())
     except AuditError as error:
         text = f"{error.message}; what was not read was not verified"
         verification.problem(path, "unreadable file", text)
@@ -126,10 +134,12 @@ class _Verification(Verdict):
         self,
         key: AuditKey,
         expected: list[Expected],
+        kept: Kept,
         sound: Mapping[str, tuple[Job, Verdict]] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         self._sound = sound
+        self._kept = kept
         self._verdicts: dict[str, tuple[Job, Verdict]] = {}
         self.expected = expected
         self.directory_id = ""
@@ -262,7 +272,9 @@ class _Verification(Verdict):
             self.problem(INDEX, "index changed", text, line=1, seq=0)
             return
         self._index_problems(found)
-        self.index_whole = not found.problems
+        for line, why in registry.wrong:
+            self.problem(INDEX, "index changed", why, line=line, seq=line - 1)
+        self.index_whole = not found.problems and not registry.wrong
         self.add_times(found)
         self.read.add(claimed)
         self.note_torn(INDEX, found)
@@ -292,43 +304,31 @@ class _Verification(Verdict):
 
     def _jobs(self, names: set[str]) -> Iterator[Job]:
         """Yield the files that are to be verified; note those that are not there."""
-        removed = 0
+        removals = 0
+        places = sorted({mark.sequence for mark in self._expected_marks(self.directory_id)})
         for file, entry in self.registry.files.items():
-            name = stored(entry.name, names)
-            if name is None and entry.removed is not None:
-                removed += 1
-                self._removed(file, entry, named=removed <= _NAMED)
+            name, removed = stored(entry.name, names), entry.removed
+            if removed is not None:
+                marks = self._expected_marks(file)
+                wrong = contradiction(entry, removed, marks=marks, places=places, kept=self._kept)
+                self.problems += [] if wrong is None else [wrong]
+            if name is None and removed is not None:
+                self.read.add(file)
+                removals += 1
+                if removals <= _NAMED:
+                    self.notes.append(removal_note(entry, removed))
                 continue
             if name is None:
                 text = f"the index (line {entry.line}) names this file, and it is not there"
                 self.problem(entry.name, "missing file", text)
                 continue
-            if entry.removed is not None:
+            if removed is not None:
                 text = "retention was interrupted while it removed this file"
                 self.notes.append(f"{shown(name)}: {text}")
             keys = self._file_keys(file, directory=self.directory_id, moves=entry.moves)
             yield Job(name, file, keys, entry, self._expected_marks(file))
-        if removed > _NAMED:
-            self.notes.append(f"{removed - _NAMED} more files were removed by retention")
-
-    def _removed(self, file: str, entry: Registered, *, named: bool) -> None:
-        """Say that retention removed a file, and compare its end with what was written down."""
-        removed = entry.removed
-        assert removed is not None
-        self.read.add(file)
-        if named:
-            when = moment(removed.time)
-            self.notes.append(
-                f"{shown(entry.name)}: removed by retention ({shown(removed.why)}) on"
-                f" {'-' if when is None else f'{when:%Y-%m-%d %H:%M}'} UTC;"
-                f" it ended with record {removed.count - 1}, MAC {removed.mac.hex()}"
-            )
-        for mark in self._expected_marks(file):
-            if mark.sequence >= removed.count or (
-                mark.sequence == removed.count - 1 and mark.mac != removed.mac
-            ):
-                text = f"it was removed with another end than {mark.source} names"
-                self.problem(entry.name, mark.kind, text)
+        if removals > _NAMED:
+            self.notes.append(f"{removals - _NAMED} more files were removed by retention")
 
     def _take(self, job: Job, found: Verdict) -> None:
         """Add what was found in one file."""

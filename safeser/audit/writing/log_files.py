@@ -96,8 +96,7 @@ class LogFiles:
         self._closed = False
         self._files = files
         self._keeper: Keeper | None = None
-        # The file whose end is being registered, and the size of the index before it first was.
-        self._registering = ("", 0)
+        self._registering: set[str] = set()  # ids of files whose end may be registered
         self._index_end: Head | None = None  # when this process last added to the index
         self._asked = -SECOND  # when a rotation was asked for last
         self._looked = 0
@@ -218,11 +217,9 @@ class LogFiles:
 
     def _register_end(self, entries: Entries, end: Head) -> None:
         self._index_end = entries.chain.end
-        file, size = self._registering
-        if file != end.file:
-            self._registering = (end.file, entries.chain.end.size)
-        elif entries.has_end(end.file, since=size):
+        if end.file in self._registering and entries.has_end(end.file):
             return  # the call before was interrupted after it had written the entry
+        self._registering.add(end.file)
         entries.add(
             {
                 "count": end.count,
@@ -359,6 +356,7 @@ class LogFiles:
                 "principal": self._principal,
                 "time": now,
                 "type": "open",
+                "version": index.RULE_VERSION,
             }
         )
         entries.move_key(now)

@@ -114,7 +114,8 @@ def test_a_name_that_is_none_of_a_log_is_never_removed(small, place, key, clock,
             file = f"{n:032x}"
             entries.add({"type": "open", "time": 1, "file": file, "name": name, "genesis": "00"})
             entries.add({"type": "close", "time": 1, "file": file, "count": 1, "mac": "00"})
-            entries.add({"type": "remove", "time": 1, "file": file, "count": 1, "mac": "00"})
+            removed = {"count": 1, "mac": "00", "why": "older than 0 s"}
+            entries.add({"type": "remove", "time": 1, "file": file, **removed})
 
     index.update(directory, key, now=1, write=register)
     directory.close()
@@ -136,7 +137,6 @@ def test_a_head_that_was_kept_is_compared_with_what_was_removed(
     file = next(e.text("file") for e in read(log.path))
     clock.tick(8 * DAY)
     tended(KEEP)
-    assert verify(place, key=key, expect=head).ok or change
     directory, *ends = head.split()[1:]
     sequence, mac = next(e for e in ends if e.startswith(file)).split("=")[1].split(":")
     last = int(sequence) + 1  # the closing record
