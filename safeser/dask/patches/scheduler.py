@@ -22,6 +22,7 @@ from safeser.dask.groups.replication import count_failures
 from safeser.dask.groups.retirement import note_failure
 from safeser.dask.groups.value_moves import acquire, gathered_on, rebalanced, replicated
 from safeser.dask.patches.patch import Patch, without_comm
+from safeser.dask.scheduler.call_profiles import cut_profile
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.named_addresses import Names
 from safeser.dask.scheduler.worker_authority import Workers
@@ -200,6 +201,16 @@ def _coerce_address(stock: _Function) -> _Function:
     return coerce_address
 
 
+def _get_profile(stock: _Function) -> _Function:
+    async def get_profile(self: Any, comm: Any = None, /, *args: Any, **asked: Any) -> Any:
+        known = served(self)
+        if known is None or not isinstance(comm, Comm):
+            return await stock(self, *without_comm(comm, args), **asked)
+        return await cut_profile(known.channel.policy.limits, partial(stock, self), asked)
+
+    return get_profile
+
+
 _NAMED = (
     Patch(
         target=f"{_SCHEDULER}.client_desires_keys",
@@ -215,6 +226,19 @@ _NAMED = (
         process=_HERE,
         needed=True,
         replace=_coerce_address,
+    ),
+    *(
+        Patch(
+            target=f"{owner}.get_profile",
+            reason="A profile that is nested deeper than a message may be is refused whole.",
+            process=process,
+            needed=False,
+            replace=_get_profile,
+        )
+        for owner, process in (
+            (_SCHEDULER, _HERE),
+            ("distributed.worker:Worker", ("worker",)),
+        )
     ),
 )
 
