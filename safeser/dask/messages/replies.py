@@ -61,7 +61,7 @@ def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
 
 
 def require_form(asked: Mapping[str, Any], reply: Any) -> None:
-    """Refuse the state of a worker or cluster that would name a folder when Dask writes it.
+    """Refuse a state that names a folder to write to, and an answer that lacks values unsaid.
 
     :raises PayloadError: if no honest peer sends such a reply.
     """
@@ -118,10 +118,24 @@ def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
     return named and has_bounded_repr(dump, ranges=False)
 
 
+def _is_gathered(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether *reply* holds the requested values, or says that some are missing.
+
+    For a value of which it says neither, Dask's client returns the key itself.
+    """
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is not str or status != "OK":
+        return True
+    # A worker that gathers by who_has keeps the values and returns none.
+    data, keys = reply.get("data"), asked.get("keys")
+    return keys is None or (isinstance(data, dict) and data.keys() >= set(keys))
+
+
 _NAME_OF_FILE = shape("file")
 
 _FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
     "dump_state": _is_state,
+    "gather": _is_gathered,
     "get_cluster_state": _is_dump,
 }
 

@@ -17,6 +17,7 @@ from distributed.comm import Comm
 
 from safeser.dask.messages.author_statements import take_stated
 from safeser.dask.patches.patch import Patch, without_comm
+from safeser.dask.scheduler.call_profiles import cut_profile
 from safeser.dask.scheduler.copies import acquire, gathered_on
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.named_addresses import Names
@@ -195,6 +196,16 @@ def _coerce_address(stock: _Function) -> _Function:
     return coerce_address
 
 
+def _get_profile(stock: _Function) -> _Function:
+    async def get_profile(self: Any, comm: Any = None, /, *args: Any, **asked: Any) -> Any:
+        known = served(self)
+        if known is None or not isinstance(comm, Comm):
+            return await stock(self, *without_comm(comm, args), **asked)
+        return await cut_profile(known.channel.policy.limits, partial(stock, self), asked)
+
+    return get_profile
+
+
 _NAMED = (
     Patch(
         target=f"{_SCHEDULER}.client_desires_keys",
@@ -210,6 +221,19 @@ _NAMED = (
         process=_HERE,
         needed=True,
         replace=_coerce_address,
+    ),
+    *(
+        Patch(
+            target=f"{owner}.get_profile",
+            reason="A profile that is nested deeper than a message may be is refused whole.",
+            process=process,
+            needed=False,
+            replace=_get_profile,
+        )
+        for owner, process in (
+            (_SCHEDULER, _HERE),
+            ("distributed.worker:Worker", ("worker",)),
+        )
     ),
 )
 
