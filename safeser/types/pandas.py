@@ -74,8 +74,24 @@ _NUMBER = 8
 _MAX_LEVELS = 1000
 #: Beyond, the sum of a bound and a step may not fit 64 bits.
 _INT62 = 1 << 62
-#: pandas adds months one by one, in Python.
-_WALKED = 4
+#: Visits of an element, of a quarter of a microsecond, that one step of an offset takes at most:
+#: to compare an index with its freq, pandas adds it as often as the index has values, in Python.
+_STEP = 64
+_STEPS = {
+    "BusinessDay": 32,
+    "CustomBusinessHour": 256,
+    "CustomBusinessMonthBegin": 320,
+    "CustomBusinessMonthEnd": 320,
+    "FY5253Quarter": 640,
+}
+#: A step looks at each opening of its day once for each that it passes.
+_OPENING, _OPENINGS = 56, 3
+#: Holidays in a row are passed day by day, once or twice in all.
+_HOLIDAY = 16
+#: Steps of one length are compared by NumPy, which adds this many in one visit.
+_EVEN = 8
+#: Of max_refs, the visits of one walk: some 100 ms by default, in which nothing else runs.
+_WALK = 0.4
 #: A column takes pandas some 20 us whenever columns are walked, and one without rows no byte.
 _MAX_EMPTY_COLUMNS = 1 << 17
 #: An end of an interval is compared and hashed; real ones fit 64 bits, or a few more.
@@ -206,14 +222,25 @@ def weekday_of(day: int, nth: int | None) -> Any:
     return _relative.weekday(day, nth)
 
 
-def check_walk(length: int, limits: Limits) -> None:
-    """Refuse to compare *length* values of an index with a frequency of no fixed length."""
-    if length << _WALKED > limits.max_refs:
+def check_walk(freq: Any, length: int, limits: Limits) -> int:
+    """Return the visits that comparing *length* values of an index with *freq* takes, or refuse it.
+
+    Its sender chooses both, and steps from 1 us to 40 ms: a month, or an hour of 700 openings.
+    """
+    if isinstance(freq, _offsets.Tick | _offsets.Day):
+        return length // _EVEN
+    openings, holidays = (len(getattr(freq, name, None) or ()) for name in ("start", "holidays"))
+    # A business day of pandas 3 makes all days in between, which takes memory as well.
+    step = _STEPS.get(type(freq).__name__, _STEP) + abs(freq.n)
+    step += openings * (_OPENING + openings // _OPENINGS)
+    visits: int = length * step + holidays * _HOLIDAY
+    if visits > limits.max_refs * _WALK:
         raise refused(
             "freq",
-            "an index has too many values to check a freq without a fixed length",
+            "an index has too many values for what each step of its freq takes to check",
             fix="Drop it: index.freq = None.",
         )
+    return visits
 
 
 def check_period_freq(freq: Any) -> None:
