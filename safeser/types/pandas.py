@@ -80,10 +80,12 @@ _STEP = 64
 _STEPS = {
     "BusinessDay": 32,
     "CustomBusinessHour": 256,
-    "CustomBusinessMonthBegin": 320,
-    "CustomBusinessMonthEnd": 320,
+    "CustomBusinessMonthBegin": 400,
+    "CustomBusinessMonthEnd": 400,
     "FY5253Quarter": 640,
 }
+#: What pandas takes before the first step and after the last.
+_ENDS = 1024
 #: A step looks at each opening of its day once for each that it passes.
 _OPENING, _OPENINGS = 56, 3
 #: Holidays in a row are passed day by day, once or twice in all.
@@ -233,7 +235,7 @@ def check_walk(freq: Any, length: int, limits: Limits) -> int:
     # A business day of pandas 3 makes all days in between, which takes memory as well.
     step = _STEPS.get(type(freq).__name__, _STEP) + abs(freq.n)
     step += openings * (_OPENING + openings // _OPENINGS)
-    visits: int = length * step + holidays * _HOLIDAY
+    visits: int = _ENDS + length * step + holidays * _HOLIDAY
     if visits > limits.max_refs * _WALK:
         raise refused(
             "freq",
