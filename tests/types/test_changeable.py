@@ -98,8 +98,8 @@ def change(made):
     ):
         try:
             use()
-        except (AttributeError, NotImplementedError, TypeError):
-            continue  # no format has all of these
+        except (AttributeError, NotImplementedError, TypeError, ValueError):
+            continue  # no format has all of these; what is read-only says so
     return made.toarray().sum() + (made @ np.ones(3)).sum()
 
 
@@ -112,9 +112,9 @@ def test_matrices_that_are_changed_in_place_do_not_end_the_process():
 def main():
     for form in FORMATS:
         for send in (by_typed, by_pickle):
-            made = send(grid(form))
+            made, alike = send(grid(form)), grid(form)
             for _ in range(50):
-                assert change(made) == 26.0
+                assert change(made) == change(alike)
     print("done")
 
 
