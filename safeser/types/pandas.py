@@ -42,6 +42,7 @@ __all__ = [
     "is_known",
     "numpy_dtype",
     "offset_of",
+    "ordered",
     "period_dtype",
     "relative_delta",
     "sparse_dtype",
@@ -76,9 +77,10 @@ _MAX_LEVELS = 1000
 _INT62 = 1 << 62
 #: Visits of an element, of a quarter of a microsecond, that one step of an offset takes at most:
 #: to compare an index with its freq, pandas adds it as often as the index has values, in Python.
-_STEP = 64
+_STEP = 80
 _STEPS = {
-    "BusinessDay": 32,
+    "BusinessDay": 40,
+    "BusinessHour": 64,
     "CustomBusinessHour": 256,
     "CustomBusinessMonthBegin": 400,
     "CustomBusinessMonthEnd": 400,
@@ -321,6 +323,24 @@ def check_levels(levels: Sequence[Any], *, limits: Limits) -> None:
         raise refused(
             "index", "the values of an index's levels are larger than max_array", fix=_RAISE
         )
+
+
+def ordered(index: Any, depth: int | None) -> Any:
+    """Return *index*, of several levels of which the first *depth* are in order, or refuse it.
+
+    pandas compares all levels, then all but one and so on: the square of the levels, each time for
+    all rows, which is 50 s for a pickle of 25 kB.
+    """
+    tied: Any = np.ones(max(len(index) - 1, 0), bool)
+    for codes in index.codes[: max(depth or 0, 0)]:
+        step = np.diff(np.asarray(codes, np.int64))
+        if (step[tied] < 0).any():
+            raise refused("index", "the levels of an index are not in the order that it states")
+        tied &= step == 0
+    if (depth or 0) > index.nlevels:
+        raise refused("index", "an index is in the order of more levels than it has")
+    index.sortorder = depth
+    return index
 
 
 _RAISE = "Raise the policy's limits.max_array if its sender may."

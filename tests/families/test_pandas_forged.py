@@ -460,6 +460,17 @@ def test_a_freq_that_takes_long_to_check():
     assert families.deserialize(*sent(days), GRANT, limits=few).freq == days.freq
 
 
+def test_freqs_are_charged_to_the_message():
+    """Each index had a budget of its own."""
+    year = {"weekday": 1, "startingMonth": 1, "variation": "nearest"}
+    quarters = pd.offsets.FY5253Quarter(qtr_with_extra_week=1, **year)
+    index, few = pd.date_range("2020", periods=100, freq=quarters), Limits(max_refs=200_000)
+    header, frames = families.serialize([index] * 2, FAMILIES, limits=few)
+    assert families.deserialize(header, frames, GRANT, limits=few)[1].freq == quarters
+    header, frames = families.serialize([index] * 20, FAMILIES, limits=few)
+    assert refused(header, frames, limits=few) == "families.max-refs"
+
+
 def test_levels_are_no_ranges_that_cost_more_than_they_say():
     header, frames = sent(pd.MultiIndex([pd.RangeIndex(3)], [[0, 1]]))
     level = header["sub-header"]["index"][3][0]

@@ -22,7 +22,7 @@ from typing import Any
 import msgpack
 
 from safeser import families
-from safeser.errors import PayloadError, SafeserError
+from safeser.errors import SafeserError
 from safeser.families import building, receiving
 from safeser.pickles import DATA_PROFILES, Profile, loads
 from safeser.pickles.building import build
@@ -99,7 +99,7 @@ def _measured(twice: bytes, data: bytes) -> dict[str, Any]:
     before, start = _pages(1), time.process_time()
     try:
         made = _load(data)
-    except PayloadError as error:
+    except SafeserError as error:
         made, rule = None, error.rule
     seconds, peak = time.process_time() - start, _peak()
     del made

@@ -75,7 +75,15 @@ def _indexes() -> dict[str, Product]:
             pd.Categorical.from_codes(np.arange(a) % b, level(b))
         )
 
+    def unordered(a: int, b: int) -> Any:
+        codes = np.zeros(a, "i1")
+        codes[-2] = 1
+        made = pd.MultiIndex([[1, 2]] * b, [codes] * b)
+        made.sortorder = 1
+        return made
+
     return {
+        "multi-order": unordered,
         "multi-values": lambda a, b: pd.MultiIndex.from_arrays([np.arange(a)] * b),
         "multi-codes": lambda a, b: pd.MultiIndex([[1, 2]] * b, [np.arange(a) % 2] * b),
         "multi-texts": lambda a, b: pd.MultiIndex([labels_of(a)] * b, [[0]] * b),

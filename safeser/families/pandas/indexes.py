@@ -150,9 +150,10 @@ def _class_of(reader: Reader, part: Part) -> str:
 
 
 def _write_multi(writer: Writer, x: Any, where: str) -> list[Any]:
+    order = None if x.sortorder is None else int(x.sortorder)
     with writer.bounded(x, where):
         bounds.check_levels(x.levels, limits=writer.limits)
-    order = None if x.sortorder is None else int(x.sortorder)
+        bounds.ordered(x, order)
     names = [writer.name(name, where=f"{where}.names") for name in x.names]
     levels, codes = [], []
     for at, (level, code) in enumerate(zip(x.levels, x.codes, strict=True)):
@@ -188,13 +189,12 @@ def _read_multi(reader: Reader, described: Any) -> Part:
             made,
             [settled(code, 1) for code in numbers],
             names=[name(values) for name in named],
-            sortorder=order,
-            verify_integrity=order is not None,
+            verify_integrity=False,
         )
         required(
             all(code.dtype == sent.dtype for code, sent in zip(index.codes, numbers, strict=True))
         )
-        return index
+        return bounds.ordered(index, order)
 
     return Part("multi", length, built)
 

@@ -95,10 +95,14 @@ def unique(site: Site, index: Any) -> Any:
         once = True
     elif isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
         once = _apart(index.to_numpy())
+    elif isinstance(dtype, pd.DatetimeTZDtype | pd.PeriodDtype):
+        once = _apart(index.asi8)
     else:
         # One by one, and text is not charged for being a key.
         site.charge(len(index) << _TEXTS_EACH)
-        once = len(site.frozen(index)) == len(index)
+        # As several levels, one index would take its time in one call.
+        known = index._cache.get("is_unique") is True
+        once = known or len(site.frozen(index)) == len(index)
     if not once:
         raise refused("labels", "a label that must be there once is there twice")
     index._cache["is_unique"] = True
