@@ -157,6 +157,7 @@ HEADERS = {
     ],
     "value.columns": [(FRAME, ("blocks", 0, 2), 1 << 40)],
     "value.index": [
+        (LEVELS, ("index", 2), 3),
         (RANGE, ("index", 4), 0),
         (RANGE, ("index", 3), 1 << 62),
         (RANGE, ("index", 3), 1 << 40),
@@ -224,7 +225,6 @@ HEADERS = {
         (DATES, ("index", 2), ["Nano", 1, False, []]),
         (PERIODS, ("array", 3), ["Week", 1, False, [13]]),
         (DATES, ("index", 2), ["DateOffset", 1, False, {"weekday": [1.5, 1]}]),
-        (LEVELS, ("index", 2), 3),
         (pd.Period("2020", "M"), ("freq",), ["SemiMonthEnd", 1, False, [3]]),
     ],
     "value.sparse": [

@@ -192,7 +192,9 @@ def _arrow() -> dict[str, Product]:
         "arrow-dictionary": coded,
         "arrow-dictionaries": chunks(lambda b: coded(b, b)),
         "arrow-empty-chunks": chunks(lambda b: pa.array([], wide(b))),
-        "arrow-coded-chunks": chunks(lambda b: pa.array([], pa.dictionary(pa.int8(), wide(b)))),
+        "arrow-coded-chunks": chunks(
+            lambda b: pa.DictionaryArray.from_arrays(pa.array([], pa.int8()), pa.array([], wide(b)))
+        ),
         "arrow-struct": lambda a, b: pa.array([None] * a, wide(b)),
         "arrow-deep": lambda a, b: pa.array([None] * a, deep(b)),
         "arrow-wide": lambda a, b: pa.nulls(a, pa.list_(pa.int8(), b)),
@@ -237,12 +239,6 @@ def _xarray() -> dict[str, Product]:
     return {
         "xarray-variables": lambda a, b: xr.Dataset(
             {f"v{at}": ("x", np.zeros(a)) for at in range(b)}, {"x": np.arange(a)}
-        ),
-        "xarray-levels": lambda a, b: xr.Dataset(
-            coords=xr.Coordinates.from_pandas_multiindex(
-                pd.MultiIndex.from_arrays([np.arange(a)] * min(b, 200), names=range(min(b, 200))),
-                "x",
-            )
         ),
         "xarray-dimensions": lambda a, b: xr.DataArray(np.zeros((a,) + (1,) * min(b, 60))),
     }

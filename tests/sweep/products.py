@@ -134,7 +134,7 @@ def attacks_of(name: str, product: Product, *, quick: bool) -> Iterator[Attack]:
         first, made = _FIRST, []
         while first <= _MOST:
             begun = time.monotonic()
-            found = list(_spelt(name, product, first, second))
+            found = list(spelt(name, product, first, second))
             if not found:
                 break
             made.append(found)
@@ -145,7 +145,7 @@ def attacks_of(name: str, product: Product, *, quick: bool) -> Iterator[Attack]:
             yield from made[chosen] if 0 <= chosen < len(made) else ()
 
 
-def _spelt(name: str, product: Product, first: int, second: int) -> Iterator[Attack]:
+def spelt(name: str, product: Product, first: int, second: int) -> Iterator[Attack]:
     label = f"{name} {first} x {second}"
     try:
         value = product(first, second)
