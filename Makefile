@@ -103,10 +103,11 @@ fuzz: $(VENV)/dev.stamp
 soak: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.soak --seconds 3600 --state .soak
 
-## sweep: what one message costs a scheduler, and one constructor a load; forty minutes, exits with 1
+## sweep: what one message costs a scheduler, one constructor a load, two sizes of a value; an hour, exits with 1
 sweep: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.sweep.stalls
 	@$(BIN)/python -m tests.sweep.pickles
+	@$(BIN)/python -m tests.sweep.products
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp

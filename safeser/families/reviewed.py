@@ -11,22 +11,24 @@ from contextlib import contextmanager
 
 from safeser.errors import PayloadError
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 from safeser.pickles.shims.site import Site
 from safeser.values import Limits
 
-__all__ = ["given_to", "reviewed", "site"]
+__all__ = ["reviewed", "site"]
 
 
-def site(node: Node, limits: Limits) -> Site:
-    """Return the budget of reviewed constructors for *node*: a multiple of its received bytes.
+def site(node: Node, limits: Limits, budget: Budget) -> Site:
+    """Return what reviewed constructors need for all parts of *node*; call it once for a node.
 
+    They are charged to the *budget* of the message, to which the node's bytes bring their share.
     Each frame belongs to one node, so nothing else in the payload writes to what was checked.
     """
-    return Site(limits, given=given_to(node), shared=False)
+    return Site(limits, given=_given_to(node), budget=budget, shared=False)
 
 
-def given_to(node: Node) -> int:
-    """Return how many bytes arrived for *node*; call it once for all parts of a node."""
+def _given_to(node: Node) -> int:
+    """Return how many bytes arrived for *node*."""
     given, todo, package = 0, [node], _package(node)
     while todo:
         inner = todo.pop()

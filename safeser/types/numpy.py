@@ -39,6 +39,7 @@ __all__ = [
     "strict_fields",
     "subarray",
     "with_metadata",
+    "writable",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -358,6 +359,16 @@ def sound(array: Array) -> Array:
         elif _X87:
             _check_long_doubles(part)
     return array
+
+
+def writable(part: Array) -> Array:
+    """Return *part* of a container that changes its parts in place, copied if it cannot be.
+
+    A container that may write to one part and not to another fails half-way: after ``resize`` a
+    sparse matrix has fewer indices than its rows say, and compiled code reads beyond them. What is
+    one element seen many times stays so: it would take memory that no byte was sent for.
+    """
+    return part if part.flags.writeable or 0 in part.strides else part.copy(order="K")
 
 
 def _check_text(part: Array) -> None:

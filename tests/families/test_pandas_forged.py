@@ -157,6 +157,7 @@ HEADERS = {
     ],
     "value.columns": [(FRAME, ("blocks", 0, 2), 1 << 40)],
     "value.index": [
+        (LEVELS, ("index", 2), 3),
         (RANGE, ("index", 4), 0),
         (RANGE, ("index", 3), 1 << 62),
         (RANGE, ("index", 3), 1 << 40),
@@ -224,7 +225,6 @@ HEADERS = {
         (DATES, ("index", 2), ["Nano", 1, False, []]),
         (PERIODS, ("array", 3), ["Week", 1, False, [13]]),
         (DATES, ("index", 2), ["DateOffset", 1, False, {"weekday": [1.5, 1]}]),
-        (LEVELS, ("index", 2), 3),
         (pd.Period("2020", "M"), ("freq",), ["SemiMonthEnd", 1, False, [3]]),
     ],
     "value.sparse": [
@@ -458,6 +458,17 @@ def test_a_freq_that_takes_long_to_check():
         families.serialize(index, FAMILIES, limits=few)
     days = pd.date_range("2020", periods=100, freq="D")
     assert families.deserialize(*sent(days), GRANT, limits=few).freq == days.freq
+
+
+def test_freqs_are_charged_to_the_message():
+    """Each index had a budget of its own."""
+    year = {"weekday": 1, "startingMonth": 1, "variation": "nearest"}
+    quarters = pd.offsets.FY5253Quarter(qtr_with_extra_week=1, **year)
+    index, few = pd.date_range("2020", periods=100, freq=quarters), Limits(max_refs=200_000)
+    header, frames = families.serialize([index] * 2, FAMILIES, limits=few)
+    assert families.deserialize(header, frames, GRANT, limits=few)[1].freq == quarters
+    header, frames = families.serialize([index] * 20, FAMILIES, limits=few)
+    assert refused(header, frames, limits=few) == "families.max-refs"
 
 
 def test_levels_are_no_ranges_that_cost_more_than_they_say():

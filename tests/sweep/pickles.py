@@ -184,14 +184,17 @@ class Children:
         self._process.stdin.close()
         self._process.wait()
 
-    def run(self, template: Template) -> Row | None:
-        """Return what the attack takes; None if the call cannot be loaded by these libraries."""
-        data = template.filling(SIZE)
-        answer = self._ask(template.repeated(2), data)
+    def run(self, attack: Any, *, measured: bool = False) -> Row | None:
+        """Return what the attack takes; None if the call cannot be loaded by these libraries.
+
+        :param measured: whether it counts too if nothing of it can be loaded.
+        """
+        data = attack.filling(SIZE)
+        answer = self._ask(data if measured else attack.repeated(2), data)
         if "unloadable" in answer:
             return None
-        calls = (len(data) - template.size) // len(template.unit)
-        return Row(template.name, template.label, len(data), calls, **answer)
+        calls = (len(data) - attack.size) // len(attack.unit)
+        return Row(attack.name, attack.label, len(data), calls, **answer)
 
     def _ask(self, *frames: bytes) -> dict[str, Any]:
         pipe, answers = self._process.stdin, self._process.stdout
@@ -251,15 +254,20 @@ def main() -> int:
     options = parser.parse_args()
     begun = time.monotonic()
     rows = sweep(options.only)
-    if options.json:
-        options.json.write_text(json.dumps([{**_as_dict(row)} for row in rows], indent=1))
+    return report(rows, options.worst, options.json, "constructors", begun)
+
+
+def report(rows: list[Row], worst: int, file: Path | None, what: str, begun: float) -> int:
+    """Print the *worst* of *rows*, write all to *file*, and return 1 if one is over the bounds."""
+    if file:
+        file.write_text(json.dumps([_as_dict(row) for row in rows], indent=1))
     print(f"{'memory':>7} {'MB':>7} {'total':>7} {'call':>7} {'calls':>6}  constructor (sample)")
-    print("\n".join(table(rows[: options.worst])))
+    print("\n".join(table(rows[:worst])))
     bad = [row for row in rows if row.problem]
     entries = len({row.name for row in rows})
     print(
-        f"{entries} constructors, {len(rows)} attacks, {len(bad)} over the bounds,"
-        f" of {len({row.name for row in bad})} constructors; {time.monotonic() - begun:.0f} s"
+        f"{entries} {what}, {len(rows)} attacks, {len(bad)} over the bounds,"
+        f" of {len({row.name for row in bad})} {what}; {time.monotonic() - begun:.0f} s"
     )
     return 1 if bad else 0
 

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 
 from tests.families.malformed import examples
 from tests.fuzz import seeds
+from tests.sweep.product_samples import opened
 from tests.types import strategies
 from tests.types.both import by_pickle, by_typed
 from tests.types.only_one import PICKLE, TYPED, TYPES_OF_PICKLE
@@ -100,6 +101,25 @@ def narrow(matrix):
     return matrix
 
 
+def stepped(count, freq):
+    return pd.date_range("1950-01-02 09:00", periods=count, freq=freq, unit="s")
+
+
+def in_order(codes, depth):
+    made = pd.MultiIndex([["a", "b"]] * 2, [codes] * 2)
+    made.sortorder = depth
+    return made
+
+
+def hours(openings):
+    return pd.offsets.CustomBusinessHour(7, **opened(openings))
+
+
+YEARS = {"weekday": 1, "startingMonth": 1, "variation": "nearest"}
+QUARTERS = pd.offsets.FY5253Quarter(qtr_with_extra_week=1, **YEARS)
+FREE = [np.datetime64("2050-01-01") + at for at in range(9000)]
+
+
 #: value -> the rule of its bound, or nothing where both accept it
 PROBES = {
     "decimal of 5,000 digits": (lambda: decimal.Decimal("1" * 5000), ""),
@@ -144,9 +164,24 @@ PROBES = {
     "namespace of a dunder": (lambda: types.SimpleNamespace(**{"__class__": 1}), "attribute"),
     "period of 5,000 days": (lambda: pd.Period("2026", pd.offsets.Day(5000)), "period"),
     "offset of 2**40 months": (lambda: pd.offsets.MonthEnd(1 << 30), "offset"),
+    "9,700 business days": (lambda: stepped(9700, "B"), ""),
+    "9,800 business days": (lambda: stepped(9800, "B"), "freq"),
+    "100 days, each the 60,000th": (lambda: stepped(100, pd.offsets.BusinessDay(60_000)), "freq"),
+    "4,900 months": (lambda: stepped(4900, "MS"), ""),
+    "30 hours of 120 openings": (lambda: stepped(30, hours(120)), ""),
+    "40 hours of 120 openings": (lambda: stepped(40, hours(120)), "freq"),
+    "2 hours of 720 openings": (lambda: stepped(2, hours(720)), "freq"),
+    "600 fiscal quarters": (lambda: stepped(600, QUARTERS), ""),
+    "650 fiscal quarters": (lambda: stepped(650, QUARTERS), "freq"),
+    "3,000 days beside holidays": (lambda: stepped(3000, pd.offsets.CDay(holidays=FREE)), ""),
+    "5,000 days beside holidays": (lambda: stepped(5000, pd.offsets.CDay(holidays=FREE)), "freq"),
+    "a million hours": (lambda: stepped(1_000_000, "h"), ""),
     "interval of 2,000 bits": (lambda: pd.Interval(0, 1 << 2000), "interval"),
     "index of 2**40 numbers": (lambda: pd.RangeIndex(1 << 40), "index"),
     "index of 1,001 levels": (lambda: pd.MultiIndex.from_arrays([[1]] * 1001), "index"),
+    "index in order": (lambda: in_order([0, 0, 1], 1), ""),
+    "index in no order": (lambda: in_order([0, 1, 0], 1), "index"),
+    "index in the order of a level it lacks": (lambda: in_order([0, 0, 1], 3), "index"),
     "sparse column of 2 GiB": (lambda: sparse_column((1 << 27) + 1), "sparse"),
     "interval of half floats": (lambda: pd.IntervalDtype("f2"), ""),
     "type of Arrow, 15 lists deep": (lambda: deep_type(15), ""),
@@ -192,6 +227,10 @@ def test_one_value_has_one_bound(name):
 def alike(made, value):
     if type(made) is not type(value):
         return False
+    if isinstance(value, pd.DatetimeIndex):
+        return made.equals(value) and made.freq == value.freq
+    if isinstance(value, pd.MultiIndex):
+        return made.equals(value) and made.sortorder == value.sortorder
     if isinstance(value, np.ndarray | pd.DataFrame | np.dtype | dict | sp.spmatrix):
         return repr(made) == repr(value)
     return made == value

@@ -21,6 +21,7 @@ from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.plain import Unencodable
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 from safeser.pickles.shims.site import Site
 from safeser.values import Limits
 
@@ -104,6 +105,7 @@ class Reader:
     """Read frames word by word, and refuse any form that a Writer does not produce.
 
     :param refuse: raises the error that says whose frames they are, from a message and a rule.
+    :param budget: of the message that they came in.
     """
 
     __slots__ = ("_at", "_frames", "_pool", "_refuse", "_taken", "_words", "limits", "site")
@@ -113,11 +115,12 @@ class Reader:
         frames: Sequence[memoryview],
         limits: Limits,
         refuse: Callable[[str, str], NoReturn],
+        budget: Budget | None = None,
     ) -> None:
         self._refuse = refuse
         if not frames:
             self.refuse("it has no frames")
-        self.site = Site(limits, given=sum(frame.nbytes for frame in frames))
+        self.site = Site(limits, given=sum(frame.nbytes for frame in frames), budget=budget)
         self.limits = limits
         *large, last = frames
         said, _ = plain.decode_counted(last, limits=limits, room=limits.max_refs)

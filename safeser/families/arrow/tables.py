@@ -19,6 +19,7 @@ from safeser.families.arrow.types import storage_of
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 from safeser.pickles.shims.arrow import arrays as reviewed
 from safeser.types.arrow import chunked, dictionary_of, empty_of, parts_of
 from safeser.values import Limits
@@ -174,14 +175,15 @@ class _Kind:
         except Unencodable as error:
             raise Unencodable(x, error.reason) from None  # of all of it, not of its words
 
-    def check(self, node: Node, limits: Limits) -> None:
+    def check(self, node: Node, limits: Limits, budget: Budget) -> None:
         node.expect(frames=len(node.frames))
         with checking(node):
-            reader = Reader(node.frames, limits, node.refuse)
+            reader = Reader(node.frames, limits, node.refuse, budget)
             node.value = self.read(reader)
             reader.end()
 
-    def decode(self, node: Node, values: list[Any]) -> Any:
+    def decode(self, node: Node, values: list[Any], _: Budget) -> Any:
+        # What its reader holds is charged for both.
         with checking(node):
             return self.build(node.value)
 
@@ -350,5 +352,6 @@ def register() -> None:
             kind.check,
             kind.decode,
             subclasses=subclasses,
+            budgeted=True,
         )
         registry.register(typed)

@@ -79,7 +79,7 @@ def _dtype_of(node: Node, position: int) -> np.dtype[Any]:
 
 
 def _decode_masked(node: Node, values: list[Any]) -> Any:
-    data, *rest = values
+    data, *rest = map(bounds.writable, values)
     meta = node.meta
     mask = rest[0] if meta["mask"] else np.ma.nomask
     masked: Any = np.ma.MaskedArray(data, mask=mask, hard_mask=meta["hardmask"], copy=False)

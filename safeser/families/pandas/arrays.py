@@ -34,12 +34,14 @@ from safeser.families.pandas.parts import (
     Part,
     Reader,
     Writer,
+    charged,
     settled,
 )
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, registry
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 from safeser.pickles.shims.pandas.arrays import SHIMS
 from safeser.pickles.shims.site import Draft
 from safeser.types import pandas as bounds
@@ -174,7 +176,7 @@ def _write_intervals(writer: Writer, x: Any, where: str) -> list[Any]:
 def _write_freq(writer: Writer, x: Any) -> list[Any] | None:
     # Before pandas 3.1 an array of moments has a freq, as an index has.
     freq = getattr(x, "_freq", None) if type(x) in _MOMENTS else None
-    return write_freq(writer, freq, len(x), zoned=getattr(x, "tz", None) is not None)
+    return write_freq(writer, freq, len(x))
 
 
 def _read_intervals(reader: Reader, described: Any, columns: int | None) -> Part:
@@ -228,17 +230,18 @@ def _write_masked(writer: Writer, x: Any, where: str) -> list[Any]:
 
 def _read_masked(reader: Reader, described: Any, columns: int | None) -> Part:
     _, key, flags, mask_flags = reader.split(described, 4)
-    data, flags = reader.numbers(key), reader.flags(flags, WRITEABLE)
-    mask, mask_flags = reader.numbers("|b1"), reader.flags(mask_flags, WRITEABLE)
+    data, mask = reader.numbers(key), reader.numbers("|b1")
+    for flag in (flags, mask_flags):
+        reader.flags(flag, WRITEABLE)
     if len(mask) != len(data) or columns not in (None, 1):
         reader.refuse("its mask has another length than its data", "families.shape")
     kind = _MASKED.get(data.dtype.kind)
     odd = not data.dtype.isnative or data.dtype.itemsize > 8 or data.dtype == np.float16
     if kind is None or odd:
         reader.refuse("its data has a dtype that pandas has no nullable kind of", "families.dtype")
-    return Part(
-        "masked", len(data), lambda values: kind(settled(data, flags), settled(mask, mask_flags))
-    )
+    # It writes to the one and then to the other.
+    built: Built = lambda values: kind(settled(data, WRITEABLE), settled(mask, WRITEABLE))  # noqa: E731 - short
+    return Part("masked", len(data), built)
 
 
 # Text, and arrays of Arrow's.
@@ -387,7 +390,7 @@ def _followed(build: Built, described: Any, made: Built, limits: Limits) -> Buil
         if described is None:
             return array
         required(type(array) in _MOMENTS)
-        index = with_freq(index_of(_MOMENTS[type(array)], array, None), freq, limits)
+        index = with_freq(index_of(_MOMENTS[type(array)], array, None), freq, values, limits)
         required(getattr(index._values, "_freq", None) == freq)
         return index._values
 
@@ -401,8 +404,8 @@ _MOMENTS = {
 }
 
 
-def _decode(node: Node, values: list[Any]) -> Any:
-    made = node.value(Loaded.of(node, values))
+def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
+    made = node.value(Loaded.of(node, values, budget))
     if "readonly" in node.meta:
         made._readonly = True
     return made
@@ -427,4 +430,4 @@ def register() -> None:
     ):
         add(kind, classes, write, read)
     alone = tuple(kind for kind in _WRITERS if kind is not np.ndarray)
-    registry.register(Typed("pandas:array", alone, _encode, _check, _decode))
+    registry.register(charged("pandas:array", alone, _encode, _check, _decode))

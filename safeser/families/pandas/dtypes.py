@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from safeser.families.pandas.indexes import apart
 from safeser.families.pandas.internals import pd
 from safeser.families.pandas.offsets import build_zone, check_zone, describe_zone, required
-from safeser.families.pandas.parts import Loaded
+from safeser.families.pandas.parts import Loaded, charged
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, registry
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 from safeser.types import pandas as bounds
 from safeser.values import Limits
 
@@ -122,14 +123,14 @@ def _check(node: Node, limits: Limits) -> None:
     node.value = limits
 
 
-def _decode(node: Node, values: list[Any]) -> Any:
+def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
     name = node.meta["kind"]
     if name in _BARE:
         return _BARE[name]()
-    return _made(name, values, Loaded.of(node, values), node.value)
+    return _made(name, values, Loaded.of(node, values, budget), node.value)
 
 
 def register() -> None:
     """List pandas' dtypes; called once, by safeser.families.pandas.names."""
     classes = (*_BARE.values(), *(kind for kind, _ in _FORMS.values()))
-    registry.register(Typed("pandas:dtype", classes, _encode, _check, _decode))
+    registry.register(charged("pandas:dtype", classes, _encode, _check, _decode))

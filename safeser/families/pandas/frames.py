@@ -15,10 +15,11 @@ from safeser.families.pandas.arrays import read_array, read_block, write_array, 
 from safeser.families.pandas.indexes import apart, read_index, write_index
 from safeser.families.pandas.internals import Places, blocks_of, frame_of, pd, series_of, values_of
 from safeser.families.pandas.offsets import required
-from safeser.families.pandas.parts import Loaded, Part, Reader, Writer
+from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, charged
 from safeser.families.plain import Unencodable, label
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, registry
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 from safeser.types import pandas as bounds
 from safeser.values import Limits
 
@@ -191,8 +192,8 @@ def _check_cover(reader: Reader, blocks: list[Places], count: int | None) -> Non
         reader.refuse("a column is in two blocks, or in none", "families.shape")
 
 
-def _decode(node: Node, values: list[Any]) -> Any:
-    return node.value(Loaded.of(node, values))
+def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
+    return node.value(Loaded.of(node, values, budget))
 
 
 # -- series ------------------------------------------------------------------------------------
@@ -250,8 +251,8 @@ def register() -> None:
     typing = pd.api.typing
     waiting = [getattr(typing, name) for name in typing.__all__ if name.endswith(_WAITING)]
     for typed in (
-        Typed("pandas:GroupBy", tuple(waiting), _refuse_waiting, _check_waiting, _decode),
-        Typed("pandas:DataFrame", (pd.DataFrame,), _encode_frame, _check_frame, _decode),
-        Typed("pandas:Series", (pd.Series,), _encode_series, _check_series, _decode),
+        charged("pandas:GroupBy", tuple(waiting), _refuse_waiting, _check_waiting, _decode),
+        charged("pandas:DataFrame", (pd.DataFrame,), _encode_frame, _check_frame, _decode),
+        charged("pandas:Series", (pd.Series,), _encode_series, _check_series, _decode),
     ):
         registry.register(typed)

@@ -24,11 +24,12 @@ from safeser.families.pandas.internals import (
     values_of,
 )
 from safeser.families.pandas.offsets import read_freq, required, with_freq, write_freq
-from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, settled
+from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, charged, settled
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, registry
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 from safeser.pickles.shims.pandas import arrays as shims
 from safeser.types import pandas as bounds
 from safeser.values import Limits
@@ -84,7 +85,7 @@ def write_index(writer: Writer, x: Any, where: str) -> list[Any]:
 
 
 def _write_freq(writer: Writer, x: Any) -> list[Any] | None:
-    return write_freq(writer, x.freq, len(x), zoned=getattr(x, "tz", None) is not None)
+    return write_freq(writer, x.freq, len(x))
 
 
 def read_index(reader: Reader, described: Any) -> Part:
@@ -129,7 +130,7 @@ def _read_plain(reader: Reader, described: Any) -> Part:
             array = dated(array)
         index = index_of(_KINDS[kind], array, named(values))
         bounds.check_labels(index)
-        return index if freq is None else with_freq(index, made(values), limits)
+        return index if freq is None else with_freq(index, made(values), values, limits)
 
     return Part(kind, part.length, built)
 
@@ -149,9 +150,10 @@ def _class_of(reader: Reader, part: Part) -> str:
 
 
 def _write_multi(writer: Writer, x: Any, where: str) -> list[Any]:
+    order = None if x.sortorder is None else int(x.sortorder)
     with writer.bounded(x, where):
         bounds.check_levels(x.levels, limits=writer.limits)
-    order = None if x.sortorder is None else int(x.sortorder)
+        bounds.ordered(x, order)
     names = [writer.name(name, where=f"{where}.names") for name in x.names]
     levels, codes = [], []
     for at, (level, code) in enumerate(zip(x.levels, x.codes, strict=True)):
@@ -187,13 +189,12 @@ def _read_multi(reader: Reader, described: Any) -> Part:
             made,
             [settled(code, 1) for code in numbers],
             names=[name(values) for name in named],
-            sortorder=order,
-            verify_integrity=order is not None,
+            verify_integrity=False,
         )
         required(
             all(code.dtype == sent.dtype for code, sent in zip(index.codes, numbers, strict=True))
         )
-        return index
+        return bounds.ordered(index, order)
 
     return Part("multi", length, built)
 
@@ -295,8 +296,8 @@ def _check(node: Node, limits: Limits) -> None:
     node.value = part
 
 
-def _decode(node: Node, values: list[Any]) -> Any:
-    return node.value.build(Loaded.of(node, values))
+def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
+    return node.value.build(Loaded.of(node, values, budget))
 
 
 #: Kinds with a name of their own, on which those may rely that hold an index.
@@ -311,4 +312,4 @@ def register() -> None:
         ("pandas:RangeIndex", (pd.RangeIndex,)),
         ("pandas:MultiIndex", (pd.MultiIndex,)),
     ):
-        registry.register(Typed(name, classes, _encode, _check, _decode))
+        registry.register(charged(name, classes, _encode, _check, _decode))

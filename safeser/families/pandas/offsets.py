@@ -19,8 +19,11 @@ from safeser.families.pandas.internals import pin_freq
 from safeser.families.pandas.parts import Built, Loaded, Reader, Writer
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts
+from safeser.families.reviewed import reviewed
 from safeser.families.stdlib import zones
 from safeser.families.tree import Node
+from safeser.pickles import Budget
+from safeser.pickles.shims.pandas.times import walked
 from safeser.types import pandas as bounds
 from safeser.values import Limits
 
@@ -180,28 +183,21 @@ def check_offset(node: Node, limits: Limits) -> None:
     reader.finish()
 
 
-def decode_offset(node: Node, values: list[Any]) -> Any:
-    return node.value(Loaded.of(node, values))
+def decode_offset(node: Node, values: list[Any], budget: Budget) -> Any:
+    return node.value(Loaded.of(node, values, budget))
 
 
 # -- the freq of an index ----------------------------------------------------------------------
 
 
-def write_freq(writer: Writer, freq: Any, length: int, *, zoned: bool) -> list[Any] | None:
+def write_freq(writer: Writer, freq: Any, length: int) -> list[Any] | None:
     """Return the description of an index's *freq*, or None if it has none."""
     if freq is None:
         return None
-    if not _is_even(freq, zoned=zoned):
-        with writer.bounded(freq, ".freq"):
-            bounds.check_walk(length, writer.limits)
-    return write_offset(writer, freq)
-
-
-def _is_even(freq: Any, *, zoned: bool) -> bool:
-    """Whether all steps of *freq* take equally long: a day in a zone is not always 24 hours."""
-    if isinstance(freq, _room.Day):
-        return not zoned
-    return isinstance(freq, _room.Tick)
+    described = write_offset(writer, freq)
+    with writer.bounded(freq, ".freq"):
+        bounds.check_walk(freq, length, writer.limits)
+    return described
 
 
 def read_freq(reader: Reader, described: Any) -> Built:
@@ -211,13 +207,14 @@ def read_freq(reader: Reader, described: Any) -> Built:
     return read_offset(reader, described)
 
 
-def with_freq(index: Any, freq: Any, limits: Limits) -> Any:
+def with_freq(index: Any, freq: Any, values: Loaded, limits: Limits) -> Any:
     """Return *index* with *freq*, which its values must follow."""
     if freq is None:
         return index
+    with reviewed(values.node):
+        walked(values.site(limits), freq, len(index))
     step = _step(index, freq)
     if step is None:
-        bounds.check_walk(len(index), limits)
         index.freq = freq  # pandas compares it with the values
         return index
     numbers = index.asi8
@@ -231,9 +228,10 @@ def with_freq(index: Any, freq: Any, limits: Limits) -> Any:
 
 def _step(index: Any, freq: Any) -> int | None:
     """Return the constant step between neighbours of *index* in its own unit, or None."""
-    if not _is_even(freq, zoned=getattr(index, "tz", None) is not None):
-        return None
-    nanos = freq.n * _DAY if isinstance(freq, _room.Day) else freq.nanos
+    is_day = isinstance(freq, _room.Day)
+    if not (is_day or isinstance(freq, _room.Tick)) or (is_day and getattr(index, "tz", None)):
+        return None  # a day in a zone is not always 24 hours
+    nanos = freq.n * _DAY if is_day else freq.nanos
     step, odd = divmod(nanos, _NANOS[index.unit])
     required(not odd and not freq.normalize)
     return int(step)

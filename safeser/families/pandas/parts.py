@@ -17,9 +17,10 @@ import numpy as np
 
 from safeser.errors import PayloadError
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts
-from safeser.families.reviewed import given_to
+from safeser.families.registry import Parts, Typed
+from safeser.families.reviewed import site
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 from safeser.pickles.shims.site import Site
 from safeser.types import numpy as bounds
 from safeser.types.pandas import is_kept
@@ -32,6 +33,7 @@ __all__ = [
     "Reader",
     "Writer",
     "are_texts",
+    "charged",
     "is_listed",
     "label_of",
     "numbers_key",
@@ -48,24 +50,28 @@ class Loaded(list[Any]):
     would keep the frames in memory until the garbage collector comes by.
     """
 
-    __slots__ = ("_given", "node")
+    __slots__ = ("_site", "budget", "node")
 
     node: Node
-    _given: int | None
+    budget: Budget
+    _site: Site | None
 
     @classmethod
-    def of(cls, node: Node, values: list[Any]) -> Loaded:
+    def of(cls, node: Node, values: list[Any], budget: Budget) -> Loaded:
         loaded = cls(values)
         loaded.node = node
-        loaded._given = None
+        loaded.budget = budget
+        loaded._site = None
         return loaded
 
     def site(self, limits: Limits) -> Site:
-        """Return the budget of a reviewed constructor for one of the parts."""
-        if self._given is None:
-            # There may be thousands of both: to count all frames for each part would be quadratic.
-            self._given = given_to(self.node)
-        return Site(limits, given=self._given, shared=False)
+        """Return what reviewed constructors need for the parts: one for all, as bytes count once.
+
+        There may be thousands of parts and of frames: to count these for each would be quadratic.
+        """
+        if self._site is None:
+            self._site = site(self.node, limits, self.budget)
+        return self._site
 
 
 #: What builds a part.
@@ -148,6 +154,21 @@ def are_short(items: Sequence[Any]) -> bool:
         return False
     text = "".join(filter(None, items))
     return len(text) <= _INLINE_BYTES and text.isprintable()
+
+
+def charged(
+    name: str,
+    classes: tuple[type, ...],
+    encode: Callable[[Any, Limits], Parts],
+    check: Callable[[Node, Limits], None],
+    decode: Callable[[Node, list[Any], Budget], Any],
+) -> Typed:
+    """Return the type *name*, whose *decode* is charged to the budget of the message."""
+
+    def checked(node: Node, limits: Limits, _: Budget) -> None:
+        check(node, limits)
+
+    return Typed(name, classes, encode, checked, decode, budgeted=True)
 
 
 class Writer:

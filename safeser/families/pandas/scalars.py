@@ -22,9 +22,10 @@ from safeser.families.pandas.offsets import (
     required,
     write_period_freq,
 )
-from safeser.families.pandas.parts import Loaded, Reader, Writer
+from safeser.families.pandas.parts import Loaded, Reader, Writer, charged
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 from safeser.types import pandas as bounds
 from safeser.values import Limits
 
@@ -98,8 +99,8 @@ def _check_period(node: Node, limits: Limits) -> None:
     reader.finish()
 
 
-def _decode_period(node: Node, values: list[Any]) -> Any:
-    return pd.Period(ordinal=node.meta["value"], freq=node.value(Loaded.of(node, values)))
+def _decode_period(node: Node, values: list[Any], budget: Budget) -> Any:
+    return pd.Period(ordinal=node.meta["value"], freq=node.value(Loaded.of(node, values, budget)))
 
 
 def _encode_interval(x: Any, limits: Limits) -> Parts:
@@ -129,13 +130,15 @@ def register() -> None:
     for name, cls, encode, check, decode in (
         ("Timestamp", pd.Timestamp, _encode_timestamp, _check_timestamp, _decode_timestamp),
         ("Timedelta", pd.Timedelta, _encode_timedelta, _check_timedelta, _decode_timedelta),
-        ("Period", pd.Period, _encode_period, _check_period, _decode_period),
         ("Interval", pd.Interval, _encode_interval, _check_interval, _decode_interval),
     ):
         registry.register(Typed(f"pandas:{name}", (cls,), encode, check, decode))
-    registry.register(
-        Typed("pandas:offset", tuple(OFFSETS.values()), encode_offset, check_offset, decode_offset)
-    )
+    kinds = tuple(OFFSETS.values())
+    for typed in (
+        charged("pandas:Period", (pd.Period,), _encode_period, _check_period, _decode_period),
+        charged("pandas:offset", kinds, encode_offset, check_offset, decode_offset),
+    ):
+        registry.register(typed)
     for name, value in (("NA", pd.NA), ("NaT", pd.NaT)):
         registry.register(
             Typed(

@@ -205,7 +205,8 @@ def _arrow_array(memory: Memory, value: Any) -> tuple[int, int]:
             size += memory.located(buffer.address, buffer.size, value)
     if hasattr(value, "dictionary"):
         size += _arrow_array(memory, value.dictionary)[0]
-    return size, _ARROW + _HEADER * len(buffers)
+    # Each part of a nested one is an array of its own, of one to three buffers.
+    return size, _ARROW * (1 + len(buffers) // 2) + _HEADER * len(buffers)
 
 
 def _arrow_arrays(memory: Memory, value: Any) -> tuple[int, int]:

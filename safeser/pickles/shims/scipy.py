@@ -17,6 +17,7 @@ from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, plain
 from safeser.types import refused
 from safeser.types import scipy as bounds
+from safeser.types.numpy import writable
 
 __all__ = ["SHIMS", "identical", "indexes", "numbers", "repeated"]
 
@@ -101,8 +102,16 @@ def _finished(draft: Draft, given: Mapping[str, Any], checked: dict[str, Any]) -
     """Return the object with *checked* fields, past any code of its class."""
     kind = getattr(sparse, draft.kind.partition(":")[2])
     made = object.__new__(kind)
-    made.__dict__.update(checked, maxprint=_maxprint(given))
+    parts = {name: _changeable(part) for name, part in checked.items()}
+    made.__dict__.update(parts, maxprint=_maxprint(given))
     return made
+
+
+def _changeable(part: Any) -> Any:
+    """Return *part*, whose arrays SciPy changes in place, one after the other."""
+    if type(part) is tuple:
+        return tuple(map(_changeable, part))
+    return writable(part) if type(part) is np.ndarray else part
 
 
 def _maxprint(given: Mapping[str, Any]) -> int:

@@ -103,6 +103,11 @@ class Site:
     def charge_bytes(self, count: int) -> None:
         self.budget.charge_bytes(count)
 
+    def check_room(self, count: int) -> None:
+        """Refuse to take *count* bytes that are charged once they are taken, if that would fail."""
+        if count > self.budget.copies:
+            raise over("max-bytes", "building the object takes more bytes than allowed")
+
     def check_standing(self, count: float) -> None:
         """Bound *count* bytes that a compact value takes once a program expands it.
 

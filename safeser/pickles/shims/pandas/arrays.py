@@ -22,6 +22,7 @@ from safeser.pickles.shims.pandas.times import pd, walked, zone
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
 from safeser.types import pandas as bounds
 from safeser.types import refused
+from safeser.types.numpy import writable
 
 __all__ = ["SHIMS", "draft_of", "fields_of", "owned", "unique"]
 
@@ -94,10 +95,14 @@ def unique(site: Site, index: Any) -> Any:
         once = True
     elif isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
         once = _apart(index.to_numpy())
+    elif isinstance(dtype, pd.DatetimeTZDtype | pd.PeriodDtype):
+        once = _apart(index.asi8)
     else:
         # One by one, and text is not charged for being a key.
         site.charge(len(index) << _TEXTS_EACH)
-        once = len(site.frozen(index)) == len(index)
+        # As several levels, one index would take its time in one call.
+        known = index._cache.get("is_unique") is True
+        once = known or len(site.frozen(index)) == len(index)
     if not once:
         raise refused("labels", "a label that must be there once is there twice")
     index._cache["is_unique"] = True
@@ -354,7 +359,7 @@ def _sparse(site: Site, draft: Any, state: Any) -> Any:
     draft_of(draft)
     fields = fields_of(state, "_sparse_index", "_sparse_values", "_dtype")
     places = plain(fields["_sparse_index"], _SPARSE.IntIndex, _SPARSE.BlockIndex)
-    values, dtype = plain(fields["_sparse_values"], np.ndarray), fields["_dtype"]
+    values, dtype = writable(plain(fields["_sparse_values"], np.ndarray)), fields["_dtype"]
     bounds.check_sparse_values(values, places.length, site.limits)
     if len(values) != places.npoints:
         raise bad("shape", "a sparse array has not as many values as positions")

@@ -119,8 +119,11 @@ def _levels(site: Site, given: dict[str, Any]) -> Any:
     bounds.check_levels(levels, limits=site.limits)
     for level in levels:
         unique(site, level)
+    # All may be one array, which a pickle has once.
+    site.check_room(sum(plain(code, np.ndarray).nbytes for code in codes))
     numbers = [owned(site, code, "i") for code in codes]
-    return pd.MultiIndex(levels, numbers, sortorder=order, names=names, verify_integrity=True)
+    made = pd.MultiIndex(levels, numbers, names=names, verify_integrity=True)
+    return bounds.ordered(made, order)
 
 
 _MAKERS: dict[str, Callable[[Site, dict[str, Any]], Any]] = {

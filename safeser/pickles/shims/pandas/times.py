@@ -27,8 +27,8 @@ _UTC: Any = importlib.import_module("dateutil.tz").tzutc()
 # pandas numbers its resolutions like this.
 _RESOLUTIONS = {7: "s", 8: "ms", 9: "us", 10: "ns"}
 _INT64 = 1 << 63
-# Adding one number to each is cheap; an offset of business days runs Python for each.
-_ADDED, _WALKED = 3, 6
+# What pandas takes to make a calendar of so many holidays.
+_PER_PART = 64
 
 
 def zone(value: Any) -> Any:
@@ -46,10 +46,7 @@ def offset(value: Any) -> Any:
 
 def walked(site: Site, value: Any, elements: int) -> Any:
     """Return the frequency *value*, charged for what it takes to check it against each element."""
-    ticks = isinstance(offset(value), _offsets.Tick | _offsets.Day)
-    if not ticks:
-        bounds.check_walk(elements, site.limits)
-    site.charge(elements >> _ADDED if ticks else elements << _WALKED)
+    site.charge(bounds.check_walk(offset(value), elements, site.limits))
     return value
 
 
@@ -105,7 +102,7 @@ def _interval(_: Site, __: str, left: Any, right: Any, closed: Any = "right") ->
 
 def _offset(site: Site, name: str, count: Any = 1, normalize: Any = False, *rest: Any) -> Any:
     # pandas makes a calendar of holidays each time.
-    site.charge(sum(len(part) if type(part) is tuple else 1 for part in rest) << _WALKED)
+    site.charge(_PER_PART * sum(len(part) if type(part) is tuple else 1 for part in rest))
     kind = name.partition(":")[2]
     return bounds.offset_of(kind, plain(count, int), plain(normalize, bool), rest)
 
