@@ -23,7 +23,7 @@ from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.named_addresses import Names
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.worker_authority import Workers
-from safeser.dask.servers import part_of
+from safeser.dask.servers import part_of, served
 from safeser.dask.worker.nannies import Starting
 
 __all__ = ["ROWS"]
