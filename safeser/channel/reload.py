@@ -157,7 +157,6 @@ class LiveFiles:
             for name, file in self._files.items():
                 make = file.change()
                 if make is not None:
-                    self._refused.pop(name, None)
                     taken |= self._take(name, make)
             for name, (make, _) in list(self._refused.items()) if taken else ():
                 self._take(name, make)  # the new roster may list the key that it was refused for

@@ -63,6 +63,7 @@ class RosterFile:
             yield file
             data = (file._text + file.roster.closing).encode("utf-8")
             if data != file._data:
+                Roster.decode(data, str(path))
                 replace_file(target, data, like=target.stat(), rule="config.roster")
 
     # --- changes ---------------------------------------------------------------------------------
