@@ -80,7 +80,7 @@ def load(path: str | os.PathLike[str], kept: Kept, *, limit: int) -> bytes:
         os.close(handle)
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
         # Its beginning may be of one content, and its last line of another.
-        raise Unfit("unreadable", "was written to while it was read", "Try again")
+        raise Unfit("unreadable", "was written to while it was read", "Try again.")
     return data
 
 

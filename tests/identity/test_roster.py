@@ -338,6 +338,23 @@ def test_its_last_line_is_the_number_of_its_keys(tmp_path, end, where):
     unfinished(path)
 
 
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    """Its last line would be of the new content, and what was read before of the old one."""
+    path = tmp_path / "roster"
+    Roster([entry(1, "alice")]).save(path)
+    reads = os.read
+
+    def read(handle, size):
+        data = reads(handle, size)
+        os.utime(path, ns=(0, 0))
+        return data
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", read)
+        refused(path, "was written to while it was read", "Try again.")
+    assert Roster.load(path).keys_of("alice") == (key(1),)
+
+
 def test_a_text_needs_no_closing_line_and_one_that_it_has_is_right():
     text = Roster([entry(1, "alice")]).text()
     assert Roster.parse(text) == Roster.parse(f"{text}end 1\n")
