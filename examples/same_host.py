@@ -36,6 +36,7 @@ contexts:
     kinds: [data]
     serializers: [shared, dask, msgpack]
     deserializers: [shared, dask, msgpack]
+...
 """
 
 

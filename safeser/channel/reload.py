@@ -1,7 +1,8 @@
-"""Reload the files of one channel when they change, once they are complete and allowed.
+"""Reload the files of one channel when they change.
 
 The one rule: a file that cannot be read, does not load or may not follow the one in force changes
-nothing. It is reported once in the log and the audit log, and the next valid file is adopted.
+nothing. It is reported once in the log and the audit log, and the next valid file is adopted. One
+that is still being written lacks its last line, and does not load.
 """
 
 from __future__ import annotations
@@ -28,9 +29,6 @@ logger = logging.getLogger("safeser.channel")
 #: the file system's clock have one status.
 _READ_ANYWAY = 3
 
-#: A file that differs at each of this many looks is adopted without waiting for two equal looks.
-_RESTLESS = 4
-
 #: The content of a file as text to compare, and a function that makes its value.
 _Found = tuple[str, Callable[[], Any]]
 
@@ -44,39 +42,27 @@ class _File:
     def __init__(self, path: Path, read: Callable[[Path], _Found], *, done: str = "") -> None:
         self.path = path.absolute()  # programs change their working directory
         self._read = read
-        self._done = self._seen = done  # the content handed out last, and the content found last
+        self._done = done  # the content handed out last
         status = self._status_now()
         self._status = status if done and self._found()[0] == done else ()
         self._looks = 0  # since it was read
-        self._changes = 0  # consecutive looks that each found another content
 
-    def change(self, *, at_once: bool) -> Callable[[], Any] | None:
-        """Return a function that makes the new value if two looks found the same new content.
-
-        A file that is still being written differs at the next look.
-
-        :param at_once: do not wait for the second look; the operator states that it is complete.
-        """
+    def change(self) -> Callable[[], Any] | None:
+        """Return a function that makes the new value if the content is another than last time."""
         status = self._status_now()
-        resting = self._seen == self._done
         self._looks += 1
-        if status == self._status and resting and self._looks < _READ_ANYWAY and not at_once:
+        if status == self._status and self._looks < _READ_ANYWAY:
             return None
         self._status, self._looks = status, 0
         found, make = self._found()
-        before, self._seen = self._seen, found
         if found == self._done:
-            self._changes = 0
             return None
-        self._changes += 1
-        if found != before and not at_once and self._changes < _RESTLESS:
-            return None
-        self._done, self._changes = found, 0
+        self._done = found
         return make
 
     def is_settled(self) -> bool:
         """Tell whether the content handed out last is current, judged by the file's status."""
-        return self._seen == self._done and self._status_now() == self._status
+        return self._status_now() == self._status
 
     def _found(self) -> _Found:
         try:
@@ -164,17 +150,13 @@ class LiveFiles:
         self._lock = threading.Lock()  # changes are adopted in the order in which they were read
         channel.settled_by(self.are_settled)
 
-    def look(self, *, at_once: bool = False) -> None:
-        """Check the files; adopt those that changed, and end sessions whose keys have expired.
-
-        :param at_once: do not wait a second look for files that might still be written.
-        """
+    def look(self) -> None:
+        """Check the files; adopt those that changed, and end sessions whose keys have expired."""
         with self._lock:
             taken = False
             for name, file in self._files.items():
-                make = file.change(at_once=at_once)
+                make = file.change()
                 if make is not None:
-                    self._refused.pop(name, None)
                     taken |= self._take(name, make)
             for name, (make, _) in list(self._refused.items()) if taken else ():
                 self._take(name, make)  # the new roster may list the key that it was refused for

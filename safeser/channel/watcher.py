@@ -19,8 +19,7 @@ __all__ = ["INTERVAL", "look_now", "unwatch", "watch"]
 
 logger = logging.getLogger("safeser.channel")
 
-#: Seconds between two looks. A change is taken at the second look that finds it: a revocation has
-#: ten seconds to reach the sessions of a busy process.
+#: Seconds between two looks: a revocation has ten to reach the sessions of a busy process.
 INTERVAL = 1.0
 
 
@@ -50,26 +49,23 @@ class _Watcher:
     def wake(self) -> None:
         self._wake.put(None)
 
-    def look(self, *, at_once: bool = False) -> None:
+    def look(self) -> None:
         """Look at all files once."""
         with self._lock:
             found = list(self._files)
         for files in found:
             try:
-                files.look(at_once=at_once)
+                files.look()
             except Exception:  # a process without its watcher would never hear of a revocation
                 logger.exception("Looking at the files of %s failed", files.channel)
 
     def _run(self) -> None:
         while True:
-            try:
+            with contextlib.suppress(queue.Empty):
                 self._wake.get(timeout=INTERVAL)
-            except queue.Empty:
-                self.look()
-            else:
-                while not self._wake.empty():  # a storm of signals is one look
-                    self._wake.get()
-                self.look(at_once=True)
+                while True:  # a storm of signals is one look
+                    self._wake.get_nowait()
+            self.look()
 
 
 _watcher = _Watcher()
@@ -87,7 +83,7 @@ def unwatch(files: LiveFiles) -> None:
 
 
 def look_now() -> None:
-    """Have the thread look at all files now, and adopt changes at once."""
+    """Have the thread look at all files now."""
     _watcher.wake()
 
 

@@ -43,6 +43,10 @@ _PUBLIC = ("x25519:", "ed25519:")
 _ROSTER = "roster"
 _AUDIT_KEY = "audit.key"
 
+RosterPath = Annotated[
+    Path, typer.Argument(metavar="ROSTER", help="A roster, or a folder that holds one.")
+]
+
 
 @app.command()
 def init(
@@ -141,9 +145,7 @@ def new(
 
 
 @app.command("list")
-def list_(
-    roster: Annotated[Path, typer.Argument(help="A roster, or a folder that holds one.")],
-) -> None:
+def list_(roster: RosterPath) -> None:
     """Show the public keys that a roster lists.
 
     Each has a signing key beside it unless its state says 'no signing key'.
@@ -160,6 +162,27 @@ def list_(
     line(f"SHA-256 {listed.sha256}")
 
 
+@app.command(short_help="Check that a roster loads, or write its last line.")
+def check(
+    roster: RosterPath,
+    *,
+    fix: Annotated[
+        bool,
+        typer.Option("--fix", help="Write its last line anew: you state that it lists every key."),
+    ] = False,
+) -> None:
+    """Check that a roster loads and is whole; its last line is 'end' and the number of its keys.
+
+    Without that line it may be cut off, and no process uses it. The other commands write it.
+    """
+    path = _roster_in(roster)
+    if fix:
+        with RosterFile.edit(path, close=True):
+            pass
+    listed = Roster.load(path)
+    line(f"{path}: fine, {len(listed)} keys, SHA-256 {listed.sha256}")
+
+
 def _roster_in(path: Path) -> Path:
     return path / _ROSTER if path.is_dir() else path
 
@@ -174,9 +197,6 @@ def _state(entry: RosterEntry) -> str:
 
 # --- changing a roster ---------------------------------------------------------------------------
 
-RosterPath = Annotated[
-    Path, typer.Argument(metavar="ROSTER", help="A roster, or a folder that holds one.")
-]
 Whose = Annotated[str, typer.Option("--principal", metavar="NAME", help="Whose key it is.")]
 KeyTexts = Annotated[
     list[str],

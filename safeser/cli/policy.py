@@ -47,13 +47,28 @@ _NOT_FOUND = frozenset({"config.file", "config.policy-name"})
 @app.command(short_help="Check that policies load.")
 def check(
     policies: Annotated[list[str], typer.Argument(metavar="POLICY...", autocompletion=_ready)],
+    *,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix", help="Write the last line '...': you state that the files are whole."
+        ),
+    ] = False,
 ) -> None:
-    """Check that policies load; code 1 names the faults of each that does not."""
+    """Check that policies load; code 1 names the faults of each that does not.
+
+    A file ends with the line '...'; without it, it may be cut off, and no process uses it. Warnings
+    name contexts that leave what they refuse to a later one.
+    """
     from safeser.policy import Policy
+    from safeser.policy.questions.lint_grants import find_narrowed
+    from safeser.policy.ready import locate, write_mark
 
     failed = False
     for name in policies:
         try:
+            if fix and write_mark(locate(name), Policy.parse):
+                mark(True, f"{name}: its last line is '...' now")
             policy = Policy.load(name)
         except ConfigError as error:
             if error.rule in _NOT_FOUND:
@@ -62,6 +77,9 @@ def check(
             failed = True
         else:
             mark(True, f"{name}: fine, {_title(policy)}, SHA-256 {policy.sha256}")
+            for each in find_narrowed((policy.written or policy).as_of(None)):
+                if not each.is_note:
+                    say(f"{name}: warning: {each.message} [{each.rule}] {each.fix}")
     if failed:
         raise typer.Exit(DENIED)
 

@@ -10,17 +10,22 @@ import contextlib
 import datetime
 import fcntl
 import os
-import secrets
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
-from safeser.identity.files import reason, refused, shown, sync_directory, write_new
+from safeser.identity.files import reason, refused, replace_file, require_ended, shown
 from safeser.identity.identities import PublicKey
-from safeser.identity.roster import KeyState, Roster, RosterEntry, meaningful, today
+from safeser.identity.roster import (
+    KeyState,
+    Roster,
+    RosterEntry,
+    meaningful,
+    today,
+    without_closing,
+)
 
 __all__ = ["RosterFile"]
 
@@ -34,26 +39,32 @@ class RosterFile:
     :ivar roster: what it lists, with the changes so far.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, close: bool = False) -> None:
         self.path = path
-        self._text = Roster.read(path).decode("utf-8", "surrogateescape")
-        self.roster = self._checked(self._text)
+        self._data = Roster.read(path)
+        if close:
+            require_ended(self._data, path, rule="roster.unfinished")
+        self.roster = Roster.decode(self._data, str(path), closed=not close)
+        self._text = without_closing(self._data.decode("utf-8"))
 
     @classmethod
     @contextlib.contextmanager
-    def edit(cls, path: Path) -> Iterator[RosterFile]:
+    def edit(cls, path: Path, *, close: bool = False) -> Iterator[RosterFile]:
         """Yield the roster at *path*, locked; write it back at the end if nothing was raised.
 
+        :param close: whether a closing line that is missing or wrong is written anew: the operator
+            states that the file lists every key.
         :raises ConfigError: if it cannot be read or written, or would not load.
         """
         Roster.read(path)  # judges the folders and links of its path, which are followed next
         target = path.resolve()  # a link stays a link
         with _locked(target.parent, path):
-            file = cls(target)
-            before = file._text
+            file = cls(target, close=close)
             yield file
-            if file._text != before:
-                file._write()
+            data = (file._text + file.roster.closing).encode("utf-8")
+            if data != file._data:
+                Roster.decode(data, str(path))
+                replace_file(target, data, like=target.stat(), rule="config.roster")
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -71,8 +82,7 @@ class RosterFile:
             )
         known = self.roster.entry_of(entry.public)
         if known is None:
-            line_break = "" if self._text.endswith("\n") or not self._text else "\n"
-            self._change(f"{self._text}{line_break}{entry.text()}\n")
+            self._change(f"{self._text}{entry.text()}\n")
             return entry
         if known.principal != entry.principal or known.state is not KeyState.PENDING:
             raise _listed_already(known)
@@ -153,31 +163,8 @@ class RosterFile:
         self._change("\n".join(lines))
 
     def _change(self, text: str) -> None:
-        self.roster = self._checked(text)
+        self.roster = Roster.parse(text, str(self.path))
         self._text = text
-
-    def _checked(self, text: str) -> Roster:
-        return Roster.decode(text.encode("utf-8", "surrogateescape"), str(self.path))
-
-    # --- the file --------------------------------------------------------------------------------
-
-    def _write(self) -> None:
-        status = self.path.stat()
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        try:
-            write_new(temporary, self._text.encode("utf-8"), mode=stat.S_IMODE(status.st_mode))
-            try:
-                if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-                    os.chown(temporary, status.st_uid, status.st_gid)
-                temporary.replace(self.path)
-            except OSError:
-                temporary.unlink(missing_ok=True)
-                raise
-            sync_directory(self.path.parent)
-        except (OSError, ValueError) as error:
-            raise refused(
-                self.path, f"cannot be written: {reason(error)}", rule="config.roster"
-            ) from None
 
 
 def _listed_already(known: RosterEntry) -> ConfigError:

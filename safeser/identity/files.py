@@ -7,6 +7,8 @@ links of its path and then the open file. Reading writes nothing, so a read-only
 from __future__ import annotations
 
 import os
+import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -23,8 +25,9 @@ __all__ = [
     "read_file",
     "reason",
     "refused",
+    "replace_file",
+    "require_ended",
     "shown",
-    "sync_directory",
     "write_new",
 ]
 
@@ -66,13 +69,18 @@ def load(path: str | os.PathLike[str], kept: Kept, *, limit: int) -> bytes:
         raise _not_opened(name, error) from None
     try:
         check(handle, name)
+        before = os.fstat(handle)
         data = b""
         while len(data) <= limit and (more := os.read(handle, limit + 1 - len(data))):
             data += more
+        after = os.fstat(handle)
     except OSError as error:
         raise Unfit("unreadable", f"cannot be read: {reason(error)}") from None
     finally:
         os.close(handle)
+    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        # Its beginning may be of one content, and its last line of another.
+        raise Unfit("unreadable", "was written to while it was read", "Try again.")
     return data
 
 
@@ -128,6 +136,41 @@ def write_new(path: Path, data: bytes, *, mode: int) -> None:
         path.unlink(missing_ok=True)  # half a key is worse than none
         raise
     sync_directory(path.parent)
+
+
+def replace_file(path: Path, data: bytes, *, like: os.stat_result | None = None, rule: str) -> None:
+    """Put *data* in place of the file at *path* whole, by a rename, or leave it as it was.
+
+    :param like: the status of a file whose mode and owner the new one gets.
+    :param rule: of the error.
+    """
+    try:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        write_new(temporary, data, mode=0o644 if like is None else stat.S_IMODE(like.st_mode))
+        try:
+            if like and (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+                os.chown(temporary, like.st_uid, like.st_gid)
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+    except (OSError, ValueError) as error:
+        raise refused(path, f"cannot be written: {reason(error)}", rule=rule) from None
+
+
+def require_ended(data: bytes, path: Path, *, rule: str) -> None:
+    """Refuse *data* without a final line break, which no command may complete.
+
+    Cut off in its last line, it may still have a meaning: a number or a name that is shorter.
+    """
+    if not data.endswith(b"\n"):
+        raise refused(
+            path,
+            "does not end with a line break: its last line may be cut off",
+            rule=rule,
+            fix="Complete that line and end it; then try again.",
+        )
 
 
 def sync_directory(path: Path) -> None:

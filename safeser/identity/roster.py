@@ -12,18 +12,26 @@ import enum
 import hashlib
 import os
 import re
-import secrets
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
-from safeser.identity.files import read_file, reason, refused, shown, sync_directory, write_new
+from safeser.identity.files import read_file, refused, replace_file, shown
 from safeser.identity.identities import Identity, PublicKey, public_text
 from safeser.identity.signing import VerifyingKey
 from safeser.values import check_principal
 
-__all__ = ["KeyState", "Roster", "RosterEntry", "meaningful", "parse_date", "today"]
+__all__ = [
+    "KeyState",
+    "Roster",
+    "RosterEntry",
+    "meaningful",
+    "parse_date",
+    "today",
+    "without_closing",
+]
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _ROSTER_MAX_BYTES = 4 << 20
@@ -31,6 +39,9 @@ _ROSTER_MAX_ENTRIES = 20_000  # a key for each node of the largest clusters; 4 M
 _COMMENT_MAX = 200
 #: How a roster of a later format begins; this one has lines of keys and no header.
 _OTHER_FORMAT = "safeser-roster"
+#: The closing line: without it, a file that was cut between two lines would be a roster with fewer
+#: keys, and what is missing could be that a key is retired.
+_CLOSING = re.compile(r"^end (0|[1-9][0-9]{0,5})\r?\n", re.MULTILINE)
 
 
 class KeyState(enum.Enum):
@@ -288,13 +299,16 @@ class Roster:
     def parse(cls, text: str, source: str = "roster") -> Roster:
         """Return the roster that *text* spells; empty lines and # comments don't count.
 
+        A text need not have the closing line of a file; one that it has must be its last and right.
+
         :param source: name of the file, for errors.
         """
         if len(text.encode("utf-8", "surrogatepass")) > _ROSTER_MAX_BYTES:
             raise refused(source, "is too large for a roster", rule="config.roster")
         lines: _Lines = {}
         entries: list[RosterEntry] = []
-        for number, line in meaningful(text):
+        body, count = _split(text)
+        for number, line in meaningful(body):
             try:
                 entry = RosterEntry.parse(line)
                 _claim(lines, entry)
@@ -303,6 +317,8 @@ class Roster:
                 rule = error.rule if error.rule == "config.roster-version" else "config.roster"
                 raise ConfigError(error.message, rule=rule, where=where, fix=error.fix) from None
             entries.append(entry)
+        if count not in (None, len(entries)):
+            raise _unfinished(source, f"lists {len(entries)} keys, and ends with 'end {count}'")
         return cls(entries)
 
     @classmethod
@@ -322,45 +338,35 @@ class Roster:
         )
 
     @classmethod
-    def decode(cls, data: bytes, source: str) -> Roster:
+    def decode(cls, data: bytes, source: str, *, closed: bool = True) -> Roster:
         """Return the roster that the bytes of a file spell; *source* names the file in errors.
 
-        :raises ConfigError: if one line of it is wrong, or the last one does not end: what is
-            missing could be that a key is retired.
+        :param closed: whether it must have its closing line; otherwise any such line is ignored.
+        :raises ConfigError: if it has not, or one line of it is wrong.
         """
-        if data and not data.endswith(b"\n"):
-            raise ConfigError(
-                "the roster does not end with a line break, as one that is half written",
-                rule="roster.unfinished",
-                where=source,
-                fix="Write it whole; replace the file by renaming a complete one over it.",
-            )
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError:
             raise refused(source, "is not UTF-8 text", rule="config.roster") from None
+        if not closed:
+            text = without_closing(text)
+        elif len(data) <= _ROSTER_MAX_BYTES and _split(text)[1] is None:
+            raise _unfinished(source, "does not end with the line 'end' and the number of its keys")
         return cls.parse(text, source)
 
     def text(self) -> str:
-        """Return the roster as :meth:`parse` reads it, one key a line."""
+        """Return the keys as :meth:`parse` reads them, one a line, without the closing line."""
         return "".join(entry.text() + "\n" for entry in self._entries)
+
+    @property
+    def closing(self) -> str:
+        """The last line of a file that lists these keys; it says that the file is whole."""
+        return f"end {len(self._entries)}\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Replace the roster at *path* whole, or leave it as it was."""
-        try:
-            target = Path(path)
-            temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-            write_new(temporary, self.text().encode("utf-8"), mode=0o644)
-            try:
-                temporary.replace(target)
-            except OSError:
-                temporary.unlink(missing_ok=True)
-                raise
-            sync_directory(target.parent)
-        except (OSError, ValueError) as error:
-            raise refused(
-                path, f"cannot be written: {reason(error)}", rule="config.roster"
-            ) from None
+        data = (self.text() + self.closing).encode("utf-8")
+        replace_file(Path(path), data, rule="config.roster")
 
     @property
     def sha256(self) -> str:
@@ -387,6 +393,28 @@ def meaningful(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.startswith("#"):
             yield number, line
+
+
+def without_closing(text: str) -> str:
+    """Return *text* without any closing line, wherever it is."""
+    return _CLOSING.sub("", text)
+
+
+def _split(text: str) -> tuple[str, int | None]:
+    """Return the lines of *text* above its closing line, and the count in it; None for none."""
+    last = text.rfind("\n", 0, -1) + 1
+    closing = _CLOSING.fullmatch(text, last)
+    return (text, None) if closing is None else (text[:last], int(closing[1]))
+
+
+def _unfinished(source: str, what: str) -> ConfigError:
+    return refused(
+        source,
+        what,
+        rule="roster.unfinished",
+        fix="If no key is missing in it, 'safeser keys check --fix"
+        f" {shlex.quote(source)}' writes its last line; else put the whole file in its place.",
+    )
 
 
 #: Which line of a roster lists a key.

@@ -1,21 +1,27 @@
 """Read a policy's file, by path or by the name of a ready policy that ships with safeser.
 
-The one rule: a name is looked up among the files that ship and nowhere else; there is no search
-path on which another user could leave a file of that name.
+The rules: a name is looked up among the files that ship and nowhere else; there is no search path
+on which another user could leave a file of that name. A file is used only if it ends with the line
+``...``: cut off between two lines, it would be a policy that lacks a setting or a context.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from safeser.errors import ConfigError
-from safeser.identity.files import Kept, Unfit, load
+from safeser.identity.files import Kept, Unfit, load, replace_file, require_ended
 from safeser.identity.paths import Cause
 from safeser.policy.source.faults import did_you_mean, shown
 from safeser.policy.source.loader import MAX_BYTES
 
-__all__ = ["is_ready", "locate", "read_file", "ready_policies"]
+__all__ = ["MARK", "is_ready", "locate", "read_file", "ready_policies", "write_mark"]
+
+#: YAML's end of a document, as the last line of a policy's file.
+MARK = b"..."
 
 _SHIPPED = Path(__file__).parent.parent / "policies"
 
@@ -51,10 +57,56 @@ def is_ready(path_or_name: str) -> bool:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of the policy at *path*, at most one more than a policy may have.
+    """Return the bytes of the policy at *path*, which end with :data:`MARK` as their only one.
 
-    :raises ConfigError: if it cannot be read, or another user may change it or choose which it is.
+    :raises ConfigError: if they do not, if they cannot be read, or another user may change the file
+        or choose which it is.
     """
+    data = _read(path)
+    if len(data) <= MAX_BYTES and not _is_whole(data):
+        raise ConfigError(
+            "this policy does not end with the line '...', which says that it is whole",
+            rule="policy.unfinished",
+            where=_named(path),
+            fix="If nothing is missing in it, 'safeser policy check --fix"
+            f" {shlex.quote(_named(path))}' makes that line its last one; else put the whole file"
+            " in its place.",
+        )
+    return data
+
+
+def write_mark(path: Path, parse: Callable[[bytes, str], object]) -> bool:
+    """Make :data:`MARK` the last line of the policy at *path*, and its only one.
+
+    The operator states that the file is whole.
+
+    :param parse: raises :class:`ConfigError` for bytes that are no policy, from the source named.
+    :returns: whether that changed the file.
+    :raises ConfigError: if it is no policy, or its last line has no end.
+    """
+    data = _read(path)
+    if _is_whole(data):
+        return False
+    require_ended(data, path, rule="policy.unfinished")
+    parse(data, str(path))  # before the mark is moved: nothing but comments may follow it
+    lines = data.splitlines(keepends=True)
+    whole = b"".join([*(line for line in lines if line.rstrip(b"\r\n") != MARK), MARK, b"\n"])
+    parse(whole, str(path))
+    target = path.resolve()  # a link stays a link
+    replace_file(target, whole, like=target.stat(), rule="config.file")
+    return True
+
+
+def _is_whole(data: bytes) -> bool:
+    """Tell whether the last line of *data*, and no other, is :data:`MARK`.
+
+    No part of such a file from its beginning is another one.
+    """
+    lines = data.replace(b"\r\n", b"\n").split(b"\n")
+    return lines[-2:] == [MARK, b""] and lines.count(MARK) == 1
+
+
+def _read(path: Path) -> bytes:
     # As with a roster: a user who can write the file can list a key for any principal.
     kept: Kept = "shipped" if path.parent == _SHIPPED else "public"
     try:

@@ -183,7 +183,7 @@ def test_list_takes_the_folder_or_the_roster(safeser, keys, suffix):
 def test_list_does_not_read_comments_as_markup(safeser, keys):
     roster = keys / "roster"
     lines = roster.read_text().splitlines()
-    roster.write_text(f"{lines[0]} [red]node[/red] :boom:\n")
+    roster.write_text(f"{lines[0]} [red]node[/red] :boom:\nend 1\n")
     assert "[red]node[/red] :boom:" in safeser("keys", "list", roster).out
 
 

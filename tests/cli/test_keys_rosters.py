@@ -34,7 +34,7 @@ def listed(keys, principal):
 @pytest.fixture
 def policy(tmp_path):
     path = tmp_path / "own.yaml"
-    path.write_text(POLICY)
+    path.write_text(f"{POLICY}...\n")
     return path
 
 
@@ -410,14 +410,17 @@ def test_what_is_not_there_is_not_retired(safeser, keys, arguments, rule):
 
 def test_comments_order_and_rights_are_kept(safeser, keys):
     path = keys / "roster"
-    lines = path.read_text().splitlines()
-    text = "# the team\n\n" + "\n# and\n".join(lines) + "\n# the end\n"
+    *lines, end = path.read_text().splitlines()
+    text = "# the team\n\n" + "\n# and\n".join(lines) + f"\n# the end\n{end}\n"
     path.write_text(text)
     path.chmod(0o640)
     assert safeser("keys", "retire", keys, str(keys / "client.key")).code == 0
     assert path.read_text() == text.replace("client active", "client retired")
     assert safeser("keys", "add", keys, key(), "--principal", "client").code == 0
-    assert path.read_text().startswith(text.replace("client active", "client retired"))
+    *kept, added, end = path.read_text().splitlines(True)
+    assert "".join([*kept, "end 4\n"]) == text.replace("client active", "client retired")
+    assert " client active " in added
+    assert end == "end 5\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert sorted(p.name for p in keys.iterdir() if p.name.startswith(".")) == []
 
@@ -434,7 +437,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(safeser, keys, monkeypatch)
     def full(path, data, *, mode):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("safeser.identity.edit.write_new", full)
+    monkeypatch.setattr("safeser.identity.files.write_new", full)
     before = (keys / "roster").read_bytes()
     ended = safeser("keys", "retire", keys, str(keys / "client.key"))
     assert (ended.code, "No space left" in ended.err) == (2, True)
@@ -456,9 +459,30 @@ def test_one_that_cannot_be_renamed_leaves_nothing_behind(keys, monkeypatch):
 
 def test_a_roster_that_does_not_load_is_not_changed(safeser, keys):
     path = keys / "roster"
-    path.write_text(path.read_text() + "nonsense\n")
+    path.write_text("nonsense\n" + path.read_text())
     ended = safeser("keys", "retire", keys, str(keys / "client.key"))
-    assert (ended.code, "line 5" in ended.err) == (2, True)
+    assert (ended.code, "line 1" in ended.err) == (2, True)
+
+
+def test_a_roster_that_was_cut_off_is_not_changed_and_check_closes_it(safeser, keys):
+    """Another command would write a closing line below what is left of it."""
+    path = keys / "roster"
+    whole = path.read_text()
+    *lines, _ = whole.splitlines(True)
+    for text in ("".join(lines), "".join(lines[:2]), "".join([*lines[:2], "end 4\n"])):
+        path.write_text(text)
+        for command in (("retire", keys, str(keys / "client.key")), ("check", keys)):
+            ended = safeser("keys", *command)
+            assert (ended.code, "[roster.unfinished]" in ended.err) == (2, True)
+        assert path.read_text() == text
+        count = text.count("x25519:")
+        fixed = safeser("keys", "check", "--fix", keys)
+        assert (fixed.code, f"{path}: fine, {count} keys" in fixed.out) == (0, True)
+        assert path.read_text() == "".join(lines[:count]) + f"end {count}\n"
+    path.write_text(whole[:-20])
+    ended = safeser("keys", "check", "--fix", keys)
+    assert (ended.code, "its last line may be cut off" in ended.err) == (2, True)
+    assert path.read_text() == whole[:-20]
 
 
 def test_commands_at_the_same_time_lose_nothing(keys):

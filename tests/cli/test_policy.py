@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,64 @@ def test_check_of_a_ready_policy_is_fine(safeser, name):
 
 def test_check_names_the_place_and_goes_on_to_the_next(safeser, tmp_path):
     bad = tmp_path / "bad.yaml"
-    bad.write_text("safeser: 1\nname: x\nrevision: 1\nprinciples: {}\n")
+    bad.write_text("safeser: 1\nname: x\nrevision: 1\nprinciples: {}\n...\n")
     ended = safeser("policy", "check", bad, "default")
     assert ended.code == 1
     assert f"{bad}, line 4, column 1" in ended.err
     assert ended.err.count("\n") == 1
     assert "default: fine" in ended.out
+
+
+NEAR = (
+    "safeser: 1\nname: p\nrevision: 1\nprincipals: {ann: {}, bea: {}}\ncontexts:\n"
+    "- {name: far, sender: ann, recipient: bea, same_host: false}\n"
+    "- {name: all, sender: ann, recipient: bea, operations: {grant: [basic]}}\n"
+)
+
+
+def test_check_warns_of_a_context_that_leaves_what_it_refuses_to_a_later_one(safeser, tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(f"{NEAR}...\n")
+    ended = safeser("policy", "check", path)
+    assert (ended.code, ended.err) == (0, "")
+    fine, warning = ended.out.splitlines()
+    assert fine.startswith(f"{path}: fine, p revision 1")
+    assert warning.startswith(f"{path}: warning: context 'far' (line 6) grants less than 'all'")
+
+
+@pytest.mark.parametrize("end", ["", "...\n\n", "...\n# the end\n", "# above\r\n...\r\n\r\n"])
+def test_check_writes_the_last_line_of_a_file_that_is_whole(safeser, tmp_path, end):
+    path, link = tmp_path / "p.yaml", tmp_path / "link.yaml"
+    path.write_bytes((NEAR + end).encode())
+    path.chmod(0o640)
+    link.symlink_to(path)
+    before = safeser("policy", "check", link)
+    assert (before.code, "[policy.unfinished]" in before.err) == (1, True)
+    assert f"safeser policy check --fix {link}" in before.err
+    ended = safeser("policy", "check", "--fix", link)
+    assert ended.out.startswith(f"{link}: its last line is '...' now\n{link}: fine, p revision 1")
+    left = re.sub(r"\.\.\.\r?\n", "", NEAR + end)
+    assert path.read_bytes() == f"{left}...\n".encode()
+    assert (link.is_symlink(), path.stat().st_mode & 0o777) == (True, 0o640)
+    assert "last line" not in safeser("policy", "check", "--fix", link, "default").out
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (NEAR[:-1], "policy.unfinished"),
+        (NEAR[: NEAR.index("ann")], "policy.unfinished"),
+        (NEAR[: NEAR.index("contexts")], "config.missing-key"),
+        (f"{NEAR}...\n...\n", "config.yaml"),
+        (f"{NEAR}...\nlimits: {{max_depth: 3}}\n", "config.yaml"),
+    ],
+)
+def test_check_completes_no_line_and_marks_nothing_that_is_no_policy(safeser, tmp_path, text, rule):
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    ended = safeser("policy", "check", "--fix", path)
+    assert (ended.code, f"[{rule}]" in ended.err) == (1, True), ended.err
+    assert path.read_text() == text
 
 
 @pytest.mark.parametrize("name", ["defualt", "./missing.yaml"])
@@ -57,7 +110,7 @@ def test_lint_of_a_policy_without_findings_is_fine(safeser):
 
 def test_lint_of_what_does_not_load_could_not_run(safeser, tmp_path):
     bad = tmp_path / "bad.yaml"
-    bad.write_text("safeser: 1\nname: x\nrevision: 1\nprinciples: {}\n")
+    bad.write_text("safeser: 1\nname: x\nrevision: 1\nprinciples: {}\n...\n")
     ended = safeser("policy", "lint", bad)
     assert ended.code == 2
     assert ended.err.startswith("safeser: ")
@@ -93,7 +146,7 @@ def test_show_says_where_no_task_is_taken(safeser, tmp_path):
     policy.write_text(
         "safeser: 1\nname: x\nrevision: 1\nprincipals: {s: {}, w: {}}\ncontexts:\n"
         "- name: c\n  sender: [s, w]\n  recipient: [s, w]\n"
-        "  operations: {grant: [compute-task, register-worker]}\n"
+        "  operations: {grant: [compute-task, register-worker]}\n...\n"
     )
     shown = [each.split() for each in safeser("policy", "show", policy).out.splitlines()]
     assert ["s", "w", "none"] in shown
@@ -104,7 +157,7 @@ def test_show_names_types_of_other_libraries(safeser, tmp_path):
     policy.write_text(
         "safeser: 1\nname: x\nrevision: 1\nprincipals: {a: {}, b: {}}\ncontexts:\n"
         "- name: c\n  sender: a\n  recipient: b\n  deserializers: [dask, msgpack]\n"
-        '  dask: {types: ["my.lib:Thing"]}\n'
+        '  dask: {types: ["my.lib:Thing"]}\n...\n'
     )
     policy.chmod(0o600)
     assert "types       my.lib:Thing" in safeser("policy", "show", policy).out
@@ -119,7 +172,7 @@ def test_show_names_what_else_a_context_asks_for(safeser, tmp_path):
         "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
         "  operations: {grant: [look, update-graph]}\n  key_conflicts: {definition: warn}\n"
         "- name: far\n  sender: a\n  recipient: b\n  same_host: false\n  suite: encrypt\n"
-        "- name: outside\n  sender: unknown\n  recipient: b\n  transport: tls\n"
+        "- name: outside\n  sender: unknown\n  recipient: b\n  transport: tls\n...\n"
     )
     policy.chmod(0o600)
     shown = safeser("policy", "show", policy).out
@@ -164,7 +217,7 @@ def test_show_tells_sealing_from_opening(safeser, tmp_path):
     policy = tmp_path / "p.yaml"
     policy.write_text(
         "safeser: 1\nname: p\nrevision: 1\nprincipals: {a: {}, b: {}}\n"
-        "contexts:\n- {name: c, sender: a, recipient: b, serializers: [dask, msgpack]}\n"
+        "contexts:\n- {name: c, sender: a, recipient: b, serializers: [dask, msgpack]}\n...\n"
     )
     out = safeser("policy", "show", policy).out
     assert "seals       dask, msgpack" in out
@@ -218,6 +271,7 @@ def test_explain_knows_the_families_that_a_policy_declares(safeser, tmp_path):
     (tmp_path / "own.yaml").write_text(
         "safeser: 1\nname: own\nrevision: 1\nfamilies: [my-frames]\nprincipals: {a: {}, b: {}}\n"
         "contexts:\n  - {name: all, sender: a, recipient: b, deserializers: [msgpack, my-frames]}\n"
+        "...\n"
     )
     asked = ("--sender=a", "--recipient=b", "--family=my-frames")
     assert safeser("policy", "explain", tmp_path / "own.yaml", *asked).code == 0
@@ -254,7 +308,7 @@ def test_check_has_a_line_for_each_fault(safeser, tmp_path):
     path = tmp_path / "p.yaml"
     path.write_text(
         "safeser: 1\nname: x\nrevision: -1\nprincipals: {a: {}}\n"
-        "contexts: [{name: c, sender: b, recipient: d}]\n"
+        "contexts: [{name: c, sender: b, recipient: d}]\n...\n"
     )
     ended = safeser("policy", "check", path)
     assert ended.code == 1

@@ -84,7 +84,7 @@ def test_a_policy_that_no_cluster_can_work_under_is_said_and_nothing_is_left_run
     policy.write_text(
         "safeser: 1\nname: closed\nrevision: 1\n"
         "principals: {scheduler: {}, worker: {}, nanny: {}, client: {}}\n"
-        "contexts:\n- {name: c, sender: client, recipient: scheduler}\n"
+        "contexts:\n- {name: c, sender: client, recipient: scheduler}\n...\n"
     )
     with subprocess.Popen(
         (*COMMAND, tmp_path / "cluster", "--port=0", "--workers=1", "--policy", policy),

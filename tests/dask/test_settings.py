@@ -142,7 +142,7 @@ def test_a_channel_that_cannot_be_made_closes_its_log(made):
     policy = made / "other.yaml"
     policy.write_text(
         "safeser: 1\nname: o\nrevision: 1\nprincipals: {a: {}, b: {}}\n"
-        "contexts:\n  - {name: c, sender: a, recipient: b}\n"
+        "contexts:\n  - {name: c, sender: a, recipient: b}\n...\n"
     )
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(ConfigError) as caught:
@@ -232,7 +232,7 @@ def test_a_principal_without_any_context_is_of_no_use(made):
     lonely = made / "lonely.yaml"
     lonely.write_text(
         "safeser: 1\nname: l\nrevision: 1\nprincipals: {worker: {}, a: {}, b: {}}\n"
-        "contexts:\n  - {name: c, sender: a, recipient: b}\n"
+        "contexts:\n  - {name: c, sender: a, recipient: b}\n...\n"
     )
     asked = {"roles": {"worker": {"policy": str(lonely)}}}
     with pytest.raises(ConfigError) as caught:
@@ -436,10 +436,10 @@ def test_a_shadow_is_loaded_watched_and_taken_while_the_process_runs(made):
     assert (channel.policy.name, channel.shadow.revision) == ("default", 1)
     (files,) = module._files.values()
     shadow.write_text(text.replace("revision: 1", "revision: 2"))
-    files.look(at_once=True)
+    files.look()
     assert channel.shadow.revision == 2
-    shadow.write_text("broken")
-    files.look(at_once=True)
+    shadow.write_text("broken\n...\n")
+    files.look()
     assert channel.shadow.revision == 2
     rules = [each["rule"] for each in records(made) if each.get("event") == "reload"]
     assert rules == ["shadow.adopted", "config.yaml"]

@@ -79,7 +79,7 @@ def begin_watching() -> None:
     """
 
     class Nothing:
-        def look(self, *, at_once: bool = False) -> None:
+        def look(self) -> None:
             """There are no files."""
 
     nothing: Any = Nothing()

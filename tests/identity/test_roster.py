@@ -297,16 +297,70 @@ def test_public_keys_compare_by_their_bytes():
     assert Roster([entry(1, "alice")]).principal_of(PublicKey(key(1).raw)) == "alice"
 
 
-@pytest.mark.parametrize("lost", [1, 5, 40])
-def test_a_roster_that_is_cut_is_refused_wherever_it_is_read(tmp_path, lost):
-    """What is missing could be the day on which a key ends, or that it is retired."""
-    path = tmp_path / "roster"
-    Roster([entry(1, "alice"), entry(2, "bob", "retired")]).save(path)
-    path.write_bytes(path.read_bytes()[:-lost])
+def unfinished(path):
     with pytest.raises(ConfigError) as caught:
         Roster.load(path)
     assert caught.value.rule == "roster.unfinished"
-    assert caught.value.where == str(path)
+    assert str(path) in caught.value.message
+    assert f"'safeser keys check --fix {path}'" in caught.value.fix
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+def test_no_part_of_a_roster_from_its_beginning_loads(tmp_path, line_break):
+    """What is missing could be the day on which a key ends, or that it is retired."""
+    path = tmp_path / "roster"
+    roster = Roster([entry(number, "alice") for number in range(1, 13)])
+    whole = (roster.text() + roster.closing).replace("\n", line_break).encode()
+    path.write_bytes(whole)
+    assert Roster.load(path) == roster
+    for end in range(len(whole)):
+        path.write_bytes(whole[:end])
+        unfinished(path)
+
+
+@pytest.mark.parametrize(
+    ("end", "where"),
+    [
+        ("end 1", "last"),
+        ("end 3", "last"),
+        ("end 02", "last"),
+        ("end 2 ", "last"),
+        ("End 2", "last"),
+        ("", "last"),
+        ("# end 2", "last"),
+        ("end 2", "first"),
+    ],
+)
+def test_its_last_line_is_the_number_of_its_keys(tmp_path, end, where):
+    path = tmp_path / "roster"
+    text = Roster([entry(1, "alice"), entry(2, "bob")]).text()
+    path.write_text(f"{text}{end}\n" if where == "last" else f"{end}\n{text}")
+    unfinished(path)
+
+
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    """Its last line would be of the new content, and what was read before of the old one."""
+    path = tmp_path / "roster"
+    Roster([entry(1, "alice")]).save(path)
+    reads = os.read
+
+    def read(handle, size):
+        data = reads(handle, size)
+        os.utime(path, ns=(0, 0))
+        return data
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", read)
+        refused(path, "was written to while it was read", "Try again.")
+    assert Roster.load(path).keys_of("alice") == (key(1),)
+
+
+def test_a_text_needs_no_closing_line_and_one_that_it_has_is_right():
+    text = Roster([entry(1, "alice")]).text()
+    assert Roster.parse(text) == Roster.parse(f"{text}end 1\n")
+    for wrong in (f"{text}end 2\n", f"end 1\n{text}end 1\n", f"{text}end 1\nend 1\n"):
+        with pytest.raises(ConfigError):
+            Roster.parse(wrong)
 
 
 # --- signing keys --------------------------------------------------------------------------------

@@ -401,26 +401,70 @@ def test_looking_for_unreachable_contexts_is_cheap_for_large_groups() -> None:
 
 def test_load_by_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
+    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}...\n")
     assert Policy.load(path).sha256 == Policy.load(str(path)).sha256
     assert Policy.load(path).source == str(path)
 
 
 def test_the_same_bytes_are_parsed_once_and_others_anew(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
+    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}...\n")
     first = Policy.load(path)
     assert Policy.load(path) is first
-    path.write_text(path.read_text() + "# changed\n")
+    path.write_text("# changed\n" + path.read_text())
     changed = Policy.load(path)
     assert changed.sha256 != first.sha256
-    path.write_text("safeser: 1\n")
+    path.write_text("safeser: 1\n...\n")
     with pytest.raises(ConfigError):
         Policy.load(path)
 
 
+def whole(line_break: str = "\n") -> bytes:
+    """Return a policy in which each line can be left out, the last ones without a fault."""
+    text = f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}suite: encrypt\nlimits: {{max_depth: 90}}\n...\n"
+    return text.replace("\n", line_break).encode()
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+def test_no_part_of_a_file_from_its_beginning_loads(tmp_path: Path, line_break: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(whole(line_break))
+    assert Policy.load(path).limits.max_depth == 90
+    for end in range(len(whole(line_break))):
+        path.write_bytes(whole(line_break)[:end])
+        with pytest.raises(ConfigError) as caught:
+            Policy.load(path)
+        assert caught.value.rule == "policy.unfinished"
+        assert caught.value.where == str(path)
+        assert f"'safeser policy check --fix {path}'" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        b"...\n\n",
+        b"...\n# the end\n",
+        b"...\n...\n",
+        b"... \n",
+        b"... # whole\n",
+        b" ...\n",
+        b"....",
+    ],
+)
+def test_the_last_line_is_the_mark_alone_and_once(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(whole().removesuffix(b"...\n") + end)
+    with pytest.raises(ConfigError, match="does not end with the line"):
+        Policy.load(path)
+
+
+def test_a_text_needs_no_mark_and_may_have_it() -> None:
+    text = whole().decode()
+    assert Policy.parse(text).revision == Policy.parse(text.removesuffix("...\n")).revision
+
+
 def test_a_bare_name_is_never_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine").write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
+    (tmp_path / "mine").write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}...\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="no ready policy 'mine'"):
         Policy.load("mine")
@@ -455,7 +499,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_policy_that_anybody_may_change_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
+    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}...\n")
     path.chmod(0o666)
     with pytest.raises(ConfigError, match="chmod go-w"):
         Policy.load(path)

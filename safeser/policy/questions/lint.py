@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator
 
 from safeser.policy.policy import Policy
 from safeser.policy.questions.acknowledged import find_paths
-from safeser.policy.questions.lint_grants import Finding, find_ends, find_grants, find_names
+from safeser.policy.questions.lint_grants import (
+    Finding,
+    find_ends,
+    find_grants,
+    find_names,
+    find_narrowed,
+)
 from safeser.policy.questions.readable import read_by
 from safeser.policy.questions.task_workers import TaskWorkers, schedulers, task_workers
 from safeser.policy.rules import SUBMIT
@@ -29,6 +35,7 @@ def lint(policy: Policy, *, today: datetime.date) -> list[Finding]:
     - ``lint.observe``: its contexts are only recorded.
     - ``lint.no-worker``: an author may submit, and no worker takes the author's tasks.
     - ``lint.confinement``: code of an author runs in a confined process and in another one.
+    - ``lint.narrowed``: a context refuses what a later one permits where a fact is unknown.
     - ``lint.values``: 'values' keeps from an author what its code reads on the workers.
 
     Contexts that have ended count like others, beside the finding that they have.
@@ -42,6 +49,7 @@ def lint(policy: Policy, *, today: datetime.date) -> list[Finding]:
         *find_paths(whole),
         *_workers(whole),
         *find_grants(whole),
+        *find_narrowed(whole),
         *find_names(whole),
         *find_ends(whole, today=today),
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import importlib
 import importlib.util
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,11 +17,13 @@ from safeser.allowed.names import own_object
 from safeser.errors import SafeserError
 from safeser.identity import KeyState, Roster
 from safeser.policy.policy import Policy
+from safeser.policy.questions.domain import WAYS, Domain
 from safeser.policy.questions.roles import Need, Roles
-from safeser.policy.rules import COMPUTE, SUBMIT
-from safeser.values import Context, Kind
+from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, COMPUTE, SUBMIT, WEAKEST
+from safeser.policy.source.context import Rule
+from safeser.values import SUBMISSIONS, Context, Kind
 
-__all__ = ["Finding", "find_dates", "find_ends", "find_grants", "find_names"]
+__all__ = ["Finding", "find_dates", "find_ends", "find_grants", "find_names", "find_narrowed"]
 
 #: Days before the end of a key or context from which on it is reported.
 SOON = 30
@@ -132,6 +135,109 @@ def _dashboard(policy: Policy) -> Iterator[Finding]:
             f" by {opening[0]}, which opens code",
             "Take 'dashboard' out, and reach the pages through a tunnel to loopback.",
         )
+
+
+# --- narrowed contexts ----------------------------------------------------------------------------
+
+
+def find_narrowed(policy: Policy) -> Iterator[Finding]:
+    """Yield contexts that refuse what a later one permits where a fact is unknown.
+
+    A context that asks for a transport or a host does not match where it is not known, so that a
+    peer that it is meant to hold back is decided by the later context: ``lint.narrowed``. One that
+    ends matches as before, and refuses; that the later one does not follow it is a note.
+    """
+    narrowed = [
+        (at, rule)
+        for at, rule in enumerate(policy.contexts)
+        if rule.until or rule.transports != ANY_TRANSPORT or rule.same_host != ANYWHERE
+    ]
+    names = [each[0] for each in Domain.of(policy).classes] if narrowed else []
+    for at, rule in narrowed:
+        pairs = itertools.product(
+            [name for name in names if name in rule.senders],
+            [name for name in names if name in rule.recipients],
+            sorted(rule.kinds, key=lambda kind: kind.strength),
+        )
+        found: dict[str, Finding] = {}
+        for sender, recipient, kind in pairs:
+            for later, lasting in _followers(policy, at, (sender, recipient, kind)):
+                if _permits_more(later, rule, kind):
+                    finding = (_not_followed if lasting else _left_to)(rule, later)
+                    found.setdefault(finding.message, finding)
+        yield from found.values()
+
+
+def _followers(
+    policy: Policy, at: int, place: tuple[str, str, Kind]
+) -> Iterator[tuple[Rule, bool]]:
+    """Yield the contexts below number *at* that a reader takes for its followers at *place*.
+
+    With each, whether it never decides there: what the context matches is left to no other.
+    """
+    rule = policy.contexts[at]
+    ways = {way: policy.match(Context(*place, transport=way[0], same_host=way[1])) for way in WAYS}
+    own = [way for way, decides in ways.items() if decides is rule]
+    for (transport, same_host), decides in ways.items():
+        might = any(transport in (None, t) and same_host in (None, h) for t, h in own)
+        if decides is not None and decides is not rule and might:
+            yield decides, False
+    if rule.until is not None:
+        sender, recipient, kind = place
+        for transport, same_host in own:
+            below = (
+                later
+                for later in policy.contexts[at + 1 :]
+                if sender in later.senders
+                and recipient in later.recipients
+                and kind in later.kinds
+                and transport in later.transports
+                and same_host in later.same_host
+            )
+            yield from ((later, True) for later in itertools.islice(below, 1))
+
+
+def _permits_more(later: Rule, rule: Rule, kind: Kind) -> bool:
+    """Tell whether *later* permits messages of *kind* that *rule* refuses, or in a lesser suite."""
+    operations = later.operations - rule.operations
+    asked = any(WEAKEST[name].strength <= kind.strength for name in operations)
+    if asked or later.suite < rule.suite:
+        return True
+    if kind is Kind.ADMIN:
+        return False
+    return SUBMISSIONS.index(later.submission) > SUBMISSIONS.index(rule.submission) or any(
+        set(getattr(later, field)) - set(getattr(rule, field)) for field in _PERMITTING
+    )
+
+
+#: The fields of a context that permit what they list.
+_PERMITTING = ("serializers", "deserializers", "authors", "values", "types", "profiles", "allow")
+
+
+def _left_to(rule: Rule, later: Rule) -> Finding:
+    transport = ["'transport'"] if rule.transports != ANY_TRANSPORT else []
+    same_host = ["'same_host'"] if rule.same_host != ANYWHERE else []
+    narrowing = " and ".join(transport + same_host)
+    return Finding(
+        "lint.narrowed",
+        f"context {rule.name!r} (line {rule.line}) grants less than {later.name!r} (line"
+        f" {later.line}) and asks for {narrowing}: a peer of which that is not known is decided by"
+        f" {later.name!r}",
+        f"Take {narrowing} out of {rule.name!r}, and put a context above it for the peers that may"
+        f" do more; or let {later.name!r} ask for {narrowing} as well. What is not known matches"
+        " no value.",
+    )
+
+
+def _not_followed(rule: Rule, later: Rule) -> Finding:
+    return Finding(
+        "lint.narrowed",
+        f"context {rule.name!r} (line {rule.line}) grants less than {later.name!r} (line"
+        f" {later.line}) until {rule.until}, and refuses all of it from then on:"
+        f" {later.name!r} does not follow",
+        f"Take {rule.name!r} out on the day from which {later.name!r} is to decide.",
+        is_note=True,
+    )
 
 
 # --- allowed names --------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def learn(traffic: Traffic, *, like: Policy | None = None) -> str:
         ]
         lines += _context(number, merged, grant, inside, groups)
     if not cells:
-        return "\n".join([*lines, "  # The logs name nothing that was permitted.", ""])
+        return "\n".join([*lines, "  # The logs name nothing that was permitted.", "...", ""])
     return _checked("\n".join(lines) + "\n", traffic)
 
 
@@ -183,7 +183,7 @@ def _checked(text: str, traffic: Traffic) -> str:
     ]
     if lines:
         lines = ["", "# Recorded as permitted, and not permitted above:", *lines]
-    return text + "\n".join(lines) + ("\n" if lines else "")
+    return text + "\n".join([*lines, "...", ""])
 
 
 # --- grants ---------------------------------------------------------------------------------------

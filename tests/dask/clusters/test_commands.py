@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from safeser.identity import Roster
 from tests.conftest import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -22,6 +23,7 @@ revision: 1
 principals: {other: {}, another: {}}
 contexts:
   - {name: only, sender: other, recipient: another}
+...
 """
 
 
@@ -35,7 +37,7 @@ def not_listed(folder):
 
 
 def no_policy(folder):
-    (folder.path / "broken.yaml").write_text("safeser: [1\n")
+    (folder.path / "broken.yaml").write_text("safeser: [1\n...\n")
     return {"DASK_SAFESER__POLICY": str(folder.path / "broken.yaml")}, "broken.yaml"
 
 
@@ -133,8 +135,8 @@ def test_a_worker_whom_the_scheduler_does_not_accept_ends_the_command(cluster, f
     environment["DASK_SAFESER__WORKER__IDENTITY"] = str(folder.keys / "worker.key")
     environment["DASK_SAFESER__WORKER__ROSTER"] = str(folder.path / "both")
     environment["DASK_SAFESER__WORKER__AUDIT"] = str(folder.audit)
-    both = [(each.keys / "roster").read_text() for each in (cluster, folder)]
-    (folder.path / "both").write_text("".join(both))
+    both = [Roster.load(each.keys / "roster").entries for each in (cluster, folder)]
+    Roster([*both[0], *both[1]]).save(folder.path / "both")
     ended = dask(folder, ("worker", cluster.address, *WORKER[2:], nanny), environment)
     require_one_line(ended, "did not accept each other")
 

@@ -15,6 +15,7 @@ import pytest
 
 from safeser.dask.security import Security
 from safeser.errors import ConfigError
+from safeser.identity import Roster
 from tests.conftest import Folder, base_environment
 
 ROLES = ("scheduler", "worker", "nanny", "client")
@@ -200,10 +201,10 @@ def shown(tmp_path_factory):
     shutil.copytree(place.keys, open_keys)
     for each in open_keys.glob("*.key"):
         each.chmod(0o644)
-    (place.path / "empty").write_text("")
+    (place.path / "empty").write_text("end 0\n")
     other = Folder(place.path / "other", "default", ROLES)
-    both = (place.keys / "roster").read_text() + (other.keys / "roster").read_text()
-    (place.path / "both").write_text(both)
+    both = [Roster.load(each.keys / "roster").entries for each in (place, other)]
+    Roster([*both[0], *both[1]]).save(place.path / "both")
     (place.path / "cases.json").write_text(json.dumps(CASES))
     return run(place, TRYING).answer
 

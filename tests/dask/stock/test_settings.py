@@ -33,6 +33,7 @@ contexts:
     recipient: alice
     deserializers: [msgpack]
     operations: {grant: [basic]}
+...
 """
 
 

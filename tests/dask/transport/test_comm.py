@@ -27,6 +27,7 @@ from safeser.dask.transport.connection_limits import connections
 from safeser.dask.transport.unfinished import Arriving, unfinished
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.identities import make_identities
+from safeser.identity import Roster
 from safeser.policy import Policy
 from safeser.values import Kind, Suite
 from tests.conftest import in_suite
@@ -472,10 +473,8 @@ def test_a_key_without_a_principal_is_refused_here_already(net, run):
 def test_a_key_that_the_other_side_does_not_list_ends_all_retries(net, run, tmp_path, monkeypatch):
     other = tmp_path / "other"
     make_identities(other, ("client",))
-    lines = (net.keys / "roster").read_text().splitlines()
-    mine = (other / "roster").read_text()
-    kept = [line for line in lines if " client " not in line]
-    (other / "roster").write_text("\n".join([*kept, mine]))
+    kept = [e for e in Roster.load(net.keys / "roster").entries if e.principal != "client"]
+    Roster([*kept, *Roster.load(other / "roster").entries]).save(other / "roster")
     own = {"identity": str(other / "client.key"), "audit_key": str(net.keys / "audit.key")}
     roles = {"client": own}
 

@@ -41,6 +41,7 @@ contexts:
     transport: safeser
     serializers: [dask, msgpack]
     deserializers: [dask, msgpack]
+...
 """
 
 LOOK = {"op": "nbytes", "keys": [], "reply": True}

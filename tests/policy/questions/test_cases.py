@@ -121,7 +121,7 @@ def test_a_case_is_asked_on_its_day(tmp_path: Path) -> None:
     """Whatever day it is when the tests run."""
     policy = (
         "safeser: 1\nname: p\nrevision: 1\nprincipals: {a: {}, b: {}}\ncontexts:\n"
-        "- {name: one, sender: a, recipient: b, until: '2026-06-30'}\n"
+        "- {name: one, sender: a, recipient: b, until: '2026-06-30'}\n...\n"
     )
     (tmp_path / "p.yaml").write_text(policy, "utf-8")
     (tmp_path / "p.yaml").chmod(0o600)

@@ -9,8 +9,8 @@ import pytest
 from safeser.identity import PrivateKey, Roster
 from safeser.policy import Policy
 from safeser.policy.questions.lint import lint
-from safeser.policy.questions.lint_grants import find_dates
-from safeser.policy.ready import locate
+from safeser.policy.questions.lint_grants import find_dates, find_narrowed
+from safeser.policy.ready import locate, ready_policies
 
 
 def found(name: str, *changes: tuple[str, str]) -> list[tuple[str, bool, str]]:
@@ -131,3 +131,82 @@ def test_keys_that_end_are_found() -> None:
         ("c has no key that opens sessions today", False),
         ("d has no key that opens sessions today", True),
     ]
+
+
+CODE_FIELDS = {
+    "submission": "code",
+    "serializers": "[msgpack, pickle, cloudpickle]",
+    "deserializers": "[msgpack, pickle, cloudpickle]",
+    "operations": "{grant: [basic, cluster]}",
+}
+
+
+def narrowed(*contexts: dict[str, str]) -> list[tuple[str, bool, str]]:
+    """Return for each finding its first and second context, whether it is a note, and its fix."""
+    lines = [
+        f"- {{{', '.join(f'{k}: {v}' for k, v in {'name': f'c{at}', **PAIR, **each}.items())}}}\n"
+        for at, each in enumerate(contexts)
+    ]
+    head = "safeser: 1\nname: x\nrevision: 1\nprincipals: {ann: {}, bea: {}, cy: {}}\ncontexts:\n"
+    policy = Policy.parse(head + "".join(lines)).as_of(None)
+    return [
+        (each.message.split("'")[1] + " " + each.message.split("'")[3], each.is_note, each.fix)
+        for each in find_narrowed(policy)
+    ]
+
+
+PAIR = {"sender": "ann", "recipient": "bea"}
+BOTH = {**CODE_FIELDS, "sender": "[ann, cy]"}
+
+
+def test_a_peer_of_an_unmeasured_host_is_not_held_back_by_a_narrowed_context() -> None:
+    """What the finding is about: the denial decides nothing where the fact is unknown."""
+    ((names, is_note, fix),) = narrowed({"same_host": "false"}, CODE_FIELDS)
+    assert (names, is_note) == ("c0 c1", False)
+    assert "Take 'same_host' out of 'c0'" in fix
+    assert "or let 'c1' ask for 'same_host' as well" in fix
+
+
+@pytest.mark.parametrize(
+    ("contexts", "found"),
+    [
+        # Each field that a peer may leave unknown, and both values.
+        ([{"same_host": "true"}, CODE_FIELDS], ["c0 c1"]),
+        ([{"transport": "library"}, CODE_FIELDS], ["c0 c1"]),
+        ([{"transport": "safeser", "same_host": "false"}, CODE_FIELDS], ["c0 c1"]),
+        # Of two that follow each other, the one that decides is named.
+        ([{"same_host": "false"}, {"operations": "{grant: basic}"}, BOTH], ["c0 c1"]),
+        ([{"same_host": "false"}, {}, BOTH], []),
+        ([{"kinds": "[admin]"}, {"same_host": "false"}, BOTH], ["c1 c2"]),
+        ([{"same_host": "false"}, {"transport": "safeser"}, CODE_FIELDS], ["c0 c2", "c1 c2"]),
+        # What is less: each field, for each kind that both match.
+        ([{"same_host": "false"}, {"serializers": "[dask, msgpack]"}], ["c0 c1"]),
+        ([{"same_host": "false"}, {"values": "cy", "operations": "{grant: gather}"}], ["c0 c1"]),
+        ([{"same_host": "false", "suite": "encrypt"}, {}], ["c0 c1"]),
+        ([{"same_host": "false"}, {}], []),
+        ([{"same_host": "true", **CODE_FIELDS}, {"operations": "{grant: basic}"}], []),
+        ([{"same_host": "false", "kinds": "[admin]"}, {"serializers": "[dask, msgpack]"}], []),
+        ([{"same_host": "false", "kinds": "[admin]"}, CODE_FIELDS], ["c0 c1"]),
+        # Another pair, and facts for which both ask.
+        ([{"same_host": "false"}, {**CODE_FIELDS, "sender": "cy"}], []),
+        ([{"same_host": "false"}, BOTH], ["c0 c1"]),
+        ([{"same_host": "false"}, {**CODE_FIELDS, "same_host": "true"}], []),
+        ([{"transport": "library"}, {**CODE_FIELDS, "transport": "safeser"}], []),
+        ([{"same_host": "false"}, {**CODE_FIELDS, "transport": "safeser"}], ["c0 c1"]),
+    ],
+)
+def test_narrowed_contexts(contexts: list[dict[str, str]], found: list[str]) -> None:
+    assert [names for names, is_note, _ in narrowed(*contexts) if not is_note] == found
+
+
+def test_a_context_that_ends_is_not_followed_by_what_grants_more() -> None:
+    until = {"until": "'2026-06-30'"}
+    assert narrowed(until, BOTH) == [
+        ("c0 c1", True, "Take 'c0' out on the day from which 'c1' is to decide.")
+    ]
+    assert narrowed({**until, **CODE_FIELDS}, {**BOTH, "operations": "{grant: basic}"}) == []
+
+
+@pytest.mark.parametrize("name", ready_policies())
+def test_no_ready_policy_has_a_narrowed_context(name: str) -> None:
+    assert list(find_narrowed(Policy.load(name).as_of(None))) == []
