@@ -86,7 +86,7 @@ def test_workers_of_one_principal_may_differ_by_host() -> None:
 def test_dask_cluster_has_its_workers_take_sealed_and_approved_tasks() -> None:
     groups = WorkerGroups(Policy.load("dask-cluster"), "scheduler")
     assert groups.of(UNSEALED) == frozenset()
-    assert groups.of("carol") == {"worker", "nanny"}
+    assert groups.of("carol") == {"worker"}
     assert groups.of("alice") == {"worker"}
 
 
