@@ -357,7 +357,7 @@ class Workers(Part):
         return kept
 
     def require_client(self, link: Any, name: str) -> None:
-        """Refuse to move values for a peer that submits nothing: a worker could be told to keep one.
+        """Refuse to move values for a peer that submits nothing: a worker could be told to keep it.
 
         :raises PolicyDenied: which was recorded.
         """
