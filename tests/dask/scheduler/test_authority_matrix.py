@@ -97,14 +97,14 @@ to scheduler                                                                    
 """
 
 #: Workers and nannies hold all of ``cluster``, as in policies that were copied before its parts
-#: were there, and operators ``unregister``: what is left is what the server itself checks.
+#: were there, and all people ``unregister``: what is left is what the server itself checks.
 SHARED = """
 to scheduler                                                                       SWwNnOL
     register-worker register_nanny subscribe_worker_status                         .++++..
     heartbeat_worker add_keys shuffle_get shuffle_get_or_create                    .+aaa..
     shuffle_barrier                                                                .+bbb..
     shuffle_restrict_task                                                          .++++..
-    unregister                                                                     .+a+a+.
+    unregister                                                                     .+a+a+a
     keep-alive release-worker-data long-running reschedule steal-response          .+iii..
     worker-status-change add-keys request-refresh-who-has                          .+iii..
     task-finished task-erred log-event                                             .+iii..
@@ -158,9 +158,14 @@ def text_of(policy: str) -> str:
     text = locate("dask-cluster").read_text()
     for part in ("worker-reports", "nanny-reports"):
         text = text.replace(part, "cluster")
-    operator = "[basic, diagnose, control, worker-run, worker-plugins]"
-    assert operator in text
-    return text.replace(operator, operator.replace("]", ", unregister]"))
+    people = (
+        "control, worker-run, worker-plugins]}\n\n  # Fetching",
+        "[look, get_task_stream, profile]",
+    )
+    for granted in people:
+        assert text.count(granted) == 1
+        text = text.replace(granted, granted.replace("]", ", unregister]"))
+    return text
 
 
 class Matrix:
