@@ -64,10 +64,9 @@ class ClientIds:
                 del self._owners[used.popitem(last=False)[0]]
             return True
 
-    def is_anothers(self, client: str, principal: str) -> bool:
-        """Tell whether *client* is an id of another principal, or one of the scheduler itself."""
-        with self._lock:
-            return not _is_free(client) or self._owners.get(client, principal) != principal
+    def is_own(self, client: str, principal: str) -> bool:
+        """Tell whether *principal* registered as *client*."""
+        return self.owner(client) == principal
 
     @classmethod
     def of(cls, server: Any) -> ClientIds:

@@ -1,5 +1,5 @@
-"""Groups within groups: what a policy grants to principals that change nothing, or whose
-code no scheduler opens.
+"""Groups within groups: what a policy grants to principals that change nothing, that play one
+role of a cluster, or whose code no scheduler opens.
 
 The one rule: every name here is in the group that it is a part of, and none of ``look`` lets its
 sender keep, move, stop or start what is another's. Names are listed one by one: an operation that
@@ -15,7 +15,13 @@ __all__ = ["PARTS", "WHOLE"]
 
 #: Of which group each part is one.
 WHOLE: Mapping[str, str] = MappingProxyType(
-    {"look": "basic", "worker-run": "run", "worker-plugins": "plugins"}
+    {
+        "look": "basic",
+        "worker-reports": "cluster",
+        "nanny-reports": "cluster",
+        "worker-run": "run",
+        "worker-plugins": "plugins",
+    }
 )
 
 # Connecting, and what a client says of itself alone.
@@ -40,6 +46,14 @@ _HEARING = (
     " error event adjust-heartbeat-interval"
 )
 
+# What a worker tells its scheduler: that it is there, how its tasks go, and its part of shuffles.
+_REPORTING = (
+    "register-worker heartbeat_worker keep-alive worker-status-change add_keys add-keys"
+    " release-worker-data request-refresh-who-has task-finished task-erred long-running reschedule"
+    " steal-response log-event shuffle_get shuffle_get_or_create shuffle_barrier"
+    " shuffle_restrict_task"
+)
+
 # Plugins that workers and nannies open, and no scheduler.
 _PLUGINS = (
     "plugin-add plugin-remove plugin_add plugin_remove register_worker_plugin"
@@ -51,6 +65,8 @@ _PLUGINS = (
 PARTS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "look": frozenset(f"{_CONNECTING} {_ASKING} {_FETCHING} {_HEARING}".split()),
+        "worker-reports": frozenset(_REPORTING.split()),
+        "nanny-reports": frozenset({"register_nanny", "unregister"}),
         "worker-run": frozenset({"run", "run_coroutine"}),
         "worker-plugins": frozenset(_PLUGINS.split()),
     }

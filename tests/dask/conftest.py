@@ -71,6 +71,11 @@ class Talk:
         assert self.reply(remote) == GREETING
         return self
 
+    def registered(self, client: str = "Client-1") -> Talk:
+        """Have the asker registered as *client*, on another connection."""
+        assert self.server._identity._client_ids.claim(client, self.far.peer)
+        return self
+
     # --- honest ---------------------------------------------------------------------------------
 
     def request(self, message: Any, serializers: Any = None) -> Any:

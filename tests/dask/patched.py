@@ -6,8 +6,10 @@ does by itself, and speak ``tcp://``, which the whole list closes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from distributed.comm import Comm
@@ -90,14 +92,24 @@ Comm.register(Peer)
 
 def asked(server: Any, handlers: Any, comm: Any, name: str, **request: Any) -> Any:
     """Return what *server* says to *request*, as it does where it reads from *comm*."""
-    known = servers.served(server)
+    known, unchecked = servers.served(server), None
+    handler = handlers[name]
+    call = partial(handler, comm) if _expects_comm(handler) else handler
     try:
         if known is not None and getattr(comm, "link", None) is not None:
-            require_authority(known, server, comm, {"op": name, **request})
+            unchecked = require_authority(known, server, comm, {"op": name, **request})
     except PolicyDenied as error:
         return error_reply(error)
-    handler = handlers[name]
-    return handler(comm, **request) if _expects_comm(handler) else handler(**request)
+    return call(**request) if unchecked is None else _asked_later(unchecked, call, request)
+
+
+async def _asked_later(unchecked: Any, call: Any, request: dict[str, Any]) -> Any:
+    try:
+        await unchecked
+    except PolicyDenied as error:
+        return error_reply(error)
+    said = call(**request)
+    return await said if asyncio.iscoroutine(said) else said
 
 
 def undo(patch: Patch) -> None:

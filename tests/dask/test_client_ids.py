@@ -36,7 +36,8 @@ def test_nobody_makes_the_scheduler_forget_whose_an_id_is():
     ids.claim("Client-1", "alice")
     for number in range(2, 20):
         assert ids.claim(f"Client-{number}", "bob")
-    assert ids.is_anothers("Client-1", "bob")
+    assert not ids.is_own("Client-1", "bob")
+    assert ids.is_own("Client-1", "alice")
     assert not ids.claim("Client-1", "bob")
 
 
@@ -58,7 +59,7 @@ def test_nobody_makes_the_scheduler_forget_whose_an_id_is():
 def test_what_is_the_schedulers_own_or_no_id_is_nobodys(client):
     ids = ClientIds()
     assert not ids.claim(client, "bob")
-    assert ids.is_anothers(client, "bob")
+    assert not ids.is_own(client, "bob")
     assert ids.owner(client) is None
 
 
@@ -68,5 +69,5 @@ def test_what_is_the_schedulers_own_or_no_id_is_nobodys(client):
 )
 def test_what_dask_calls_its_clients_is_free(client):
     ids = ClientIds()
-    assert not ids.is_anothers(client, "bob")
+    assert not ids.is_own(client, "bob")
     assert ids.claim(client, "bob")

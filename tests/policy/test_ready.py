@@ -139,7 +139,7 @@ def test_under_default_tasks_submit_tasks_and_workers_exchange_any_value() -> No
         "operation.not-granted"
     )
     assert ask(policy, "nanny -> scheduler", "task", "update-graph", "msgpack").rule == (
-        "submission.none"
+        "operation.not-granted"
     )
 
 

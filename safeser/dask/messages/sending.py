@@ -58,6 +58,9 @@ _SLACK = 1 << 12
 #: Values of a message that are measured here before Dask's slower sizeof is called.
 _FEW = 200
 
+#: Requests whose replies hand over plugins.
+_REGISTERING = frozenset({"register-worker", "register_nanny"})
+
 _SCALARS = frozenset({int, float, bool, type(None)})
 _CONTAINERS = frozenset({dict, list, tuple, set})
 
@@ -93,6 +96,8 @@ def encode_message(
     if row is not None:
         ceiling_of = ceilings_of(link, row.server, row.channel, outbound=True)
     told = translate.outgoing(message, takes_code=values.take_code, answers=answers)
+    if answers is not None and answers.name in _REGISTERING:
+        told = requests.without_unaccepted(link, told, answers.reply.keys())
     encoder.add(told, values, ceiling_of)
     frames = encoder.frames(listed=False)
     if not is_overfull(frames, policy.limits):  # as nearly all
@@ -116,6 +121,7 @@ def encode_request(
         for inner in known:
             link.permit_operation(link.outbound(inner.kind, inner.name))
     message = requests.signed(link, stated(message), rows)
+    requests.permit_pickles(link, message, rows)
     return message, encode_message(link, message, row, serializers=serializers, fails=False)
 
 

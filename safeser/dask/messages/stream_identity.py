@@ -40,7 +40,7 @@ class StreamIdentity:
         self._registered = body.get(_REGISTERED_AS[stream])
 
     def claim_client_id(self, row: Operation, body: dict[str, Any]) -> None:
-        """Refuse a client id in *body* that belongs to another principal; claim one that registers.
+        """Refuse a client id in *body* that its sender did not register; claim one that registers.
 
         Dask keeps futures for the client that a request names, and reports them to it.
         """
@@ -50,12 +50,12 @@ class StreamIdentity:
         if not isinstance(client, str):  # a payload, which is not read yet
             raise PayloadError("the client id must be text", rule="stream.identity", where="client")
         if row.becomes == "client-stream":
-            refused = not self._client_ids.claim(client, self.link.peer)
+            own = self._client_ids.claim(client, self.link.peer)
         else:
-            refused = self._client_ids.is_anothers(client, self.link.peer)
-        if refused:
+            own = self._client_ids.is_own(client, self.link.peer)
+        if not own:
             raise PolicyDenied(
-                "that client id belongs to another principal",
+                "that client id is none that the sender registered",
                 rule="stream.client-id",
                 where="client",
             )

@@ -10,7 +10,7 @@ checked just the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from safeser.dask.scheduler import worker_authority
@@ -24,7 +24,7 @@ from safeser.operations import GROUPS, Server
 __all__ = ["require_authority"]
 
 Request = Mapping[str, Any]
-_Check = Callable[[Served, Any, Any, Request], None]
+_Check = Callable[[Served, Any, Any, Request], Awaitable[None] | None]
 
 
 def _own_scheduler(known: Served, server: Any, comm: Any, request: Request) -> None:
@@ -44,6 +44,10 @@ def _runs_code(known: Served, server: Any, comm: Any, request: Request) -> None:
 
 def _about_itself(known: Served, server: Any, comm: Any, request: Request) -> None:
     known.part(server, Workers).require_own(comm.link, request["op"], request)
+
+
+def _ends(known: Served, server: Any, comm: Any, request: Request) -> Awaitable[None]:
+    return known.part(server, Workers).require_ending(comm.link, request["op"], request)
 
 
 def _as_client(known: Served, server: Any, comm: Any, request: Request) -> None:
@@ -91,6 +95,7 @@ _CHECKS: Mapping[tuple[Server, str], _Check] = {
     (Server.NANNY, "run"): _runs_code,
     (Server.NANNY, "plugin_add"): _runs_code,
     **{(Server.SCHEDULER, name): _about_itself for name in worker_authority.ABOUT},
+    (Server.SCHEDULER, "unregister"): _ends,
     (Server.SCHEDULER, "gather"): _reads,
     (Server.SCHEDULER, "proxy"): _relays,
     (Server.SCHEDULER, "broadcast"): _relays,
@@ -101,13 +106,15 @@ _CHECKS: Mapping[tuple[Server, str], _Check] = {
 }
 
 
-def require_authority(known: Served, server: Any, comm: Any, request: Any) -> None:
+def require_authority(
+    known: Served, server: Any, comm: Any, request: Any
+) -> Awaitable[None] | None:
     """Refuse a *request* that its peer may not make of *server* as it is now.
 
     :param request: admitted and built; what is no request is not for this to judge.
+    :return: the rest of the check, if that takes time: await it before the handler is called.
     :raises PolicyDenied: which was recorded.
     """
     name = request.get("op") if isinstance(request, dict) else None
     check = _CHECKS.get((known.role, name)) if isinstance(name, str) else None
-    if check is not None:
-        check(known, server, comm, request)
+    return None if check is None else check(known, server, comm, request)

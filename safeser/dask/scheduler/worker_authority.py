@@ -1,8 +1,10 @@
 """Decide which peer may report about which worker of a scheduler, and about which tasks.
 
 The one rule: a worker reports about itself, and about tasks that it was given. Only the key that
-registered a worker speaks for it. A report about a task that another worker computes is refused,
-and so is the result of a task that this worker was never given.
+registered a worker speaks for it. Two others end it: the nanny that it registered with, and a
+principal that may retire workers (docs/decisions/0060-authority-is-a-positive-relation.md). A
+report about a task that another worker computes is refused, and so is the result of a task that
+this worker was never given.
 
 Dask's scheduler believes each message which worker it is about, and compares workers by an id that
 they choose and that any client can read: a worker that registered under the id of another was equal
@@ -19,6 +21,7 @@ from time import monotonic
 from typing import Any
 
 from distributed.batched import BatchedSend
+from distributed.comm import connect
 from distributed.comm.addressing import normalize_address
 from distributed.shuffle._core import barrier_key
 
@@ -30,7 +33,7 @@ from safeser.dask.servers import Part
 from safeser.dask.transport.key_succession import successors
 from safeser.dask.worker.confinement import require_report
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.values import Kind
+from safeser.values import SEALED, Kind
 from safeser.wording import legible
 
 __all__ = ["ABOUT", "Workers"]
@@ -46,8 +49,8 @@ ABOUT = {
     "shuffle_get_or_create": "worker",
 }
 
-#: Reports about a worker that others send, too: its nanny, or a principal that may remove it.
-_OTHERS_SAY = frozenset({"unregister"})
+#: Seconds within which a nanny has to prove its key: it waits ten for what it asked.
+_NANNY_SECONDS = 5.0
 
 #: Seconds for which the nanny of a worker that left stays known: it starts the worker again.
 HELD_SECONDS = 120.0
@@ -55,6 +58,9 @@ _MOST_HELD = 10_000
 
 #: The stimulus by which a worker is told to drop a copy.
 _FORMER = "safeser-former"
+
+#: What principals submit that have work on the cluster.
+_SUBMITTING = frozenset({"code", SEALED})
 
 #: Characters of a key that the log shows: the client that submitted it chose it.
 _SHOWN = 60
@@ -65,11 +71,8 @@ def _key_of(link: Any) -> str:
     return successors.first(link.session.peer_key)
 
 
-def _is_worker_only(link: Any) -> bool:
-    """Tell whether the peer on *link* may register workers and, as a client, submit nothing."""
-    if not link.policy.permits_operation(link.inbound(Kind.ADMIN, "register-worker")).permitted:
-        return False
-    return _submission(link) == "none"
+def _may(link: Any, kind: Kind, operation: str) -> bool:
+    return bool(link.policy.permits_operation(link.inbound(kind, operation)).permitted)
 
 
 def _submission(link: Any) -> str | None:
@@ -204,17 +207,58 @@ class Workers(Part):
 
         :raises PolicyDenied: which was recorded.
         """
-        named = request.get(ABOUT[name])
-        # Where Dask's handler looks a name up unless it is told not to.
+        for state in self._states(name, request):
+            if not self._is_own(link, state):
+                self._refuse(link, name, "worker.another", "that worker registered by another key")
+
+    async def require_ending(self, link: Any, name: str, request: Mapping[str, Any]) -> None:
+        """Refuse the request *name*, which ends a worker, as :meth:`require_own` does.
+
+        An operator that may retire the worker ends it as well, and its nanny: the principal may be
+        one, and its key is the one that answers where the worker registered its nanny.
+
+        :raises PolicyDenied: which was recorded.
+        """
+        if not _may(link, Kind.CONTROL, "retire_workers"):
+            proven = await self._proven(link, self._states(name, request))
+            # From here on until the handler has ended the worker, no other request is served.
+            for state in self._states(name, request):
+                if not self._is_own(link, state) and proven.get(state.nanny) != _key_of(link):
+                    reason = "that worker registered by another key, and with another nanny"
+                    self._refuse(link, name, "worker.another", reason)
+
+    async def _proven(self, link: Any, states: Iterable[Any]) -> dict[str, str | None]:
+        """Return whose keys answer at the nannies of *states*, if the peer may be one of them.
+
+        A nanny's own word for its address proves nothing, and its key may have been replaced since
+        it registered: the handshake at that address proves who is there now.
+        """
+        if not _may(link, Kind.ADMIN, "register_nanny"):
+            return {}
+        nannies = {state.nanny for state in states if state.nanny and not self._is_own(link, state)}
+        return {nanny: await self._key_at(nanny) for nanny in nannies}
+
+    async def _key_at(self, address: str) -> str | None:
+        arguments = self._server.connection_args
+        try:
+            comm = await connect(address, timeout=_NANNY_SECONDS, **arguments)
+        except (OSError, SafeserError) as error:
+            logger.warning("The nanny at %s does not prove its key: %s", address, error)
+            return None
+        try:
+            return _key_of(comm.link)
+        finally:
+            comm.abort()
+
+    def _is_own(self, link: Any, state: Any) -> bool:
+        return self._keys.get(state.address) == _key_of(link)
+
+    def _states(self, name: str, request: Mapping[str, Any]) -> list[Any]:
+        """Return the workers that Dask's handler of *name* may act upon."""
+        named, workers = request.get(ABOUT[name]), self._server.workers
+        # Where the handler looks a name up unless it is told not to.
         resolve = request.get("resolve_address", True) if name == "heartbeat_worker" else None
-        for address in self._named_addresses(named, resolve):
-            owner = self._keys.get(address)
-            if owner in (None, _key_of(link)) or address not in self._server.workers:
-                continue
-            if name in _OTHERS_SAY and self._principal_of(address) != link.peer:
-                continue
-            reason = "that worker registered by another key"
-            self._refuse(link, name, "worker.another", reason)
+        return [workers[each] for each in self._named_addresses(named, resolve) if each in workers]
 
     def _named_addresses(self, named: Any, resolve: bool | None) -> Iterable[str]:
         """Yield which addresses Dask's handlers take *named* for."""
@@ -229,23 +273,17 @@ class Workers(Part):
         stream = self._server.stream_comms.get(address)
         return getattr(getattr(stream, "comm", None), "link", None)
 
-    def _principal_of(self, address: str) -> str | None:
-        link = self._link_of(address)
-        return None if link is None else str(link.peer)
-
     # --- what they say of tasks ------------------------------------------------------------------
 
     def is_its_own(self, name: str, key: Any, worker: str, run_id: Any) -> bool:
         """Tell whether *worker* may report on the task *key*; note it where it may not."""
         task = self._server.tasks.get(key)
         # Of an earlier run of the task, Dask knows that it is over.
-        if task is not None and task.run_id == run_id:
-            at = task.processing_on
-            if at is not None and at.address != worker:
-                return self._not_its_own(name, key, worker)
-            if task.state == "memory" and not self._may_hold(worker, task):
-                return self._not_its_own(name, key, worker)
-        return True
+        if task is None or task.run_id != run_id:
+            return True
+        at = task.processing_on
+        own = self._may_hold(worker, task) if at is None else at.address == worker
+        return own or self._not_its_own(name, key, worker)
 
     def gives_up_its_own(self, in_flight: Mapping[Any, Any], key: Any, worker: str | None) -> bool:
         """Tell whether *worker* is the one that was asked to give up the task *key*.
@@ -316,26 +354,21 @@ class Workers(Part):
         return kept
 
     def require_client(self, link: Any, name: str) -> None:
-        """Refuse a worker that asks for copies, of which it could be told to keep one.
+        """Refuse to move values for a peer that submits nothing: a worker could be told to keep it.
 
         :raises PolicyDenied: which was recorded.
         """
-        if _is_worker_only(link):
-            reason = "a principal that registers workers and submits nothing moves no values"
+        if _submission(link) not in _SUBMITTING:
+            reason = "a principal that submits nothing moves no values"
             self._refuse(link, name, "worker.copies", reason)
 
     # --- shuffles --------------------------------------------------------------------------------
 
-    def _barrier_of(self, shuffle: Any, run_id: Any) -> Any:
-        """Return the task between the halves of a shuffle, if that very run is under way.
-
-        Of another one Dask says that it is over.
-        """
+    def _is_active(self, shuffle: Any, run_id: Any) -> bool:
+        """Tell whether that very run of a shuffle is under way; of another Dask says it is over."""
         extension = self._server.extensions.get("shuffle")
         active = None if extension is None else extension.active_shuffles.get(shuffle)
-        if active is None or active.run_id != run_id:
-            return None
-        return self._server.tasks.get(barrier_key(shuffle))
+        return active is not None and active.run_id == run_id
 
     def require_barrier(self, link: Any, shuffle: Any, run_id: Any) -> None:
         """Refuse a peer that ends the first half of a shuffle and computes no task that does.
@@ -344,10 +377,10 @@ class Workers(Part):
 
         :raises PolicyDenied: which was recorded.
         """
-        barrier = self._barrier_of(shuffle, run_id)
-        if barrier is not None:
-            at = barrier.processing_on
-            if at is None or self._keys.get(at.address) != _key_of(link):
+        if self._is_active(shuffle, run_id):
+            barrier = self._server.tasks.get(barrier_key(shuffle))
+            at = None if barrier is None else barrier.processing_on
+            if at is None or not self._is_own(link, at):
                 reason = "it computes no barrier of it"
                 self._refuse(link, "shuffle_barrier", "worker.shuffle", reason)
 
@@ -356,10 +389,11 @@ class Workers(Part):
 
         :raises PolicyDenied: which was recorded.
         """
-        barrier, task = self._barrier_of(shuffle, run_id), self._server.tasks.get(key)
-        if barrier is not None and task is not None:
+        tasks = self._server.tasks
+        if self._is_active(shuffle, run_id) and key in tasks:
             active = self._server.extensions["shuffle"].active_shuffles[shuffle]
-            places = active.run_spec.worker_for.values()
-            if task not in barrier.dependents or worker not in places:
+            places, barrier = active.run_spec.worker_for.values(), tasks.get(barrier_key(shuffle))
+            parts = () if barrier is None else barrier.dependents
+            if tasks[key] not in parts or worker not in places:
                 reason = "that is no part of it"
                 self._refuse(link, "shuffle_restrict_task", "worker.shuffle", reason)

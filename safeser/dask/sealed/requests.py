@@ -1,13 +1,15 @@
 """Requests that carry code to workers and nannies: signed by clients, verified on arrival.
 
-The one rule: a scheduler passes signed values on and opens none; a worker or nanny hands its
-handler the pickle that was verified, decided and recorded.
+The one rule: a scheduler passes signed values on and opens none, to processes alone whose context
+accepts their author; a worker or nanny hands its handler the pickle that was verified, decided and
+recorded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress, starmap
 from typing import Any, NamedTuple
 
@@ -17,16 +19,18 @@ from safeser.dask.sealed.verification import require_current, require_permitted,
 from safeser.dask.wire.fields import select, transform
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.operations import Encoding, Operation
-from safeser.values import SEALED, Context, Kind
+from safeser.values import SEALED, Context, Kind, Payload
 
 __all__ = [
     "Raw",
     "opened",
+    "permit_pickles",
     "plugins_in",
     "purpose_of",
     "received",
     "signed",
     "without_refused",
+    "without_unaccepted",
 ]
 
 logger = logging.getLogger("safeser.dask")
@@ -99,10 +103,7 @@ def signed(
         if row.name not in _SIGNED or not _is_sealed(link, row):
             continue
         body = message[at] if at else message
-        fields = [path for path, kind in row.fields.items() if kind is Encoding.RAW]
-        found = {
-            path: data for path in fields for _, data in select(body, path) if type(data) is bytes
-        }
+        found = dict(_pickles(row, body))
         if any(data.startswith(MAGIC) for data in found.values()):
             continue  # its author signed it, and this process passes it on
         pickles = {purpose_of(row, path, body): data for path, data in found.items()}
@@ -112,9 +113,72 @@ def signed(
     return message
 
 
+def _pickles(row: Operation, body: Any) -> Iterator[tuple[str, bytes]]:
+    for path, kind in row.fields.items():
+        for _, data in select(body, path) if kind is Encoding.RAW else ():
+            if type(data) is bytes:
+                yield path, data
+
+
 def _is_sealed(link: Link, row: Operation) -> bool:
     context = link.outbound(row.kind, row.name)
     return link.policy.grant(context, sealing=True).submission == SEALED
+
+
+# -- where they leave -----------------------------------------------------------------------------
+
+
+def permit_pickles(
+    link: Link, message: Mapping[str, Any], rows: Iterable[tuple[str, Operation]]
+) -> None:
+    """Refuse a request whose pickles policy lets no peer of that principal take of their author.
+
+    :param rows: of the request, and of what is inside it at which field.
+    :raises PolicyDenied: which was recorded.
+    """
+    for at, row in rows:
+        if row.name in _SIGNED:
+            context = link.outbound(row.kind, row.name)
+            for path, data in _pickles(row, message[at] if at else message):
+                link.permit_sending(context, _payload(link, path, data))
+
+
+def without_unaccepted(link: Link, reply: Any, fields: Collection[str]) -> Any:
+    """Return a reply without the plugins that policy lets its recipient take of no such author.
+
+    Each is recorded. Of a plugin that nobody signed, this process is the author.
+
+    :param fields: of the reply that hold what would be unpickled.
+    """
+    return _with_plugins(reply, fields, partial(_is_accepted, link))
+
+
+def _is_accepted(link: Link, raw: Raw) -> bool:
+    try:
+        if type(raw.data) is bytes:  # and not the name of one that Dask itself has
+            payload = _payload(link, raw.where, raw.data)
+            link.permit_sending(link.outbound(Kind.CONTROL), payload)
+    except SafeserError as error:
+        logger.warning("The plugin at %s is not sent: %s", ascii(raw.where), error)
+        return False
+    return True
+
+
+def _payload(link: Link, where: str, data: bytes) -> Payload:
+    if data.startswith(MAGIC):
+        author = SignedValue.parse(data).author
+        return Payload(where, SEALED, {"serializer": SEALED}, (data,), author)
+    # The handler's unpickler has no restrictions.
+    return Payload(where, "cloudpickle", {"serializer": "cloudpickle"}, (data,), link.local)
+
+
+def _with_plugins(body: Any, fields: Collection[str], counts: Callable[[Raw], bool]) -> Any:
+    """Return *body* with those plugins in its *fields* that count."""
+    for path in _PLUGINS.keys() & fields:
+        counted = [*map(counts, starmap(Raw, plugins_in(body, path)))]
+        if not all(counted):
+            body = {**body, path: dict(compress(body[path].items(), counted))}
+    return body
 
 
 # -- where they arrive ----------------------------------------------------------------------------
@@ -183,12 +247,7 @@ def without_refused(link: Link, body: Any, fields: Collection[str]) -> Any:
 
     :param fields: of the reply that hold what would be unpickled.
     """
-    for path in _PLUGINS.keys() & fields:
-        raw = starmap(Raw, plugins_in(body, path))
-        counted = [_counts(link, each) for each in raw]
-        if not all(counted):
-            body = {**body, path: dict(compress(body[path].items(), counted))}
-    return body
+    return _with_plugins(body, fields, partial(_counts, link))
 
 
 def _counts(link: Link, raw: Raw) -> bool:

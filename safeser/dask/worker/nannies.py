@@ -153,8 +153,13 @@ _CONFINED_FIX = (
 
 
 def starts_confined(known: Served) -> bool:
-    """Tell whether the policy of a nanny demands confinement of the worker that it starts."""
-    return bool(known.worker) and demand_for(known.channel.policy, known.worker) is not None
+    """Tell whether the policy of a nanny demands confinement of the worker that it starts.
+
+    A nanny that does not know its worker may start any that the policy confines.
+    """
+    policy = known.channel.policy
+    workers = [known.worker] if known.worker else policy.principals
+    return any(demand_for(policy, each) is not None for each in workers)
 
 
 def require_unconfined(known: Served, comm: Any, operation: str) -> None:

@@ -145,7 +145,7 @@ def test_a_worker_whom_the_scheduler_does_not_accept_ends_the_command(cluster, f
 def closed(tmp_path_factory):
     """A scheduler under whose policy workers that say they are so may not register."""
     text = (Path(__file__).parents[3] / "policies" / "demo.yaml").read_text()
-    report = "  - name: workers-report\n    sender: [worker, nanny]\n"
+    report = "  - name: workers-report\n    sender: worker\n"
     assert text.count(report) == 1
     hear = "  - {name: hear, sender: worker, recipient: scheduler, operations: {grant: [basic]}}\n"
     made = Cluster(tmp_path_factory.mktemp("closed"))

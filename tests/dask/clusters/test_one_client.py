@@ -22,7 +22,7 @@ _WORKERS = """  - name: workers-submit
     deserializers: [dask, msgpack, pickle]
     pickle: {profile: [data, numpy, pandas]}
     values: [group:engineers]
-    operations: {grant: [basic, cluster, diagnose]}
+    operations: {grant: [basic, worker-reports, diagnose]}
   - name: workers-report
 """
 

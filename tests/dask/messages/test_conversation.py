@@ -429,7 +429,8 @@ def test_a_client_id_stays_with_its_first_principal(talk):
 )
 def test_a_process_that_may_not_register_is_told_so_apart(talk, asked, said, told):
     heard = []
-    t = talk("worker", registration_refused=heard.append)
+    asker = "nanny" if asked["op"] == "register_nanny" else "worker"
+    t = talk(asker, registration_refused=heard.append)
     t.request(asked)
     with contextlib.suppress(PolicyDenied, ValueError):
         t.reply({"status": "uncaught-error", "exception": said, "traceback": None})

@@ -72,7 +72,7 @@ def test_what_anybody_can_open_arrives_as_what_it_is(talk):
 
 
 def test_payloads_and_failures_stay_unopened(talk):
-    t = talk("alice")
+    t = talk("alice").registered()
     row = t.Row(*t.in_msgpack([1]))
     got = t.attack({"op": "scatter", "data": {"x": row}, "client": "Client-1"})
     assert isinstance(got["data"]["x"], Relayed)

@@ -38,7 +38,7 @@ def scattered(t, header, frames=(b"x",)):
 
 
 def test_a_relay_passes_on_what_it_has_no_class_for(talk):
-    t = talk("alice")
+    t = talk("alice").registered()
     got = t.attack(scattered(t, THING))
     assert isinstance(got["data"]["x"], Relayed)
     assert got["data"]["x"].sealed_header == THING
@@ -82,7 +82,7 @@ def test_a_pickle_inside_what_it_does_not_know_is_still_a_pickle(talk, marker):
 
 
 def test_a_family_that_policy_declares_passes_a_relay_without_it(talk):
-    t = talk("alice", policy=POLICY)
+    t = talk("alice", policy=POLICY).registered()
     relayed = t.attack(scattered(t, OWN))["data"]["x"]
     onward = talk("scheduler", "worker", POLICY)
     request = {"op": "update_data", "data": {"x": relayed}}

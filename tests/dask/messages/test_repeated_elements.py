@@ -60,7 +60,7 @@ def test_a_payload_in_it_is_decided(stream):
 
 def test_a_policy_that_withdraws_the_operation_counts_for_the_next_element(stream):
     before, after = _newer().split("  - name: workers-report\n")
-    granted = "grant: [basic, cluster, diagnose]"
+    granted = "grant: [basic, worker-reports, diagnose]"
     assert granted in after
     policy = Policy.parse(
         f"{before}  - name: workers-report\n{after.replace(granted, 'grant: [identity]', 1)}"

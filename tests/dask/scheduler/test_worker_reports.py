@@ -46,6 +46,19 @@ def test_nobody_fails_what_another_worker_computes(doors, guarded):
     on(doors, guarded, main)
 
 
+def test_nobody_reports_on_what_no_worker_was_given(doors, guarded):
+    async def main(c: Cluster) -> None:
+        other = await c.register(1)
+        task = c.scheduler.new_task("k", None, "waiting")
+        hear = c.scheduler.stream_handlers
+        hear["task-finished"](**finished("k", 1, run_id=task.run_id))
+        assert bool(task.metadata) is not guarded
+        if guarded:
+            assert other.link.audit.rules == ["worker.task"]
+
+    on(doors, guarded, main)
+
+
 @pytest.mark.parametrize("state", ["ready", "released", "nonsense"])
 def test_nobody_gives_up_what_another_worker_was_asked_for(doors, guarded, state):
     async def main(c: Cluster) -> None:
@@ -161,11 +174,12 @@ def test_a_worker_asks_for_no_copies(doors, guarded, name):
         await c.ask(name, worker.link, **request)
         assert bool(asked) is not guarded
         await c.ask(name, c.link("another's key"), **request)
-        await c.ask(name, c.link("alice's", "alice"), **request)
+        await c.ask(name, c.link("carol's", "carol"), **request)
+        await c.ask(name, c.link("a viewer's", "dashboard"), **request)
         await c.ask(name, None, **request)
         if guarded:
             assert worker.link.audit.rules == ["worker.copies"]
-            assert len(asked) == 2
+            assert len(asked) == 2  # of one who submits, and of this process itself
 
     on(doors, guarded, main)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 import os
@@ -407,6 +408,32 @@ def test_plugins_of_any_name_reach_workers_that_start_later(registered, name):
 def test_a_worker_takes_no_plugin_that_stands_under_another_name(registered):
     assert registered({"q": Signing().identity("carol")}, signed_for="p") == {}
     assert registered.own.refused_by_asker == ["sealed.place"]
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+@pytest.mark.parametrize("peer", REGISTRATIONS)
+def test_a_plugin_goes_to_no_process_whose_context_does_not_take_its_author(peer, accepted):
+    asked, field, operation = REGISTRATIONS[peer]
+    text = locate("dask-cluster").read_text()
+    text = text.replace("  carol:", "  dave: {}\n  carol:")
+    if not accepted:
+        text = text.replace("authors: [group:engineers]", "authors: [dave]")
+    doors = Signing()
+    t = Talk(doors, peer, "scheduler", text).greet()
+    t.request({**asked, "address": "safeser://127.0.0.1:1"})
+    purpose, audience = f"{operation}.plugin:p", doors.identity("scheduler").public
+    signed = sign_request({purpose: b"secret"}, doors.identity("carol"), audience)
+    plugins = {"p": signed[purpose], "unsigned": b"secret"}
+    body, _ = t.sent(t.server, {"status": "OK", field: plugins})
+    assert body[field] == ({"p": signed[purpose]} if accepted else {})
+    assert t.refused_by_server == ["author.relayed"] * (not accepted) + ["context.family"]
+    # It goes to those that are there already by a request.
+    there = Talk(doors, "scheduler", peer, text).greet()
+    request = {"op": operation, "plugin": signed[purpose], "name": "p"}
+    with contextlib.nullcontext() if accepted else pytest.raises(PolicyDenied):
+        there.asker.send(request)
+    with pytest.raises(PolicyDenied):
+        there.asker.send({**request, "plugin": b"secret"})
 
 
 # --- what a client asked to have back -------------------------------------------------------------

@@ -161,6 +161,7 @@ def test_a_submitter_sends_large_values(wire, run):
         comm = await w.greet()
         row = [{"serializer": "msgpack"}, 1, None, False]
         body = {"op": "scatter", "data": {"x": msgpack.ExtType(1, bytes(4))}, "client": "Client-1"}
+        assert comm.conversation._identity._client_ids.claim("Client-1", "alice")
         frames = [msgpack.packb(body), msgpack.packb([row]), msgpack.packb(value)]
         sending = asyncio.to_thread(w.mine.sendall, w.sealed(*frames))
         got, _ = await asyncio.gather(comm.read(), sending)

@@ -131,6 +131,10 @@ def test_a_request_names_no_client_of_another_principals(talk):
         assert again.attack(message) == message
     named = bob.Eager(bob.Row(*bob.in_msgpack("Client-alice")))
     bob.refuses({"op": "scatter", "data": {}, "client": named})
+    # Nor one that nobody has registered.
+    bob.refuses({"op": "scatter", "data": {}, "client": "Client-bob"})
+    assert bob.refused_by_server.pop() == "stream.client-id"
+    bob.registered("Client-bob")
     assert bob.attack({"op": "scatter", "data": {}, "client": "Client-bob"}) is not bob.SKIP
 
 

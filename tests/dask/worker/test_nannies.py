@@ -97,11 +97,12 @@ CONFINED = (
 
 @pytest.mark.parametrize("operation", ["run", "plugin_add"])
 @pytest.mark.parametrize("confined", [True, False])
-def test_the_nanny_of_a_confined_worker_takes_no_code(doors, operation, confined):
+@pytest.mark.parametrize("worker", ["worker", ""], ids=["known", "unknown"])
+def test_the_nanny_of_a_confined_worker_takes_no_code(doors, operation, confined, worker):
     _, link = doors.links("scheduler", "nanny", CONFINED if confined else "dask-cluster")
     nanny = Watching()
     nanny.handlers = {operation: lambda **said: nanny.said_to("taken")}
-    serve(nanny, Server.NANNY, SimpleNamespace(policy=link.policy), worker="worker")
+    serve(nanny, Server.NANNY, SimpleNamespace(policy=link.policy), worker=worker)
     said = asked(nanny, nanny.handlers, Peer(link), operation)
     assert nanny.said == ([] if confined else ["taken"])
     assert link.audit.rules == (["nanny.confined"] if confined else [])

@@ -405,7 +405,7 @@ def test_what_passes_newly_has_its_date_beside_it() -> None:
 
 def test_a_new_path_of_code_is_said_in_full() -> None:
     directs = (
-        "    sender: [worker, nanny]\n    recipient: scheduler\n"
+        "    recipient: scheduler\n"
         "    serializers: [dask, msgpack, pickle]\n    deserializers: [dask, msgpack, pickle]\n"
     )
     code = directs.replace("pickle]", "pickle, cloudpickle]") + "    submission: code\n"
