@@ -18,7 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from distributed.shuffle._core import P2PBarrierTask
+
 from safeser.dask.contents.annotations import can_be_sent
+from safeser.dask.sealed.writing import require_own_plan
 from safeser.errors import PayloadError
 
 __all__ = ["create", "update_data"]
@@ -36,6 +39,9 @@ def create(
     """Do what ``_create_taskstate_from_graph``, *stock*, does, or leave nothing behind."""
     if not dsk.keys() <= ordered.keys():
         ordered = {**dict.fromkeys(dsk, 0), **ordered}
+    for key, node in dsk.items():
+        if isinstance(node, P2PBarrierTask):
+            require_own_plan(key, node.spec)
     new = [key for key in dsk if key not in scheduler.tasks]
     said = (rest["global_annotations"], rest["annotations_by_type"])
     if not all(map(can_be_sent, new)) or not all(map(can_be_sent, said)):

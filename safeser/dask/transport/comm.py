@@ -43,6 +43,7 @@ from safeser.dask.transport.unfinished import (
     unfinished,
 )
 from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bounds
+from safeser.dask.wire.codec import expanded
 from safeser.envelope import (
     PRELUDE_SIZE,
     Buffer,
@@ -272,7 +273,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """
         frames = verified.frames
         size: int = _TO_UNDERSTAND * len(frames) + sum(map(len, frames))
-        return size > _AT_ONCE
+        return size > _AT_ONCE or size + expanded(frames, self.link.policy.limits) > _AT_ONCE
 
     def _hear(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
         """Return what the conversation makes of *verified*; actors in it are its client's.
