@@ -46,6 +46,7 @@ from safeser.dask.sealed.writing import (
     require_own_plan,
     unwritable,
 )
+from safeser.dask.wire.gc_pause import gc_paused
 from safeser.dask.wire.reader import Reader, check_hashes
 from safeser.dask.wire.structure import (
     DEFINITIONS,
@@ -257,6 +258,7 @@ def as_sent(value: Any) -> Any:
 # -- where it arrives -----------------------------------------------------------------------------
 
 
+@gc_paused
 def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> SealedGraph:
     """Return the graph that *frames* spell, if its statement is about exactly these tasks.
 

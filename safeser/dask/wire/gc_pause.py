@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import gc
 import threading
+from contextlib import ContextDecorator
 
 __all__ = ["gc_paused"]
 
 _lock = threading.Lock()
 
 
-class _Pause:
+class _Pause(ContextDecorator):
     """Switches the garbage collector off while any thread is inside."""
 
     def __init__(self) -> None:
