@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from distributed.shuffle._core import ShuffleRunSpec
+
 from safeser.dask.contents import failures
 from safeser.dask.contents.failures import Relayed
 from safeser.dask.messages.pending import Pending
@@ -297,6 +299,16 @@ def _is_times(_: Mapping[str, Any], told: Any) -> bool:
     return len(names) * len(told["keys"]) <= _TIMES_OF_NAMES
 
 
+def _is_plan(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether *reply* has no plan but that of the shuffle that was asked for.
+
+    A worker keeps the plan under the id that it asked for, and acts upon the one in the plan.
+    """
+    plan = reply.get("run_spec") if isinstance(reply, dict) else None
+    wanted = asked.get("shuffle_id", asked.get("id"))
+    return plan is None or (type(plan) is ShuffleRunSpec and bool(plan.spec.id == wanted))
+
+
 def _are_times(told: Mapping[str, Any]) -> bool:
     return all(
         isinstance(told.get(name), list | tuple)
@@ -340,6 +352,8 @@ _FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
     "publish_get": _is_published,
     "queue_get": _is_taken,
     "retry": _is_retried,
+    "shuffle_get": _is_plan,
+    "shuffle_get_or_create": _is_plan,
     "update_data": _is_kept,
     "variable_get": _is_set,
     # Dask's client iterates over all of these; a range, or an array that repeats one element, takes

@@ -231,8 +231,6 @@ def _create(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _fetch(stock: Callable[..., Any]) -> Callable[..., Any]:
     async def fetch(self: Any, shuffle_id: str, *args: Any, **kwargs: Any) -> Any:
         plan = await stock(self, shuffle_id, *args, **kwargs)
-        if plan.spec.id != shuffle_id:  # the worker acts upon that one
-            raise PayloadError("the plan is that of another shuffle", rule="shuffle.plan")
         authors = part_of(self._plugin.worker, Authors)
         if authors is not None:
             authors.note_shuffle(shuffle_id, plan.run_id, getattr(plan, AUTHOR))

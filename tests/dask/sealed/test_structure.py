@@ -16,8 +16,8 @@ import msgpack
 import numpy as np
 import pytest
 from dask._task_spec import Alias, List, Task, TaskRef
-from distributed.protocol.serialize import Serialized
-from distributed.shuffle._core import P2PBarrierTask, barrier_key
+from distributed.protocol.serialize import Serialized, ToPickle
+from distributed.shuffle._core import P2PBarrierTask, ShuffleRunSpec, barrier_key
 from distributed.shuffle._rechunk import ArrayRechunkSpec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -397,6 +397,22 @@ def test_a_worker_takes_no_barrier_of_another_shuffle(doors, alice, audience, se
     moved = forged_call(alice, audience, node, barrier_key("own"))
     stream.hostile(row_of(moved), key=barrier_key("own"))
     assert stream.refusals == ["shuffle.plan"]
+
+
+ASKED = {
+    "shuffle_get": {"id": "own"},
+    "shuffle_get_or_create": {"shuffle_id": "own", "key": "x"},
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize(("shuffle", "rules"), [("own", []), ("other", ["reply.form"])])
+def test_a_worker_joins_no_shuffle_but_the_one_that_it_asked_for(doors, name, shuffle, rules):
+    talk = Talk(doors, "worker", "scheduler", POLICY).greet()
+    talk.request({"op": name, **ASKED[name], "worker": "safeser://127.0.0.1:1"})
+    plan = ShuffleRunSpec(barrier("x", shuffle).spec, {}, None)
+    answer = partial(talk.reply, {"status": "OK", "run_spec": ToPickle(plan)})
+    assert refusals(answer) == rules
 
 
 def forged_call(alice, audience, node, key):
