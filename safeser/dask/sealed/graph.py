@@ -46,7 +46,6 @@ from safeser.dask.sealed.writing import (
     require_own_plan,
     unwritable,
 )
-from safeser.dask.wire.gc_pause import gc_paused
 from safeser.dask.wire.reader import Reader, check_hashes
 from safeser.dask.wire.structure import (
     DEFINITIONS,
@@ -56,6 +55,7 @@ from safeser.dask.wire.structure import (
     structure_of,
     too_much,
 )
+from safeser.envelope import Buffer
 from safeser.errors import PayloadError
 from safeser.families import compression
 from safeser.families.keys import check_labels
@@ -258,7 +258,6 @@ def as_sent(value: Any) -> Any:
 # -- where it arrives -----------------------------------------------------------------------------
 
 
-@gc_paused
 def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> SealedGraph:
     """Return the graph that *frames* spell, if its statement is about exactly these tasks.
 
@@ -272,17 +271,17 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     Reader(limits).charge(2 * statement.size)  # each has a head and a tree
     lists = _Lists(header["sizes"], frames[1:], limits)
     # 1. The root, over views of what was decompressed.
-    heads, trees = lists[0], lists[1]
-    tree = MerkleTree(_leaf_hashes(statement, heads, trees))
+    both = lists[0], lists[1]
+    tree = MerkleTree(_leaf_hashes(statement, *both))
     if tree.root != statement.root:
         raise PayloadError(
             "the tasks of the sealed graph are not those that its author signed",
             rule="sealed.inclusion",
         )
-    # 2. What the author signed: leaves, and what their heads say.
-    parts = (map(bytes, _leaf_parts(each, tree.size)) for each in (heads, trees))
+    # 2. What the author signed: what the heads of all leaves say, and the leaves.
+    parsed = _heads(_leaf_parts(both[0], tree.size), tree.size, limits)
+    parts = (map(bytes, _leaf_parts(each, tree.size)) for each in both)
     leaves = tuple(starmap(Leaf, zip(*parts, strict=True)))
-    parsed = _heads(leaves, limits)
     # 3. Definitions, by the digests that heads name.
     named = {each for head in parsed for each in head.digests}
     definitions = _definitions(lists[2], named)
@@ -377,11 +376,12 @@ def _canonical(digests: Collection[bytes], data: memoryview) -> dict[bytes, byte
     return {each: word for each, word in found.items() if word}
 
 
-def _heads(leaves: Sequence[Leaf], limits: Limits) -> tuple[Head, ...]:
-    """Return what the heads of *leaves*, all of one graph, say."""
-    read = Reader(limits, left=most_elements(len(leaves), limits.max_refs))
-    heads = tuple([read_head(leaf.head, read) for leaf in leaves])
-    check_hashes("a task's key", [head.key for head in heads])
+def _heads(packed: Iterable[Buffer], count: int, limits: Limits) -> tuple[Head, ...]:
+    """Return what the heads of all leaves of one graph, of which there are *count*, say."""
+    read = Reader(limits, left=most_elements(count, limits.max_refs))
+    heads = tuple([read_head(each, read) for each in packed])
+    # The hashes of text are this process's own secret.
+    check_hashes("a task's key", [each.key for each in heads if type(each.key) is not str])
     known = {head.key for head in heads}
     if len(known) != len(heads):
         raise _malformed("two tasks have one key")
@@ -411,7 +411,7 @@ def read_statement(frames: Sequence[Any]) -> SignedStatement:
     return SignedStatement.parse(bytes(memoryview(frames[0])[: MOST_PACKED + 1]))
 
 
-def read_head(data: bytes, read: Reader) -> Head:
+def read_head(data: Buffer, read: Reader) -> Head:
     """Return the fields of *data*, the head of a leaf.
 
     :raises PayloadError: if it is none.

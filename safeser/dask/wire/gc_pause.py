@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import gc
 import threading
-from contextlib import ContextDecorator
 
 __all__ = ["gc_paused"]
 
 _lock = threading.Lock()
 
 
-class _Pause(ContextDecorator):
+class _Pause:
     """Switches the garbage collector off while any thread is inside."""
 
     def __init__(self) -> None:
