@@ -34,6 +34,7 @@ from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.sealed.value import SignedValue, sign_request
 from safeser.dask.sealed.writing import Leaf, leaf_parts
 from safeser.dask.transport.comm import SafeserComm
+from safeser.dask.wire.codec import expanded
 from safeser.dask.wire.structure import MOST_STRUCTURE, byte_strings, most_structure
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.values import Limits
@@ -221,6 +222,15 @@ def test_what_becomes_much_is_read_in_a_thread(doors, alice, audience, size, lon
     comm = SimpleNamespace(link=talk.far)
     assert sum(map(len, frames)) < 1 << 15
     assert SafeserComm._takes_long(comm, SimpleNamespace(frames=frames)) is long
+
+
+def test_what_is_malformed_becomes_nothing():
+    """It is refused at once, wherever it is read."""
+    row = Talk.Row({"serializer": "sealed", "sizes": (1 << 40, 0)}, (b"",))
+    told, table, *frames = Talk.forged([{"op": "update-graph", "expr_ser": row}])
+    assert expanded([told, table, *frames], LIMITS) == 0
+    assert expanded([told, b"\xc1" + bytes(table), *frames], LIMITS) == 0
+    assert expanded([told], LIMITS) == 0
 
 
 # -- what is honest -------------------------------------------------------------------------------
