@@ -8,13 +8,13 @@ lead from the user's future to that one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from distributed.client import Future, futures_of
 from distributed.recreate_tasks import ReplayTaskClient
 
-from safeser.dask.sealed.form import is_key
+from safeser.dask.sealed.form import is_key, key_form, same_key
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.dask.sealed.statement import ASK_OPERATOR
 from safeser.errors import PolicyDenied
@@ -54,10 +54,11 @@ class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no ty
             return cause
         if not is_key(cause):
             raise self._refused("sealed.moved", "the scheduler blames what is no key of a task")
-        failed = [each.key for each in futures_of(future) if each.status == "error"]
-        first = cause if cause in failed else await self._leading(failed, cause)
+        failed = [key_form(each.key) for each in futures_of(future) if each.status == "error"]
+        own = _is_among(cause, failed)
+        first = cause if own else await self._leading(failed, cause)
         graphs = self.client.graphs_behind(first)
-        if first != cause:
+        if not own:
             await self._require_cause(cause, first, graphs)
         self._graphs[cause] = graphs
         return cause
@@ -76,7 +77,7 @@ class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no ty
                 break
             task = await self.scheduler.get_runspec(key=key)
             self._require_signed(task, graphs)
-            if cause in task.dependencies:
+            if cause in task.dependencies and _is_among(cause, task.dependencies):
                 return
             inputs = [each for each in task.dependencies if each not in seen]
             seen.update(inputs)
@@ -91,7 +92,7 @@ class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no ty
             some = keys[start : start + _AT_ONCE]
             asked = (self.scheduler.get_error_cause(keys=[each]) for each in some)
             for key, blamed in zip(some, await asyncio.gather(*asked), strict=True):
-                if is_key(blamed) and blamed == cause:
+                if same_key(blamed, cause):
                     return key
         return None
 
@@ -117,3 +118,8 @@ class Replay(ReplayTaskClient):  # type: ignore[misc]  # distributed ships no ty
         context = link.inbound(Kind.DATA)
         refusal: PolicyDenied = link.refusal(context, rule, reason, fix=before + ASK_OPERATOR)
         return refusal
+
+
+def _is_among(key: Any, keys: Iterable[Any]) -> bool:
+    """Tell whether *key*, as it is spelled, is one of *keys*."""
+    return any(same_key(key, each) for each in keys)

@@ -22,7 +22,7 @@ from distributed.shuffle._worker_plugin import ShuffleWorkerPlugin
 from safeser import families
 from safeser.errors import PayloadError
 from safeser.families.registry import Parts, Typed, registry
-from safeser.families.tree import Node
+from safeser.families.tree import TRANSPORT, Node
 from safeser.values import Grant, Limits
 
 __all__ = ["make_plugins", "name_plugins", "read_plan", "write_plan"]
@@ -82,7 +82,11 @@ def read_plan(data: Any, limits: Limits) -> ShuffleSpec:
     :raises PayloadError: if it is none with which a scheduler can place partitions.
     """
     match data:
-        case (dict() as header, tuple() as frames) if all(type(each) is bytes for each in frames):
+        case (dict() as header, tuple() as frames) if (
+            all(type(each) is bytes for each in frames)
+            # Its bytes are charged as they stand: none of them becomes more.
+            and header.keys().isdisjoint(TRANSPORT)
+        ):
             spec = families.deserialize(header, list(frames), _DATA, limits=limits)
         case _:
             raise _malformed()

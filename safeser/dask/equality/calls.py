@@ -17,6 +17,7 @@ from safeser.dask.equality.definitions import Comparison
 from safeser.dask.equality.outline import Allowance, is_whole, outline, unopened
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.sealed.writing import ACTOR
+from safeser.dask.wire.packer import packed
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
@@ -105,7 +106,7 @@ class SealedComparison:
 def _same_kind(known: Sealed, node: Sealed) -> bool:
     """Tell whether both make an actor or neither, and both shuffle alike if they do."""
     first, second = known.graph.heads[known.index], node.graph.heads[node.index]
-    return not (first.flags ^ second.flags) & ACTOR and first.plan == second.plan
+    return not (first.flags ^ second.flags) & ACTOR and packed(first.plan) == packed(second.plan)
 
 
 def _by_digests(known: Sealed, node: Sealed) -> Sameness | None:
@@ -114,7 +115,7 @@ def _by_digests(known: Sealed, node: Sealed) -> Sameness | None:
     trees = known.graph.leaves[known.index].tree, node.graph.leaves[node.index].tree
     if (
         trees[0] != trees[1]
-        or first.dependencies != second.dependencies
+        or packed(first.dependencies) != packed(second.dependencies)
         or len(first.digests) != len(second.digests)
     ):
         return None

@@ -40,6 +40,7 @@ from safeser.dask.wire.slots import (
     find,
     plan,
 )
+from safeser.dask.wire.structure import MOST_STRUCTURE, too_much
 from safeser.dask.wire.task_key import task_of
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -133,6 +134,22 @@ class Message(NamedTuple):
             replace(row, call=_call(row, kept, limits)) if row.is_sealed else row
             for row in self.rows
         )
+        return self._replace(rows=tuple(rows))
+
+    def within_structure(self) -> Message:
+        """Return this stream message with an error in place of graphs beyond one message's.
+
+        Each of them could hold as much, and those that are admitted are there together.
+        """
+        if not any(row.is_sealed for row in self.rows):
+            return self
+        rows, taken = [], 0
+        for row in self.rows:
+            taken += row.structure
+            if row.structure and taken > MOST_STRUCTURE:
+                error = too_much("the sealed graphs of one message have", MOST_STRUCTURE)
+                row = replace(row, call=error)  # noqa: PLW2901 - what stands in its place
+            rows.append(row)
         return self._replace(rows=tuple(rows))
 
 

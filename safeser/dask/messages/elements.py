@@ -135,6 +135,8 @@ class Elements:
                 return Batch(_present(made), [])
         if self.reads is Server.WORKER:
             message = message.with_calls(self._kept, self.link.policy.limits)
+        elif self.reads is Server.SCHEDULER:
+            message = message.within_structure()
         graphs = GraphFailures() if self._answers_clients else None
         decided: list[_Decided] = []
         try:

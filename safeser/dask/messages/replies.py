@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from distributed.shuffle._core import ShuffleRunSpec
+
 from safeser.dask.contents import failures
 from safeser.dask.contents.failures import Relayed
 from safeser.dask.messages.pending import Pending
@@ -131,12 +133,24 @@ def _is_gathered(asked: Mapping[str, Any], reply: Any) -> bool:
     return keys is None or (isinstance(data, dict) and data.keys() >= set(keys))
 
 
+def _is_plan(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether *reply* has no plan but that of the shuffle that was asked for.
+
+    A worker keeps the plan under the id that it asked for, and acts upon the one in the plan.
+    """
+    plan = reply.get("run_spec") if isinstance(reply, dict) else None
+    wanted = asked.get("shuffle_id", asked.get("id"))
+    return plan is None or (type(plan) is ShuffleRunSpec and bool(plan.spec.id == wanted))
+
+
 _NAME_OF_FILE = shape("file")
 
 _FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
     "dump_state": _is_state,
     "gather": _is_gathered,
     "get_cluster_state": _is_dump,
+    "shuffle_get": _is_plan,
+    "shuffle_get_or_create": _is_plan,
 }
 
 #: Requests that are answered with user data in plain fields.

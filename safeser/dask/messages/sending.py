@@ -26,10 +26,12 @@ from safeser.dask.messages.author_statements import stated
 from safeser.dask.messages.deciding import nested
 from safeser.dask.sealed import requests
 from safeser.dask.sealed.call import HEADER, Call, Sent
+from safeser.dask.sealed.graph import is_sealed
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.wire.ceilings import CeilingOf, ceilings_of
 from safeser.dask.wire.codec import Encoder, Leaf, PayloadRow
 from safeser.dask.wire.reader import check_header, check_readable
+from safeser.dask.wire.structure import MOST_STRUCTURE, structure_of
 from safeser.envelope import byte_count, check_payload, too_large
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
@@ -43,6 +45,7 @@ __all__ = [
     "encode_message",
     "encode_plain",
     "encode_request",
+    "has_much_structure",
     "is_overfull",
     "may_be_large",
 ]
@@ -241,6 +244,13 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
         return True
     longest = max(map(len, frames[:2]))
     return 2 * longest > limits.max_refs or longest > wire.MAX_FRAME
+
+
+def has_much_structure(elements: Sequence[Any]) -> bool:
+    """Tell whether the sealed graphs among *elements* are more than one message may hold."""
+    said: Any = [each.get("expr_ser") for each in elements if isinstance(each, dict)]
+    taken = [structure_of(each.header, each.frames) for each in said if is_sealed(each)]
+    return sum(taken) > MOST_STRUCTURE
 
 
 def may_be_large(message: Any) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 
 from safeser.channel import Arrived, Link, Received
 from safeser.dask.sealed.call import Call, Kept
-from safeser.dask.sealed.graph import Head, SealedGraph, parse, read_statement
+from safeser.dask.sealed.form import same_key, spelling
+from safeser.dask.sealed.graph import Head, SealedGraph, barrier_plan, parse, read_statement
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.statement import ASK_OPERATOR
@@ -23,7 +24,7 @@ from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.task_key import key_text
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.policy.rules import COMPUTE, SUBMIT
-from safeser.values import SEALED, Context, Kind
+from safeser.values import SEALED, Context, Kind, Limits
 
 __all__ = ["received", "require_sealed", "runnable"]
 
@@ -85,7 +86,7 @@ def received(
     ):
         call: Call = row.call
         author = require_signed(call.signed, link.channel, scheduler=link.peer)
-        _require_place(call.head, body)
+        _require_place(call.head, body, link.policy.limits)
         if not link.policy.may_sign(author, link.peer, Kind.TASK):
             own = link.signed(
                 *(verified, where, row.header, row.frames),
@@ -144,6 +145,8 @@ def _graph(
         )
     unread = link.signed(verified, where, row.header, row.frames, author=author, sealed=None)
     link.permit_payload(context, unread, None)
+    if isinstance(row.call, SafeserError):
+        raise row.call
     return author, parse(row.header, row.frames, link.policy.limits)
 
 
@@ -154,7 +157,9 @@ def _own_task(
 
     Otherwise a scheduler could choose which of a user's own tasks runs in their client.
     """
-    call = Kept().call(row.frames, link.policy.limits)
+    limits = link.policy.limits
+    call = Kept().call(row.frames, limits)
+    barrier_plan(call.head, limits)
     author = require_signed(call.signed, link.channel, scheduler=link.peer)
     if author != link.local:
         raise PolicyDenied(
@@ -162,7 +167,7 @@ def _own_task(
             rule="sealed.author",
             where=where,
         )
-    if asked.get("op") != "get_runspec" or asked.get("key") != call.head.key:
+    if asked.get("op") != "get_runspec" or not same_key(asked.get("key"), call.head.key):
         raise PolicyDenied(
             "the task is another one than was asked for",
             rule="sealed.moved",
@@ -172,11 +177,13 @@ def _own_task(
     return author, call
 
 
-def _require_place(head: Head, body: Any) -> None:
+def _require_place(head: Head, body: Any, limits: Limits) -> None:
     """Refuse a task under another key, without its inputs, or as an actor that it is not.
 
-    Inputs beyond its own reach no task: Dask adds those of another definition under the same key.
+    Keys are compared as they are spelled. Inputs beyond its own reach no task: Dask adds those of
+    another definition under the same key.
     """
+    barrier_plan(head, limits)
     if (body.get("actor") is True) is not bool(head.flags & ACTOR):
         raise PolicyDenied(
             "a task is to make an actor, or none, against what its author signed",
@@ -184,8 +191,10 @@ def _require_place(head: Head, body: Any) -> None:
             where="actor",
         )
     given = body.get("who_has")
-    inputs = given.keys() if isinstance(given, dict) else frozenset()
-    if body.get("key") != head.key or not inputs >= set(head.dependencies):
+    inputs = {*map(spelling, given)} if head.dependencies and isinstance(given, dict) else set()
+    if not same_key(body.get("key"), head.key) or not inputs.issuperset(
+        map(spelling, head.dependencies)
+    ):
         raise PolicyDenied(
             "the task is handed over under another key, or with other inputs, than its author"
             " signed",

@@ -17,10 +17,11 @@ from typing import Any
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import Head, read_head
 from safeser.dask.sealed.merkle import HASH_SIZE, Inclusion, leaf_hash, longest_path
-from safeser.dask.sealed.statement import ASK_OPERATOR, SignedStatement
-from safeser.dask.sealed.writing import Leaf, leaf_data
+from safeser.dask.sealed.statement import ASK_OPERATOR, MOST_PACKED, SignedStatement
+from safeser.dask.sealed.writing import Leaf, leaf_parts
 from safeser.dask.wire.packer import packed
 from safeser.dask.wire.reader import Reader
+from safeser.envelope import Buffer
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.policy import Policy
 from safeser.values import Limits
@@ -40,8 +41,8 @@ _OVERHEAD = 256
 _LONGEST_KEPT = 1 << 20
 
 
-#: A statement or definition, and its digest.
-_Part = tuple[bytes, bytes]
+#: A statement or definition, and its digest. What is not kept is a view of what arrived.
+_Part = tuple[bytes, Buffer]
 
 
 @dataclass(
@@ -203,27 +204,30 @@ class Kept:
                 and 0 <= count < len(frames)
                 and places
             ):
-                added, loose = (list(map(_part, part)) for part in _cut(frames, count))
+                parts = [(digest(frame), frame) for frame in frames[1:]]
+                added, loose = parts[:count], parts[count:]
             case _:
                 raise _malformed("its frames")
         self._keep(added, cleared=cleared)
         statement, *definitions = (self._found(place, loose) for place in places)
-        signed, inclusion = _statement(statement[1])
+        if len(statement[1]) > MOST_PACKED:
+            raise _malformed("its statement")
+        signed, inclusion = _statement(bytes(statement[1]))
         path = self._path(statement[0], own, common)
         if len(path) > longest_path(signed.statement.size):
             raise _malformed("its path")
         self._last = statement[0], path
-        given = tuple(part for _, part in definitions)
-        call = Call(signed, index, path, Leaf(head, tree), read_head(head, read), given)
-        hashed = leaf_hash(leaf_data(signed.statement.graph, call.leaf))
-        named = tuple(found for found, _ in definitions)
-        if named != call.head.digests or not inclusion.covers(hashed, index, path):
-            raise PolicyDenied(
-                "the task is not the one that its author signed",
-                rule="sealed.inclusion",
-                fix=ASK_OPERATOR,
-            )
-        return call
+        hashed = leaf_hash(*leaf_parts(signed.statement.graph, head, tree))
+        if inclusion.covers(hashed, index, path):
+            read_of = read_head(head, read)
+            if read_of.digests == tuple(found for found, _ in definitions):
+                given = tuple(bytes(part) for _, part in definitions)
+                return Call(signed, index, path, Leaf(head, tree), read_of, given)
+        raise PolicyDenied(
+            "the task is not the one that its author signed",
+            rule="sealed.inclusion",
+            fix=ASK_OPERATOR,
+        )
 
     def _path(self, statement: bytes, own: bytes, common: int) -> bytes:
         """Return *own* and the last *common* hashes of the path before, in the same graph."""
@@ -244,7 +248,7 @@ class Kept:
                 f"a scheduler has its worker keep more than {MOST_KEPT} bytes of definitions",
                 rule="sealed.kept",
             )
-        self._parts += added
+        self._parts += [(name, bytes(part)) for name, part in added]
 
     def _found(self, place: Any, loose: Sequence[_Part]) -> _Part:
         if type(place) is int and 0 <= place < len(self._parts):
@@ -254,7 +258,7 @@ class Kept:
         raise _malformed("a definition is missing")
 
 
-def _weight(part: bytes) -> int:
+def _weight(part: Buffer) -> int:
     """Return what *part* counts for; both ends of a connection say the same."""
     return len(part) + _OVERHEAD
 
@@ -263,16 +267,6 @@ def _weight(part: bytes) -> int:
 def _statement(packed: bytes) -> tuple[SignedStatement, Inclusion]:
     signed = SignedStatement.parse(packed)
     return signed, Inclusion(signed.statement.root, signed.statement.size)
-
-
-def _part(frame: Any) -> _Part:
-    data = bytes(frame)
-    return digest(data), data
-
-
-def _cut(frames: Sequence[Any], count: int) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return the frames that are to be kept, and those that are for this task alone."""
-    return frames[1 : 1 + count], frames[1 + count :]
 
 
 def _malformed(what: str) -> PayloadError:

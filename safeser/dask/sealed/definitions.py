@@ -21,6 +21,7 @@ import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef, _execute_subgraph
 
 from safeser import pickles
+from safeser.envelope import Buffer
 from safeser.errors import TokenizationError
 from safeser.pickles.stock import Reductions, is_sent_by_value
 from safeser.tokens import Tokenizer
@@ -46,7 +47,7 @@ _NO_REDUCTIONS = Reductions()
 _LONGEST_DESCRIBED = 1 << 18
 
 
-def digest(definition: bytes) -> bytes:
+def digest(definition: Buffer) -> bytes:
     """Return the SHA-256 by which a leaf names a definition."""
     return hashlib.sha256(definition).digest()
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgpack
 import numpy as np
 from dask._task_spec import Dict, List, Set, Tuple
 
@@ -41,6 +42,8 @@ __all__ = [
     "fits",
     "is_key",
     "key_form",
+    "same_key",
+    "spelling",
 ]
 
 DEPENDENCY, DEFINITION, TASK, GATHERED, PLAIN, ALIAS, DATA, SLICE, REFERENCE = range(9)
@@ -112,6 +115,28 @@ def is_key(value: Any) -> bool:
     if kind is tuple:
         return all(map(is_key, value))
     return kind in _KEYS and not _is_nan(value)
+
+
+def spelling(key: Any) -> str | bytes | None:
+    """Return what equals only the spelling of the same key; None for what :func:`is_key` refuses.
+
+    Python takes ``True``, ``1`` and ``1.0`` for equal, ``0.0`` and ``-0.0``, and tuples of them. A
+    text is its own spelling, and everything else the bytes that msgpack has for it.
+    """
+    if type(key) is str:
+        return key
+    return _packed(key) if is_key(key) else None
+
+
+def same_key(key: Any, other: Any) -> bool:
+    """Tell whether both are keys, of one spelling."""
+    found = spelling(key)
+    return found is not None and found == spelling(other)
+
+
+def _packed(key: Any) -> bytes:
+    packed: bytes = msgpack.packb(key, use_bin_type=True)
+    return packed
 
 
 _KEYS: tuple[type, ...] = (bool, int, float, str, bytes)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import starmap
 from types import MappingProxyType
 from typing import Any
 
+import msgpack
 import numpy as np
 from dask._task_spec import Alias, GraphNode, convert_legacy_graph
 from distributed.protocol.serialize import Serialized
@@ -25,19 +26,35 @@ from distributed.shuffle._core import ShuffleSpec
 from safeser.dask.contents.annotations import check_annotation
 from safeser.dask.contents.shuffle_plans import read_plan
 from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions, digest
-from safeser.dask.sealed.form import is_key
+from safeser.dask.sealed.form import is_key, key_form, same_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.opening import open_task
 from safeser.dask.sealed.renewal import Current
-from safeser.dask.sealed.statement import GRAPH_ID_SIZE, LIFETIME, SignedStatement, Statement
+from safeser.dask.sealed.statement import (
+    GRAPH_ID_SIZE,
+    LIFETIME,
+    MOST_PACKED,
+    SignedStatement,
+    Statement,
+)
 from safeser.dask.sealed.writing import (
     FLAGS,
     Leaf,
     TaskWriter,
-    leaf_data,
+    leaf_parts,
+    require_own_plan,
     unwritable,
 )
 from safeser.dask.wire.reader import Reader, check_hashes
+from safeser.dask.wire.structure import (
+    DEFINITIONS,
+    byte_strings,
+    most_elements,
+    most_structure,
+    structure_of,
+    too_much,
+)
+from safeser.envelope import Buffer
 from safeser.errors import PayloadError
 from safeser.families import compression
 from safeser.families.keys import check_labels
@@ -49,6 +66,7 @@ from safeser.values import SEALED, Limits
 __all__ = [
     "Head",
     "SealedGraph",
+    "barrier_plan",
     "is_sealed",
     "parse",
     "read_head",
@@ -59,23 +77,6 @@ __all__ = [
 ]
 
 _COMPRESSION = "zlib"
-
-#: What a byte may become: heads of a large array are 90 times smaller, and a thousand times would
-#: let a megabyte fill a scheduler's memory.
-_MOST_EXPANDED = 256
-
-#: Elements of all heads of one graph, in ``max_refs``: that is some 100,000 tasks for each. What a
-#: scheduler keeps of a task beside them takes more memory, so that they are not what fills it.
-_HEADS = 8
-
-#: Bytes of the first frame that are checked: more than a statement may have.
-_MOST_STATEMENT = 1 << 12
-
-#: Frames after the statement: heads, trees, definitions, canonical digests, annotations.
-_LISTS = 5
-
-#: The place of the definitions among all frames.
-_DEFINITIONS = 3
 
 Sent = tuple[dict[str, Any], list[bytes]]
 
@@ -147,9 +148,16 @@ def write_out(
     """
     signer = identity.require_verifying()
     definitions, graph = definitions or Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
-    writer = TaskWriter(definitions, limits)
-    leaves = _leaves(expr, writer, actors, keys)
-    tree = MerkleTree(leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values())
+    tasks = convert_legacy_graph(dict(expr.__dask_graph__()))
+    if keys is not None:
+        keys.update(tasks, *(node.dependencies for node in tasks.values() if node.dependencies))
+    most = most_structure(len(tasks))
+    names = {key: key for key in tasks}
+    leaves = _leaves(tasks, TaskWriter(definitions, limits, names), actors)
+    if sum(len(leaf.head) + len(leaf.tree) for leaf in leaves.values()) > most:
+        definitions.by_digest.clear()
+        leaves = _leaves(tasks, TaskWriter(definitions, limits, names, compact=True), actors)
+    tree = MerkleTree(leaf_hash(*leaf_parts(graph, *leaf)) for leaf in leaves.values())
     now = int(time.time())
     statement = Statement(
         identity.principal, signer, audience, graph, tree.size, tree.root, now, now + LIFETIME
@@ -161,41 +169,35 @@ def write_out(
         definitions.canonical(),
         _grouped(_annotated(expr, leaves, annotations), leaves),
     ]
-    sizes, frames = [], [statement.signed_by(identity).packed]
-    for packed in map(writer.pack, lists):
-        smaller = None if len(frames) == _DEFINITIONS else _smaller(packed)
+    sizes: list[int] = []
+    frames = [statement.signed_by(identity).packed]
+    for place, packed in enumerate(map(msgpack.Packer(use_bin_type=True).pack, lists)):
+        smaller = None if place == DEFINITIONS else compression.compressed(packed, _COMPRESSION)
         sizes.append(0 if smaller is None else len(packed))
         frames.append(packed if smaller is None else smaller)
-    return {"serializer": SEALED, "sizes": sizes}, frames
-
-
-def _smaller(packed: bytes) -> bytes | None:
-    smaller = compression.compressed(packed, _COMPRESSION)
-    expands = smaller is not None and len(packed) > _MOST_EXPANDED * len(smaller)
-    return None if expands else smaller
+    header = {"serializer": SEALED, "sizes": tuple(sizes)}
+    if structure_of(header, frames) > most:
+        raise too_much("the graph has", most)
+    return header, frames
 
 
 def _leaves(
-    expr: Any, writer: TaskWriter, actors: bool | Collection[Any] | None, keys: set[Any] | None
+    tasks: Mapping[Any, GraphNode], writer: TaskWriter, actors: bool | Collection[Any] | None
 ) -> dict[Any, Leaf]:
     leaves: dict[Any, Leaf] = {}
     named: Collection[Any] = () if isinstance(actors, bool | None) else set(actors)
-    for key, node in convert_legacy_graph(dict(expr.__dask_graph__())).items():
+    for key, node in tasks.items():
         actor = actors is True or key in named
         try:
             leaves[key] = writer.write(key, _named_node(key, node), actor=actor)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
-        if keys is not None and node.dependencies:
-            keys.update(node.dependencies)
-    if keys is not None:
-        keys.update(leaves)
     return leaves
 
 
 def _named_node(key: Any, node: GraphNode) -> GraphNode:
     """Return *node* by the name that its graph has for it; aliases may have another one."""
-    if node.key == key:
+    if node.key is key or same_key(*map(key_form, (node.key, key))):
         return node
     return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
 
@@ -260,27 +262,49 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
 
     :raises PayloadError: for anything else.
     """
-    sizes = header.get("sizes")
-    if type(sizes) is not tuple or len(sizes) != _LISTS or len(frames) != 1 + _LISTS:
-        raise _malformed("its frames")
+    structure = structure_of(header, frames)
     signed = read_statement(frames)
-    read = Reader(limits)
-    heads, trees, definitions, canonical, annotations = (
-        _as_list(read.read(each)) for each in _decompressed(sizes, frames[1:], limits)
+    statement = signed.statement
+    if structure > (most := most_structure(statement.size)):
+        raise too_much(f"a sealed graph of {statement.size} tasks has", most)
+    Reader(limits).charge(2 * statement.size)  # each has a head and a tree
+    lists = _Lists(header["sizes"], frames[1:], limits)
+    # 1. The root, over views of what was decompressed.
+    both = lists[0], lists[1]
+    tree = MerkleTree(_leaf_hashes(statement, *both))
+    if tree.root != statement.root:
+        raise PayloadError(
+            "the tasks of the sealed graph are not those that its author signed",
+            rule="sealed.inclusion",
+        )
+    # 2. What the author signed: what the heads of all leaves say, and the leaves.
+    parsed = _heads(_leaf_parts(both[0], tree.size), tree.size, limits)
+    parts = (map(bytes, _leaf_parts(each, tree.size)) for each in both)
+    leaves = tuple(starmap(Leaf, zip(*parts, strict=True)))
+    # 3. Definitions, by the digests that heads name.
+    named = {each for head in parsed for each in head.digests}
+    definitions = _definitions(lists[2], named)
+    # 4. What nothing vouches for.
+    canonical = _canonical(definitions, lists[3])
+    annotations = Reader(limits).read(lists[4])
+    if type(annotations) is not tuple:
+        raise _malformed("its lists")
+    return SealedGraph(
+        Current(signed),
+        parsed,
+        leaves,
+        definitions,
+        canonical,
+        _annotations(annotations, parsed),
+        tree,
+        {place: plan for place, head in enumerate(parsed) if (plan := barrier_plan(head, limits))},
     )
-    if len(heads) != len(trees):
-        raise _malformed("its leaves")
-    leaves = tuple(starmap(Leaf, zip(_all_bytes(heads), _all_bytes(trees), strict=True)))
-    parts = {digest(each): each for each in _all_bytes(definitions)}
-    words = _canonical(parts, canonical)
-    return _checked(signed, leaves, parts, annotations, limits, canonical=words)
 
 
 def reopened(header: Mapping[str, Any], frames: Sequence[Any]) -> dict[Any, GraphNode]:
     """Return the tasks of a graph that this process wrote out, without verification."""
-    read = Reader(DEFAULTS)
-    lists = _decompressed(header["sizes"], frames[1:], DEFAULTS)
-    heads, trees, definitions = (read.read(each) for each in lists[:3])
+    lists, read = _Lists(header["sizes"], frames[1:], DEFAULTS), Reader(DEFAULTS)
+    heads, trees, definitions = (read.read(lists[place]) for place in range(3))
     parts = {digest(each): each for each in definitions}
     tasks = {}
     for head_data, tree in zip(heads, trees, strict=True):
@@ -291,82 +315,87 @@ def reopened(header: Mapping[str, Any], frames: Sequence[Any]) -> dict[Any, Grap
     return tasks
 
 
-def _decompressed(sizes: Sequence[Any], frames: Sequence[Any], limits: Limits) -> list[Any]:
-    """Return *frames* as they were before compression; all together are one message at most."""
-    if not all(type(size) is int and size >= 0 for size in sizes):
-        raise _malformed("the sizes of its frames")
-    views = [memoryview(frame).cast("B") for frame in frames]
-    if any(size > _MOST_EXPANDED * view.nbytes for size, view in zip(sizes, views, strict=True)):
-        raise _malformed("the sizes of its frames")
-    total = sum(size or view.nbytes for size, view in zip(sizes, views, strict=True))
-    if total > limits.max_bytes:
-        raise PayloadError(
-            f"the sealed graph takes {total} bytes, and messages here at most {limits.max_bytes}",
-            rule="limit.max_bytes",
-            fix="Raise limits.max_bytes in the policy, or scatter large values first.",
-        )
-    return [
-        compression.decompressed(view, _COMPRESSION, size, where="expr_ser") if size else view
-        for size, view in zip(sizes, views, strict=True)
-    ]
+class _Lists:
+    """The lists of a graph, each decompressed when it is asked for; together one message at most.
+
+    :param sizes: that they had before compression; 0 for those that have none.
+    """
+
+    def __init__(self, sizes: Sequence[int], frames: Sequence[Any], limits: Limits) -> None:
+        self._sizes = sizes
+        self._views = [memoryview(frame).cast("B") for frame in frames]
+        total = sum(size or each.nbytes for size, each in zip(sizes, self._views, strict=True))
+        if total > limits.max_bytes:
+            raise PayloadError(
+                f"the sealed graph takes {total} bytes, and messages here at most"
+                f" {limits.max_bytes}",
+                rule="limit.max_bytes",
+                fix="Raise limits.max_bytes in the policy, or scatter large values first.",
+            )
+
+    def __getitem__(self, place: int) -> memoryview:
+        size, view = self._sizes[place], self._views[place]
+        if not size:
+            return view
+        whole = compression.decompressed(view, _COMPRESSION, size, where="expr_ser")
+        return memoryview(whole)
 
 
-def _as_list(value: Any) -> tuple[Any, ...]:
-    if type(value) is not tuple:
-        raise _malformed("its lists")
-    return value
+def _leaf_hashes(statement: Statement, heads: memoryview, trees: memoryview) -> Iterator[bytes]:
+    size = statement.size
+    for head, tree in zip(_leaf_parts(heads, size), _leaf_parts(trees, size), strict=True):
+        yield leaf_hash(*leaf_parts(statement.graph, head, tree))
 
 
-def _all_bytes(values: Sequence[Any]) -> Sequence[bytes]:
-    if any(type(each) is not bytes for each in values):
-        raise _malformed("its lists")
-    return values
+def _leaf_parts(data: memoryview, count: int) -> Iterator[memoryview]:
+    return byte_strings(data, count, "its leaves are another number of tasks than was signed")
 
 
-def _canonical(digests: Collection[bytes], words: Sequence[Any]) -> dict[bytes, bytes]:
-    """Return the canonical digests that the author states, by definition."""
-    if len(words) != len(digests) or any(
-        each != NO_DIGEST and len(each) != DIGEST_SIZE for each in _all_bytes(words)
-    ):
-        raise _malformed("its canonical digests")
-    return {each: word for each, word in zip(digests, words, strict=True) if word}
+def _definitions(data: memoryview, named: Set[bytes]) -> dict[bytes, bytes]:
+    """Return the definitions in *data* under their digests, which are those that heads have named.
+
+    They are copied once all of them are known to be such.
+    """
+    wrong = "a definition is missing, or no task has it"
+    found = {digest(each): each for each in byte_strings(data, len(named), wrong)}
+    if found.keys() != named:
+        raise _malformed(wrong)
+    return {name: bytes(each) for name, each in found.items()}
 
 
-def _checked(
-    signed: SignedStatement,
-    leaves: tuple[Leaf, ...],
-    definitions: Mapping[bytes, bytes],
-    annotations: Sequence[Any],
-    limits: Limits,
-    *,
-    canonical: Mapping[bytes, bytes],
-) -> SealedGraph:
-    statement = signed.statement
-    if len(leaves) != statement.size:
-        raise _malformed("its number of tasks")
-    tree = MerkleTree(leaf_hash(leaf_data(statement.graph, leaf)) for leaf in leaves)
-    if tree.root != statement.root:
-        raise PayloadError(
-            "the tasks of the sealed graph are not those that its author signed",
-            rule="sealed.inclusion",
-        )
-    read = Reader(limits, left=_HEADS * limits.max_refs)
-    heads = tuple(read_head(leaf.head, read) for leaf in leaves)
-    check_hashes("a task's key", [head.key for head in heads])
+def _canonical(digests: Collection[bytes], data: memoryview) -> dict[bytes, bytes]:
+    """Return the canonical digests that the author states in *data*, by definition."""
+    wrong = "its canonical digests"
+    words = map(bytes, byte_strings(data, len(digests), wrong))
+    found = dict(zip(digests, words, strict=True))
+    if any(word != NO_DIGEST and len(word) != DIGEST_SIZE for word in found.values()):
+        raise _malformed(wrong)
+    return {each: word for each, word in found.items() if word}
+
+
+def _heads(packed: Iterable[Buffer], count: int, limits: Limits) -> tuple[Head, ...]:
+    """Return what the heads of all leaves of one graph, of which there are *count*, say."""
+    read = Reader(limits, left=most_elements(count, limits.max_refs))
+    heads = tuple([read_head(each, read) for each in packed])
+    # The hashes of text are this process's own secret.
+    check_hashes("a task's key", [each.key for each in heads if type(each.key) is not str])
     known = {head.key for head in heads}
     if len(known) != len(heads):
         raise _malformed("two tasks have one key")
-    foreign = [each for head in heads for each in head.dependencies if each not in known]
-    check_labels(foreign)
-    if {each for head in heads for each in head.digests} != definitions.keys():
-        raise _malformed("a definition is missing, or no task has it")
-    named = _annotations(annotations, heads)
-    plans = {
-        place: read_plan(head.plan, limits)
-        for place, head in enumerate(heads)
-        if head.plan is not None
-    }
-    return SealedGraph(Current(signed), heads, leaves, definitions, canonical, named, tree, plans)
+    check_labels([each for head in heads for each in head.dependencies if each not in known])
+    return heads
+
+
+def barrier_plan(head: Head, limits: Limits) -> ShuffleSpec | None:
+    """Return the plan of the shuffle whose barrier *head* is of, if it is one's.
+
+    :raises PayloadError: if its plan is none, or that of another shuffle.
+    """
+    if head.plan is None:
+        return None
+    plan = read_plan(head.plan, limits)
+    require_own_plan(head.key, plan)
+    return plan
 
 
 def read_statement(frames: Sequence[Any]) -> SignedStatement:
@@ -376,10 +405,10 @@ def read_statement(frames: Sequence[Any]) -> SignedStatement:
     """
     if not frames:
         raise _malformed("its frames")
-    return SignedStatement.parse(bytes(memoryview(frames[0])[:_MOST_STATEMENT]))
+    return SignedStatement.parse(bytes(memoryview(frames[0])[: MOST_PACKED + 1]))
 
 
-def read_head(data: bytes, read: Reader) -> Head:
+def read_head(data: Buffer, read: Reader) -> Head:
     """Return the fields of *data*, the head of a leaf.
 
     :raises PayloadError: if it is none.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from safeser.envelope import Buffer
+
 __all__ = ["HASH_SIZE", "Inclusion", "MerkleTree", "leaf_hash", "longest_path"]
 
 #: Bytes of a hash: SHA-256.
@@ -25,9 +27,12 @@ _LEAF, _NODE = b"\x00", b"\x01"
 _Node = tuple[int, int, bytes]
 
 
-def leaf_hash(data: bytes) -> bytes:
-    """Return the hash of one leaf (RFC 9162, section 2.1.1)."""
-    return hashlib.sha256(_LEAF + data).digest()
+def leaf_hash(*parts: Buffer) -> bytes:
+    """Return the hash of one leaf, whose *parts* are not copied (RFC 9162, section 2.1.1)."""
+    made = hashlib.sha256(_LEAF)
+    for part in parts:
+        made.update(part)
+    return made.digest()
 
 
 def _node_hash(left: bytes, right: bytes) -> bytes:

@@ -79,7 +79,7 @@ class Sealed:
         raise TypeError("a sealed task leaves its scheduler for workers alone")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sealed) and self.key == other.key and self.says_same(other)
+        return isinstance(other, Sealed) and self.says_same(other)
 
     def __hash__(self) -> int:
         return hash((self.key, self.graph.leaves[self.index]))

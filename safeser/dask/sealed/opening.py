@@ -38,9 +38,10 @@ def open_task(
         raise _malformed("its tree") from None
     if not isinstance(node, GraphNode):
         raise _malformed("it is no task")
-    if node.key != key:
+    if node.key is None or not form.same_key(form.key_form(node.key), key):
         node = Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
-    if node.dependencies != frozenset(dependencies):
+    needed = map(form.key_form, node.dependencies)
+    if {*map(form.spelling, needed)} != {*map(form.spelling, dependencies)}:
         raise _malformed("its dependencies are others")
     return node
 

@@ -72,7 +72,7 @@ def purpose_of(row: Operation, path: str, body: Mapping[str, Any]) -> str:
     if operation is None:
         return ""
     name = body.get("name")
-    return f"{operation}.{path}" + (f":{name}" if path == "plugin" else "")
+    return f"{operation}.{path}" + (f":{name}" if path == "plugin" and type(name) is str else "")
 
 
 def plugins_in(body: Any, path: str) -> Iterator[tuple[str, Any, str]]:
@@ -81,7 +81,9 @@ def plugins_in(body: Any, path: str) -> Iterator[tuple[str, Any, str]]:
     :param path: of the field; in others than those of plugins there are none.
     """
     for name, data in _plugins(body, path).items():
-        yield f"{path}.{str(name)[:_SHOWN]}", data, f"{_PLUGINS[path]}.plugin:{name}"
+        # Of what is no text, two names could be one.
+        purpose = f"{_PLUGINS[path]}.plugin:{name}" if type(name) is str else ""
+        yield f"{path}.{str(name)[:_SHOWN]}", data, purpose
 
 
 def _plugins(body: Any, path: str) -> Mapping[Any, Any]:
@@ -294,4 +296,4 @@ def _opened(field: Any, values: Mapping[bytes, SignedValue]) -> Any:
     if isinstance(field, dict):
         return {name: _opened(each, values) for name, each in field.items()}
     value = values.get(field) if type(field) is bytes else None
-    return field if value is None else value.pickle
+    return field if value is None else bytes(value.pickle)

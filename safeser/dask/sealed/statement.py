@@ -21,6 +21,7 @@ __all__ = [
     "ASK_OPERATOR",
     "GRAPH_ID_SIZE",
     "LIFETIME",
+    "MOST_PACKED",
     "MOST_TASKS",
     "RENEWED_AFTER",
     "SKEW",
@@ -51,8 +52,8 @@ _DOMAIN = b"safeser sealed graph v1\n"
 
 _SIGNATURE_SIZE = 64
 
-#: More than any statement takes: a principal's name and 200 bytes.
-_MOST_BYTES = 512
+#: More than any statement takes with its signature: a principal's name and 300 bytes.
+MOST_PACKED = _SIGNATURE_SIZE + 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class SignedStatement:
 
         :raises PayloadError: for anything that :meth:`Statement.signed_by` would not write.
         """
-        if not _SIGNATURE_SIZE < len(packed) <= _SIGNATURE_SIZE + _MOST_BYTES:
+        if not _SIGNATURE_SIZE < len(packed) <= MOST_PACKED:
             raise _malformed("its length")
         signature, data = packed[:_SIGNATURE_SIZE], packed[_SIGNATURE_SIZE:]
         try:

@@ -60,13 +60,12 @@ class SignedValue:
     expires: int
     signature: bytes
     said: bytes
-    pickle: bytes
+    pickle: memoryview
 
     def verify(self) -> bool:
         """Tell whether the key that it names made the signature, over this very pickle."""
-        return self.digest == digest(self.pickle) and self.signer.verify(
-            self.signature, _DOMAIN + self.said
-        )
+        signed = self.signer.verify(self.signature, _DOMAIN + self.said)
+        return signed and self.digest == digest(self.pickle)
 
     def is_current(self, now: float) -> bool:
         return self.issued - SKEW <= now < self.expires
@@ -79,15 +78,15 @@ class SignedValue:
         """
         at = len(MAGIC) + 2
         size = int.from_bytes(data[len(MAGIC) : at], "big")
-        said, rest = data[at : at + size], data[at + size :]
-        if not data.startswith(MAGIC) or size > _MOST_BYTES or len(rest) < _SIGNATURE_SIZE:
+        end = at + size
+        said, signature = data[at:end], data[end : end + _SIGNATURE_SIZE]
+        if not data.startswith(MAGIC) or size > _MOST_BYTES or len(signature) < _SIGNATURE_SIZE:
             raise _malformed()
         try:
             fields = _fields(msgpack.unpackb(said, raw=False, use_list=False))
         except (ValueError, TypeError, ConfigError, msgpack.UnpackException):
             raise _malformed() from None
-        signature, pickle = rest[:_SIGNATURE_SIZE], rest[_SIGNATURE_SIZE:]
-        return cls(*fields, signature, said, pickle)
+        return cls(*fields, signature, said, memoryview(data)[end + _SIGNATURE_SIZE :])
 
 
 def _fields(said: Any) -> tuple[str, VerifyingKey, PublicKey, str, bytes, int, bytes, int, int]:

@@ -7,8 +7,9 @@ of the call; see form.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import msgpack
@@ -20,11 +21,12 @@ from dask._task_spec import (
     Task,
     TaskRef,
 )
-from distributed.shuffle._core import P2PBarrierTask
+from distributed.shuffle._core import P2PBarrierTask, barrier_key
 
 from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
 from safeser.dask.sealed.definitions import Definitions, canonical_digest
+from safeser.envelope import Buffer
 from safeser.errors import PayloadError
 from safeser.values import Limits
 from safeser.wording import shortened
@@ -36,7 +38,8 @@ __all__ = [
     "PRODUCER",
     "Leaf",
     "TaskWriter",
-    "leaf_data",
+    "leaf_parts",
+    "require_own_plan",
     "unwritable",
 ]
 
@@ -51,6 +54,12 @@ FLAGS = COROUTINE | PRODUCER | ACTOR
 _DEEPEST = 24
 _LONGEST = 64
 
+#: Characters or bytes of a text in a tree; a longer one is a value, and pickled as a definition.
+_LONGEST_TEXT = 1 << 10
+
+#: The same, and the items of a container, where the trees of a graph are too large otherwise.
+_COMPACT_TEXT, _COMPACT_ITEMS = 1 << 5, 0
+
 #: Elements that a reader counts for one value of a tree, at most, with room for the head.
 _COST = 8
 
@@ -58,6 +67,8 @@ _GATHERED = {cls: number for number, cls in enumerate(form.GATHERERS)}
 _PLAIN = {cls: number for number, cls in enumerate(form.CONTAINERS)}
 _MUTABLE = frozenset({list, set, dict})
 _SETS = frozenset({set, frozenset})
+_TEXTS = frozenset({str, bytes})
+_NO_NAMES: Mapping[Any, Any] = MappingProxyType({})
 
 #: The tree of the first definition of a task.
 _FIRST = (form.DEFINITION, 0)
@@ -70,9 +81,25 @@ class Leaf(NamedTuple):
     tree: bytes
 
 
-def leaf_data(graph: bytes, leaf: Leaf) -> bytes:
+def leaf_parts(graph: bytes, head: Buffer, tree: Buffer) -> tuple[Buffer, ...]:
     """Return what is hashed into the tree: no two graphs or leaves give the same bytes."""
-    return b"".join((graph, len(leaf.head).to_bytes(4, "big"), *leaf))
+    return graph + len(head).to_bytes(4, "big"), head, tree
+
+
+def require_own_plan(key: Any, spec: Any) -> None:
+    """Refuse a shuffle's barrier under another key than the one that Dask gives it.
+
+    Dask acts upon the id in the plan, and authority is derived from the task under the key.
+
+    :raises PayloadError: naming no id: another author may have chosen it.
+    """
+    if type(spec.id) is not str or not form.same_key(key, barrier_key(spec.id)):
+        raise PayloadError(
+            "the barrier of a shuffle stands under the key of another one, or its plan names"
+            " another one",
+            rule="shuffle.plan",
+            fix="Leave the keys of shuffles as Dask made them.",
+        )
 
 
 class TaskWriter:
@@ -80,11 +107,23 @@ class TaskWriter:
 
     :param definitions: gets their functions and values.
     :param limits: those of the scheduler.
+    :param names: the keys of the graph, as they are spelled there: a reference may have another
+        number that is equal.
+    :param compact: whether all values are definitions, and trees hold calls and short scalars.
     """
 
-    def __init__(self, definitions: Definitions, limits: Limits) -> None:
+    def __init__(
+        self,
+        definitions: Definitions,
+        limits: Limits,
+        names: Mapping[Any, Any] = _NO_NAMES,
+        *,
+        compact: bool = False,
+    ) -> None:
         self._definitions = definitions
+        self._names = names
         self._limits = limits
+        self._spelled = (_COMPACT_TEXT, _COMPACT_ITEMS) if compact else (_LONGEST_TEXT, _LONGEST)
         # Each list of a tree counts as itself and its items, each of them as one more.
         self._most = limits.max_refs // _COST
         # To make a packer takes longer than to pack a task.
@@ -96,20 +135,22 @@ class TaskWriter:
         :param actor: whether what it returns is to be an actor.
         :raises PayloadError: if something in it cannot be pickled.
         """
-        if not actor and _calls_with_scalars(key, node, self._most):
+        if not actor and _calls_with_scalars(key, node, self._most, self._spelled[0]):
             return self._of_scalars(key, node)
         definitions, pack = self._definitions, self.pack
-        written = _Task(node.dependencies, definitions, self._most)
+        inputs = [(form.key_form(self._names.get(key, key)), key) for key in node.dependencies]
+        written = _Task(inputs, definitions, self._most, *self._spelled)
         try:
             tree = pack(written.value(node, 0))
         except (_NoTreeError, RecursionError, ValueError, OverflowError):
-            written = _Task(node.dependencies, definitions, self._most)
+            written = _Task(inputs, definitions, self._most, *self._spelled)
             tree = pack(written.definition(node))
         definitions.name(written.digests)
         is_coro = definitions.is_coroutine(node) if isinstance(node, Task) else node.is_coro
         flags = COROUTINE * bool(is_coro) | PRODUCER * bool(node.data_producer) | ACTOR * actor
         head = [form.key_form(key), written.dependencies, flags, b"".join(written.digests)]
         if isinstance(node, P2PBarrierTask):
+            require_own_plan(form.key_form(key), node.spec)
             head.append(write_plan(node.spec, self._limits))
         return Leaf(pack(head), tree)
 
@@ -132,14 +173,27 @@ class _NoTreeError(Exception):
 
 
 class _Task:
-    """One task while it is written: its dependencies and definitions, in the order of their use."""
+    """One task while it is written: its dependencies and definitions, in the order of their use.
 
-    def __init__(self, dependencies: Iterable[Any], definitions: Definitions, most: int) -> None:
-        named = _in_order([(form.key_form(key), key) for key in dependencies])
+    :param dependencies: each as it is spelled, and as the task names it.
+    :param most: elements of its tree, *longest* characters of a text there, and *items* of a
+        container.
+    """
+
+    def __init__(
+        self,
+        dependencies: list[tuple[Any, Any]],
+        definitions: Definitions,
+        most: int,
+        longest: int,
+        items: int,
+    ) -> None:
+        named = _in_order(dependencies)
         self._places = {key: place for place, (_, key) in enumerate(named)}
         self.dependencies = [key for key, _ in named]
         self._definitions = definitions
         self._left = most
+        self._longest, self._items = longest, items
         self._containers: set[int] = set()
         self._defined: dict[int, int] = {}
         self.digests: list[bytes] = []
@@ -164,13 +218,15 @@ class _Task:
         kind = type(obj)
         self._left -= 1
         if kind in form.SCALARS and form.fits(obj, kind):
+            if kind in _TEXTS and len(obj) > self._longest:
+                return self.definition(obj)
             return obj
         if depth >= _DEEPEST or self._left < 0:
             raise _NoTreeError
         if kind is TaskRef or (isinstance(obj, TaskRef) and not literal):  # or a future of Dask's
             return self._reference(obj.key)
         write = _SPELLED.get(kind)
-        if write is None or (kind in _PLAIN and not _is_spelled(obj, kind)):
+        if write is None or (kind in _PLAIN and not _is_spelled(obj, kind, self._items)):
             return self.definition(obj)
         return write(self, obj, depth + 1)
 
@@ -230,9 +286,9 @@ _SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {
 }
 
 
-def _is_spelled(obj: Any, kind: type) -> bool:
+def _is_spelled(obj: Any, kind: type, most: int) -> bool:
     """Tell whether the items of a container are written one by one: few of them, or tasks."""
-    if len(obj) <= _LONGEST:
+    if len(obj) <= most:
         return True
     # Of some 100,000 items there are few types, which C code finds; a type's own hash is not asked.
     types = list(map(type, obj.values() if kind is dict else obj))
@@ -243,8 +299,8 @@ def _by_id(types: list[type]) -> Iterable[type]:
     return dict(zip(map(id, types), types, strict=True)).values()
 
 
-def _calls_with_scalars(key: Any, node: GraphNode, most: int) -> bool:
-    """Tell whether *node* calls a function with scalars alone, fewer than *most*."""
+def _calls_with_scalars(key: Any, node: GraphNode, most: int, longest: int) -> bool:
+    """Tell whether *node* calls a function with scalars alone, fewer than *most* and short ones."""
     return (
         type(node) is Task
         and key is node.key  # the tree then spells the same key as the head
@@ -252,6 +308,7 @@ def _calls_with_scalars(key: Any, node: GraphNode, most: int) -> bool:
         and not node.dependencies
         and len(node.args) < most
         and all(map(_is_scalar, node.args))
+        and all(type(each) not in _TEXTS or len(each) <= longest for each in node.args)
     )
 
 

@@ -43,6 +43,8 @@ from safeser.dask.transport.unfinished import (
     unfinished,
 )
 from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bounds
+from safeser.dask.wire.codec import expanded
+from safeser.dask.wire.gc_pause import gc_paused
 from safeser.envelope import (
     PRELUDE_SIZE,
     Buffer,
@@ -229,7 +231,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                     await self._take_control(self.control, verified)
                     return SKIP
                 if self._takes_long(verified):
-                    return await offload(self._hear, verified, deserializers)
+                    return await offload(self._hear_long, verified, deserializers)
                 return self._hear(verified, deserializers)
             except SafeserError as error:
                 if self.conversation.forgotten:
@@ -274,7 +276,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """
         frames = verified.frames
         size: int = _TO_UNDERSTAND * len(frames) + sum(map(len, frames))
-        return size > _AT_ONCE
+        return size > _AT_ONCE or size + expanded(frames, self.link.policy.limits) > _AT_ONCE
 
     def _hear(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
         """Return what the conversation makes of *verified*; actors in it are its client's.
@@ -291,6 +293,11 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             return self.conversation.receive(verified, deserializers)
         finally:
             _current_client.reset(token)
+
+    def _hear_long(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
+        """Return the same; no collection of the many objects meanwhile stops all threads."""
+        with gc_paused:
+            return self._hear(verified, deserializers)
 
     def _client(self) -> Client | None:
         """Return the client that this connection is of, where it is one's."""

@@ -36,6 +36,7 @@ from safeser.dask.wire.reader import (
     check_readable,
     read_plain,
 )
+from safeser.dask.wire.structure import structure_of
 from safeser.envelope import byte_count, join, split
 from safeser.envelope import format as envelope
 from safeser.errors import ConfigError, PayloadError, SafeserError
@@ -49,6 +50,7 @@ __all__ = [
     "Parsed",
     "PayloadRow",
     "Reference",
+    "expanded",
     "has_large_element",
     "parse",
     "parse_apart",
@@ -81,6 +83,16 @@ class PayloadRow:
     def is_sealed(self) -> bool:
         """Whether it says that it is of family ``sealed``."""
         return self.header.get("serializer") == SEALED
+
+    @property
+    def structure(self) -> int:
+        """Bytes of structure that a sealed graph says it has; 0 for all else, malformed or not."""
+        if "sizes" not in self.header or not self.is_sealed:
+            return 0
+        try:
+            return structure_of(self.header, self.frames)
+        except PayloadError:
+            return 0
 
 
 class Parsed(NamedTuple):
@@ -321,6 +333,20 @@ def slices(data: Any) -> Iterable[memoryview]:
         ) from None
     if start != len(view):
         raise PayloadError("the message is not well-formed msgpack", rule="payload.msgpack")
+
+
+def expanded(frames: Sequence[Any], limits: Limits) -> int:
+    """Return how many bytes of structure the sealed graphs of a small message say they become."""
+    if len(frames) < 2 or _SIZES not in bytes(frames[1]):
+        return 0
+    try:
+        return sum(row.structure for row in _table(frames[1], frames[2:], limits))
+    except PayloadError:
+        return 0  # what is malformed is refused at once
+
+
+#: A field of the header of a sealed graph.
+_SIZES = msgpack.packb("sizes")
 
 
 def has_large_element(frames: Sequence[Any]) -> bool:

@@ -11,7 +11,7 @@ import msgpack
 
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.statement import LIFETIME, Statement
-from safeser.dask.sealed.writing import Leaf, leaf_data
+from safeser.dask.sealed.writing import leaf_parts
 from safeser.identity import Identity, PublicKey
 
 
@@ -66,7 +66,7 @@ def forged(
     :param canonical: digests of definitions; none of any by default.
     """
     packed = [tuple(map(in_bytes, leaf)) for leaf in leaves]
-    tree = MerkleTree(leaf_hash(leaf_data(GRAPH, Leaf(*leaf))) for leaf in packed)
+    tree = MerkleTree(leaf_hash(*leaf_parts(GRAPH, *leaf)) for leaf in packed)
     words = [b""] * len(definitions) if canonical is None else canonical
     bodies = [body for _, body in packed]
     lists = [[head for head, _ in packed], bodies, definitions, words, annotations]

@@ -17,7 +17,7 @@ from safeser.dask.sealed import call as calls
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.merkle import HASH_SIZE, Inclusion, leaf_hash
 from safeser.dask.sealed.node import nodes
-from safeser.dask.sealed.writing import leaf_data
+from safeser.dask.sealed.writing import leaf_parts
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.values import Limits
 
@@ -238,7 +238,7 @@ def test_head_and_tree_cannot_be_divided_elsewhere(tasks):
     whole = call.leaf.head + call.leaf.tree
     for at in range(len(whole) + 1):
         leaf = call.leaf._replace(head=whole[:at], tree=whole[at:])
-        hashed = leaf_hash(leaf_data(statement.graph, leaf))
+        hashed = leaf_hash(*leaf_parts(statement.graph, *leaf))
         covered = Inclusion(statement.root, statement.size).covers(hashed, call.index, call.path)
         assert covered == (leaf == call.leaf)
 

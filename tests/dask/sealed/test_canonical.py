@@ -121,6 +121,8 @@ def task(function, *args, **kwargs):
         (task(operator.add, 1, 2), task(operator.add, 1, 3)),
         (task(operator.add, 1, 2), task(operator.add, 1, 2.0)),
         (task(operator.add, 1, 2), task(operator.add, 1, True)),
+        (task(len, TaskRef(("k", 1))), task(len, TaskRef(("k", 1.0)))),
+        (task(len, TaskRef(("k", 1))), task(len, TaskRef(("k", True)))),
         (task(adder(1), 1), task(adder(2), 1)),
         (task(adder(1), 1), task(adder(True), 1)),
         (task(adder(1), {"a": 1, "b": 2}), task(adder(1), {"b": 2, "a": 1})),

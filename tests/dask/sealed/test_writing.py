@@ -537,7 +537,7 @@ def test_a_long_container_is_spelled_where_a_task_is_in_it_of_whatever_classes(k
     for more, expected in (([], False), ([TaskRef("x")], True), ([Task("x", both)], True)):
         held = [*items, *more]
         made = dict(enumerate(held)) if kind is dict else kind(held)
-        assert _is_spelled(made, kind) is expected
+        assert _is_spelled(made, kind, 64) is expected
 
 
 @pytest.mark.parametrize("actor", [False, True])

@@ -331,7 +331,7 @@ def test_what_takes_long_to_read_is_read_in_a_thread(wire, run, monkeypatch):
             await comm.read()
 
     run(main())
-    assert offloaded == ["_hear"]
+    assert offloaded == ["_hear_long"]
 
 
 # --- nothing is kept -----------------------------------------------------------------------------

@@ -1,0 +1,430 @@
+"""What a graph may make a scheduler take before it is refused, and which keys are one key.
+
+All graphs here are signed by a listed author. Memory is what Python allocates beyond the frames
+that arrived; time is nothing that these tests measure, but what is done where.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+import zlib
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import msgpack
+import numpy as np
+import pytest
+from dask._task_spec import Alias, List, Task, TaskRef
+from distributed.protocol.serialize import Serialized, ToPickle
+from distributed.shuffle._core import P2PBarrierTask, ShuffleRunSpec, barrier_key
+from distributed.shuffle._rechunk import ArrayRechunkSpec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.dask.contents.shuffle_plans import write_plan
+from safeser.dask.sealed.call import Kept, Sent
+from safeser.dask.sealed.definitions import digest
+from safeser.dask.sealed.graph import parse, write_out
+from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
+from safeser.dask.sealed.node import nodes
+from safeser.dask.sealed.opening import open_task
+from safeser.dask.sealed.statement import SignedStatement
+from safeser.dask.sealed.value import SignedValue, sign_request
+from safeser.dask.sealed.writing import Leaf, leaf_parts
+from safeser.dask.transport.comm import SafeserComm
+from safeser.dask.wire.codec import expanded
+from safeser.dask.wire.structure import MOST_STRUCTURE, byte_strings, most_structure
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.values import Limits
+from tests.dask.conftest import Talk
+from tests.dask.sealed.conftest import POLICY
+from tests.dask.sealed.graphs import GRAPH, Graph, forged, statement_of
+from tests.dask.sealed.test_submissions import submission
+from tests.dask.sealed.test_verification import Stream, row_of, run
+
+LIMITS = Limits()
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def audience(doors):
+    return doors.identity("scheduler").public
+
+
+def head(key="x", dependencies=(), digests=b"", *plan):
+    return [key, list(dependencies), 0, digests, *plan]
+
+
+def packed_smaller(graph, *places):
+    """Return *graph* with the lists at *places* compressed as well as they can be."""
+    header, frames = graph
+    sizes, frames = list(header["sizes"]), list(frames)
+    for place in places:
+        sizes[place] = len(frames[place + 1])
+        frames[place + 1] = zlib.compress(frames[place + 1], 9)
+    return {**header, "sizes": tuple(sizes)}, frames
+
+
+def refusals(call):
+    """Return the rule by which *call* is refused, in a list, which is empty if it is not."""
+    try:
+        call()
+    except SafeserError as error:
+        return [error.rule]
+    return []
+
+
+def taken_by(call):
+    """Return the rule by which *call* is refused, and how much memory it took for that."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(SafeserError) as caught:
+            call()
+        return caught.value.rule, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+def with_another_root(graph):
+    """Return *graph* with one byte of a head changed."""
+    header, [statement, heads, *frames] = graph
+    return header, [statement, heads[:-1] + bytes((heads[-1] ^ 1,)), *frames]
+
+
+def large_trees(write):
+    return packed_smaller(write([(head(f"k{i}"), bytes(8 * MIB)) for i in range(8)]), 1)
+
+
+def large_trees_of_many(write):
+    sizes = [4 * MIB] * 16 + [0] * 5000
+    return packed_smaller(write([(head(i), bytes(size)) for i, size in enumerate(sizes)]), 1)
+
+
+def large_heads(write):
+    return packed_smaller(write([(head(["k", *[[]] * (20 * MIB)]), [])]), 0)
+
+
+def large_annotations(write):
+    return packed_smaller(write([(head(), [])], (), [["priority", bytes(20 * MIB), [0]]]), 4)
+
+
+def large_digests(write):
+    return packed_smaller(write([(head(), [])], (), (), [bytes(20 * MIB)]), 3)
+
+
+def definitions_that_become_much(write):
+    graph = write([(head("x", (), digest(bytes(20 * MIB))), [])], [bytes(20 * MIB)])
+    return packed_smaller(graph, 2)
+
+
+def trees_within_the_ceiling(write):
+    return packed_smaller(with_another_root(write([(head(), bytes(15 * MIB))])), 1)
+
+
+def heads_of_tiny_lists(write):
+    return packed_smaller(write([(head(["k", *[[0]] * (7 * MIB)]), [])]), 0)
+
+
+#: By which rule each is refused, and in how many MiB.
+REFUSED = {
+    large_trees: ("limit.operation", 1),
+    large_trees_of_many: ("limit.operation", 1),
+    large_heads: ("limit.operation", 1),
+    large_annotations: ("limit.operation", 1),
+    large_digests: ("limit.operation", 1),
+    definitions_that_become_much: ("sealed.graph", 1),
+    # 15 MiB, which zlib collects in pieces and joins.
+    trees_within_the_ceiling: ("sealed.inclusion", 31),
+    # A million elements are some 60 bytes each; twenty million there would be.
+    heads_of_tiny_lists: ("limit.max_refs", 110),
+}
+
+
+@pytest.mark.parametrize("attack", REFUSED, ids=lambda attack: attack.__name__)
+def test_a_refused_graph_takes_what_its_number_of_tasks_allows(alice, audience, attack):
+    header, frames = attack(lambda leaves, *more: forged(alice, audience, leaves, *more))
+    views = [memoryview(frame) for frame in frames]
+    rule, taken = taken_by(lambda: parse(header, views, LIMITS))
+    assert (rule, taken < REFUSED[attack][1] * MIB) == (REFUSED[attack][0], True), taken
+
+
+def test_a_definition_that_no_head_names_is_not_copied(alice, audience):
+    header, frames = forged(alice, audience, [(head("x", (), b"d" * 32), [])], [bytes(32 * MIB)])
+    rule, taken = taken_by(lambda: parse(header, frames, LIMITS))
+    assert (rule, taken < MIB) == ("sealed.graph", True)
+
+
+def test_no_plan_of_a_shuffle_becomes_more_than_it_is(alice, audience):
+    """Its frames are within a head, which is charged as it stands."""
+    spec = ArrayRechunkSpec(id="a", new=((4,),), old=((4,),), disk=False)
+    header, frames = write_plan(spec, LIMITS)
+    large = bytes(32 * MIB)
+    header["lengths"] = [len(large), *map(len, frames[1:])]
+    header["compression"] = [["zlib", len(large)], *[None] * (len(frames) - 1)]
+    plan = [header, [zlib.compress(large, 9), *frames[1:]]]
+    graph = forged(alice, audience, [(head(barrier_key("a"), (), b"", plan), [])])
+    rule, taken = taken_by(lambda: parse(*graph, LIMITS))
+    assert (rule, taken < MIB) == ("shuffle.plan", True)
+
+
+def test_what_a_worker_refuses_was_not_copied(sealed):
+    node = nodes(sealed({"x": Task("x", run, [1] * 100)}))["x"]
+    first, statement, *parts = Sent().frames(replace(node.call, definitions=(bytes(2 * MIB),) * 2))
+    large = [memoryview(bytes(32 * MIB)) for _ in parts]
+    frames = [first, statement, *large]
+    rule, taken = taken_by(lambda: Kept().call(frames, LIMITS))
+    assert (rule, taken < MIB) == ("sealed.inclusion", True)
+
+
+def test_a_signed_value_that_is_refused_was_not_copied(alice, audience):
+    pickled = b"\x80" + bytes(32 * MIB)
+    [made] = sign_request({"run.function": pickled}, alice, audience).values()
+    forgery = made[:-1] + b"x"
+
+    def refuse():
+        if not SignedValue.parse(forgery).verify():
+            raise PolicyDenied("another pickle", rule="sealed.signature")
+
+    rule, taken = taken_by(refuse)
+    assert (rule, taken < MIB) == ("sealed.signature", True)
+
+
+def test_all_graphs_of_one_message_have_the_ceiling_of_one(doors, alice, audience):
+    graph = packed_smaller(forged(alice, audience, [(head(), bytes(14 * MIB))]), 1)
+    row = Talk.Row(graph[0], tuple(graph[1]))
+    talk = Talk(doors, "alice", "scheduler", POLICY).greet().client_stream()
+    said = {**submission(*graph), "expr_ser": row}
+    got = talk.attack([said] * 6)
+    assert len(got) == MOST_STRUCTURE // (14 * MIB) == 4
+    assert talk.refused_by_server == ["limit.operation"] * 2
+
+
+def test_a_client_sends_no_more_graphs_in_one_message(doors, alice, audience):
+    graph = packed_smaller(forged(alice, audience, [(head(), bytes(14 * MIB))]), 1)
+    said = {**submission(*graph), "expr_ser": Serialized(*graph)}
+    conversation = Talk(doors, "alice", "scheduler", POLICY).greet().client_stream().asker
+    for count, much in ((4, False), (5, True)):
+        message = [said] * count
+        assert conversation.is_overfull(message, conversation.send(message)) is much
+
+
+@pytest.mark.parametrize(("size", "long"), [(10_000, False), (20 * MIB, True)])
+def test_what_becomes_much_is_read_in_a_thread(doors, alice, audience, size, long):
+    graph = packed_smaller(forged(alice, audience, [(head(), bytes(size))]), 1)
+    said = {**submission(*graph), "expr_ser": Talk.Row(graph[0], tuple(graph[1]))}
+    frames = Talk.forged([said])
+    talk = Talk(doors, "alice", "scheduler", POLICY)
+    comm = SimpleNamespace(link=talk.far)
+    assert sum(map(len, frames)) < 1 << 15
+    assert SafeserComm._takes_long(comm, SimpleNamespace(frames=frames)) is long
+
+
+def test_what_is_malformed_becomes_nothing():
+    """It is refused at once, wherever it is read."""
+    row = Talk.Row({"serializer": "sealed", "sizes": (1 << 40, 0)}, (b"",))
+    told, table, *frames = Talk.forged([{"op": "update-graph", "expr_ser": row}])
+    assert expanded([told, table, *frames], LIMITS) == 0
+    assert expanded([told, b"\xc1" + bytes(table), *frames], LIMITS) == 0
+    assert expanded([told], LIMITS) == 0
+
+
+# -- what is honest -------------------------------------------------------------------------------
+
+
+def record(number):
+    return {"id": number, "name": f"customer {number}", "value": number / 3, "tags": ["a", "b"]}
+
+
+def wide(number):
+    return {f"field {place}": f"value {number} {place}" * 9 for place in range(60)}
+
+
+HONEST = {
+    "a map of 20,000": lambda: {f"f-{i:032}": Task(f"f-{i:032}", len, i) for i in range(20_000)},
+    "a map of 20,000 records": lambda: {i: Task(i, len, record(i)) for i in range(20_000)},
+    "a map of 9,000 wide records": lambda: {i: Task(i, len, wide(i)) for i in range(9_000)},
+    "200,000 records": lambda: {"x": Task("x", len, [record(i) for i in range(200_000)])},
+    "texts": lambda: {i: Task(i, len, "x" * 1024, b"y" * 1024) for i in range(20_000)},
+    "a call on 200,000 futures": lambda: {
+        "x": Task("x", sum, List(*[TaskRef(f"f-{i:032}") for i in range(200_000)]))
+    },
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_graph_is_within_its_ceiling(alice, audience, name):
+    tasks = HONEST[name]()
+    header, frames = write_out(Graph(tasks), alice, audience, LIMITS)
+    assert len(parse(header, frames, LIMITS).heads) == len(tasks)
+
+
+def test_what_no_ceiling_allows_is_refused_where_it_is_written(alice, audience):
+    """By the same rule as on arrival, before it is sent."""
+    needed = List(*[TaskRef("f" * 200 + str(i)) for i in range(100_000)])
+    with pytest.raises(PayloadError) as caught:
+        write_out(Graph({"x": Task("x", sum, needed)}), alice, audience, LIMITS)
+    assert caught.value.rule == "limit.operation"
+
+
+def test_the_ceiling_grows_with_the_tasks_that_were_signed():
+    ceilings = [most_structure(tasks) for tasks in (0, 1, 1000, 12_288, 1 << 24)]
+    assert ceilings == sorted(ceilings)
+    assert ceilings[0] == 16 * MIB
+    assert ceilings[-2:] == [MOST_STRUCTURE] * 2
+
+
+@given(
+    st.one_of(st.binary(max_size=9), st.lists(st.binary(max_size=300), max_size=20)),
+    st.integers(0, 20),
+)
+def test_a_list_of_byte_strings_is_read_as_msgpack_does(value, count):
+    data = memoryview(value if type(value) is bytes else msgpack.packb(value))
+    try:
+        found = [bytes(each) for each in byte_strings(data, count, "its length")]
+    except PayloadError:
+        assert value != [] or count
+        assert type(value) is bytes or len(value) != count
+    else:
+        assert found == msgpack.unpackb(bytes(data))
+
+
+# -- one spelling of each key ---------------------------------------------------------------------
+
+#: Keys that Python takes for equal.
+EQUAL = [
+    (1, True),
+    (1, 1.0),
+    (0, False),
+    (0.0, -0.0),
+    (("k", 1), ("k", 1.0)),
+    (("k", 1), ("k", True)),
+    (("k", ("a", 0.0)), ("k", ("a", -0.0))),
+    (("k", (1, 2)), ("k", (1, 2.0))),
+]
+
+
+@pytest.mark.parametrize(("key", "other"), [*EQUAL, *[(b, a) for a, b in EQUAL]])
+def test_a_task_runs_under_the_key_that_was_signed_as_it_is_spelled(doors, sealed, key, other):
+    assert key == other
+    stream = Stream(doors)
+    node = nodes(sealed({key: Task(key, run)}))[key]
+    [got] = stream.hostile(row_of(node), key=key)
+    assert got["run_spec"].key == key
+    stream.hostile(row_of(node), key=other)
+    assert stream.refusals == ["sealed.moved"]
+
+
+@pytest.mark.parametrize(("key", "other"), EQUAL)
+def test_its_inputs_are_those_that_were_signed_as_they_are_spelled(doors, sealed, key, other):
+    stream = Stream(doors)
+    node = nodes(sealed({"x": Task("x", run, TaskRef(key))}))["x"]
+    for named, rules in ((key, []), (other, ["sealed.moved"])):
+        who_has = {named: ("safeser://127.0.0.1:1",)}
+        stream.hostile(row_of(node), who_has=who_has, nbytes={named: 1})
+        assert stream.refusals == rules
+
+
+@pytest.mark.parametrize(("key", "other"), EQUAL)
+def test_a_client_gets_the_task_that_it_asked_for_as_it_is_spelled(doors, sealed, key, other):
+    for asked, rules in ((key, []), (other, ["sealed.moved"])):
+        talk = Talk(doors, "alice", "scheduler", POLICY).greet()
+        talk.request({"op": "get_runspec", "key": asked, "reply": True})
+        node = nodes(sealed({key: Task(key, run)}))[key]
+        row = Talk.Row({"serializer": "sealed"}, tuple(Sent().frames(node.call)))
+        assert refusals(partial(talk.attack_back, row)) == rules
+
+
+@pytest.mark.parametrize(("key", "other"), EQUAL)
+def test_the_tree_of_a_task_needs_what_its_head_says_as_it_is_spelled(key, other):
+    def opened(tree):
+        return open_task("x", [key], tree, [b"f"], lambda _: run)
+
+    call = (2, "x", False, (1, 0))
+    assert opened((*call, ((8, key),), ())).dependencies == {key}
+    with pytest.raises(PayloadError, match="dependencies"):
+        opened((*call, ((8, other),), ()))
+
+
+@pytest.mark.parametrize(("key", "other"), EQUAL)
+def test_a_sloppy_reference_is_written_as_the_key_is_spelled(alice, audience, key, other):
+    tasks = {key: Task(key, run), "x": Task("x", run, TaskRef(other)), "y": Alias("y", other)}
+    graph = parse(*write_out(Graph(tasks), alice, audience, LIMITS), LIMITS)
+    assert [repr(each.dependencies) for each in graph.heads[1:]] == [repr((key,))] * 2
+
+
+@pytest.mark.parametrize("key", [np.int64(1), ("k", np.int64(1)), np.str_("k"), (np.float64(2),)])
+def test_numbers_of_numpy_in_keys_are_python_s(reopened, key):
+    made = reopened({key: Task(key, run), "x": Task("x", len, [TaskRef(key)] * 70)})
+    assert len(made) == 2
+
+
+# -- one key of each shuffle ----------------------------------------------------------------------
+
+
+def barrier(key, shuffle="other"):
+    spec = ArrayRechunkSpec(id=shuffle, new=((4,),), old=((4,),), disk=False)
+    return P2PBarrierTask(key, run, spec=spec)
+
+
+#: Keys under which the barrier of the shuffle ``other`` may not stand.
+KEYS = ["x", barrier_key("own"), ("shuffle-barrier-other",), b"shuffle-barrier-other", "other"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_barrier_of_another_shuffle_is_refused(alice, audience, doors, key):
+    """Dask acts upon the id in the plan; whose shuffle it is was derived from the key."""
+    right = barrier_key("other")
+    plan = msgpack.unpackb(msgpack.packb(write_plan(barrier(right).spec, LIMITS)))
+    named = list(key) if type(key) is tuple else key
+    # Where it is written.
+    with pytest.raises(PayloadError) as caught:
+        write_out(Graph({key: barrier(key)}), alice, audience, LIMITS)
+    assert caught.value.rule == "shuffle.plan"
+    write_out(Graph({right: barrier(right)}), alice, audience, LIMITS)
+    # Where the scheduler reads it; who may submit code unsealed runs it there anyway.
+    header, frames = forged(alice, audience, [(head(named, (), b"", plan), [])])
+    with pytest.raises(PayloadError) as caught:
+        parse(header, frames, LIMITS)
+    assert caught.value.rule == "shuffle.plan"
+
+
+def test_a_worker_takes_no_barrier_of_another_shuffle(doors, alice, audience, sealed):
+    stream = Stream(doors)
+    good = nodes(sealed({barrier_key("other"): barrier(barrier_key("other"))}))
+    node = good[barrier_key("other")]
+    stream.hostile(row_of(node), key=node.key)
+    assert not stream.refusals
+    moved = forged_call(alice, audience, node, barrier_key("own"))
+    stream.hostile(row_of(moved), key=barrier_key("own"))
+    assert stream.refusals == ["shuffle.plan"]
+
+
+ASKED = {
+    "shuffle_get": {"id": "own"},
+    "shuffle_get_or_create": {"shuffle_id": "own", "key": "x"},
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize(("shuffle", "rules"), [("own", []), ("other", ["reply.form"])])
+def test_a_worker_joins_no_shuffle_but_the_one_that_it_asked_for(doors, name, shuffle, rules):
+    talk = Talk(doors, "worker", "scheduler", POLICY).greet()
+    talk.request({"op": name, **ASKED[name], "worker": "safeser://127.0.0.1:1"})
+    plan = ShuffleRunSpec(barrier("x", shuffle).spec, {}, None)
+    answer = partial(talk.reply, {"status": "OK", "run_spec": ToPickle(plan)})
+    assert refusals(answer) == rules
+
+
+def forged_call(alice, audience, node, key):
+    """Return *node* as its author signs it under another key, the only task of its graph."""
+    call = node.call
+    fields = msgpack.unpackb(call.leaf.head, strict_map_key=False)
+    leaf = Leaf(msgpack.packb([key, *fields[1:]]), call.leaf.tree)
+    tree = MerkleTree([leaf_hash(*leaf_parts(GRAPH, *leaf))])
+    signed = SignedStatement.parse(statement_of(alice, audience, tree))
+    made = replace(call, signed=signed, index=0, path=b"", leaf=leaf)
+    return SimpleNamespace(call=made, key=key)
