@@ -42,6 +42,7 @@ def ask(
 
 def test_these_are_ready() -> None:
     assert ready_policies() == (
+        "analysts",
         "dask-cluster",
         "default",
         "demo",
