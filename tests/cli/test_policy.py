@@ -13,6 +13,8 @@ from safeser.policy.source.words import granted
 
 EXPLAIN = ("policy", "explain", "demo", "--recipient=scheduler", "--operation=update-graph")
 
+VALUES = Path(__file__).parents[1] / "dask" / "values" / "values.yaml"
+
 
 @pytest.mark.parametrize("name", ["default", "demo"])
 def test_check_of_a_ready_policy_is_fine(safeser, name):
@@ -91,17 +93,16 @@ def test_check_of_nothing_could_not_run(safeser, name):
 
 
 def test_lint_names_what_contradicts_itself_and_goes_on_to_the_next(safeser):
-    groups = Path(__file__).parents[1] / "dask" / "groups" / "groups.yaml"
-    ended = safeser("policy", "lint", groups, "dask-cluster")
+    ended = safeser("policy", "lint", VALUES, "dask-cluster")
     assert ended.code == 1
-    *paths, first, second = ended.out.splitlines()
-    assert len(paths) == 4
+    *paths, alice, carol, last = ended.out.splitlines()
+    assert len(paths) == 2
     assert all(
         "[lint.code] If that is meant, list it under 'acknowledge'" in each for each in paths
     )
-    assert first.startswith(f"{groups}: kate may submit to scheduler, and no worker takes tasks")
-    assert "[lint.no-worker] List kate under 'authors'" in first
-    assert second == "dask-cluster: nothing found, dask-cluster revision 1"
+    assert alice.startswith(f"{VALUES}: 'values' keeps values of carol, erin from alice, whose")
+    assert "[lint.values] Give carol a cluster of its own" in carol
+    assert last == "dask-cluster: nothing found, dask-cluster revision 1"
 
 
 def test_lint_of_a_policy_without_findings_is_fine(safeser):
@@ -132,10 +133,8 @@ def test_show_spells_everything_out(safeser):
 
 
 def test_show_says_whose_tasks_run_in_which_workers(safeser):
-    groups = Path(__file__).parents[1] / "dask" / "groups" / "groups.yaml"
-    shown = [each.split() for each in safeser("policy", "show", groups).out.splitlines()]
-    assert ["scheduler", "worker-analysts", "alice,", "erin", "(sealed)"] in shown
-    assert ["scheduler", "worker-engineers", "carol,", "erin", "(sealed)"] in shown
+    shown = [each.split() for each in safeser("policy", "show", VALUES).out.splitlines()]
+    assert ["scheduler", "worker", "alice,", "carol,", "erin,", "vera", "(sealed)"] in shown
     out = safeser("policy", "show", "dask-cluster").out
     assert "worker carol (sealed)" in " ".join(out.split())
     assert "take tasks of" not in safeser("policy", "show", "stock-cluster").out
@@ -294,13 +293,12 @@ def test_the_schema_is_json_and_says_what_it_is_of(safeser):
 
 
 def test_show_says_whose_values_reach_whom(safeser):
-    values = Path(__file__).parents[1] / "dask" / "groups" / "values.yaml"
-    out = safeser("policy", "show", values).out
+    out = safeser("policy", "show", VALUES).out
     shown = [each.split() for each in out.splitlines()]
-    assert ["alice,", "bob,", "carol,", "erin", "none"] in shown
-    assert ["vera", "carol,", "erin"] in shown
-    assert ["worker-analysts", "alice,", "bob,", "erin,", "scheduler,", "vera"] in shown
-    assert "values      of carol, erin, beside the sender's own" in out
+    assert ["alice,", "carol", "none"] in shown
+    assert ["vera", "alice,", "carol,", "erin,", "scheduler,", "worker"] in shown
+    assert ["worker", "alice,", "carol,", "erin,", "scheduler,", "vera"] in shown
+    assert "values      of alice, carol, erin, vera, beside the sender's own" in out
     assert "read values of" not in safeser("policy", "show", "stock-cluster").out
 
 

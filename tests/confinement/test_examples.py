@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
@@ -13,13 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 from kubernetes_validate import validate
-from safeser.policy.questions.worker_groups import Takes, WorkerGroups
 
 from safeser.confinement.own import _python
 from safeser.identities import make_identities
 from safeser.policy import Policy
+from safeser.policy.questions.lint import lint
+from safeser.policy.questions.task_workers import TaskWorkers
 from safeser.policy.ready import locate
-from safeser.values import Context, Kind
+from safeser.policy.taken_tasks import Takes
 from tests.conftest import DASK, base_environment
 
 ROOT = Path(__file__).parents[2]
@@ -148,22 +150,8 @@ def test_every_probe_fails_in_bubblewrap(tmp_path) -> None:
     assert [each for each in found if each["state"] != "fine"] == []
 
 
-def test_the_policy_keeps_the_tasks_of_two_groups_apart():
+def test_the_policy_is_of_one_confined_group() -> None:
     policy = Policy.load(EXAMPLES / "policy.yaml")
-    takes = WorkerGroups(policy, "scheduler").takes
-    assert takes["worker-analysts"] == Takes(frozenset({"alice"}))
-    assert takes["worker-engineers"] == Takes(frozenset({"carol"}))
-    assert policy.principals["worker-analysts"].confined is not None
-    assert policy.principals["worker-engineers"].confined is None
-
-
-def test_no_value_passes_between_the_groups():
-    policy = Policy.load(EXAMPLES / "policy.yaml")
-    groups = ("worker-analysts", "alice"), ("worker-engineers", "carol")
-    for (worker, user), (other, stranger) in (groups, groups[::-1]):
-        for sender in (other, stranger):
-            asked = Context(sender, worker, Kind.DATA, "get_data")
-            assert not policy.permits_operation(asked).permitted
-        for sender in (worker, user):
-            asked = Context(sender, worker, Kind.DATA, "get_data")
-            assert policy.permits_operation(asked).permitted
+    assert TaskWorkers(policy, "scheduler").takes == {"worker": Takes(frozenset({"alice"}))}
+    assert policy.principals["worker"].confined is not None
+    assert lint(policy, today=datetime.date(2026, 3, 15)) == []

@@ -20,7 +20,7 @@ from tests.conftest import base_environment
 
 ROOT = Path(__file__).parents[3]
 POLICY = ROOT / "examples" / "deploy" / "confined" / "policy.yaml"
-PRINCIPALS = ("scheduler", "worker-analysts", "worker-engineers", "alice", "carol")
+PRINCIPALS = ("scheduler", "worker", "alice")
 #: In the table, of an operation whose value is that of stock Dask: types, dtypes and contents.
 SAME = "as on stock Dask"
 
@@ -48,7 +48,7 @@ class Analysts(Site):
             command = [*without_capabilities(), SAFESER, "confined", "--"]
             command += [*self.worker_command(name), "--worker-port", str(next(listed))]
             command += ["--dashboard-address", f"127.0.0.1:{next(listed)}"]
-            self.start(name, *command, environment=self.environment("worker-analysts"))
+            self.start(name, *command, environment=self.environment("worker"))
 
     def compute(self) -> dict[str, str]:
         """Return what each operation shows here, or its error."""
