@@ -22,7 +22,7 @@ from threading import Event
 from safeser.errors import ConfigError
 from safeser.identities import AUDIT_KEY, ROSTER, key_path, make_identities
 from safeser.policy import Policy
-from safeser.policy.ready import locate, ready_policies
+from safeser.policy.ready import is_ready, locate, ready_policies
 
 __all__ = ["GroupCluster", "up_groups"]
 
@@ -43,7 +43,7 @@ class GroupCluster:
     def __init__(self, directory: Path, policy: str | None = None) -> None:
         self.directory = directory
         self.address = ""
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[tuple[subprocess.Popen[bytes], Path]] = []  # with their logs
         if not self.policy_path.exists():
             self._make(_policy_for(directory.name) if policy is None else policy)
         elif policy is not None:
@@ -97,7 +97,17 @@ class GroupCluster:
         (worker,) = make_identities(self.key(_WORKER).parent, [_WORKER]).entries
         self.policy_path.parent.mkdir(mode=0o700)
         roster.with_entry(worker).save(self.policy_path.with_name(ROSTER))
-        self.policy_path.write_bytes(Path(locate(named)).read_bytes())
+        self.policy_path.write_text(self._placed(policy, named), encoding="utf-8")
+
+    def _placed(self, policy: Policy, named: str) -> str:
+        """Return the text of the policy; folders that a ready one names lie in this directory."""
+        text = locate(named).read_text(encoding="utf-8")
+        demand = policy.principals[_WORKER].confined
+        for path in (*demand.read, *demand.write) if demand is not None and is_ready(named) else ():
+            own = self.directory / Path(path).name
+            own.mkdir(mode=0o700, exist_ok=True)
+            text = text.replace(f"[{path}]", f"[{json.dumps(str(own))}]")
+        return text
 
     # --- processes -------------------------------------------------------------------------------
 
@@ -154,7 +164,8 @@ class GroupCluster:
         environment = {name: value for name, value in os.environ.items() if name[:5] != "DASK_"}
         pages = ("--dashboard-address", f"127.0.0.1:{dashboard}", "--no-dashboard")
         loopback = ("--host", "127.0.0.1", *pages)
-        with (self.directory / f"{principal}{suffix}.log").open("ab") as log:
+        path = self.directory / f"{principal}{suffix}.log"
+        with path.open("ab") as log:
             started = subprocess.Popen(  # noqa: S603 - Dask's own command, and paths of this module
                 [*command, *loopback, *more],
                 stdin=subprocess.DEVNULL,
@@ -163,21 +174,21 @@ class GroupCluster:
                 env=environment | self.settings(principal),
                 start_new_session=True,  # Ctrl-C ends the command, which ends them
             )
-        self._processes.append(started)
+        self._processes.append((started, path))
 
     def require_running(self) -> None:
         """Raise ConfigError if a process has ended, with where it says why."""
-        for process in self._processes:
+        for process, log in self._processes:
             if process.poll() is not None:
                 raise ConfigError(
                     f"a process of {self.directory.name} ended with code {process.returncode}",
                     rule="config.up",
-                    fix=f"Its log in {self.directory} says why.",
+                    fix=f"The last lines of {log} say why.",
                 )
 
     def end(self) -> None:
         """End all processes, the scheduler last."""
-        for process in reversed(self._processes):
+        for process, _ in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(_END)
