@@ -11,6 +11,7 @@ from __future__ import annotations
 from safeser.policy.policy import Policy
 from safeser.policy.questions.task_workers import schedulers, task_workers
 from safeser.policy.rules import READING, SUBMIT
+from safeser.policy.taken_tasks import Takes
 from safeser.values import Context, Kind
 
 __all__ = ["read_by", "readable", "reads_all"]
@@ -60,8 +61,12 @@ def read_by(policy: Policy, name: str) -> frozenset[str]:
 
 def _servers(policy: Policy) -> frozenset[str]:
     """Return the schedulers of *policy* that have workers, and these."""
-    taking = ((each, task_workers(policy, each).takes) for each in schedulers(policy))
-    return frozenset().union(*({each, *takes} for each, takes in taking if takes))
+    found: set[str] = set()
+    for each in schedulers(policy):
+        takes = task_workers(policy, each).takes
+        workers = {name for name, taken in takes.items() if taken != Takes()}
+        found |= {each, *workers} if workers else workers
+    return frozenset(found)
 
 
 def _users(policy: Policy) -> frozenset[str]:

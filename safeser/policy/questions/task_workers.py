@@ -29,13 +29,16 @@ class TaskWorkers:
     def __init__(self, policy: Policy, scheduler: str) -> None:
         self.policy = policy
         self.scheduler = scheduler
-        found = {
-            name: self._taken(name)
-            for name in sorted(policy.principals)
-            if name != scheduler and self._registers(name)
-        }
         #: Whose tasks each of them takes.
-        self.takes = {name: takes for name, takes in found.items() if takes != Takes()}
+        self.takes = {
+            name: self._taken(name) for name in sorted(self._handed()) if self._registers(name)
+        }
+
+    def _handed(self) -> frozenset[str]:
+        """Return the listed principals to which some context lets the scheduler hand tasks."""
+        rules = (rule for rule in self.policy.contexts if COMPUTE in rule.operations)
+        found = (rule.recipients for rule in rules if self.scheduler in rule.senders)
+        return (frozenset().union(*found) & self.policy.principals.keys()) - {self.scheduler}
 
     def _registers(self, name: str) -> bool:
         asked = between(name, self.scheduler, Kind.ADMIN, _REGISTER)
