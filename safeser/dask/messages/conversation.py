@@ -180,9 +180,8 @@ class Conversation:
         """Tell whether *frames* of a batch may be over limits; its halves are sent then."""
         if self._writer is None or not isinstance(message, list | tuple) or len(message) < 2:
             return False
-        if sending.is_overfull(frames, self.link.policy.limits):
-            return True
-        return len(frames) > 1 and sending.has_much_structure(message)
+        over = sending.is_overfull(frames, self.link.policy.limits)
+        return over or (len(frames) > 1 and sending.has_much_structure(message))
 
     # --- receiving -----------------------------------------------------------------------------
 

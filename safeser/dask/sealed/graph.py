@@ -197,7 +197,10 @@ def _leaves(
 
 def _named_node(key: Any, node: GraphNode) -> GraphNode:
     """Return *node* by the name that its graph has for it; aliases may have another one."""
-    if node.key is key or same_key(*map(key_form, (node.key, key))):
+    named = node.key is key or (
+        node.key is not None and same_key(key_form(node.key), key_form(key))
+    )
+    if named:
         return node
     return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
 

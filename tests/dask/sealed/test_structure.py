@@ -6,6 +6,7 @@ that arrived; time is nothing that these tests measure, but what is done where.
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 import zlib
 from dataclasses import replace
@@ -19,12 +20,13 @@ from dask._task_spec import Alias, List, Task, TaskRef
 from distributed.protocol.serialize import Serialized, ToPickle
 from distributed.shuffle._core import P2PBarrierTask, ShuffleRunSpec, barrier_key
 from distributed.shuffle._rechunk import ArrayRechunkSpec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.definitions import digest
+from safeser.dask.sealed.form import same_key, spelling
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.node import nodes
@@ -277,6 +279,10 @@ def test_the_ceiling_grows_with_the_tasks_that_were_signed():
     assert ceilings[-2:] == [MOST_STRUCTURE] * 2
 
 
+@example(b"\x91\xa1x", 1)
+@example(b"\x91", 1)
+@example(b"\x91\xc4\x02x", 1)
+@example(b"\x91\xc4\x01xx", 1)
 @given(
     st.one_of(st.binary(max_size=9), st.lists(st.binary(max_size=300), max_size=20)),
     st.integers(0, 20),
@@ -305,6 +311,15 @@ EQUAL = [
     (("k", ("a", 0.0)), ("k", ("a", -0.0))),
     (("k", (1, 2)), ("k", (1, 2.0))),
 ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [None, [1], {}, np.str_("k"), np.int64(1), math.nan, ("k", None), (math.nan,)],
+)
+def test_what_is_no_key_is_the_same_as_none(key):
+    assert spelling(key) is None
+    assert not same_key(key, key)
 
 
 @pytest.mark.parametrize(("key", "other"), [*EQUAL, *[(b, a) for a, b in EQUAL]])
