@@ -147,7 +147,8 @@ def closed(tmp_path_factory):
     assert text.count(reports) == 1
     made = Cluster(tmp_path_factory.mktemp("closed"))
     policy = made.path / "closed.yaml"
-    policy.write_text(text.replace(reports, "[basic]"))
+    others = text.replace("nanny-reports]", "nanny-reports, register-worker]")
+    policy.write_text(others.replace(reports, "[basic]"))
     made.policy = str(policy)
     try:
         made.begin(workers=0)
