@@ -131,7 +131,7 @@ def test_show_spells_everything_out(safeser):
     assert ended.code == 0
     assert "scheduler, worker -> alice, bob: admin, data" in ended.out
     assert "submission  code: the sender can run any code there" in ended.out
-    assert "operations  basic, cluster, diagnose (" in ended.out
+    assert "operations  basic, diagnose, worker-reports (" in ended.out
 
 
 def test_show_says_whose_tasks_run_in_which_workers(safeser):

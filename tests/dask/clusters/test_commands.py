@@ -145,12 +145,12 @@ def test_a_worker_whom_the_scheduler_does_not_accept_ends_the_command(cluster, f
 def closed(tmp_path_factory):
     """A scheduler under whose policy workers that say they are so may not register."""
     text = (Path(__file__).parents[3] / "policies" / "demo.yaml").read_text()
-    report = "  - name: workers-report\n    sender: worker\n"
-    assert text.count(report) == 1
-    hear = "  - {name: hear, sender: worker, recipient: scheduler, operations: {grant: [basic]}}\n"
+    reports = "[basic, worker-reports, diagnose]"
+    assert text.count(reports) == 1
     made = Cluster(tmp_path_factory.mktemp("closed"))
     policy = made.path / "closed.yaml"
-    policy.write_text(text.replace(report, hear + report))
+    others = text.replace("nanny-reports]", "nanny-reports, register-worker]")
+    policy.write_text(others.replace(reports, "[basic]"))
     made.policy = str(policy)
     try:
         made.begin(workers=0)

@@ -18,12 +18,7 @@ _WORKERS = """  - name: workers-submit
     sender: worker
     recipient: scheduler
     submission: sealed
-    serializers: [dask, msgpack, pickle]
-    deserializers: [dask, msgpack, pickle]
-    pickle: {profile: [data, numpy, pandas]}
     values: [group:engineers]
-    operations: {grant: [basic, worker-reports, diagnose]}
-  - name: workers-report
 """
 
 
@@ -55,7 +50,10 @@ SUBMITTED = {
     "sealed": Submitted(
         *("carol", "dask-cluster", "workers-submit|engineers-submit-sealed"),
         changed=(
-            ("  - name: workers-report\n", _WORKERS),
+            (
+                "  - name: workers-report\n    sender: worker\n    recipient: scheduler\n",
+                _WORKERS,
+            ),
             (
                 "    kinds: [task]\n    authors: [group:engineers]\n",
                 "    kinds: [task]\n    authors: [group:engineers, worker]\n",
