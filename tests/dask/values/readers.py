@@ -97,8 +97,9 @@ def main():
     one, other = alice.scheduler_info(n_workers=-1)["workers"]
     theirs = carol.submit(made, 3, key="theirs", workers=[one])
     own = alice.submit(made, 2, key="own", workers=[one])
-    data = carol.scatter({"data": 7})["data"]
-    brought = carol.scatter({"brought": 8}, direct=True, workers=[one])["brought"]
+    data = carol.scatter({"data": 7})
+    brought = carol.scatter({"brought": 8}, direct=True, workers=[one])
+    held = data, brought  # while they are asked for
     for each in (theirs, own):
         each.exception(TIMEOUT)
     done = {}
@@ -153,7 +154,6 @@ def main():
 
     # -- by copies, which stay their author's
     carol.replicate([theirs])
-    done["copied"] = list(map(len, carol.who_has([theirs, data, brought]).values()))
     done["copy"] = rule(lambda: named(alice, "theirs").result(TIMEOUT))
 
     # -- an actor
@@ -162,6 +162,7 @@ def main():
     done["actor"] = ask("alice", actor._address, "actor_attribute", **asked)
     done["actor, listed"] = ask("erin", actor._address, "actor_attribute", **asked)["result"]
     done["actor, own"] = actor.secret
+    del held
     return done
 
 

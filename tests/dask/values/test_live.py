@@ -65,7 +65,6 @@ DONE = {
     "still": REFUSED,
     "published": [0],
     "published, direct": [0],
-    "copied": [2, 1, 1],
     "copy": REFUSED,
     "actor": DIRECT,
     "actor, listed": 5,
