@@ -1,6 +1,6 @@
 """Answers that Dask's client goes through or prints: plain data, and objects as large as they came.
 
-What is refused for a range and for keys without end is in ``tests/dask/attacks/rows_of_handlers.py``.
+Ranges and keys without end are rows of ``tests/dask/attacks/rows_of_handlers.py``.
 """
 
 from __future__ import annotations
