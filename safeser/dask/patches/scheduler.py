@@ -176,6 +176,15 @@ _GRAPHS = (
 # --- existing tasks ------------------------------------------------------------------------------
 
 
+def _stimulus_retry(stock: _Function) -> _Function:
+    def stimulus_retry(self: Any, keys: Any, client: str | None = None) -> Any:
+        if served(self) is not None:
+            keys = [key for key in keys if key in self.tasks and self.tasks[key].state == "erred"]
+        return stock(self, keys, client)
+
+    return stimulus_retry
+
+
 def _client_desires_keys(stock: _Function) -> _Function:
     def client_desires_keys(self: Any, keys: Any, client: str) -> None:
         readers = part_of(self, Readers)
@@ -207,6 +216,14 @@ def _get_profile(stock: _Function) -> _Function:
 
 
 _NAMED = (
+    Patch(
+        target=f"{_SCHEDULER}.stimulus_retry",
+        reason="It releases keys that have not failed: data that another principal scattered is"
+        " lost.",
+        process=_HERE,
+        needed=True,
+        replace=_stimulus_retry,
+    ),
     Patch(
         target=f"{_SCHEDULER}.client_desires_keys",
         reason="Keys are published that their publisher may not read.",

@@ -1,7 +1,6 @@
 """Answers that Dask's client goes through or prints: plain data, and objects as large as they came.
 
-A range takes a few bytes at any length, and so does an array that repeats one element. Whoever goes
-through one never comes to an end, and has its event loop to itself meanwhile.
+Ranges and keys without end are rows of ``tests/dask/attacks/rows_of_handlers.py``.
 """
 
 from __future__ import annotations
@@ -15,38 +14,6 @@ import safeser
 from safeser.dask.messages.pending import pending
 from safeser.dask.wire.bounded_repr import has_bounded_repr
 from safeser.errors import PayloadError
-
-#: Two hundred bytes of a message each, or fewer.
-ENDLESS = {
-    "range": range(1 << 60),
-    "keys": np.broadcast_to(np.array("k"), (1 << 27,)),
-    "records": np.broadcast_to(
-        np.array(("k", "k", "k"), [("data", "U1"), ("type", "U1"), ("value", "U1")]), (1 << 26,)
-    ),
-}
-
-#: What is asked, one honest answer, and others: where ... stands, something endless.
-ASKED = {
-    "gather": (
-        {"op": "gather", "keys": ["k", "l"]},
-        {"status": "error", "keys": ("k",)},
-        [{"status": "error", "keys": ...}, {"status": ...}, ...],
-    ),
-    "gathered": (
-        {"op": "gather", "keys": ["k", "l"]},
-        {"status": "OK", "data": {"k": 1, "l": 2}},
-        [],
-    ),
-    "datasets": ({"op": "publish_list"}, ("a", ("b", 1)), [..., (...,)]),
-    "retry": ({"op": "retry", "keys": ["k"], "client": "c"}, ("k", "l"), [...]),
-    "story": ({"op": "get_story", "keys_or_stimuli": ["k"]}, (("k", "released"),), [..., (...,)]),
-    "holders": ({"op": "who_has"}, {"k": ("safeser://127.0.0.1:1",)}, [..., {"k": ...}]),
-    "stream": (
-        {"op": "get_task_stream"},
-        ({"key": "k", "startstops": ({"action": "compute"},)},),
-        [..., (...,), ({"startstops": ...},)],
-    ),
-}
 
 
 def filled(answer, endless):
@@ -62,20 +29,6 @@ def asks(talk, **message):
     t = talk("client", "scheduler", "trusted")
     t.request({"reply": True, **message})
     return t
-
-
-@pytest.mark.parametrize("endless", ENDLESS)
-@pytest.mark.parametrize("name", ASKED)
-def test_no_answer_is_endless(talk, name, endless):
-    asked, honest, answers = ASKED[name]
-    t = asks(talk, **asked)
-    header, frames = safeser.serialize(ENDLESS[endless])
-    row = t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames))
-    for answer in answers:
-        with pytest.raises(PayloadError) as caught:
-            t.attack_back(filled(answer, row))
-        assert caught.value.rule == "reply.form"
-    assert t.reply(honest) == honest
 
 
 #: Six to the power of eleven elements of one byte, all of which NumPy prints.

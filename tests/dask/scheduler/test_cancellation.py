@@ -6,6 +6,7 @@ here can go.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -17,7 +18,8 @@ from distributed.utils import has_keyword, iscoroutinefunction
 from safeser.dask.patches import PATCHES
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.servers import part_of
-from tests.dask.patched import original
+from safeser.operations import Server
+from tests.dask.patched import original, serve
 from tests.dask.visitors import VIEWER, Shared, Visited, shared
 
 
@@ -168,3 +170,17 @@ def test_handlers_that_are_replaced_are_handed_what_dasks_own_are(row):
     # Some of ours ask for the connection, too, to know who speaks.
     ours, theirs = (partial(each, object()) for each in (here, own))
     assert _expects_comm(ours) or not _expects_comm(theirs)
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
+def test_retrying_data_of_others_loses_none(doors, guarded):
+    async def main() -> None:
+        scheduler = Visited().scheduler
+        if guarded:
+            serve(scheduler, Server.SCHEDULER, doors.channel("scheduler", "demo"))
+        scheduler.update_data(who_has={"data": ()}, nbytes={"data": 1})
+        scheduler.client_desires_keys(["data"], VIEWER)
+        scheduler.handlers["retry"](keys=("data", "nothing")[: 1 + guarded], client="bob")
+        assert ("data" in scheduler.tasks) is guarded
+
+    asyncio.run(asyncio.wait_for(main(), 30))
