@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from safeser.policy.decide import Table
-from safeser.policy.rules import COMPUTE, Principal
+from safeser.policy.rules import ANYWHERE, COMPUTE, Principal
 from safeser.policy.source.context import Rule
 from safeser.policy.source.faults import fault
 from safeser.policy.source.loader import Document
@@ -21,7 +21,6 @@ from safeser.values import SEALED, Context, Decision, Grant, Kind
 __all__ = ["Takes", "between", "check_one_group"]
 
 _REGISTER = "register-worker"
-_RETIRE = "close_gracefully"
 
 #: Names that the error shows of each worker's authors.
 _SHOWN = 5
@@ -68,9 +67,16 @@ class Takes:
         return f"sealed tasks of {', '.join(names[:_SHOWN])}{more}"
 
 
-def between(sender: str, recipient: str, kind: Kind, operation: str) -> Iterator[Context]:
+def between(
+    sender: str,
+    recipient: str,
+    kind: Kind,
+    operation: str,
+    *,
+    hosts: Iterable[bool | None] = (False, True),
+) -> Iterator[Context]:
     """Yield the contexts of a session between two principals, on two machines and on one."""
-    for same_host in (False, True):
+    for same_host in hosts:
         yield Context(sender, recipient, kind, operation, transport="safeser", same_host=same_host)
 
 
@@ -97,7 +103,8 @@ def check_one_group(
                     rule="config.one-group",
                     fix="Write two policies, each with a scheduler, workers and users of one group,"
                     " and start a cluster for each: 'safeser up --group NAME', or"
-                    " docs/how-to/worker-groups.md for several machines.",
+                    " docs/how-to/worker-groups.md for several machines. A nanny is no worker once"
+                    " it is granted nanny-reports in place of cluster.",
                 )
 
 
@@ -106,27 +113,17 @@ def _handing(rule: Rule) -> frozenset[str]:
 
 
 def _handed(names: Sequence[str], scheduler: str) -> Iterator[tuple[str, Context]]:
-    """Yield *names* with the contexts that hand them tasks."""
+    """Yield *names* with the contexts that hand them tasks, wherever they are."""
     for name in names:
-        for context in between(scheduler, name, Kind.TASK, COMPUTE):
+        for context in between(scheduler, name, Kind.TASK, COMPUTE, hosts=ANYWHERE):
             yield name, context
 
 
 def _workers(table: Table, names: Iterable[str], scheduler: str) -> list[str]:
-    """Return which of *names* register workers with *scheduler*, without the nannies of others.
+    """Return which of *names* may register workers with *scheduler*: a nanny that may is one."""
 
-    Policies often grant nannies what they grant workers. A nanny is told by a worker that it ends.
-    """
-
-    def may(sender: str, recipient: str, kind: Kind, operation: str) -> bool:
-        asked = between(sender, recipient, kind, operation)
+    def registers(name: str) -> bool:
+        asked = between(name, scheduler, Kind.ADMIN, _REGISTER, hosts=ANYWHERE)
         return any(table.permits_operation(each).permitted for each in asked)
 
-    found = [
-        name for name in names if name != scheduler and may(name, scheduler, Kind.ADMIN, _REGISTER)
-    ]
-    return [
-        name
-        for name in found
-        if not any(may(each, name, Kind.CONTROL, _RETIRE) for each in found if each != name)
-    ]
+    return [name for name in names if name != scheduler and registers(name)]

@@ -14,8 +14,8 @@ from distributed.scheduler import TaskState
 
 from safeser.dask.equality.difference import Difference
 from safeser.dask.scheduler.scattered import ScatteredData
+from safeser.dask.wire import task_key
 from safeser.errors import PolicyDenied
-from safeser.wording import legible
 
 __all__ = ["FIX", "Conflict", "Origin", "Submission", "describe", "refusal", "shown_key"]
 
@@ -95,4 +95,4 @@ def _difference(submission: Submission, conflict: Conflict) -> str:
 
 def shown_key(conflict: Conflict) -> str:
     """Return a readable key, which the client that submitted it chose."""
-    return legible(str(conflict.task.key), _SHOWN)
+    return task_key.shown_key(conflict.task.key, _SHOWN)

@@ -18,6 +18,7 @@ from typing import Any
 
 from safeser.dask.messages.author_statements import stating
 from safeser.dask.servers import Part
+from safeser.dask.wire.task_key import shown_key
 from safeser.errors import PolicyDenied
 from safeser.policy import Policy
 from safeser.policy.questions.readable import readable
@@ -37,7 +38,7 @@ _publisher: ContextVar[Any] = ContextVar("safeser-publisher", default=None)
 
 def unreadable(policy: Policy, context: Context, key: Any, author: str | None) -> PolicyDenied:
     """Return the error that refuses the sender of *context* the value of *key*."""
-    shown = "".join(char for char in str(key)[:_SHOWN] if char.isprintable())
+    shown = shown_key(key, _SHOWN)
     whose = f"a value of {author!r}" if author else "a value whose author is not known"
     rule = policy.match(context)
     name = "a context" if rule is None else f"context {rule.name!r}"

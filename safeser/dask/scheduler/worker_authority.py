@@ -31,10 +31,10 @@ from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
 from safeser.dask.servers import Part
 from safeser.dask.transport.key_succession import successors
+from safeser.dask.wire.task_key import shown_key
 from safeser.dask.worker.confinement import require_report
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import SEALED, Kind
-from safeser.wording import legible
 
 __all__ = ["ABOUT", "Workers"]
 
@@ -300,7 +300,7 @@ class Workers(Part):
 
     def _not_its_own(self, name: str, key: Any, worker: str) -> bool:
         link = self._link_of(worker)
-        logger.warning("%s reports %s, which is not its own", worker, legible(str(key), _SHOWN))
+        logger.warning("%s reports %s, which is not its own", worker, shown_key(key, _SHOWN))
         if link is not None:
             error = PolicyDenied("that task is another worker's", rule="worker.task")
             link.note_refusal(link.inbound(Kind.DATA, name), error)

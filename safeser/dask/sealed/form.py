@@ -41,6 +41,7 @@ __all__ = [
     "TASK",
     "fits",
     "is_key",
+    "key_elements",
     "key_form",
     "same_key",
     "spelling",
@@ -115,6 +116,11 @@ def is_key(value: Any) -> bool:
     if kind is tuple:
         return all(map(is_key, value))
     return kind in _KEYS and not _is_nan(value)
+
+
+def key_elements(key: Any) -> int:
+    """Return how many elements *key* has in messages."""
+    return 1 + sum(map(key_elements, key)) if type(key) is tuple else 1
 
 
 def spelling(key: Any) -> str | bytes | None:

@@ -26,7 +26,7 @@ from distributed.shuffle._core import ShuffleSpec
 from safeser.dask.contents.annotations import check_annotation
 from safeser.dask.contents.shuffle_plans import read_plan
 from safeser.dask.sealed.definitions import DIGEST_SIZE, NO_DIGEST, Definitions, digest
-from safeser.dask.sealed.form import is_key, key_form, same_key
+from safeser.dask.sealed.form import is_key, key_elements, key_form, same_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.opening import open_task
 from safeser.dask.sealed.renewal import Current
@@ -298,7 +298,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
         leaves,
         definitions,
         canonical,
-        _annotations(annotations, parsed),
+        _annotations(annotations, parsed, limits),
         tree,
         {place: plan for place, head in enumerate(parsed) if (plan := barrier_plan(head, limits))},
     )
@@ -433,8 +433,13 @@ def read_head(data: Buffer, read: Reader) -> Head:
     raise _malformed("the head of a task")
 
 
-def _annotations(groups: Sequence[Any], heads: Sequence[Head]) -> dict[str, dict[Any, Any]]:
+def _annotations(
+    groups: Sequence[Any], heads: Sequence[Head], limits: Limits
+) -> dict[str, dict[Any, Any]]:
     found: dict[str, dict[Any, Any]] = {}
+    # A place stands for a key, and a tuple is hashed anew each time.
+    read = Reader(limits, left=most_elements(len(heads), limits.max_refs))
+    elements = [key_elements(head.key) for head in heads]
     for group in groups:
         match group:
             case (str() as name, value, tuple() as places):
@@ -445,6 +450,7 @@ def _annotations(groups: Sequence[Any], heads: Sequence[Head]) -> dict[str, dict
         for place in places:
             if type(place) is not int or not 0 <= place < len(heads):
                 raise _malformed("its annotations")
+            read.charge(elements[place])
             found.setdefault(name, {})[heads[place].key] = value
     return found
 

@@ -1,4 +1,4 @@
-"""The key of the task that a message is about, as text for the audit log.
+"""The key of the task that a message is about, as text for the audit log and for errors.
 
 The one rule: the text has bounded length and costs a bounded time, whatever key the peer chose; a
 key that is not one of Dask's has none.
@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from safeser.audit.record import short_key
+from safeser.wording import legible, shortened
 
-__all__ = ["key_text", "task_of"]
+__all__ = ["key_text", "shown_key", "task_of"]
 
 #: Parts of a tuple that a record has.
 _PARTS = 6
+
+#: Levels of tuples that an error shows.
+_LEVELS = 2
 
 
 def key_text(key: Any) -> str:
@@ -25,6 +29,24 @@ def key_text(key: Any) -> str:
         beyond = ["..."] if len(key) > _PARTS else []
         return short_key(f"({', '.join(parts + beyond)})") if all(parts) else ""
     return ""
+
+
+def shown_key(key: Any, most: int) -> str:
+    """Return *key*, which a peer chose, in *most* characters for an error or a line of a log."""
+    return legible(str(_begun(key, most)), most)
+
+
+def _begun(key: Any, most: int, depth: int = 0) -> Any:
+    """Return *key* without what is beyond its first parts: of all of them str() takes seconds."""
+    if isinstance(key, str):
+        return shortened(key, most)
+    if isinstance(key, bytes):
+        return key[:most]
+    if not isinstance(key, tuple):
+        return ... if isinstance(key, int) and not -(1 << 63) <= key < 1 << 64 else key
+    parts = key[:_PARTS] if depth < _LEVELS else ()
+    beyond = (...,) if len(key) > len(parts) else ()
+    return (*(_begun(part, most, depth + 1) for part in parts), *beyond)
 
 
 def _part(part: Any) -> str:

@@ -17,7 +17,7 @@ from safeser.values import Context, Kind
 __all__ = ["read_by", "readable", "reads_all"]
 
 #: By these a user brings data to a cluster.
-_BRINGING = frozenset({"scatter", "update_data"})
+_BRINGING = frozenset({"scatter", "update_data", "update-data"})
 
 _NONE = "none"
 

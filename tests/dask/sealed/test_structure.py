@@ -131,6 +131,11 @@ def heads_of_tiny_lists(write):
     return packed_smaller(write([(head(["k", *[[0]] * (7 * MIB)]), [])]), 0)
 
 
+def annotations_of_one_long_key(write):
+    key = ["k", *[1] * 900_000]
+    return packed_smaller(write([(head(key), [])], (), [["priority", 1, [0] * 900_000]]), 0, 4)
+
+
 #: By which rule each is refused, and in how many MiB.
 REFUSED = {
     large_trees: ("limit.operation", 1),
@@ -143,6 +148,8 @@ REFUSED = {
     trees_within_the_ceiling: ("sealed.inclusion", 31),
     # A million elements are some 60 bytes each; twenty million there would be.
     heads_of_tiny_lists: ("limit.max_refs", 110),
+    # A kilobyte and a half; two hours to hash the key for each place.
+    annotations_of_one_long_key: ("limit.max_refs", 110),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.audit.record import short_key
-from safeser.dask.wire.task_key import key_text, task_of
+from safeser.dask.wire.task_key import key_text, shown_key, task_of
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,32 @@ def test_long_keys_that_differ_at_their_end_are_told_apart():
 )
 def test_the_task_of_a_message_is_what_it_says(body, said):
     assert task_of(body) == said
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("x", "x"),
+        (("x", 1), "('x', 1)"),
+        (("x", ("y", 1.5)), "('x', ('y', 1.5))"),
+        (7, "7"),
+        (("x", *[1] * 900_000), "('x', 1, 1, 1, 1, 1, Ellipsis)"),
+        (("x", 1 << 10_000_000), "('x', Ellipsis)"),
+        (("x", (((1,),),)), "('x', ((Ellipsis,),))"),
+    ],
+)
+def test_an_error_shows_the_first_parts_of_a_key(key: object, shown: str) -> None:
+    assert shown_key(key, 60) == shown
+
+
+def test_showing_a_key_takes_no_part_beyond_the_first() -> None:
+    class Counted(float):
+        shown = 0
+
+        def __repr__(self) -> str:
+            Counted.shown += 1
+            return "1.0"
+
+    key = ("x", *[(Counted(),) * 1000] * 1000)
+    assert len(shown_key(key, 60)) == 60
+    assert Counted.shown < 100

@@ -79,6 +79,19 @@ def test_each_author_has_the_workers_that_list_it() -> None:
 BY_HOST = HANDS.format(worker="worker-a", authors="[alice]").replace(
     "  submission", "  same_host: true\n  submission"
 ) + HANDS.format(worker="worker-a", authors="[eve]").replace("to-worker-a", "elsewhere")
+UNMEASURED = "".join(
+    HANDS.format(worker="worker-a", authors=who)
+    .replace("to-worker-a", name)
+    .replace("  submission", f"{host}  submission")
+    for name, who, host in (
+        ("here", "[alice]", "  same_host: true\n"),
+        ("there", "[alice]", "  same_host: false\n"),
+        ("anywhere", "[eve]", ""),
+    )
+)
+#: What a worker tells its nanny.
+TELLS = "- {{name: t, sender: [{}], recipient: [{}], operations: {{grant: [close_gracefully]}}}}\n"
+BOTH = "worker-a, worker-b"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +101,14 @@ BY_HOST = HANDS.format(worker="worker-a", authors="[alice]").replace(
         (hands(a="[group:analysts]", b="[alice, bob, eve]"), "of alice, bob, eve, and worker-a"),
         (hands(a="[alice]") + OPENED, "worker-b takes tasks that the scheduler opens"),
         (BY_HOST, "worker-a takes sealed tasks of alice, and worker-a takes sealed tasks of eve"),
+        (
+            UNMEASURED,
+            "worker-a takes sealed tasks of eve, and worker-a takes sealed tasks of alice",
+        ),
+        (hands(a="[alice]", b="[eve]") + TELLS.format(BOTH, BOTH), "worker-b takes sealed tasks"),
+        (hands(a="[alice]", b="[eve]") + TELLS.format("worker-a", "worker-b"), "tasks of eve"),
     ],
-    ids=["apart", "subset", "opened", "by-host"],
+    ids=["apart", "subset", "opened", "by-host", "unmeasured", "each-other", "one-way"],
 )
 def test_workers_that_take_tasks_of_different_authors_do_not_load(rules: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -120,18 +139,17 @@ def test_two_schedulers_of_one_policy_are_two_clusters() -> None:
     assert TaskWorkers(policy, "second").of("eve") == {"worker-b"}
 
 
-@pytest.mark.parametrize("retires", [True, False])
-def test_a_nanny_takes_other_tasks_than_its_worker(retires: bool) -> None:
+def test_a_nanny_that_registers_no_worker_takes_no_tasks() -> None:
     """Policies grant nannies what they grant workers; what a worker submits it signs alone."""
     rules = hands(a="[alice, worker-a]", b="[alice]")
-    tells = "close_gracefully" if retires else "identity"
-    rules += f"- {{name: retire, sender: worker-a, recipient: worker-b, operations: [{tells}]}}\n"
-    rules = rules.replace(f"operations: [{tells}]", f"operations: {{grant: [{tells}]}}")
-    if retires:
-        assert TaskWorkers(Policy.parse(HEAD + rules), "scheduler").of("alice")
-    else:
-        with pytest.raises(ConfigError, match=r"config\.one-group"):
-            Policy.parse(HEAD + rules)
+    with pytest.raises(ConfigError, match=r"nanny-reports in place") as caught:
+        Policy.parse(HEAD + rules)
+    assert caught.value.rule == "config.one-group"
+    text = HEAD.replace("sender: [worker-a, worker-b]", "sender: worker-a")
+    nanny = HEAD[HEAD.index("- name: report\n") : HEAD.index("- name: submit\n")]
+    nanny = nanny.replace("name: report", "name: nannies").replace("cluster", "nanny-reports")
+    policy = Policy.parse(text + rules + nanny.replace("[worker-a, worker-b]", "worker-b"))
+    assert list(TaskWorkers(policy, "scheduler").takes) == ["worker-a"]
 
 
 # --- ready policies ------------------------------------------------------------------------------
@@ -139,7 +157,7 @@ def test_a_nanny_takes_other_tasks_than_its_worker(retires: bool) -> None:
 
 def test_dask_cluster_has_its_workers_take_sealed_tasks() -> None:
     workers = TaskWorkers(Policy.load("dask-cluster"), "scheduler")
-    assert workers.of("carol") == {"worker", "nanny"}
+    assert workers.of("carol") == {"worker"}
     assert workers.of("alice") == frozenset()  # an analyst, who looks and fetches
 
 
