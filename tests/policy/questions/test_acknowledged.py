@@ -58,7 +58,9 @@ def test_ready_policies_acknowledge_their_paths_and_no_others(name: str) -> None
     listed = [at for at, line in enumerate(lines) if line.startswith("  - {path: ")]
     assert bool(listed) == (name != "stock-cluster")
     for at in listed:
-        fewer = Policy.parse("".join(lines[:at] + lines[at + 1 :]))
+        left = "".join(lines[:at] + lines[at + 1 :])
+        only = left.replace("acknowledge:\n", "acknowledge: []\n")
+        fewer = Policy.parse(only if len(listed) == 1 else left)
         assert "lint.code" in {each.rule for each in lint(fewer, today=TODAY)}
 
 
