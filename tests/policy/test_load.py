@@ -431,7 +431,7 @@ def test_an_unknown_name_lists_the_ready_ones() -> None:
         Policy.load("defualt")
     with pytest.raises(
         ConfigError,
-        match=r"Known here: analysts, dask-cluster, .*stock-cluster, strict, trusted.*\./mine\.yaml",
+        match=r"Known here: analysts, dask-cluster, .*strict, trusted.*\./mine\.yaml",
     ):
         Policy.load("zzzzzzzz")
 
