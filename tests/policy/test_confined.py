@@ -175,12 +175,12 @@ def documented() -> list[str]:
 def test_what_documentation_shows_loads() -> None:
     shown = documented()
     assert len(shown) == 2
-    context = "contexts:\n- {name: in, sender: worker-analysts, recipient: %s,"
+    context = "contexts:\n- {name: in, sender: worker, recipient: %s,"
     grant = " operations: {grant: [basic, cluster]}}\n"
     for block in shown:
         principals = block if "  scheduler:" in block else f"{block}  scheduler: {{}}\n"
         told = f"safeser: 1\nname: x\nrevision: 1\n{principals}{context % 'scheduler'}{grant}"
-        found = Policy.parse(told).principals["worker-analysts"].confined
+        found = Policy.parse(told).principals["worker"].confined
         assert found is not None
         assert (found.read, found.write) == (("/data/sales",), ("/scratch/analysts",))
         # What both pages say the defaults are.
