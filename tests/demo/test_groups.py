@@ -1,4 +1,4 @@
-"""The step with a confined worker: it succeeds, is skipped without a sandbox, or fails."""
+"""The step with a confined worker: it succeeds or fails."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ import datetime
 import io
 import os
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from examples.demo import groups, steps
+from examples.demo import groups
 from examples.demo.clusters import dask_environment
 from examples.demo.errors import StepFailed
 from examples.demo.folder import Folder
 from examples.demo.processes import Processes
 from examples.demo.screen import Screen
 from safeser.confinement import PROBES
-from safeser.errors import ConfigError
 from safeser.policy import Policy
 from safeser.policy.questions.lint import lint
 
 LACKING = groups.why_skipped()
 needs_landlock = pytest.mark.skipif(bool(LACKING), reason=LACKING)
-
-
-def old_kernel() -> None:
-    raise ConfigError("this kernel has no Landlock", rule="confined.landlock")
 
 
 def shown(path: Path) -> str:
@@ -70,36 +64,6 @@ def test_code_of_an_analyst_computes_and_reaches_nothing_of_an_engineer(tmp_path
     keys = [set(re.findall(r"x25519:\S+", text)) for text in rosters]
     assert all(keys)
     assert not keys[0] & keys[1]
-
-
-@pytest.mark.usefixtures("wide")
-def test_on_an_old_kernel_it_is_skipped_and_the_demo_succeeds(
-    tmp_path, monkeypatch, capsys
-) -> None:
-    monkeypatch.setattr(groups, "require_kernel", old_kernel)
-    monkeypatch.setattr(steps, "_clusters", lambda stage: None)
-    monkeypatch.setattr(steps, "_audit", lambda screen, folder: None)
-    assert steps.run(directory=tmp_path / "x", policy=None, environment={}) == 0
-    output = capsys.readouterr().out
-    assert "   Skipped: this kernel has no Landlock.\n" in output
-    assert "Every step but the skipped one succeeded" in output
-    assert not (tmp_path / "x" / "groups").exists()
-
-
-@pytest.mark.parametrize("package", ["landlockpy", "pyseccomp"])
-def test_without_a_package_it_says_which(package, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    assert package in groups.why_skipped()
-
-
-def test_root_needs_a_way_to_give_up_capabilities(monkeypatch) -> None:
-    monkeypatch.setattr(groups, "require_kernel", lambda: None)
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    assert groups.why_skipped().startswith("this machine cannot drop root's capabilities")
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert groups.why_skipped() == ""
-    assert groups.without_capabilities() == []
 
 
 def test_its_policies_show_what_they_say(tmp_path) -> None:
