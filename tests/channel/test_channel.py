@@ -282,39 +282,6 @@ def test_any_sealed_bytes_give_a_value_or_a_refusal(doors, policy, body, frames)
         assert p.two.audit.rules
 
 
-HEADERS = st.recursive(
-    st.none() | st.integers() | st.sampled_from(["msgpack", "dask", "pickle", "collection", "x"]),
-    lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(
-            st.sampled_from(["serializer", "type", "sub-header", "sub-headers", "frame-lengths"]),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=8,
-)
-
-
-@given(HEADERS, st.lists(st.binary(max_size=20), max_size=2))
-def test_any_header_gives_a_value_or_a_refusal(doors, policy, header, frames):
-    if any(isinstance(n, int) and not -(2**63) <= n < 2**64 for n in _leaves(header)):
-        return
-    p = Pair(doors, policy, "ann", "bea")
-    try:
-        p.two.open(forge(p, header, frames), p.context)
-    except SafeserError:
-        assert p.two.audit.rules
-
-
-def _leaves(value):
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
-    else:
-        yield value
-
-
 # --- the envelope -----------------------------------------------------------------------------
 
 

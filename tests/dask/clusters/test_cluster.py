@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
 import json
-import socket
 from pathlib import Path
 
 import pytest
 
 from safeser import audit
-from safeser.identity import Identity, KeyState, Roster, RosterEntry
 
 pytestmark = pytest.mark.cluster
 
@@ -168,45 +164,6 @@ def test_bob_looks_and_gathers_and_submits_nothing(cluster):
 
 # --- strangers on the port --------------------------------------------------------------------
 
-STILL = """
-import sys, safeser
-with safeser.Client(sys.argv[1], timeout=30) as client:
-    client.wait_for_workers(2, timeout=60)
-    print(client.submit(lambda: 1, pure=False).result(timeout=30))
-"""
-
-
-def connections(address, number):
-    host, port = address.removeprefix("safeser://").split(":")
-    return [socket.create_connection((host, int(port)), timeout=20) for _ in range(number)]
-
-
-def test_garbage_and_stalled_connections_leave_a_running_cluster_undisturbed(cluster):
-    stalled = connections(cluster.address, 20)
-    loud = connections(cluster.address, 5)
-    try:
-        for peer, data in zip(
-            loud,
-            [
-                b"GET / HTTP/1.1\r\n\r\n",
-                b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
-                bytes(2000),
-                b"\x93SAFESER\x01\x01\x00\x00" + b"\xff" * 500,
-                b"\x93SAFESER\x02\x01\x00\x00" + bytes(32),
-            ],
-            strict=True,
-        ):
-            peer.sendall(data)
-        stalled[0].sendall(b"\x93SAFE")
-        assert cluster.run("alice", STILL, cluster.address).answer == 1
-        for peer in loud:  # each was closed, most without a word
-            with contextlib.suppress(ConnectionError):
-                while peer.recv(4096):
-                    pass
-    finally:
-        for peer in (*stalled, *loud):
-            peer.close()
-
 
 def test_a_stock_client_gets_nowhere(cluster):
     port = cluster.address.rsplit(":", 1)[1]
@@ -218,33 +175,6 @@ def test_a_stock_client_gets_nowhere(cluster):
     )
     ended = cluster.run("alice", stock, f"tcp://127.0.0.1:{port}")
     assert ended.answer == 7
-
-
-def test_a_key_that_is_not_listed_is_told_at_once(cluster, tmp_path):
-    stranger = Identity.generate("alice")
-    stranger.save(tmp_path / "alice.key")
-    program = (
-        "import sys, time, json, safeser\nbegun = time.monotonic()\n"
-        "try:\n    safeser.Client(sys.argv[1], timeout=60)\n"
-        "except safeser.AuthenticationError as error:\n"
-        "    print(json.dumps([str(error), time.monotonic() - begun]))\n"
-    )
-    roster = Roster(
-        [
-            *(e for e in Roster.load(cluster.keys / "roster").entries if e.principal != "alice"),
-            RosterEntry(stranger.public, "alice", KeyState.ACTIVE, datetime.date(2026, 1, 1)),
-        ]
-    )
-    roster.save(tmp_path / "roster")
-    text, seconds = cluster.run(
-        "alice",
-        program,
-        cluster.address,
-        DASK_SAFESER__IDENTITY=str(tmp_path / "alice.key"),
-        DASK_SAFESER__AUDIT_KEY=str(cluster.keys / "audit.key"),
-    ).answer
-    assert "did not accept each other" in text
-    assert seconds < 20
 
 
 def test_a_principal_that_is_not_the_expected_one_is_refused_at_once(cluster):
