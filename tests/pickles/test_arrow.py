@@ -11,7 +11,6 @@ from tests.pickles.forging import reopened
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
-np = pytest.importorskip("numpy")
 
 NUMBER = pa.int64()
 FIELD = pa.field("a", NUMBER, nullable=False, metadata={"x": "y"})

@@ -13,13 +13,11 @@ import pytest
 
 import safeser
 from safeser import families
-from safeser.dask.settings import close_channels_in
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
 from safeser.families import Unencodable
 from safeser.families.registered.dispatch import Dispatch, Functions
 from safeser.families.registered.hosted import SMALL_FRAME
 from safeser.families.registry import Registry
-from safeser.identities import make_identities
 from safeser.values import Context, Limits
 from tests.seeds.running import run
 
@@ -271,20 +269,6 @@ def test_a_family_that_is_not_registered_here_is_named():
         families.serialize(1, ["dask", "seeds_absent"])
     assert caught.value.message == "family seeds_absent is listed, and not registered here"
     assert caught.value.rule == "families.serializer"
-
-
-def test_a_family_that_the_policy_does_not_list_is_an_error_at_the_client(tmp_path):
-    """``Client(serializers=[...])``: no other family is taken in its place without a word."""
-    make_identities(tmp_path / "keys", ("alice", "scheduler"))
-    key = str(tmp_path / "keys" / "alice.key")
-    security = safeser.Security(identity=key, policy="demo", audit=str(tmp_path / "audit"))
-    with pytest.raises(ConfigError) as caught:
-        safeser.Client(
-            "safeser://127.0.0.1:1", security=security, deserializers=["dask", "cloudpickle"]
-        )
-    close_channels_in(tmp_path)
-    assert caught.value.rule == "caller.deserializers"
-    assert "names cloudpickle, which policy 'demo' does not let alice open" in str(caught.value)
 
 
 DECORATED = """

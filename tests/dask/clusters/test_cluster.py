@@ -165,18 +165,6 @@ def test_bob_looks_and_gathers_and_submits_nothing(cluster):
 # --- strangers on the port --------------------------------------------------------------------
 
 
-def test_a_stock_client_gets_nowhere(cluster):
-    port = cluster.address.rsplit(":", 1)[1]
-    stock = (
-        "import sys\nfrom distributed import Client\n"
-        "try:\n    Client(sys.argv[1], timeout=3)\n"
-        # It takes what it reads for the size of a message, and may say so in any way.
-        "except Exception:\n    print(7)\n"
-    )
-    ended = cluster.run("alice", stock, f"tcp://127.0.0.1:{port}")
-    assert ended.answer == 7
-
-
 def test_a_principal_that_is_not_the_expected_one_is_refused_at_once(cluster):
     program = (
         "import sys, json, safeser\n"

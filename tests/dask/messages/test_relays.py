@@ -6,6 +6,7 @@ The scheduler of a cluster need not have the classes that its clients and worker
 from __future__ import annotations
 
 import pytest
+from distributed.protocol.serialize import Pickled
 
 from safeser.dask.contents.failures import Relayed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -230,3 +231,12 @@ def test_a_pickle_stands_only_where_the_reply_has_values(talk, forms):
     with pytest.raises(PolicyDenied) as caught:
         t.attack_back({"x": forms["opaque"]})
     assert caught.value.rule == "operation.field"
+
+
+def test_what_dask_itself_pickled_is_not_passed_on(talk):
+    # Only a server without safeser's conversation would hold such bytes of a peer's.
+    t = talk("alice")
+    pickled = Pickled({"serializer": "pickle", "writeable": ()}, [b"\x80\x04N."])
+    with pytest.raises(PayloadError) as caught:
+        t.asker.send({"op": "scatter", "data": {"x": pickled}, "client": "Client-1"})
+    assert caught.value.rule == "payload.pickled"
