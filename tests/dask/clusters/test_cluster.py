@@ -29,26 +29,11 @@ def alice(cluster):
         ("gather", [0, 2, 4, 6, 8]),
         ("scatter", [100_000.0, {"a": 1, "b": [1, 2]}]),
         ("direct", [3.0, [0, 1, 4]]),
-        ("array", [49_995_000, 12.649111, "ndarray"]),
-        (
-            "frame",
-            [
-                {"0": 47.5, "1": 48.5, "2": 49.5, "3": 50.5, "4": 51.5},
-                100,
-                ["a", "b"],
-                "DataFrame",
-            ],
-        ),
         ("missing_key", ["missing"]),
-        ("coordination", [[1, 2], {"a": 1}, True, True]),
         ("failed_future_in_a_queue", "ZeroDivisionError"),
         ("published", [True, [1, 2, 3]]),
-        ("metadata", [{"a": [1]}, {"x": 1}]),
-        ("shows_progress", True),
         ("warns", [["careful", "FutureWarning"]]),
-        ("runs", [[7, 7], 8]),
         ("run_that_fails", "division by zero"),
-        ("looks", [2, True]),
         ("own_classes", [True, "of glass"]),
         ("relayed_classes", [True, 5, [4, 5], True, False]),
         (
@@ -185,39 +170,6 @@ def test_the_logs_of_a_running_cluster_verify(cluster):
 
 
 # --- the embedded cluster ---------------------------------------------------------------------
-
-EMBEDDED = """
-import json, safeser
-from pathlib import Path
-if __name__ == "__main__":
-    out = {}
-    with safeser.Client(n_workers=1, threads_per_worker=1, deserializers=["dask"]) as client:
-        out["sum"] = client.submit(sum, [1, 2]).result(timeout=60)
-        out["direct"] = client.gather([client.submit(sum, [3, 4])], direct=True)
-        out["address"] = client.scheduler.address
-        directory = client.cluster.directory if client.cluster else None
-        out["principal"] = client.safeser.identity.principal
-    out["left"] = directory is not None and Path(directory).exists()
-    for options in ({"processes": False}, {"security": object()}, ):
-        try:
-            safeser.Client(**options)
-        except safeser.ConfigError as error:
-            out[next(iter(options))] = error.rule
-    print(json.dumps(out))
-"""
-
-
-def test_an_embedded_cluster_works_and_leaves_nothing(folder):
-    program = folder.path / "embedded.py"
-    program.write_text(EMBEDDED)
-    out = folder.run("alice", program).answer
-    assert out["sum"] == 3
-    assert out["direct"] == [7]
-    assert out["address"].startswith("safeser://127.0.0.1:")
-    assert out["principal"] == "client"
-    assert out["left"] is False
-    assert out["processes"] == "config.processes"
-    assert out["security"] == "config"
 
 
 OF_A_CLUSTER = """
