@@ -173,7 +173,7 @@ def test_the_logs_of_a_running_cluster_verify(cluster):
 
 
 OF_A_CLUSTER = """
-import asyncio, distributed, json, safeser
+import asyncio, distributed, json, os, safeser
 from safeser.dask.cluster import LocalCluster
 
 async def awaited():
@@ -189,16 +189,17 @@ if __name__ == "__main__":
                 total = client.submit(sum, [1, 2]).result(timeout=60)
         with cluster.get_client() as client:
             again = client.safeser.identity.principal
-    print(json.dumps([*made, total, again, *asyncio.run(awaited())]))
+    left = os.path.exists(cluster.directory)
+    print(json.dumps([*made, total, again, left, *asyncio.run(awaited())]))
 """
 
 
-def test_a_cluster_gives_a_client_of_safeser(folder):
+def test_a_cluster_gives_a_client_of_safeser_and_leaves_no_folder(folder):
     program = folder.path / "of_a_cluster.py"
     program.write_text(OF_A_CLUSTER)
     folder.measured = True
     answer = folder.run("alice", program).answer
-    assert answer == [True, True, 3, "client", True, 3]
+    assert answer == [True, True, 3, "client", False, True, 3]
 
 
 UNCLOSED = """

@@ -147,7 +147,8 @@ def closed(tmp_path_factory):
     text = (Path(__file__).parents[3] / "policies" / "demo.yaml").read_text()
     report = "  - name: workers-report\n    sender: worker\n"
     assert text.count(report) == 1
-    hear = "  - {name: hear, sender: worker, recipient: scheduler, operations: {grant: [basic]}}\n"
+    near = "name: hear, sender: worker, recipient: scheduler, same_host: true"
+    hear = f"  - {{{near}, operations: {{grant: [basic]}}}}\n"
     made = Cluster(tmp_path_factory.mktemp("closed"))
     policy = made.path / "closed.yaml"
     policy.write_text(text.replace(report, hear + report))

@@ -48,11 +48,13 @@ def until(probe: Any) -> Any:
 @step
 def copies(client: Any) -> Any:
     """Broadcast, replicate and rebalance: where copies are."""
+    client.amm.stop()  # every two seconds it takes back what is there more than once
     everywhere = client.scatter(np.arange(10), broadcast=True, direct=True)
     one = client.scatter(np.arange(11))
     client.replicate([one], n=2)
     client.rebalance()
     who = client.who_has([everywhere, one])
+    client.amm.start()
     return [len(who[everywhere.key]), len(who[one.key]), client.gather(one, direct=True).tolist()]
 
 
