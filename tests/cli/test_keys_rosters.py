@@ -38,9 +38,6 @@ def policy(tmp_path):
     return path
 
 
-BACKWARDS = ("--not-before", "2999-02-01", "--not-after", "2999-01-01")
-
-
 def key():
     return Identity.generate("x").public.text
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 import subprocess
 import sys
 
 import pytest
-
-from examples.demo import probe
-from examples.demo.probe import Probe
 
 PRELUDE = "from examples.demo import probe; p = probe.install()\n"
 # A pickle that names a global, as bytes: this process did not make it.
@@ -83,59 +79,6 @@ def test_a_pickle_inside_a_pickle_counts_for_itself() -> None:
     assert report["peer_globals"] == ["builtins:complex"]
 
 
-@pytest.mark.parametrize("name", ["loads", "dumps", "load", "dump", "Pickler", "_Unpickler"])
-def test_what_is_wrapped_is_still_pickled_by_its_name(name: str) -> None:
-    report = seen(f"assert pickle.loads(pickle.dumps(pickle.{name})) is pickle.{name}")
-    assert (report["own"], report["peer"]) == (1, 0)
-
-
 def test_an_unpickler_that_was_kept_from_before_is_seen_by_its_globals() -> None:
     script = "class Kept(pickle.Unpickler.__mro__[1]): pass\nKept(io.BytesIO(PEER)).load()"
     assert seen(script)["unwrapped"] == ["builtins:complex"]
-
-
-def test_it_refuses_to_come_too_late(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "cloudpickle", sys)
-    with pytest.raises(RuntimeError, match="cloudpickle"):
-        probe.install()
-
-
-def test_a_report_is_clean_only_if_nothing_was_seen() -> None:
-    assert probe.Report(3, 0, (), ()).clean
-    assert not probe.Report(3, 1, (), ()).clean
-    assert not probe.Report(3, 0, ("os:system",), ()).clean
-
-
-class TestInThisProcess:
-    """The wrappers by themselves; installing them here would wrap pytest's own."""
-
-    def test_loads_and_dumps(self) -> None:
-        witness = Probe()
-        loads, dumps = probe._loads(pickle.loads, witness), probe._dumps(pickle.dumps, witness)
-        assert loads(dumps(7)) == 7
-        assert loads(PEER) == complex(1, 2)
-        assert (witness.report().own, witness.report().peer) == (1, 1)
-
-    @pytest.mark.parametrize("kind", ["", "_"])
-    def test_picklers_and_unpicklers(self, kind: str) -> None:
-        witness = Probe()
-        pickler = probe._pickler(getattr(pickle, f"{kind}Pickler"), witness)
-        unpickler = probe._unpickler(getattr(pickle, f"{kind}Unpickler"), witness)
-        load = probe._load(pickle.load, unpickler)
-        dump = probe._dump(pickle.dump, pickler)
-        file = io.BytesIO()
-        dump({"a": b"x" * 100_000}, file)
-        file.seek(0)
-        assert load(file) == {"a": b"x" * 100_000}
-        assert load(io.BytesIO(PEER)) == complex(1, 2)
-        assert (witness.report().own, witness.report().peer) == (1, 1)
-
-    def test_other_events_are_ignored(self) -> None:
-        witness = Probe()
-        witness.hook("open", ("/etc/passwd",))
-        assert witness.report().clean
-        witness.hook("pickle.find_class", ("os", "system"))
-        with witness.loading():
-            witness.hook("pickle.find_class", ("os", "getpid"))
-        assert witness.report().unwrapped == ("os:system",)
-        assert witness.report().peer_globals == ("os:getpid",)

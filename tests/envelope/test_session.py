@@ -29,10 +29,6 @@ frames_strategy = st.lists(
 )
 
 
-def row(length):
-    return struct.pack("<Q", length)
-
-
 def refused(world, session, data, *rules):
     """Reading *data* must fail by one of *rules*, and nothing must work afterwards."""
     with pytest.raises(EnvelopeError) as caught:

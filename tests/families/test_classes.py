@@ -274,14 +274,6 @@ def test_a_registered_exception_hides_nothing_of_its_class():
 # -- registration ------------------------------------------------------------------------------
 
 
-def local():
-    @dataclasses.dataclass
-    class Local:
-        x: int = 0
-
-    return Local
-
-
 @dataclasses.dataclass
 class Needs:
     x: int

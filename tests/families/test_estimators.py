@@ -252,9 +252,6 @@ def refused(header, frames):
 
 SVC = svm.SVC().fit(X, THREE)
 KNN = neighbors.KNeighborsClassifier(algorithm="kd_tree").fit(X, THREE)
-GRID = model_selection.GridSearchCV(
-    naive_bayes.GaussianNB(), {"priors": [None, [0.2, 0.3, 0.5]]}, cv=2
-).fit(X, THREE)
 SGD = linear_model.SGDClassifier(random_state=0).fit(X, THREE)
 
 

@@ -25,17 +25,6 @@ def test_malformed_headers_and_frames_give_a_value_or_one_error():
     assert set(outcome.unseen) <= set(_NOTHING_TRAVELS)
 
 
-def test_a_crash_belongs_to_its_case():
-    outcome = run(
-        cases=3, seed=1, only="arrays/ints", breaking={1: "abort", 2: "spin"}, files=["arrays"]
-    )
-    (crash, spin) = outcome.broken
-    assert "SIGABRT while reading it" in crash["problem"]
-    assert (crash["name"], crash["case"]) == ("arrays/ints", 1)
-    assert "SIGPROF while reading it" in spin["problem"]
-    assert spin["case"] == 2
-
-
 def test_an_error_deep_inside_is_short():
     # Each of two hundred steps was spelled out: kilobytes for every log that sees the error.
     header = {"serializer": "nothing"}

@@ -15,7 +15,6 @@ from safeser.values import Limits
 
 FRAME = pd.DataFrame({"a": [1, 2], "b": [3, 4]}, index=[5, 6])
 MIXED = pd.DataFrame({"a": [1, 2], "t": [0.5, 1], "b": [3, 4]})
-SCATTERED = pd.DataFrame({"a": [1], "t": [0.5], "b": [3], "c": [3]})[["a", "t", "b", "c"]]
 NULLABLE = pd.array([1, None])
 DATES = pd.date_range("2020", periods=3, freq="h")
 ZONED = pd.Series(pd.date_range("2020", periods=2, tz="UTC")).array

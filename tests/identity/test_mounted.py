@@ -429,15 +429,6 @@ def test_a_folder_that_cannot_be_listed_may_have_an_access_control_list(mount, m
     refused(mount.path / "roster", "others can write to")
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o775, 0o2770, 0o703])
-def test_a_link_that_others_can_replace_is_refused(mount, mode, without_private_group):
-    """``mv old.key worker.key`` in such a folder chooses among files that are all this user's."""
-    mount.path.chmod(mode)
-    refused(mount.path / "worker.key", "write to", f"{mode:04o}", f"chmod go-w {mount.path}")
-    mount.path.chmod(mode & ~0o022)
-    assert Identity.load(mount.path / "worker.key").principal == "worker"
-
-
 def test_a_link_by_which_a_folder_is_reached_is_judged_as_well(mount, tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()

@@ -270,15 +270,6 @@ def test_owners(tmp_path, monkeypatch):
         assert Roster.load(path) == Roster()  # root's is fine
 
 
-def test_another_owner(tmp_path, monkeypatch):
-    path = tmp_path / "roster"
-    Roster().save(path)
-    status = list(os.stat(path))
-    status[4] = os.geteuid() + 1000
-    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result(status))
-    refused(path, "another user")
-
-
 def test_files_that_are_none(tmp_path, monkeypatch):
     refused(tmp_path / "none", "does not exist", "Correct the path, or", "safeser keys init")
     refused(tmp_path, "not a regular file")

@@ -1,4 +1,4 @@
-"""The site: what ``make docs`` checks of it, and the parts of pages that are made from the code."""
+"""The parts of the site's pages that are made from the code."""
 
 from __future__ import annotations
 
@@ -23,51 +23,6 @@ def load(name):
     found = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses ask for it
     spec.loader.exec_module(found)
     return found
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        '<script src="https://example.org/a.js"></script>',
-        '<script src="//example.org/a.js"></script>',
-        '<link rel="stylesheet" href="http://example.org/a.css">',
-        '<link rel="preconnect" href="https://fonts.example.org">',
-        '<img alt="" src="https://example.org/a.png">',
-        '<img alt="" src="a.png" srcset="https://example.org/a.png 2x">',
-        '<style>@font-face { src: url("https://example.org/a.woff2") }</style>',
-        '<p style="background: url(//example.org/a.png)">',
-        '<pre class="mermaid">graph LR</pre>',
-    ],
-)
-def test_a_page_that_loads_from_another_host_is_found(tmp_path, capsys, page):
-    (tmp_path / "index.html").write_text(f"<html><body>{page}</body></html>")
-    assert load("check").main(tmp_path) == 1
-    assert "index.html" in capsys.readouterr().err
-
-
-def test_links_to_follow_and_own_files_are_fine(tmp_path):
-    (tmp_path / "index.html").write_text(
-        '<link rel="stylesheet" href="a.css"><script src="a.js"></script><img src="a.svg">'
-        '<a href="https://example.org/">elsewhere</a>'
-    )
-    (tmp_path / "a.css").write_text("p { background: url(a.svg) }")
-    (tmp_path / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
-    assert load("check").main(tmp_path) == 0
-
-
-def test_style_sheets_and_pictures_are_looked_at(tmp_path):
-    (tmp_path / "index.html").write_text("")
-    (tmp_path / "a.css").write_text('@import "https://example.org/a.css";')
-    (tmp_path / "a.svg").write_text("<style>@font-face { src: url(https://x.org/f) }</style>")
-    assert len(load("check").problems(tmp_path)) == 2
-
-
-def test_no_pages_are_no_site(tmp_path):
-    assert load("check").main(tmp_path) == 1
-
-
-def test_pictures_load_nothing():
-    assert load("check").problems(PROJECT / "docs" / "pictures") == []
 
 
 def test_every_field_of_a_policy_is_in_the_reference():
@@ -154,49 +109,3 @@ def test_every_public_name_is_in_the_reference():
     named = set(re.findall(r"^::: safeser\.(\w+)", "\n".join(pages), re.M))
     errors = {name for name in safeser.__all__ if name.endswith(("Error", "Denied"))}
     assert set(safeser.__all__) - errors - {"audit", "pickles"} - named == set()
-
-
-def test_links_that_leave_the_pages_lead_to_pages_that_show_the_file():
-    repository = load("repository")
-    text = "[a](../../examples/local_cluster.py) [b](../../SECURITY.md#x) [c](policy.md) [d](#e)"
-    assert repository.rewritten(text, "docs/how-to/keys.md", "how-to/keys.md") == (
-        "[a](../source/examples/local_cluster.py.md) [b](../security.md#x) [c](policy.md) [d](#e)"
-    )
-    assert "docs/how-to/policy.md" in repository.targets("[c](policy.md)", "docs/how-to/keys.md")
-    shown = repository.listing("policies")
-    assert "## `default.yaml`" in shown
-    assert "```python" in repository.listing("examples/local_cluster.py")
-    security = repository.rewritten("[p](docs/how-to/policy.md)", "SECURITY.md", "security.md")
-    assert security == "[p](how-to/policy.md)"
-
-
-def test_a_picture_shows_what_the_terminal_shows_in_the_end():
-    pictures = load("pictures")
-    printed = (
-        "\x1b[1mstart\x1b[0m\r\n\x1b[?25lwaiting ...\r\x1b[2Kwaiting on\r\n\x1b[1A\x1b[2K"
-        "one\r\nsecond 1 %\rsecond 9 %\r\nlast\r\n"
-    )
-    lines = pictures.screen(printed)
-    assert lines == ["\x1b[1mstart\x1b[0m", "one", "second 9 %", "last", ""]
-    picture = pictures.Picture("some", "a command", ("true",), 40, first="^one", last="^last")
-    assert pictures.cut(lines, picture) == ["one", "second 9 %"]
-    with pytest.raises(SystemExit, match="no line is like"):
-        pictures.cut(lines, pictures.Picture("some", "", (), first="^absent"))
-
-
-def test_a_picture_is_drawn_with_fonts_of_the_reader(tmp_path):
-    pictures = load("pictures")
-    picture = pictures.Picture("some", "a command", ("true",), 40)
-    (tmp_path / "some.svg").write_text(pictures.draw(["\x1b[31mred\x1b[0m & plain"], picture))
-    assert load("check").problems(tmp_path) == []
-    svg = (tmp_path / "some.svg").read_text()
-    assert "monospace" in svg
-    assert "@font-face" not in svg
-    assert "$&#160;a&#160;command" in svg or "$ a command" in svg
-
-
-def test_a_command_runs_in_a_terminal_of_the_width_that_is_asked_for(tmp_path):
-    printed = load("pictures").run(("stty", "size"), 80, tmp_path)
-    assert printed.split()[-1] == "80"
-    with pytest.raises(SystemExit, match="ended with 2"):
-        load("pictures").run(("sh", "-c", "exit 2"), 80, tmp_path)

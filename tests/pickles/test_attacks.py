@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copyreg
 import fractions
 import pickle
 import sys
+import types
 
 import pytest
 
@@ -20,7 +20,6 @@ ARMED = "safeser_trap:Armed"
 ATTACKS = {
     "reduce": lambda a: a.call(FIRE),
     "reduce by GLOBAL": lambda a: a.call(a.line_name(FIRE)),
-    "reduce and pop": lambda a: a.call(FIRE) + b"0N",
     "reduce inside a list": lambda a: a.list(b"N", a.call(FIRE)),
     "reduce as dict key": lambda a: a.dict(a.call(FIRE), b"N"),
     "reduce in a frozenset": lambda a: b"(" + a.call(FIRE) + b"\x91",
@@ -31,7 +30,6 @@ ATTACKS = {
     "reference through the memo": lambda a: a.name(FIRE) + b"q\x000h\x00",
     "reference as argument": lambda a: a.call("collections:deque", a.list(a.name(FIRE))),
     "reference as factory": lambda a: a.call("collections:defaultdict", a.name(FIRE)),
-    "build on a class": lambda a: a.build(a.name("fractions:Fraction"), a.dict(a.text("x"), b"N")),
     "build on an unlisted class": lambda a: a.build(a.name(ARMED), a.dict()),
     "build on a container": lambda a: a.build(b"]", a.dict()),
     "build on a listed value": lambda a: a.build(
@@ -45,7 +43,6 @@ ATTACKS = {
     ),
     "the result of a call is called": lambda a: a.call("builtins:bytearray") + b")R",
     "getattr": lambda a: a.call("builtins:getattr", a.name("builtins:str"), a.text("mro")),
-    "eval": lambda a: a.call("builtins:eval", a.text("__import__('safeser_trap').fire()")),
     "type makes a class": lambda a: a.call("builtins:type", a.text("X"), b")", b"}"),
     "type of a thing": lambda a: a.call("builtins:type", b"K\x01"),
     "dotted": lambda a: a.call("builtins:bytearray.fromhex", a.text("00")),
@@ -70,20 +67,13 @@ ATTACKS = {
     ),
     "partial": lambda a: a.new("functools:partial", a.name(FIRE)),
     "nested pickle": lambda a: a.call("_pickle:loads", a.raw(b"N.")),
-    "numpy ndarray over bytes": lambda a: a.call(
-        "numpy:ndarray", a.tuple(b"K\x01"), a.text("O"), a.raw(b"A" * 8)
-    ),
     "copyreg reconstructor": lambda a: a.call(
         "copyreg:_reconstructor", a.name(ARMED), a.name("builtins:object"), b"N"
     ),
     "python 2 names": lambda a: a.call(a.line_name("__builtin__:apply"), a.name(FIRE)),
     "exit": lambda a: a.call("builtins:SystemExit"),
     "interrupt": lambda a: a.call("builtins:KeyboardInterrupt"),
-    "bytearray of a size": lambda a: a.call("builtins:bytearray", a.number(1 << 33)),
     "bytes of a size": lambda a: a.call("builtins:bytes", a.number(1 << 33)),
-    "list of a range": lambda a: a.call(
-        "builtins:list", a.call("builtins:range", b"K\x00", a.number(10**12))
-    ),
     "deque of a range": lambda a: a.call(
         "collections:deque", a.call("builtins:range", b"K\x00", a.number(10**12)), b"K\x01"
     ),
@@ -94,7 +84,6 @@ ATTACKS = {
     "large exponent": lambda a: a.call("decimal:Decimal", a.text("1E999999999")),
     "fraction of an exponent": lambda a: a.call("fractions:Fraction", a.text("1e999999999")),
     "late payload": lambda a: b"N0" * 5000 + a.call(FIRE),
-    "before a broken end": lambda a: a.call(FIRE) + b"\xff",
 }
 
 
@@ -132,17 +121,6 @@ def test_nothing_is_built_before_the_whole_stream_is_judged(asm, trap, monkeypat
         loads(asm.pickle(asm.call("builtins:bytearray") + b"0" + asm.call(FIRE)))
     with pytest.raises(PayloadError):
         loads(asm.pickle(asm.call("builtins:bytearray") + b"\xff"))
-
-
-def test_a_warm_extension_code_is_refused(trap):
-    copyreg.add_extension("safeser_trap", "fire", 0xF1)
-    try:
-        assert pickle.loads(b"\x82\xf1.") is trap.fire  # the cache that find_class never sees
-        with pytest.raises(PayloadError, match="extension codes"):
-            loads(b"\x82\xf1)R.", profile=DATA_PROFILES)
-    finally:
-        copyreg.remove_extension("safeser_trap", "fire", 0xF1)
-        copyreg.clear_extension_cache()
 
 
 def test_an_argument_that_changes_later_is_used_as_it_was(asm):
@@ -202,122 +180,10 @@ def test_a_placeholder_never_leaks(asm):
         assert refused.value.rule == "pickle.unfinished"
 
 
-class TestOwnClasses:
-    @pytest.fixture
-    def shop(self, monkeypatch):
-        import enum
-        import types
-
-        module = types.ModuleType("safeser_shop")
-
-        class Order:
-            def __init__(self, number=0):
-                self.number = number
-
-        class Slotted:
-            __slots__ = ("a",)
-
-        class Stateful:
-            def __setstate__(self, state):
-                raise AssertionError
-
-        class Liar:
-            def __new__(cls):
-                return 7
-
-        class Size(enum.Enum):
-            SMALL = 1
-
-        for made in (Order, Slotted, Stateful, Liar, Size):
-            made.__module__, made.__qualname__ = "safeser_shop", made.__name__
-            setattr(module, made.__name__, made)
-        module.text, module.secret = "plain", object()
-        monkeypatch.setitem(sys.modules, "safeser_shop", module)
-        return module
-
-    @staticmethod
-    def profile(**roles):
-        return Profile.named("data").allowing({f"safeser_shop:{n}": r for n, r in roles.items()})
-
-    def test_an_allowed_class_is_rebuilt(self, shop):
-        order = shop.Order(3)
-        order.lines = [1, 2]
-        got = loads(pickle.dumps(order), profile=self.profile(Order="class"))
-        assert type(got) is shop.Order
-        assert vars(got) == vars(order)
-        assert vars(shop.Order).get("number") is None
-
-    def test_an_allowed_class_may_be_called(self, asm, shop):
-        data = asm.pickle(asm.call("safeser_shop:Order", b"K\x05"))
-        assert loads(data, profile=self.profile(Order="class")).number == 5
-
-    @pytest.mark.parametrize(
-        "state",
-        [
-            lambda a: a.dict(a.text("__class__"), b"N"),
-            lambda a: a.dict(a.text("__dict__"), b"}"),
-            lambda a: a.dict(a.text("a b"), b"N"),
-            lambda a: a.dict(b"K\x01", b"N"),
-            lambda a: a.tuple(b"N", a.dict(a.text("__class__"), b"N")),
-            lambda a: a.tuple(b"N", a.list(a.text("number"))),
-            lambda a: a.tuple(b"N", a.dict(a.text("a b"), b"N"), b"N"),
-            lambda _: b"N",
-        ],
-    )
-    def test_state_is_plain_fields_only(self, asm, shop, state):
-        data = asm.pickle(asm.build(asm.new("safeser_shop:Order"), state(asm)))
-        with pytest.raises(PayloadError) as refused:
-            loads(data, profile=self.profile(Order="class"))
-        assert refused.value.rule == "pickle.state"
-
-    @pytest.mark.parametrize("name", ["Slotted", "Stateful"])
-    def test_classes_with_state_of_their_own_are_not_built(self, asm, shop, name):
-        body = asm.build(asm.new(f"safeser_shop:{name}"), asm.dict(asm.text("a"), b"N"))
-        with pytest.raises(PayloadError) as refused:
-            loads(asm.pickle(body), profile=self.profile(**{name: "class"}))
-        assert refused.value.rule == "pickle.state"
-
-    def test_what_a_class_makes_must_be_its_own(self, asm, shop):
-        data = asm.pickle(asm.new("safeser_shop:Liar"))
-        with pytest.raises(PayloadError) as refused:
-            loads(data, profile=self.profile(Liar="class"))
-        assert refused.value.rule == "pickle.class"
-
-    def test_a_class_role_needs_a_class(self, asm, shop):
-        data = asm.pickle(asm.call("safeser_shop:text"))
-        with pytest.raises(PolicyDenied) as refused:
-            loads(data, profile=self.profile(text="class"))
-        assert refused.value.rule == "pickle.allowed-name"
-
-    def test_instances_are_no_keys(self, asm, shop):
-        data = asm.pickle(asm.dict(asm.new("safeser_shop:Order"), b"N"))
-        with pytest.raises(PayloadError) as refused:
-            loads(data, profile=self.profile(Order="class"))
-        assert refused.value.rule == "pickle.unhashable"
-
-    def test_enums_constants_and_references(self, asm, shop):
-        profile = self.profile(Size="enum", text="constant", Order="reference", secret="constant")
-        size = asm.call("safeser_shop:Size", b"K\x01")
-        body = asm.tuple(size, asm.name("safeser_shop:text"), asm.name("safeser_shop:Order"))
-        assert loads(asm.pickle(body), profile=profile) == (shop.Size.SMALL, "plain", shop.Order)
-        for bad in (
-            asm.call("safeser_shop:Size", b"K\x02"),
-            asm.name("safeser_shop:secret"),
-        ):
-            with pytest.raises((PayloadError, PolicyDenied)):
-                loads(asm.pickle(bad), profile=profile)
-        for bad in (
-            asm.new("safeser_shop:Size", b"K\x01"),
-            asm.call("safeser_shop:Order"),
-            asm.build(size, asm.dict()),
-            asm.name("safeser_shop:Size"),
-        ):
-            with pytest.raises(PolicyDenied):
-                loads(asm.pickle(bad), profile=profile)
-
-    @pytest.mark.parametrize("name", ["safeser_shop:gone", "safeser_gone:x"])
-    def test_an_allowed_global_that_is_missing_is_a_clear_refusal(self, asm, shop, name):
-        profile = Profile.named("data").allowing({name: "reference"})
-        with pytest.raises(PayloadError) as refused:
-            loads(asm.pickle(asm.name(name)), profile=profile)
-        assert refused.value.rule == "pickle.unresolved"
+@pytest.mark.parametrize("name", ["safeser_shop:gone", "safeser_gone:x"])
+def test_an_allowed_global_that_is_missing_is_a_clear_refusal(asm, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "safeser_shop", types.ModuleType("safeser_shop"))
+    profile = Profile.named("data").allowing({name: "reference"})
+    with pytest.raises(PayloadError) as refused:
+        loads(asm.pickle(asm.name(name)), profile=profile)
+    assert refused.value.rule == "pickle.unresolved"

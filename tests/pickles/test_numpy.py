@@ -288,15 +288,10 @@ class Hostile:
 
 
 HOSTILE = {
-    "objects from a buffer": lambda h: h.frombuffer(b"A" * 8, h.objects()),
-    "objects from bytes": lambda h: h.array(h.a.raw(b"A" * 8), h.objects()),
     "object flags left out": lambda h: h.frombuffer(
         b"A" * 8, h.dtype("O8", h.state(order="|", flags=0))
     ),
     "object flags on a number": lambda h: h.dtype("f8", h.state(flags=63)),
-    "object scalar": lambda h: h.a.call(
-        "numpy._core.multiarray:scalar", h.objects(), h.a.raw(b"A" * 8)
-    ),
     "object field": lambda h: h.array(
         h.a.list(b"N"), h.structured(("a", h.objects(), 0), size=8, flags=63)
     ),
@@ -408,7 +403,6 @@ HOSTILE = {
     "state for a scalar": lambda h: h.a.build(
         h.a.call("numpy._core.multiarray:scalar", h.dtype(), h.a.raw(b"\0" * 8)), b"N"
     ),
-    "the constructor": lambda h: h.a.call("numpy:ndarray", h.a.tuple(b"K\x01"), h.a.text("O")),
 }
 
 

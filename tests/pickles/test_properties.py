@@ -8,7 +8,6 @@ import datetime
 import decimal
 import fractions
 import itertools
-import math
 import pathlib
 import pickle
 import pickletools
@@ -37,68 +36,6 @@ SMALL = Limits(max_bytes=1 << 16, max_refs=2000, max_array=1 << 16, max_depth=50
 QUICK = settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
-
-keys = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=5),
-    st.binary(max_size=5),
-    st.dates(),
-    st.uuids(),
-    st.decimals(allow_nan=False, places=2),
-)
-leaves = st.one_of(
-    keys,
-    st.complex_numbers(),
-    st.datetimes(timezones=st.just(datetime.UTC) | st.none()),
-    st.timedeltas(),
-    st.times(),
-    st.fractions(max_denominator=1000),
-    st.builds(pathlib.PurePosixPath, st.text("ab/", max_size=5)),
-    st.builds(bytearray, st.binary(max_size=9)),
-    st.builds(collections.Counter, st.text(max_size=4)),
-    st.builds(collections.deque, st.lists(st.integers(), max_size=3), st.none() | st.just(5)),
-)
-values = st.recursive(
-    leaves,
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.lists(inner, max_size=4).map(tuple)
-        | st.dictionaries(keys, inner, max_size=4)
-        | st.dictionaries(keys, inner, max_size=4).map(collections.OrderedDict)
-        | st.sets(keys, max_size=4)
-        | st.frozensets(keys, max_size=4)
-    ),
-    max_leaves=20,
-)
-
-
-def agree(one, two):
-    """Whether two values are equal part by part, with NaNs and types."""
-    if type(one) is not type(two):
-        return False
-    if isinstance(one, float):
-        return one == two or (math.isnan(one) and math.isnan(two))
-    if isinstance(one, complex):
-        return agree(one.real, two.real) and agree(one.imag, two.imag)
-    if isinstance(one, list | tuple | collections.deque):
-        return len(one) == len(two) and all(map(agree, one, two))
-    if isinstance(one, dict):
-        return agree(list(one), list(two)) and agree(list(one.values()), list(two.values()))
-    if isinstance(one, set | frozenset):
-        return repr(sorted(map(repr, one))) == repr(sorted(map(repr, two)))
-    return bool(one == two)
-
-
-@pytest.mark.unmeasured
-@QUICK
-@given(values, st.integers(2, 5))
-def test_plain_data_reads_as_python_reads_it(value, protocol):
-    data = pickle.dumps(value, protocol)
-    assert agree(loads(data), pickle.loads(data))
-    assert family_of(data) == "pickle"
 
 
 def every_door(data):

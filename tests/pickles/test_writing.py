@@ -20,9 +20,6 @@ class Thing:
         vars(self).update(fields)
 
 
-THING = f"{__name__}:Thing"
-
-
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch):
     """Tests are imported under names of their own; a pickle names the module by this one."""

@@ -10,20 +10,14 @@ import asyncio
 import logging
 import os
 import re
-import socket
-import tempfile
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-import safeser
 from safeser.dask.clients import unsendable
 from safeser.dask.clients.unsendable import blaming, graph_parts
 from safeser.errors import PayloadError, PolicyDenied, SerializationError
-from tests.seeds.compute_paths import closing_over
 from tests.seeds.running import run
 
 PROGRAM = Path(__file__).with_name("compute_paths.py")
@@ -163,60 +157,3 @@ class Broken:
 @pytest.mark.parametrize("x", [1, Broken(), Broken])
 def test_what_is_no_graph_is_looked_at_itself(x):
     assert list(graph_parts(x)) == [("", x)]
-
-
-# --- the check before submission ------------------------------------------------------------------
-
-JOBS = """
-import threading
-lock = threading.Lock()
-def clean(x):
-    return x
-def closing(x):
-    return lambda: x
-held = closing([lock])
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "code", "says"),
-    [
-        ("clean", 0, "jobs:clean can be sent: family cloudpickle, "),
-        ("held", 1, "- closure variable 'x' -> [0] -> _thread:lock"),
-    ],
-)
-def test_the_command_says_whether_an_object_can_be_sent(tmp_path, name, code, says):
-    """``safeser preflight module:object``."""
-    (tmp_path / "jobs.py").write_text(JOBS)
-    command = "from safeser.cli import main; main()"
-    ended = run("-c", command, "preflight", f"jobs:{name}", cwd=tmp_path, code=code)
-    assert ended.err == ""
-    assert says in ended.out
-
-
-def with_default(x, lock=LOCK):
-    return x, lock
-
-
-with_default.__module__ = "__main__"  # so that it is written by value
-
-
-@pytest.mark.parametrize(
-    ("made", "culprit", "fix"),
-    [
-        (socket.socket, "socket:socket", "Connect inside the function."),
-        (tempfile.TemporaryFile, "_io:BufferedRandom", "Pass its path"),
-        (lambda: ThreadPoolExecutor(1), "concurrent.futures.thread:ThreadPoolExecutor", "Make it"),
-        (
-            lambda: nullcontext(with_default),
-            "default of parameter 'lock' -> _thread:lock",
-            "distributed.Lock",
-        ),
-    ],
-)
-def test_a_preflight_names_what_belongs_to_this_process(made, culprit, fix):
-    """It covers sockets, open files, pools and defaults, each with what to do."""
-    with made() as held:
-        said = str(safeser.preflight(closing_over(held)))
-    assert f"closure variable 'value' -> {culprit}" in said
-    assert fix in said

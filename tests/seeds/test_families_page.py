@@ -6,7 +6,6 @@ https://distributed.dask.org/en/stable/serialization.html
 from __future__ import annotations
 
 import os
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,11 @@ import pytest
 
 import safeser
 from safeser import families
-from safeser.dask.settings import close_channels_in
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
 from safeser.families import Unencodable
 from safeser.families.registered.dispatch import Dispatch, Functions
 from safeser.families.registered.hosted import SMALL_FRAME
 from safeser.families.registry import Registry
-from safeser.identities import make_identities
 from safeser.values import Context, Limits
 from tests.seeds.running import run
 
@@ -94,45 +91,6 @@ def test_a_family_of_the_programs_own_may_ask_for_views_too():
         header, frames = safeser.serialize(bytes(SMALL_FRAME), [family])
         assert safeser.deserialize(header, frames, [family]) == bytes(SMALL_FRAME)
     assert seen == [memoryview, bytes]
-
-
-def test_frames_may_arrive_split():
-    header, frames = safeser.serialize({"x": np.arange(1000), "y": np.arange(3)})
-    joined = b"".join(bytes(frame) for frame in frames)
-    split = [joined[:5], joined[5:4000], joined[4000:]]
-    back = safeser.deserialize(header, split)
-    np.testing.assert_array_equal(back["x"], np.arange(1000))
-
-
-def test_none_means_dask_and_msgpack_and_a_pickle_has_to_be_named():
-    with pytest.raises(SerializationError):
-        safeser.serialize(object(), on_error="raise")
-    header, frames = safeser.serialize({"a": {1}}, ["pickle"])
-    with pytest.raises(PolicyDenied):
-        safeser.deserialize(header, frames)
-    assert safeser.deserialize(header, frames, ["pickle"]) == {"a": {1}}
-
-
-def test_on_error_message_returns_what_raises_at_the_other_end():
-    header, frames = safeser.serialize(lambda: None)
-    with pytest.raises(SerializationError, match="function"):
-        safeser.deserialize(header, frames)
-    with pytest.raises(TypeError):
-        safeser.serialize(lambda: None, on_error="raise")
-
-
-@pytest.mark.parametrize(
-    ("iterate", "serializer"), [(None, "collection"), (True, "collection"), (False, None)]
-)
-def test_collections_go_element_by_element_when_their_contents_are_typed(iterate, serializer):
-    value = [np.arange(3), {"x": np.arange(2)}]
-    if serializer is None:
-        with pytest.raises(SerializationError):
-            safeser.serialize(value, on_error="raise", iterate_collection=iterate)
-        return
-    header, frames = safeser.serialize(value, iterate_collection=iterate)
-    assert header["serializer"] == serializer
-    np.testing.assert_array_equal(safeser.deserialize(header, frames)[0], np.arange(3))
 
 
 # --- register_generic ----------------------------------------------------------------------------
@@ -211,40 +169,6 @@ def test_both_dispatches_or_neither(which):
 # --- the communication context -------------------------------------------------------------------
 
 
-def test_the_context_reaches_both_functions_in_dasks_form():
-    seen = []
-
-    def dumps(x, context=None):
-        seen.append(context)
-        return {}, [x]
-
-    def loads(header, frames, context=None):
-        seen.append(context)
-        return frames[0]
-
-    safeser.register_serialization_family("seeds_context", dumps, loads)
-    context = Context(
-        "alice",
-        "scheduler",
-        transport="safeser",
-        same_host=True,
-        addresses=("safeser://10.0.0.1:40000", "safeser://10.0.0.2:8786"),
-    )
-    header, frames = safeser.serialize(b"x", ["seeds_context"], context=context)
-    safeser.deserialize(header, frames, ["seeds_context"], context=context)
-    words = {
-        "sender": "safeser://10.0.0.1:40000",
-        "recipient": "safeser://10.0.0.2:8786",
-        "sender_principal": "alice",
-        "recipient_principal": "scheduler",
-        "kind": "data",
-        "operation": None,
-        "transport": "safeser",
-        "same_host": True,
-    }
-    assert seen == [words, words]
-
-
 #: The family of examples/same_host.py on a cluster, under the ready policy with that family added.
 ONE_HOST = """
 import sys, dask, numpy as np, safeser
@@ -302,17 +226,6 @@ def test_no_policy_decides_by_addresses():
     assert "tcp" not in repr(one)
 
 
-def test_pickle_is_read_restricted_even_where_it_is_asked_for():
-    class Evil:
-        def __reduce__(self):
-            return print, ("ran",)
-
-    header, _ = families.serialize({"a": {1}}, ["pickle"])
-    with pytest.raises(PolicyDenied) as caught:
-        safeser.deserialize(header, [pickle.dumps(Evil())], ["pickle"])
-    assert "builtins:print" in str(caught.value)
-
-
 def test_what_such_a_dispatch_reads_is_held_to_the_limits_of_its_message():
     from dask.utils import Dispatch as DaskDispatch
 
@@ -356,20 +269,6 @@ def test_a_family_that_is_not_registered_here_is_named():
         families.serialize(1, ["dask", "seeds_absent"])
     assert caught.value.message == "family seeds_absent is listed, and not registered here"
     assert caught.value.rule == "families.serializer"
-
-
-def test_a_family_that_the_policy_does_not_list_is_an_error_at_the_client(tmp_path):
-    """``Client(serializers=[...])``: no other family is taken in its place without a word."""
-    make_identities(tmp_path / "keys", ("alice", "scheduler"))
-    key = str(tmp_path / "keys" / "alice.key")
-    security = safeser.Security(identity=key, policy="demo", audit=str(tmp_path / "audit"))
-    with pytest.raises(ConfigError) as caught:
-        safeser.Client(
-            "safeser://127.0.0.1:1", security=security, deserializers=["dask", "cloudpickle"]
-        )
-    close_channels_in(tmp_path)
-    assert caught.value.rule == "caller.deserializers"
-    assert "names cloudpickle, which policy 'demo' does not let alice open" in str(caught.value)
 
 
 DECORATED = """

@@ -6,16 +6,10 @@ The article on ``client.submit`` counts by a wrapper of its own, which sees one 
 from __future__ import annotations
 
 import json
-import warnings
 
 import pytest
 
-import safeser
-from safeser.sendable import costly
-from safeser.sendable.costly import SerializationAdvice, advise
 from tests.seeds.running import run
-
-pytest_plugins = ["safeser.trace.fixture"]
 
 PROGRAM = """
 import json, sys, numpy as np, safeser
@@ -69,54 +63,3 @@ def test_all_processes_of_a_cluster_are_counted(tmp_path):
     assert counts["this", "deserialize"] >= 2 + 2  # graphs and arrays
     assert counts["worker", "deserialize"] >= 3
     assert counts["worker", "serialize"] >= 2
-
-
-def test_a_decorated_function_is_counted_and_prints_a_table(capsys):
-    """``safeser.trace_serialization()`` is a decorator, too."""
-
-    @safeser.trace_serialization()
-    def work():
-        return safeser.serialize([1])
-
-    work()
-    assert work.trace.number("serialize") == 1
-    assert "msgpack" in capsys.readouterr().err
-
-
-def test_a_pytest_fixture_counts_what_a_test_does(serialization_trace):
-    """``safeser.trace_serialization()`` is a pytest fixture, too."""
-    safeser.deserialize(*safeser.serialize([1]))
-    assert serialization_trace.number("serialize") == 1
-    assert serialization_trace.number("deserialize") == 1
-
-
-class Large:
-    pass
-
-
-def holding(table):
-    return lambda: table
-
-
-OF_MAIN = type("Local", (), {"__module__": "__main__"})
-
-
-@pytest.mark.parametrize(
-    ("costs", "word"),
-    [
-        (Large(), "has no tokenizer"),
-        (holding("x" * 2_000_000), "closure variable 'table'"),
-        (OF_MAIN(), "in a module"),
-    ],
-)
-def test_advice_reaches_the_user_once(monkeypatch, costs, word):
-    """An object without a tokenizer, a large object in a closure, a class of ``__main__``."""
-    monkeypatch.setattr(costly, "_given", set())
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        for _ in range(3):
-            advise(costs, 2_000_000, large=type(costs) is not OF_MAIN)
-    [advice] = said
-    assert advice.category is SerializationAdvice
-    assert advice.filename == __file__
-    assert word in str(advice.message)

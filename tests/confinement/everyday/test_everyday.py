@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.confinement.everyday.cluster import SAME, measure, outcome, rows
+from tests.confinement.everyday.cluster import SAME, measure, rows
 from tests.confinement.everyday.running import OPERATIONS
 from tests.dask.notebook.cells import operations
 
@@ -37,16 +37,3 @@ def test_the_page_lists_the_operations() -> None:
 def test_the_page_counts_its_rows() -> None:
     works = sum(row.endswith(f"| {SAME} |") for row in table())
     assert f"{works} of {len(table())} do" in PAGE.read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("stock", "confined", "said"),
-    [
-        ("shown 1", "shown 1", SAME),
-        ("shown 1", "shown 2", "gives another value"),
-        ("shown 1", "SafeserError: no\n  rule: a.rule of policy p", "refused by `a.rule`"),
-        ("shown 1", "KeyError: 'x[0]'", "KeyError: 'x[0]'"),
-    ],
-)
-def test_another_value_and_an_error_are_no_success(stock, confined, said) -> None:
-    assert outcome(stock, confined) == said

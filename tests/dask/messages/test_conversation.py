@@ -286,21 +286,6 @@ def test_a_client_stream_carries_graphs_up_and_results_down(talk):
     assert made is not int
 
 
-def test_a_batch_goes_on_without_its_refused_elements(talk):
-    t = talk("bob").client_stream()
-    got = t.attack(
-        [
-            {"op": "heartbeat-client"},
-            {"op": "task-finished", "key": "x"},
-            {"op": "client-releases-keys", "keys": ["x"], "client": "Client-1"},
-            "OK",
-            5,
-            {"no": "operation"},
-        ]
-    )
-    assert [element["op"] for element in got] == ["heartbeat-client", "client-releases-keys"]
-
-
 def test_a_message_on_a_stream_that_is_none_is_left_out(talk):
     t = talk("bob").client_stream()
     assert t.raw(b"\xc1") is t.SKIP

@@ -103,16 +103,6 @@ def test_from_an_author_who_is_not_named_it_does_not(talk):
 # --- what a relay carries is asked for by name, before it is sent ---------------------------------
 
 
-@pytest.mark.parametrize("relay", ["broadcast", "proxy"])
-def test_a_client_refuses_before_sending(talk, relay):
-    t = talk("bob")
-    with pytest.raises(
-        PolicyDenied, match=r"operation run is not granted .*\n.* of policy demo revision"
-    ):
-        t.asker.send({"op": relay, "msg": {"op": "run", "function": b""}, "reply": True})
-    assert t.refused_by_server == []
-
-
 @pytest.mark.parametrize("asked", ["direct", "relayed"])
 def test_a_call_of_an_actor_that_is_refused_fails_and_is_not_waited_for(talk, asked):
     t = talk("bob")

@@ -6,13 +6,11 @@ program.
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 import time
 import traceback
 import warnings
-from contextlib import redirect_stdout
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 from distributed import Client as _DaskClient
-from distributed import Event, Lock, Queue, Variable, progress, wait
+from distributed import Queue, wait
 from steps import step, taken
 
 import safeser
@@ -54,22 +52,6 @@ def direct(client: Any) -> Any:
         float(client.submit(np.sum, array).result(timeout=30)),
         client.gather(squares, direct=True),
     ]
-
-
-@step
-def array(client: Any) -> Any:
-    x = da.arange(10_000, chunks=1000).reshape(100, 100)
-    _, s, _ = da.linalg.svd(da.ones((40, 4), chunks=(10, 4)))
-    return [int(x.sum().compute()), round(float(s.compute()[0]), 6), type(x.compute()).__name__]
-
-
-@step
-def frame(client: Any) -> Any:
-    frame = pd.DataFrame({"k": np.arange(100) % 5, "v": np.arange(100.0), "t": ["a", "b"] * 50})
-    split = dd.from_pandas(frame, npartitions=4)
-    means = split.groupby("k").v.mean().compute()
-    shuffled = split.shuffle("k", shuffle_method="p2p").compute()
-    return [means.to_dict(), len(shuffled), sorted(set(shuffled.t)), type(shuffled).__name__]
 
 
 @step
@@ -114,17 +96,6 @@ def code_as_result(client: Any) -> Any:
 
 
 @step
-def coordination(client: Any) -> Any:
-    queue, variable, event = Queue("q"), Variable("v"), Event("e")
-    queue.put([1, 2])
-    variable.set({"a": 1})
-    event.set()
-    with Lock("l"):
-        inside = True
-    return [queue.get(timeout=10), variable.get(timeout=10), event.is_set(), inside]
-
-
-@step
 def failed_future_in_a_queue(client: Any) -> Any:
     queue = Queue("failed")
     future = client.submit(lambda: 1 / 0, key="failed-in-queue")
@@ -138,21 +109,6 @@ def failed_future_in_a_queue(client: Any) -> Any:
 def published(client: Any) -> Any:
     client.publish_dataset(numbers=[1, 2, 3])
     return ["numbers" in client.list_datasets(), client.get_dataset("numbers")]
-
-
-@step
-def metadata(client: Any) -> Any:
-    client.set_metadata("k", {"a": [1]})
-    client.log_event("topic", {"x": 1})
-    return [client.get_metadata("k"), client.get_events("topic")[0][1]]
-
-
-@step
-def shows_progress(client: Any) -> Any:
-    futures = client.map(lambda x: (time.sleep(0.05), x)[1], range(6))
-    with redirect_stdout(io.StringIO()) as shown:
-        progress(futures, notebook=False)
-    return "100%" in shown.getvalue()
 
 
 @step
@@ -188,23 +144,12 @@ def from_inside(client: Any) -> Any:
 
 
 @step
-def runs(client: Any) -> Any:
-    return [sorted(client.run(lambda: 7).values()), client.run_on_scheduler(lambda: 8)]
-
-
-@step
 def run_that_fails(client: Any) -> Any:
     try:
         client.run(lambda: 1 / 0)
     except ZeroDivisionError as error:
         return str(error)
     return None
-
-
-@step
-def looks(client: Any) -> Any:
-    info = client.scheduler_info()
-    return [len(info["workers"]), info["address"] == client.scheduler.address]
 
 
 SHAPES = """

@@ -13,16 +13,14 @@ import signal
 import sys
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
 import dask
 import numpy as np
-from distributed import Nanny, Scheduler, SpecCluster, Worker, wait
+from distributed import wait
 
 import safeser
 from safeser.dask.cluster import LocalCluster
-from safeser.identities import make_identities
 
 
 def until(probe: Any) -> Any:
@@ -32,17 +30,6 @@ def until(probe: Any) -> Any:
             return found
         time.sleep(0.02)
     raise TimeoutError("it did not happen")
-
-
-def adapts(cluster: Any, client: Any) -> Any:
-    """Workers come when there is work, and go when there is none."""
-    cluster.adapt(minimum=0, maximum=1, interval="50ms", wait_count=2)
-    until(lambda: not client.scheduler_info()["workers"])
-    came = client.submit(lambda: 5, pure=False).result(timeout=60)
-    until(lambda: not client.scheduler_info()["workers"])
-    cluster.adapt(minimum=1, maximum=1)
-    client.wait_for_workers(1, timeout=60)
-    return came
 
 
 def recomputes(client: Any) -> Any:
@@ -80,38 +67,9 @@ def local() -> Any:
         out["address"] = cluster.scheduler_address.startswith("safeser://127.0.0.1:")
         out["spills"] = spills(client)
         out["recomputes"] = recomputes(client)
-        out["adapts"] = adapts(cluster, client)
         out["shows"] = "safeser://" in repr(cluster) and "Workers" in cluster._repr_html_()
         out["logs"] = sorted(str(name).partition(":")[0] for name in cluster.get_logs())
     return out
-
-
-def spec(folder: Path) -> Any:
-    """Servers that the program names itself: a worker in this process, one with a nanny."""
-    make_identities(folder / "keys", ("scheduler", "worker", "nanny", "client"))
-    roles = {
-        name: {"identity": str(folder / "keys" / f"{name}.key")}
-        for name in ("scheduler", "worker", "nanny", "client")
-    }
-    security = safeser.Security(policy="default", audit=str(folder / "audit"), roles=roles)
-    shared = {"security": security, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
-    worker = {**shared, "nthreads": 1, "local_directory": str(folder)}
-    scheduler = {"cls": Scheduler, "options": {**shared, "protocol": "safeser", "port": 0}}
-    workers = {
-        "here": {"cls": Worker, "options": worker},
-        "there": {"cls": Nanny, "options": worker},
-    }
-    with (
-        SpecCluster(
-            workers=workers, scheduler=scheduler, worker=workers["there"], security=security
-        ) as cluster,
-        safeser.Client(cluster, security=security) as client,
-    ):
-        client.wait_for_workers(2, timeout=60)
-        pids = set(client.run(os.getpid).values())
-        cluster.scale(3)
-        client.wait_for_workers(3, timeout=60)
-        return [os.getpid() in pids, len(pids), client.submit(lambda: 6).result(timeout=60)]
 
 
 async def asynchronous() -> Any:
@@ -133,11 +91,10 @@ async def asynchronous() -> Any:
     return out
 
 
-def main(folder: str) -> None:
+def main() -> None:
     out: dict[str, Any] = {}
     for name, step in {
         "local": local,
-        "spec": lambda: spec(Path(folder)),
         "asynchronous": lambda: asyncio.run(asynchronous()),
     }.items():
         begun = time.monotonic()
@@ -152,4 +109,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -13,15 +13,11 @@ import operator
 import os
 import sys
 import time
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import dask
-import dask.array as da
-import dask.dataframe as dd
 import numpy as np
-import pandas as pd
 from dask import delayed
 from distributed import (
     MultiLock,
@@ -29,13 +25,9 @@ from distributed import (
     SchedulerPlugin,
     Semaphore,
     WorkerPlugin,
-    as_completed,
-    get_task_stream,
-    progress,
     span,
     wait,
 )
-from distributed.diagnostics import MemorySampler
 from steps import step, taken
 
 import safeser
@@ -54,120 +46,16 @@ def until(probe: Any) -> Any:
 
 
 @step
-def from_inside(client: Any) -> Any:
-    """Tasks that submit tasks, by either of Dask's two ways."""
-
-    def by_worker_client(n: int) -> int:
-        from distributed import worker_client
-
-        with worker_client() as inner:
-            return sum(inner.gather(inner.map(lambda x: x * x, range(n))))
-
-    def by_get_client(n: int) -> int:
-        from distributed import get_client, rejoin, secede
-
-        inner = get_client()
-        futures = inner.map(lambda x: x + 1, range(n))
-        secede()
-        total = sum(inner.gather(futures))
-        rejoin()
-        return total
-
-    return client.gather([client.submit(by_worker_client, 4), client.submit(by_get_client, 4)])
-
-
-@step
-def arguments(client: Any) -> Any:
-    """Futures as arguments, in lists and dicts too; results move between workers."""
-    one, two = sorted(client.scheduler_info()["workers"])
-    a = client.submit(np.arange, 5000, workers=one, pure=False)
-    b = client.submit(np.arange, 5000, workers=two, pure=False)
-    added = client.submit(operator.add, a, b)
-    nested = client.submit(lambda d: int(sum(d["x"]).sum()), {"x": [a, b]})
-    return [int(added.result()[-1]), nested.result()]
-
-
-@step
-def computes(client: Any) -> Any:
-    """Both ways to compute, persist, and several at once."""
-    x = da.arange(100, chunks=10)
-    kept = x.persist()
-    total, shifted = dask.compute(kept.sum(), delayed(operator.add)(1, 2))
-    # Not x.sum(): Dask gives a part of it the name of one of kept.sum(), keeps the tasks before it
-    # for ever if it meets that one, and then fails to restart.
-    future = client.compute((x + x).sum())
-    many = client.compute([x.min(), x.max()])
-    return [
-        int(total),
-        shifted,
-        int(future.result()),
-        [int(n) for n in client.gather(many)],
-        client.persist(delayed(operator.add)(5, 1)).compute(),
-    ]
-
-
-@step
-def shuffles(client: Any) -> Any:
-    with dask.config.set({"array.rechunk.method": "p2p", "dataframe.shuffle.method": "p2p"}):
-        values = np.arange(6400).reshape(80, 80)
-        same = da.from_array(values, chunks=(80, 10)).rechunk((10, 80)).compute() == values
-        left = pd.DataFrame({"k": np.arange(200) % 7, "v": np.arange(200)})
-        right = pd.DataFrame({"k": range(7), "w": range(7)})
-        near, far = dd.from_pandas(left, npartitions=3), dd.from_pandas(right, npartitions=2)
-        merged = near.merge(far, on="k").compute()
-    return [bool(same.all()), len(merged), bool((merged.k == merged.w).all())]
-
-
-@step
-def retries(client: Any) -> Any:
-    def flaky(name: str) -> str:
-        path = Path(name)
-        path.write_text(path.read_text() + "x" if path.exists() else "x")
-        if len(path.read_text()) < 3:
-            raise RuntimeError("not yet")
-        return path.read_text()
-
-    first = client.submit(flaky, "flaky-1", retries=3).result(timeout=30)
-    again = client.submit(flaky, "flaky-2", pure=False)
-    wait(again)
-    again.retry()
-    until(lambda: len(Path("flaky-2").read_text()) >= 2)
-    return [first, len(Path("flaky-2").read_text())]
-
-
-@step
-def cancels(client: Any) -> Any:
-    naps = client.map(time.sleep, [0.2] * 4, pure=False)
-    client.cancel(naps)
-    until(lambda: all(nap.cancelled() for nap in naps))
-    return client.submit(lambda: "goes on").result(timeout=30)
-
-
-@step
 def copies(client: Any) -> Any:
     """Broadcast, replicate and rebalance: where copies are."""
+    client.amm.stop()  # every two seconds it takes back what is there more than once
     everywhere = client.scatter(np.arange(10), broadcast=True, direct=True)
     one = client.scatter(np.arange(11))
     client.replicate([one], n=2)
     client.rebalance()
     who = client.who_has([everywhere, one])
+    client.amm.start()
     return [len(who[everywhere.key]), len(who[one.key]), client.gather(one, direct=True).tolist()]
-
-
-@step
-def completes(client: Any) -> Any:
-    import joblib
-
-    executor = client.get_executor()
-    with joblib.parallel_config("dask"):
-        squares = joblib.Parallel()(joblib.delayed(pow)(n, 2) for n in range(4))
-    done = as_completed(client.map(operator.neg, range(4)), with_results=True)
-    return [
-        executor.submit(operator.add, 1, 2).result(),
-        list(executor.map(operator.neg, [1, 2])),
-        sorted(value for _, value in done),
-        squares,
-    ]
 
 
 @step
@@ -336,33 +224,6 @@ def forwards(client: Any) -> Any:
     client.unsubscribe_topic("of-glass")
     logger.removeHandler(handler)
     return sorted(event["x"] for _, event in events)
-
-
-@step
-def shows(client: Any) -> Any:
-    """Progress as text: one bar, and one for each kind of task."""
-
-    def naps(x: int) -> int:
-        time.sleep(0.05)
-        return x
-
-    with redirect_stdout(io.StringIO()) as one:
-        progress(client.map(naps, range(6), pure=False), notebook=False)
-    with redirect_stdout(io.StringIO()) as many:
-        progress(*client.map(naps, range(6), pure=False), notebook=False, multi=True)
-    return ["100% Completed" in shown.getvalue() for shown in (one, many)]
-
-
-@step
-def measures(client: Any) -> Any:
-    with get_task_stream() as stream:
-        client.gather(client.map(operator.neg, range(5), pure=False))
-    until(lambda: len(client.get_task_stream()) >= 5)
-    sampler = MemorySampler()
-    with sampler.sample("m", interval=0.02):
-        client.submit(np.ones, 1_000_000, pure=False).result(timeout=30)
-        time.sleep(0.1)
-    return [len(stream.data) >= 5, "neg" in str(stream.data), len(sampler.to_pandas()) > 0]
 
 
 @step

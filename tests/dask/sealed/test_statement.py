@@ -13,7 +13,6 @@ from safeser.dask.sealed.statement import LIFETIME, MOST_TASKS, SignedStatement,
 from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.identity import Identity, PrivateKey, SigningKey
 
-SIGNATURE = 64
 NOW = 1_800_000_000
 
 

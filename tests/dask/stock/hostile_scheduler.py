@@ -194,9 +194,6 @@ def warning(**evil_fields):
     return {"op": "event", "topic": "warn", "event": (0, {**plain, **evil_fields})}
 
 
-VARIANTS = (*REPLIES, *ELEMENTS)
-
-
 class Scheduler:
     def __init__(self):
         self.variant = ""
