@@ -71,7 +71,10 @@ def connecting(confined: Confined, own: Own) -> Outcome:
     tries = Tries("connect", "use", _PORTS_FIX)
     for port in _other_ports(confined):
         for way in _WAYS:
-            _try_to_connect(way, port, tries)
+            what = f"{way.name} to port {port}"
+            with _opened(way, what, tries) as opened:
+                if opened is not None:
+                    _judge(opened.connect_ex((way.address, port)), what, tries)
         _try_fast_open(port, tries)
     _try_to_listen(tries)
     return tries.outcome()
@@ -79,13 +82,6 @@ def connecting(confined: Confined, own: Own) -> Outcome:
 
 def _other_ports(confined: Confined) -> list[int]:
     return [port for port in _PORTS if not any(port in each for each in confined.ports)][:_TRIED]
-
-
-def _try_to_connect(way: _Way, port: int, tries: Tries) -> None:
-    what = f"{way.name} to port {port}"
-    with _opened(way, what, tries) as opened:
-        if opened is not None:
-            _judge(opened.connect_ex((way.address, port)), what, tries)
 
 
 def _try_fast_open(port: int, tries: Tries) -> None:

@@ -20,7 +20,11 @@ ENVELOPE_START = MAGIC
 def read_envelope(seen: Examination) -> None:
     """Show the sizes that a message claims, and end without a verdict."""
     seen.is_a("envelope", "a sealed message, not verified", loader="")
-    prelude = _prelude(seen)
+    # The prelude does not say its suite: take the one that the file's size fits.
+    source = seen.source
+    data = source.read(0, min(source.size, PRELUDE_SIZE))
+    read = [parse_prelude(data, seen.limits, suite) for suite in Suite]
+    prelude = next((each for each in read if each.message_length == source.size), read[0])
     seen.add("prelude", f"sequence {prelude.sequence}, tag not verified", 0, PRELUDE_SIZE)
     header = prelude.header_length + prelude.overhead.header
     seen.add("header", "not verified, not read", PRELUDE_SIZE, header)
@@ -31,14 +35,6 @@ def read_envelope(seen: Examination) -> None:
         rule="inspect.not-verified",
         fix="Look at what the receiver's audit log says of it.",
     )
-
-
-def _prelude(seen: Examination) -> Prelude:
-    """Return the prelude, which does not say its suite, by the suite that the file's size fits."""
-    source = seen.source
-    data = source.read(0, min(source.size, PRELUDE_SIZE))
-    read = [parse_prelude(data, seen.limits, suite) for suite in Suite]
-    return next((each for each in read if each.message_length == source.size), read[0])
 
 
 def _add_frames(seen: Examination, prelude: Prelude) -> None:

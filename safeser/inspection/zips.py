@@ -70,7 +70,13 @@ class Archive:
         entries = self._read_directory(source.read(directory, size), count, directory)
         self.entries = tuple(self._located(entries, directory))
         self._check_names()
-        self._check_sizes()
+        packed = sum(e.packed for e in self.entries if e.method == _DEFLATED)
+        unpacked = sum(e.size for e in self.entries if e.method == _DEFLATED)
+        if unpacked > _FREE + packed * _RATIO:
+            raise PayloadError(
+                f"the archive says that it becomes {_RATIO} times as large, or more",
+                rule="inspect.bomb",
+            )
         self.end = end
 
     # -- the directory -----------------------------------------------------------------------
@@ -202,15 +208,6 @@ class Archive:
             if folded in seen:
                 raise _bad("has two entries of one name", entry.header)
             seen.add(folded)
-
-    def _check_sizes(self) -> None:
-        packed = sum(e.packed for e in self.entries if e.method == _DEFLATED)
-        unpacked = sum(e.size for e in self.entries if e.method == _DEFLATED)
-        if unpacked > _FREE + packed * _RATIO:
-            raise PayloadError(
-                f"the archive says that it becomes {_RATIO} times as large, or more",
-                rule="inspect.bomb",
-            )
 
     # -- data ------------------------------------------------------------------------------------
 

@@ -27,7 +27,9 @@ def check_confined(
 ) -> None:
     """Refuse confinement that nothing enforces, and contexts that let code out of it."""
     for name, each in principals.items():
-        if each.confined is not None and not _is_worker(name, rules):
+        if each.confined is not None and not any(
+            name in rule.senders and _REGISTER in rule.operations for rule in rules
+        ):
             raise fault(
                 f"no context lets {name!r} register a worker, so nothing confines it",
                 source=document.source,
@@ -55,11 +57,6 @@ class _Escape(NamedTuple):
     confined: str
     field: str
     why: str
-
-
-def _is_worker(name: str, rules: Sequence[Rule]) -> bool:
-    """Tell whether any context lets the principal *name* register a worker."""
-    return any(name in rule.senders and _REGISTER in rule.operations for rule in rules)
 
 
 def _find_escape(rules: Sequence[Rule], principals: Mapping[str, Principal]) -> _Escape | None:

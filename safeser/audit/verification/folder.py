@@ -185,7 +185,10 @@ class _Verification(Verdict):
         known |= {name + COMPRESSED for name in known}
         logs = {name for name in names if is_log(name)}
         for name in sorted(logs - known):
-            self._unregistered(directory, name)
+            handle = opened(directory, name, self)
+            if handle is not None:
+                with closing(handle):
+                    self._unregistered_file(directory, name, handle)
         self._note_others(names, logs | known)
         # 4. What the operator wrote down.
         self._expectations()
@@ -381,12 +384,6 @@ class _Verification(Verdict):
 
     # --- files that it does not name --------------------------------------------------------------
 
-    def _unregistered(self, directory: Directory, name: str) -> None:
-        handle = opened(directory, name, self)
-        if handle is not None:
-            with closing(handle):
-                self._unregistered_file(directory, name, handle)
-
     def _unregistered_file(self, directory: Directory, name: str, handle: Handle) -> None:
         if self._never_begun(directory, name, handle):
             self.notes.append(f"{shown(name)}: its process was killed before its first record")
@@ -486,7 +483,7 @@ class _Verification(Verdict):
 
     def report(self) -> Report:
         return Report(
-            problems=tuple(_unique(limited(self.problems, MAX_PROBLEMS))),
+            problems=tuple(dict.fromkeys(limited(self.problems, MAX_PROBLEMS))),
             notes=tuple(self.notes[:MAX_PROBLEMS]),
             files=self.files,
             records=self.records,
@@ -532,7 +529,3 @@ _FOREIGN = "does not belong to the log and was not read"
 
 #: Kinds of problems with the index that keep their own name.
 _OWN_KINDS = frozenset({"rolled back", "more problems", "unreadable file"})
-
-
-def _unique(problems: Iterable[Problem]) -> list[Problem]:
-    return list(dict.fromkeys(problems))

@@ -226,7 +226,11 @@ class Reader:
             ext_hook=self._ext,
         )
         if _may_hold_times(data):
-            _refuse_times(value)
+            level = [value]
+            while level:
+                if msgpack.Timestamp in map(type, level):
+                    raise PayloadError("msgpack extension -1 is not known here", rule="payload.ext")
+                level = _below(level)
         return value
 
     def charge(self, count: int) -> None:
@@ -294,14 +298,6 @@ class Reader:
         items = self._unpack(data)
         self._in_set = False
         return items
-
-
-def _refuse_times(value: Any) -> None:
-    level = [value]
-    while level:
-        if msgpack.Timestamp in map(type, level):
-            raise PayloadError("msgpack extension -1 is not known here", rule="payload.ext")
-        level = _below(level)
 
 
 def check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> None:

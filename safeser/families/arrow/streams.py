@@ -92,7 +92,10 @@ def check_stream(data: Any, limits: Limits, *, decoded: int) -> int:
     known: set[Any] = set()
     with pa.ipc.open_stream(content) as reader:
         for kind in reader.schema.types:
-            _check_type(kind)
+            measured(kind)
+            if holds_list_view(kind):
+                # Without a batch, Arrow ends the process as it makes a column of them.
+                _refuse("holds list views, which no frame holds")
         for batch in reader:
             if batch.num_rows and not batch.num_columns:
                 _refuse("has rows without any column")  # others Arrow compares with their columns
@@ -230,13 +233,6 @@ def _check_body(said: bytes) -> None:
 
 
 # -- arrays --------------------------------------------------------------------------------------
-
-
-def _check_type(kind: Any) -> None:
-    measured(kind)
-    if holds_list_view(kind):
-        # Without a batch, Arrow ends the process as it makes a column of them.
-        _refuse("holds list views, which no frame holds")
 
 
 def _is_simple(kind: Any) -> bool:

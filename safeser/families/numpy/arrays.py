@@ -102,7 +102,8 @@ def _check_array(node: Node, limits: Limits) -> None:
     if dtype is None:
         if array_elements.check(node, limits):
             return
-        dtype = _special(described)
+        dtype = dtypes.build(described)
+        bounds.check_elements(dtype, ndim=0)
     if len(frames) != 1 or node.children or len(meta) != len(_KEYS):
         node.expect(*(_REPEATED_KEYS if "base" in meta else _KEYS), frames=1)
     # Where as many keys are there, and each of those below has a value that means something, they
@@ -128,13 +129,6 @@ def _check_array(node: Node, limits: Limits) -> None:
     if nbytes and bounds.is_strict(dtype):
         array = bounds.sound(array)
     node.value = array
-
-
-def _special(described: Any) -> np.dtype[Any]:
-    """Return a dtype of more than one number or time to an element."""
-    dtype = dtypes.build(described)
-    bounds.check_elements(dtype, ndim=0)
-    return dtype
 
 
 def _laid_out(node: Node, shape: tuple[int, ...], dtype: np.dtype[Any], frame: memoryview) -> Array:

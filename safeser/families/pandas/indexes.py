@@ -75,17 +75,13 @@ def write_index(writer: Writer, x: Any, where: str) -> list[Any]:
     if _KINDS.get(kind.__name__) is not kind:
         writer.refuse(x, "an index of a class that is not pandas' own is not kept", where)
     name = writer.name(x.name, where=f"{where}.name")
-    freq = _write_freq(writer, x) if kind in _MOMENTS else None
+    freq = write_freq(writer, x.freq, len(x)) if kind in _MOMENTS else None
     if x.dtype == object:
         with writer.bounded(x, where):
             check_labels(x.tolist())
     with writer.bounded(x, where):
         bounds.check_labels(x)
     return [kind.__name__, name, freq, write_array(writer, values_of(x), where)]
-
-
-def _write_freq(writer: Writer, x: Any) -> list[Any] | None:
-    return write_freq(writer, x.freq, len(x))
 
 
 def read_index(reader: Reader, described: Any) -> Part:

@@ -124,7 +124,10 @@ class Machine(Stack):
         if self.marked or len(self.stack) != 1:
             self.refuse("stack", "STOP must find exactly one value and no mark")
         if self.parts:
-            self.forget_parts()
+            # No other node may refer to the nodes that only spell instantiations.
+            if held_elsewhere(self.parts, self.nodes, self.stack[0]):
+                self.refuse("callee", "what spells an instantiation is used as a value too")
+            self.steps = without(self.parts, self.nodes, self.steps)
         return Program(
             self.stack[0],
             self.nodes,
@@ -137,12 +140,6 @@ class Machine(Stack):
             buffers=self.next_buffer,
             longest=self.longest,
         )
-
-    def forget_parts(self) -> None:
-        """Remove the nodes that only spell instantiations; no other node may refer to them."""
-        if held_elsewhere(self.parts, self.nodes, self.stack[0]):
-            self.refuse("callee", "what spells an instantiation is used as a value too")
-        self.steps = without(self.parts, self.nodes, self.steps)
 
     # -- names and calls -----------------------------------------------------------------------
 
