@@ -71,11 +71,6 @@ _LOOKS, _LOOK_SECONDS = 30, 0.1
 MAX_UNAUTHENTICATED = 256
 
 
-def _transport_of(stream: IOStream) -> dict[str, Any]:
-    """Return how a link over *stream* travels, for contexts that ask for it."""
-    return {"transport": "safeser", "same_host": is_same_host(stream)}
-
-
 async def _settled(channel: Channel, stream: IOStream) -> None:
     """Wait until *channel* has taken a change of its files: a new key may be in it.
 
@@ -174,7 +169,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         expected = self._roles.expected_at(address, given)
         try:
             await _settled(channel, stream)
-            way = _transport_of(stream)
+            way = {"transport": "safeser", "same_host": is_same_host(stream)}
             handshake = channel.handshake(initiator=True, expected_peer=expected, **way)
             try:
                 await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
@@ -381,7 +376,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         self._pending[stream] = None
         try:
             await _settled(self._channel, stream)
-            way = _transport_of(stream)
+            way = {"transport": "safeser", "same_host": is_same_host(stream)}
             handshake = self._channel.handshake(initiator=False, **way)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
             address = peer.removeprefix(PREFIX)

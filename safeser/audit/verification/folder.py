@@ -157,9 +157,6 @@ class _Verification(Verdict):
             self._moved.append(key_after(self._moved[-1]))
         return self._moved[moves]
 
-    def _file_keys(self, file: str, *, directory: str, moves: int) -> Keys:
-        return file_keys(self._key(moves), directory=directory, file=file)
-
     # --- the directory -------------------------------------------------------------------------
 
     def everything(
@@ -328,7 +325,7 @@ class _Verification(Verdict):
             if removed is not None:
                 text = "retention was interrupted while it removed this file"
                 self.notes.append(f"{shown(name)}: {text}")
-            keys = self._file_keys(file, directory=self.directory_id, moves=entry.moves)
+            keys = file_keys(self._key(entry.moves), directory=self.directory_id, file=file)
             yield Job(name, file, keys, entry, self._expected_marks(file))
         if removals > _NAMED:
             self.notes.append(f"{removals - _NAMED} more files were removed by retention")
@@ -395,7 +392,7 @@ class _Verification(Verdict):
             if claim is None:
                 return None
             home, file, moves = claim
-            keys = self._file_keys(file, directory=home, moves=moves)
+            keys = file_keys(self._key(moves), directory=home, file=file)
             used.append((home, file, keys))
             return keys
 
@@ -456,7 +453,7 @@ class _Verification(Verdict):
             self.problem(name, "changed record", text, line=1, seq=0)
             return
         self.directory_id, file, moves = claim
-        keys = self._file_keys(file, directory=self.directory_id, moves=moves)
+        keys = file_keys(self._key(moves), directory=self.directory_id, file=file)
         job = Job(name, file, keys, expected=self._expected_marks(file))
         self.read.add(self.directory_id)
         self._take(job, verdict(directory, job))

@@ -43,7 +43,6 @@ ROWS = (
         reason="Dask's scheduler opens a graph by a family that it knows; safeser hands"
         " it the tasks that were verified.",
         process=("scheduler", "client"),
-        needed=True,
         replace=_own_functions,
         source=("distributed.protocol.serialize:register_serialization_family",),
     ),

@@ -90,21 +90,17 @@ def read_index(reader: Reader, described: Any) -> Part:
         reader.refuse("an index of it is not described by a list")
     kind = described[0]
     if kind == "range":
-        return _read_range(reader, described)
+        _, name, start, stop, step = reader.split(described, 5)
+        if any(type(number) is not int for number in (start, stop, step)):
+            reader.refuse("its bounds are not integers")
+        numbers = bounds.integer_range(start, stop, step, limits=reader.limits)
+        named = reader.name(name)
+        return Part("range", len(numbers), lambda values: range_of(numbers, named(values)))
     if kind == "multi":
         return reader.within(_read_multi, described)
     if type(kind) is not str or kind not in _KINDS:
         reader.refuse("the kind of an index is not listed")
     return reader.within(_read_plain, described)
-
-
-def _read_range(reader: Reader, described: Any) -> Part:
-    _, name, start, stop, step = reader.split(described, 5)
-    if any(type(number) is not int for number in (start, stop, step)):
-        reader.refuse("its bounds are not integers")
-    numbers = bounds.integer_range(start, stop, step, limits=reader.limits)
-    named = reader.name(name)
-    return Part("range", len(numbers), lambda values: range_of(numbers, named(values)))
 
 
 def _read_plain(reader: Reader, described: Any) -> Part:
