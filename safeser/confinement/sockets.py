@@ -140,7 +140,14 @@ def kinds(confined: Confined, own: Own) -> Outcome:
         family = getattr(socket, name, None)
         for kind in _KINDS:
             if family is not None:
-                _try_kind(family, kind, name, tries)
+                try:
+                    socket.socket(family, kind).close()
+                except OSError as error:
+                    # Of the others, a kernel may know none, or want a capability for them.
+                    if error.errno in REFUSED and family == socket.AF_UNIX:
+                        tries.refused(name)
+                else:
+                    tries.succeeded(name)
     _try_a_pair(tries)
     return tries.outcome()
 
@@ -157,14 +164,3 @@ def _try_a_pair(tries: Tries) -> None:
     for each in pair:
         each.close()
     tries.succeeded(what)
-
-
-def _try_kind(family: int, kind: int, name: str, tries: Tries) -> None:
-    try:
-        socket.socket(family, kind).close()
-    except OSError as error:
-        # Of the others, a kernel may know none, or want a capability for them.
-        if error.errno in REFUSED and family == socket.AF_UNIX:
-            tries.refused(name)
-    else:
-        tries.succeeded(name)

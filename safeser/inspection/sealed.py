@@ -6,7 +6,7 @@ every statement of the prelude is a claim.
 
 from __future__ import annotations
 
-from safeser.envelope.format import MAGIC, PRELUDE_SIZE, Prelude, parse_prelude, parse_start
+from safeser.envelope.format import MAGIC, PRELUDE_SIZE, parse_prelude, parse_start
 from safeser.errors import PayloadError
 from safeser.inspection.examination import Examination
 from safeser.inspection.source import cut_off
@@ -28,16 +28,6 @@ def read_envelope(seen: Examination) -> None:
     seen.add("prelude", f"sequence {prelude.sequence}, tag not verified", 0, PRELUDE_SIZE)
     header = prelude.header_length + prelude.overhead.header
     seen.add("header", "not verified, not read", PRELUDE_SIZE, header)
-    _add_frames(seen, prelude)
-    raise PayloadError(
-        "a sealed message can be verified only within its session, whose keys are gone:"
-        " its content cannot be examined",
-        rule="inspect.not-verified",
-        fix="Look at what the receiver's audit log says of it.",
-    )
-
-
-def _add_frames(seen: Examination, prelude: Prelude) -> None:
     at = PRELUDE_SIZE + prelude.start_length
     start = parse_start(prelude, seen.source.read(PRELUDE_SIZE, prelude.start_length))
     if prelude.message_length > seen.source.size:
@@ -48,3 +38,9 @@ def _add_frames(seen: Examination, prelude: Prelude) -> None:
     at += prelude.overhead.end
     if at < seen.source.size:
         seen.add("behind it", "not read", at, seen.source.size - at)
+    raise PayloadError(
+        "a sealed message can be verified only within its session, whose keys are gone:"
+        " its content cannot be examined",
+        rule="inspect.not-verified",
+        fix="Look at what the receiver's audit log says of it.",
+    )
