@@ -173,17 +173,29 @@ def update(
     """
     opened: list[Handle] = []
     try:
-        handle = _open_index(directory)
-        opened.append(handle)
-        lock(handle, directory, shared=False, wait=wait)
-        try:
-            return write(_entries(directory, key, opened, now))
-        finally:
-            handle.unlock()
+        return _update(directory, key, now, write, opened, wait=wait)
     finally:
         # An exception can come before the lock is let go of, below: closing the file does it, too.
         for each in opened:
             each.close()
+
+
+def _update(
+    directory: Directory,
+    key: AuditKey | KeyFile,
+    now: int,
+    write: Callable[[Entries], T],
+    opened: list[Handle],
+    *,
+    wait: float,
+) -> T:
+    handle = _open_index(directory)
+    opened.append(handle)
+    lock(handle, directory, shared=False, wait=wait)
+    try:
+        return write(_entries(directory, key, opened, now))
+    finally:
+        handle.unlock()
 
 
 def lock(handle: Handle, directory: Directory, *, shared: bool, wait: float = WAIT) -> None:

@@ -134,13 +134,7 @@ class LogFiles:
         if state.ended:
             raise AuditError("the log is closed", rule="audit.closed")
         if position.end.size >= self._files.rotate_size:
-            # Have the keeper begin the next file; ask once a second.
-            now = self._now()
-            if not 0 <= now - self._asked < SECOND:
-                self._asked = now
-                self._keep()
-                if self._keeper is not None:
-                    self._keeper.look()
+            self._ask_for_rotation()
         return chain
 
     def _now(self) -> int:
@@ -204,10 +198,7 @@ class LogFiles:
             except BaseException:
                 chain.close()
                 if not entries.has_grown(count):
-                    # no such file is registered
-                    for each in (chain.name, head_name(chain.name)):
-                        with contextlib.suppress(AuditError):
-                            self._directory.remove(each)
+                    self._discard(chain.name)
                 raise
 
         return index.update(self._directory, self._key, now=now, write=begin, wait=wait)
@@ -264,6 +255,15 @@ class LogFiles:
             return False
         self._register_ended()
         return True
+
+    def _ask_for_rotation(self) -> None:
+        """Have the thread that keeps the files begin the next one; ask once a second."""
+        now = self._now()
+        if not 0 <= now - self._asked < SECOND:
+            self._asked = now
+            self._keep()
+            if self._keeper is not None:
+                self._keeper.look()
 
     def _due(self) -> ChainFile[State] | None:
         """Return the present file if it is time for another one."""
@@ -362,6 +362,12 @@ class LogFiles:
         entries.move_key(now)
         self._index_end = entries.chain.end
         return genesis
+
+    def _discard(self, name: str) -> None:
+        """Remove a file that is not registered."""
+        for each in (name, head_name(name)):
+            with contextlib.suppress(AuditError):
+                self._directory.remove(each)
 
     def _genesis(self, entries: Entries, chain: ChainFile[State], before: Fields) -> Fields:
         # The genesis names the end of the index, and the index then names the genesis: neither can
