@@ -245,26 +245,15 @@ def _add_keys(stock: _Function) -> _Function:
     return add_keys
 
 
-def _handle_task_finished(stock: _Function) -> _Function:
-    def handle_task_finished(self: Any, key: Any, worker: str, **report: Any) -> Any:
+def _end_of_task(operation: str, stock: _Function) -> _Function:
+    def handle(self: Any, key: Any, worker: str, **report: Any) -> Any:
         workers = part_of(self, Workers)
         run_id = report.get("run_id")
-        if workers is None or workers.is_its_own("task-finished", key, worker, run_id):
+        if workers is None or workers.is_its_own(operation, key, worker, run_id):
             return stock(self, key=key, worker=worker, **report)
         return None
 
-    return handle_task_finished
-
-
-def _handle_task_erred(stock: _Function) -> _Function:
-    def handle_task_erred(self: Any, key: Any, worker: str, **report: Any) -> Any:
-        workers = part_of(self, Workers)
-        run_id = report.get("run_id")
-        if workers is None or workers.is_its_own("task-erred", key, worker, run_id):
-            return stock(self, key=key, worker=worker, **report)
-        return None
-
-    return handle_task_erred
+    return handle
 
 
 def _task_to_msg(stock: _Function) -> _Function:
@@ -351,12 +340,12 @@ _WORKERS = (
     _patch(
         target=f"{_SCHEDULER}.handle_task_finished",
         reason="A worker reports the result of a task that another worker computes.",
-        replace=_handle_task_finished,
+        replace=partial(_end_of_task, "task-finished"),
     ),
     _patch(
         target=f"{_SCHEDULER}.handle_task_erred",
         reason="A worker reports the failure of a task that another worker computes.",
-        replace=_handle_task_erred,
+        replace=partial(_end_of_task, "task-erred"),
     ),
     _patch(
         target="distributed.scheduler:SchedulerState._task_to_msg",
