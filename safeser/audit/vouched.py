@@ -47,7 +47,7 @@ def vouching(chain: ChainFile[None], key: AuditKey, following: AuditKey) -> dict
     found = vouched(chain, key)
     digest = found.digest
     for raw in found.raws:
-        digest = _extended(digest, raw)
+        digest = hashlib.sha256(digest + raw + b"\n").digest()
     end = chain.end
     tag = registry_tag(
         following, directory=end.file, first=found.first, count=end.count, digest=digest
@@ -106,7 +106,8 @@ def verified(entries: Entries) -> Iterator[Record]:
         if number == found.number:
             break
         if number >= found.first:
-            digest = _extended(digest, raw)
+            # The length of the first part is fixed.
+            digest = hashlib.sha256(digest + raw + b"\n").digest()
             yield _parsed(chain, raw)
     if digest != found.digest:
         raise _changed(chain)
@@ -151,11 +152,6 @@ def _lines(chain: ChainFile[None]) -> Iterator[bytes]:
         yield from whole
         if len(buffer) > MAX_LINE:
             raise _changed(chain)
-
-
-def _extended(digest: bytes, raw: bytes) -> bytes:
-    """Return the digest of entries and one more line; the length of the first part is fixed."""
-    return hashlib.sha256(digest + raw + b"\n").digest()
 
 
 def _parsed(chain: ChainFile[None], raw: bytes) -> Record:
