@@ -164,7 +164,8 @@ class Resolver:
             self._shared.clear()
         elif kind in ("genesis", "policy"):
             stated = Record(*parts)
-            self._policy = _stated_policy(stated)
+            name, digest = stated.text("policy_name"), stated.text("policy_sha256")
+            self._policy = policy_text(name, stated.number("policy_revision"), digest)
             self._shared.clear()
             self.version = stated.number("version") if kind == "genesis" else self.version
         if "policy" not in fields:
@@ -244,8 +245,3 @@ def _undefined() -> AuditError:
 def policy_text(name: str, revision: int, digest: str) -> str:
     """Return the text by which records name a policy: name, revision, and start of its hash."""
     return f"{name}/{revision}/{digest[:16]}"
-
-
-def _stated_policy(record: Record) -> str:
-    name, digest = record.text("policy_name"), record.text("policy_sha256")
-    return policy_text(name, record.number("policy_revision"), digest)

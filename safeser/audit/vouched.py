@@ -21,7 +21,7 @@ from safeser.errors import AuditError
 if TYPE_CHECKING:
     from safeser.audit.index import Entries
 
-__all__ = ["Vouched", "verified", "vouched", "vouching"]
+__all__ = ["Vouched", "mac_of", "verified", "vouched", "vouching"]
 
 _CHUNK = 64 << 10
 # A quotation mark inside a JSON string has a backslash before it: no text of an entry has this.
@@ -47,7 +47,7 @@ def vouching(chain: ChainFile[None], key: AuditKey, following: AuditKey) -> dict
     found = vouched(chain, key)
     digest = found.digest
     for raw in found.raws:
-        digest = _extended(digest, raw)
+        digest = hashlib.sha256(digest + raw + b"\n").digest()
     end = chain.end
     tag = registry_tag(
         following, directory=end.file, first=found.first, count=end.count, digest=digest
@@ -79,11 +79,11 @@ def vouched(chain: ChainFile[None], key: AuditKey) -> Vouched:
         raise _changed(chain)
     if "tag" not in record.fields:  # of an older release
         return Vouched(number + 1, ZERO, number + 1, raws[1:])
-    first, digest = record.number("first"), _bytes_of(record.text("digest"))
+    first, digest = record.number("first"), mac_of(record.text("digest"))
     if not 0 <= first <= number:
         raise _changed(chain)
     tag = registry_tag(key, directory=end.file, first=first, count=number, digest=digest)
-    if not hmac.compare_digest(tag, _bytes_of(record.text("tag"))):
+    if not hmac.compare_digest(tag, mac_of(record.text("tag"))):
         raise _changed(chain)
     return Vouched(first, digest, number, raws)
 
@@ -106,7 +106,8 @@ def verified(entries: Entries) -> Iterator[Record]:
         if number == found.number:
             break
         if number >= found.first:
-            digest = _extended(digest, raw)
+            # The length of the first part is fixed.
+            digest = hashlib.sha256(digest + raw + b"\n").digest()
             yield _parsed(chain, raw)
     if digest != found.digest:
         raise _changed(chain)
@@ -153,11 +154,6 @@ def _lines(chain: ChainFile[None]) -> Iterator[bytes]:
             raise _changed(chain)
 
 
-def _extended(digest: bytes, raw: bytes) -> bytes:
-    """Return the digest of entries and one more line; the length of the first part is fixed."""
-    return hashlib.sha256(digest + raw + b"\n").digest()
-
-
 def _parsed(chain: ChainFile[None], raw: bytes) -> Record:
     try:
         return parse(raw)
@@ -165,7 +161,12 @@ def _parsed(chain: ChainFile[None], raw: bytes) -> Record:
         raise _changed(chain) from None
 
 
-def _bytes_of(text: str) -> bytes:
+def mac_of(text: str) -> bytes:
+    """Return the MAC that *text* spells; of anything else the empty one, which no record has.
+
+    Another process that holds the key may write what it likes: it verifies, and is none the less
+    only text.
+    """
     try:
         return bytes.fromhex(text)
     except ValueError:

@@ -193,7 +193,15 @@ class Receiving(Sending):
         if not decision.permitted:
             self._refuse_operation(context, decision, message=verified.sequence)
         if not payloads:
-            self._record_plain(context, records, message=verified.sequence)
+            if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
+                # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
+                made = self.event("admit", context, None, PERMIT, True, message=verified.sequence)
+                rule = shadow_rule(self.channel.shadow, context)
+                if rule:
+                    made["shadow_rule"] = rule
+                self._permitted([made], records)
+            else:
+                self._permitted_plain(context, records)
             admission = Admission(context, policy, UNUSED[2], records)
             return make_admitted(AdmittedFields(admission, ()))
         # 3. Every payload by its family; none is decoded before all have passed.
@@ -229,20 +237,6 @@ class Receiving(Sending):
         if not admitted.is_plain:
             raise TypeError("a message with payloads or authority is decided each time")
         self._counter(admitted.admission.context)(times=times)
-
-    def _record_plain(
-        self, context: Context, records: PendingRecords | None, *, message: int
-    ) -> None:
-        """Record a message without payloads, or count it where it needs no authority."""
-        if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
-            # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
-            made = self.event("admit", context, None, PERMIT, True, message=message)
-            rule = shadow_rule(self.channel.shadow, context)
-            if rule:
-                made["shadow_rule"] = rule
-            self._permitted([made], records)
-        else:
-            self._permitted_plain(context, records)
 
     def _record_payloads(self, admitted: Admitted) -> None:
         """Record each payload that may be loaded, and after all of them the pickles inside some."""

@@ -9,11 +9,12 @@ import csv
 import enum
 import json
 import os
+import re
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from safeser.cli.ending import DENIED, one_line
-from safeser.cli.moments import moment_of
 from safeser.cli.screen import line, mark, say, width
 from safeser.errors import ConfigError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from safeser.audit import Report
     from safeser.audit.reading.search import Found
 
-__all__ = ["app"]
+__all__ = ["app", "moment_of"]
 
 app = typer.Typer(help="Verify and read audit logs.", no_args_is_help=True)
 
@@ -431,3 +431,36 @@ def _wait() -> bool:
 
 def _ended() -> bool:
     return False
+
+
+# --- moments as people name them on a command line: ``1h``, ``yesterday``, ``2026-11-26T20:00`` ---
+# The one rule: everything is UTC, as the log is, and a text that could mean two moments is refused.
+
+_AGO = re.compile(r"([0-9]{1,6})([smhdw])\Z")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def moment_of(text: str, *, now: datetime) -> int:
+    """Return the moment that *text* names, in microseconds since 1970.
+
+    :raises ConfigError: if it names none.
+    """
+    ago = _AGO.match(text)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    try:
+        if ago is not None:
+            found = now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        elif text in ("today", "yesterday"):
+            found = midnight - timedelta(days=text == "yesterday")
+        else:
+            found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"{text!r} names no moment",
+            rule="config.audit",
+            fix="Write 90s, 30m, 1h, 2d or 1w for that long ago, today, yesterday, or a date and"
+            " time in UTC: 2026-11-26, 2026-11-26T20:00.",
+        ) from None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return int(found.timestamp() * 1e6)

@@ -92,7 +92,13 @@ def _show(path: Path, report: Report, *, asked: list[str], tree: bool | None) ->
         below += _show_globals(report)
     if len(report.parts) > 1:
         line()
-        below += _show_parts(report)
+        rows = [
+            (part.name, part.what, str(part.offset), _size(part.size))
+            for part in report.parts[:_MAX_PARTS]
+        ]
+        table(("part", "what", "from byte", "size"), rows)
+        _say_rest(len(report.parts) - len(rows), "parts")
+        below += len(rows)
     if tree is not False:
         below += _show_trees(report, most=None if tree else _MAX_LINES)
     if below > _SCREEN:
@@ -167,16 +173,6 @@ def _show_globals(report: Report) -> int:
     table(("global", "is", "allowed by", "at byte"), shown, names=("global",))
     _say_rest(len(rows) - len(shown), "globals")
     return len(shown)
-
-
-def _show_parts(report: Report) -> int:
-    rows = [
-        (part.name, part.what, str(part.offset), _size(part.size))
-        for part in report.parts[:_MAX_PARTS]
-    ]
-    table(("part", "what", "from byte", "size"), rows)
-    _say_rest(len(report.parts) - len(rows), "parts")
-    return len(rows)
 
 
 def _say_rest(count: int, what: str) -> None:

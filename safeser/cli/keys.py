@@ -83,7 +83,21 @@ def _next_steps(directory: Path, users: list[str]) -> None:
     def identity(of: str, setting: str = "IDENTITY") -> str:
         return f'DASK_SAFESER__{setting}="$KEYS"/{of}.key'
 
-    policy = _fitting_policy(users) or "./policy.yaml  # yours: it must list these principals"
+    # The ready policy that lists these users and the fewest others; one with confined workers
+    # could not be started as it stands.
+    from safeser.policy import Policy, ready_policies
+
+    loaded = {name: Policy.load(name).principals for name in ready_policies()}
+    listed = {
+        name: set(principals) - set(_PROCESSES)
+        for name, principals in loaded.items()
+        if not any(each.confined for each in principals.values())
+    }
+    fitting = [name for name in listed if listed[name] >= set(users)]
+    policy = (
+        min(fitting, key=lambda name: len(listed[name]), default=None)
+        or "./policy.yaml  # yours: it must list these principals"
+    )
     line()
     say(
         f"They are in {directory}. The keys and {_AUDIT_KEY} are readable by you alone; the"
@@ -106,23 +120,6 @@ def _next_steps(directory: Path, users: list[str]) -> None:
     line(f"{identity(users[0])} python")
     line(">>> import safeser")
     line('>>> safeser.Client("safeser://HOST:8786", deserializers=["dask", "msgpack"])')
-
-
-def _fitting_policy(users: list[str]) -> str | None:
-    """Return the ready policy that lists these users and the fewest others, if one lists them.
-
-    One with confined workers is none that could be started as it stands.
-    """
-    from safeser.policy import Policy, ready_policies
-
-    loaded = {name: Policy.load(name).principals for name in ready_policies()}
-    listed = {
-        name: set(principals) - set(_PROCESSES)
-        for name, principals in loaded.items()
-        if not any(each.confined for each in principals.values())
-    }
-    fitting = [name for name in listed if listed[name] >= set(users)]
-    return min(fitting, key=lambda name: len(listed[name]), default=None)
 
 
 @app.command(short_help="Make one key file, and its line for a roster.")

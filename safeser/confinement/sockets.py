@@ -71,7 +71,10 @@ def connecting(confined: Confined, own: Own) -> Outcome:
     tries = Tries("connect", "use", _PORTS_FIX)
     for port in _other_ports(confined):
         for way in _WAYS:
-            _try_to_connect(way, port, tries)
+            what = f"{way.name} to port {port}"
+            with _opened(way, what, tries) as opened:
+                if opened is not None:
+                    _judge(opened.connect_ex((way.address, port)), what, tries)
         _try_fast_open(port, tries)
     _try_to_listen(tries)
     return tries.outcome()
@@ -79,13 +82,6 @@ def connecting(confined: Confined, own: Own) -> Outcome:
 
 def _other_ports(confined: Confined) -> list[int]:
     return [port for port in _PORTS if not any(port in each for each in confined.ports)][:_TRIED]
-
-
-def _try_to_connect(way: _Way, port: int, tries: Tries) -> None:
-    what = f"{way.name} to port {port}"
-    with _opened(way, what, tries) as opened:
-        if opened is not None:
-            _judge(opened.connect_ex((way.address, port)), what, tries)
 
 
 def _try_fast_open(port: int, tries: Tries) -> None:
@@ -144,7 +140,14 @@ def kinds(confined: Confined, own: Own) -> Outcome:
         family = getattr(socket, name, None)
         for kind in _KINDS:
             if family is not None:
-                _try_kind(family, kind, name, tries)
+                try:
+                    socket.socket(family, kind).close()
+                except OSError as error:
+                    # Of the others, a kernel may know none, or want a capability for them.
+                    if error.errno in REFUSED and family == socket.AF_UNIX:
+                        tries.refused(name)
+                else:
+                    tries.succeeded(name)
     _try_a_pair(tries)
     return tries.outcome()
 
@@ -161,14 +164,3 @@ def _try_a_pair(tries: Tries) -> None:
     for each in pair:
         each.close()
     tries.succeeded(what)
-
-
-def _try_kind(family: int, kind: int, name: str, tries: Tries) -> None:
-    try:
-        socket.socket(family, kind).close()
-    except OSError as error:
-        # Of the others, a kernel may know none, or want a capability for them.
-        if error.errno in REFUSED and family == socket.AF_UNIX:
-            tries.refused(name)
-    else:
-        tries.succeeded(name)

@@ -106,13 +106,23 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
         **kwargs: Any,
     ) -> None:
         require_processes(processes)
-        _require_known(kwargs)
+        # Refused before a cluster is started.
+        known = _CLIENT_OPTIONS.union(_CLUSTER_OPTIONS)
+        for name in sorted(set(kwargs) - known):
+            raise ConfigError(
+                f"safeser.Client takes no argument {shown(name)}",
+                rule="config.client",
+                fix=did_you_mean(name, known),
+            )
         serializers = checked_families(serializers, argument="serializers")
         deserializers = checked_families(deserializers, argument="deserializers")
         self._was_connected = False
         owned = None
         guarded = guarded_scheme(address)
-        _check_security(security, guarded)
+        if security is not None and not isinstance(security, DaskSecurity if guarded else Security):
+            raise ConfigError(
+                "security must be a safeser.Security", fix="It carries the identity's path."
+            )
         if address is None:
             address = _configured_address(kwargs.pop("scheduler_file", None))
         if address is None:
@@ -342,13 +352,6 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
                 await result
 
 
-def _check_security(security: Any, guarded: str | None) -> None:
-    if security is not None and not isinstance(security, DaskSecurity if guarded else Security):
-        raise ConfigError(
-            "security must be a safeser.Security", fix="It carries the identity's path."
-        )
-
-
 def _own_security(security: Any, address: Any, deserializers: tuple[str, ...] | None) -> Security:
     """Return the security of a client on ``safeser://``, checked."""
     offered = getattr(address, "security", None)
@@ -414,17 +417,6 @@ def _location(address: Any) -> str | None:
     """Return ``host:port`` of a scheduler by its address or its cluster, if that has begun."""
     named = address if isinstance(address, str) else getattr(address, "scheduler_address", "")
     return named.removeprefix(_SCHEME) if str(named).startswith(_SCHEME) else None
-
-
-def _require_known(arguments: dict[str, Any]) -> None:
-    """Refuse what neither Dask's client nor a local cluster takes, before a cluster is started."""
-    known = _CLIENT_OPTIONS.union(_CLUSTER_OPTIONS)
-    for name in sorted(set(arguments) - known):
-        raise ConfigError(
-            f"safeser.Client takes no argument {shown(name)}",
-            rule="config.client",
-            fix=did_you_mean(name, known),
-        )
 
 
 def _check_counts(options: dict[str, Any]) -> None:

@@ -30,13 +30,6 @@ _FORM = re.compile(r"[^\W\d]\w*-.+")
 _OF_SCHEDULER = re.compile(r"fire-and-forget$|queue-|variable-|published-")
 
 
-def _is_free(client: str) -> bool:
-    """Tell whether *client* is an id that a client may have."""
-    # The scheduler prints it.
-    is_name = client.isprintable() and _FORM.fullmatch(client) is not None
-    return is_name and _OF_SCHEDULER.match(client) is None
-
-
 class ClientIds:
     """Ids of clients and whose they are, each principal's longest unused forgotten first.
 
@@ -52,7 +45,9 @@ class ClientIds:
 
     def claim(self, client: str, principal: str) -> bool:
         """Record that *principal* registers as *client*; False if the id is another's or no id."""
-        if not _is_free(client):
+        # The scheduler prints it.
+        is_name = client.isprintable() and _FORM.fullmatch(client) is not None
+        if not (is_name and _OF_SCHEDULER.match(client) is None):
             return False
         with self._lock:
             if self._owners.setdefault(client, principal) != principal:

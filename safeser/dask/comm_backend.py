@@ -71,11 +71,6 @@ _LOOKS, _LOOK_SECONDS = 30, 0.1
 MAX_UNAUTHENTICATED = 256
 
 
-def _transport_of(stream: IOStream) -> dict[str, Any]:
-    """Return how a link over *stream* travels, for contexts that ask for it."""
-    return {"transport": "safeser", "same_host": is_same_host(stream)}
-
-
 async def _settled(channel: Channel, stream: IOStream) -> None:
     """Wait until *channel* has taken a change of its files: a new key may be in it.
 
@@ -174,7 +169,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         expected = self._roles.expected_at(address, given)
         try:
             await _settled(channel, stream)
-            way = _transport_of(stream)
+            way: dict[str, Any] = {"transport": "safeser", "same_host": is_same_host(stream)}
             handshake = channel.handshake(initiator=True, expected_peer=expected, **way)
             try:
                 await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
@@ -196,18 +191,6 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
                 logger.warning("%s%s is not accepted: %s", PREFIX, address, _detail(error))
                 raise _not_accepted(address, channel, expected=expected) from None
             raise  # or what this process knows of its own key
-        await self._confirm(comm, address, channel)
-        return comm
-
-    async def _open(self, address: str) -> IOStream:
-        ip, port = parse_host_port(address)
-        stream = await self.client.connect(ip, port, max_buffer_size=MAX_BUFFER_SIZE)
-        if stream.closed() and stream.error:
-            raise StreamClosedError(stream.error)
-        return stream
-
-    async def _confirm(self, comm: SafeserComm, address: str, channel: Channel) -> None:
-        """Wait for the responder's message that it accepted this side."""
         try:
             accepted = await asyncio.wait_for(comm.hear_acceptance(), HANDSHAKE_SECONDS)
         except AuthenticationError:
@@ -218,6 +201,14 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         if not accepted:
             comm.abort()
             raise _not_accepted(address, channel)
+        return comm
+
+    async def _open(self, address: str) -> IOStream:
+        ip, port = parse_host_port(address)
+        stream = await self.client.connect(ip, port, max_buffer_size=MAX_BUFFER_SIZE)
+        if stream.closed() and stream.error:
+            raise StreamClosedError(stream.error)
+        return stream
 
 
 def _not_accepted(
@@ -381,7 +372,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         self._pending[stream] = None
         try:
             await _settled(self._channel, stream)
-            way = _transport_of(stream)
+            way: dict[str, Any] = {"transport": "safeser", "same_host": is_same_host(stream)}
             handshake = self._channel.handshake(initiator=False, **way)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
             address = peer.removeprefix(PREFIX)

@@ -113,7 +113,12 @@ class Settings:
             named["audit_outputs"] = ", ".join(map(str, outputs)) or None
         files = named.get("audit_files")
         if files is not None and not isinstance(files, AuditFiles):
-            named["audit_files"] = _audit_files(files)
+            if not isinstance(files, Mapping):
+                raise ConfigError(
+                    "the configuration section 'safeser.audit-files' must be a mapping",
+                    rule="config.audit-files",
+                )
+            named["audit_files"] = AuditFiles.parse(files)
         return replace(self, **{key: value for key, value in named.items() if value is not None})
 
     def require_complete(self, role: str) -> None:
@@ -194,15 +199,6 @@ def uses_own_tokenizer() -> bool:
     return chosen == "safeser"
 
 
-def _audit_files(section: Any) -> AuditFiles:
-    if not isinstance(section, Mapping):
-        raise ConfigError(
-            "the configuration section 'safeser.audit-files' must be a mapping",
-            rule="config.audit-files",
-        )
-    return AuditFiles.parse(section)
-
-
 _channels: dict[Settings, Channel] = {}
 _files: dict[Settings, LiveFiles] = {}
 _lock = threading.Lock()
@@ -225,16 +221,14 @@ def channel_for(role: str, overrides: Mapping[str, Any] | None = None) -> Channe
         channel = _channels.get(settings)
         if channel is None:
             channel = _channels[settings] = _open(role, settings)
-            files = _files[settings] = _live_files(channel, settings)
+            path = Path(settings.identity or "").expanduser()
+            policy = settings.policy or "default"
+            roster = _roster_path(path, settings)
+            files = _files[settings] = LiveFiles(
+                channel, identity=path, policy=policy, roster=roster, shadow=settings.shadow
+            )
             watch(files)
         return channel
-
-
-def _live_files(channel: Channel, settings: Settings) -> LiveFiles:
-    path = Path(settings.identity or "").expanduser()
-    policy = settings.policy or "default"
-    roster = _roster_path(path, settings)
-    return LiveFiles(channel, identity=path, policy=policy, roster=roster, shadow=settings.shadow)
 
 
 #: Seconds that all clients together may keep a process that ends; Dask gives its own as long.
@@ -272,17 +266,6 @@ def _close_clients() -> None:
             left -= time.monotonic() - began
         except RuntimeError:
             continue
-
-
-def _close_dask_before_the_log() -> None:
-    """Let clusters and clients be closed before the log: what they still do is recorded, too.
-
-    Handlers run in the reverse order of their registration, and Dask's were registered first.
-    """
-    atexit.register(_close_clients)
-    for handler in (_close_global_client, close_clusters):
-        atexit.unregister(handler)
-        atexit.register(handler)
 
 
 def open_channels() -> tuple[Channel, ...]:
@@ -397,7 +380,12 @@ def _open(role: str, settings: Settings) -> Channel:
         outputs=_outputs(settings.audit_outputs),
         files=settings.audit_files or AuditFiles(),
     )
-    _close_dask_before_the_log()
+    # Clusters and clients are closed before the log: what they still do is recorded, too.
+    # Handlers run in the reverse order of registration, and Dask's were registered first.
+    atexit.register(_close_clients)
+    for handler in (_close_global_client, close_clusters):
+        atexit.unregister(handler)
+        atexit.register(handler)
     try:
         return Channel(identity=identity, policy=policy, audit=audit, roster=roster, shadow=shadow)
     except BaseException:

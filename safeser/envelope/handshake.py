@@ -244,14 +244,10 @@ class Handshake(KeepsSecrets):
         claims = Claims.decode(payload)
         if claims.principal != principal:
             raise HandshakeRefused(f"a key of {principal} claims to be {claims.principal}")
-        self._check_suite(principal)
-        return claims
-
-    def _check_suite(self, principal: str) -> None:
-        """Refuse a session that does less than this side requires of one with *principal*."""
         required = self._required(principal)
         if self._suite < required:
             raise SuiteRefused(principal, suite=self._suite, required=required)
+        return claims
 
     def _claims(self, peer: str | None) -> Claims:
         name, revision, sha256 = self._policy

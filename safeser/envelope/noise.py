@@ -184,7 +184,12 @@ class HandshakeState(KeepsSecrets):
         for item in self._tokens(writing=False):
             if item == "e":
                 raw, rest = _cut(rest, DH_SIZE)
-                self._remote_e = self._read_ephemeral(raw)
+                self._symmetric.mix_hash(raw)
+                remote = _public_key(raw)
+                # A reflected ephemeral key means that our own messages are sent back.
+                if self._ephemeral is not None and remote == self._ephemeral.public:
+                    raise HandshakeRefused("the peer sent our own ephemeral key back")
+                self._remote_e = remote
             elif item == "s":
                 raw, rest = _cut(rest, DH_SIZE + self._symmetric.tag_size)
                 self.remote_static = _public_key(self._symmetric.decrypt_and_hash(raw))
@@ -204,14 +209,6 @@ class HandshakeState(KeepsSecrets):
             raise HandshakeRefused("a handshake message is out of turn")
         self._step += 1
         return _PATTERN_XX[self._step - 1]
-
-    def _read_ephemeral(self, raw: bytes) -> PublicKey:
-        self._symmetric.mix_hash(raw)
-        remote = _public_key(raw)
-        # A reflected ephemeral key means that our own messages are sent back.
-        if self._ephemeral is not None and remote == self._ephemeral.public:
-            raise HandshakeRefused("the peer sent our own ephemeral key back")
-        return remote
 
     def _agree(self, item: str) -> bytes:
         """DH of section 7.1: the token names the initiator's key first, then the responder's."""

@@ -412,17 +412,13 @@ class Session(KeepsSecrets):
             or direction.total + size > MAX_SESSION_BYTES
             or not direction.claimed.acquire(blocking=False)
         ):
-            self._refuse_claim(direction, size)
+            self._check_alive(direction)
+            if direction.total + size > MAX_SESSION_BYTES:
+                self.end("it has carried all that one session may")
+                self._check_ended()
+            raise _in_use()
         direction.total += size
         return keys
-
-    def _refuse_claim(self, direction: _Direction, size: int) -> NoReturn:
-        """Raise why *direction* takes no message of *size* bytes."""
-        self._check_alive(direction)
-        if direction.total + size > MAX_SESSION_BYTES:
-            self.end("it has carried all that one session may")
-            self._check_ended()
-        raise _in_use()
 
     def __repr__(self) -> str:
         state = f", ended: {self._ended}" if self._ended else ""

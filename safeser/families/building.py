@@ -134,7 +134,15 @@ class _Builder:
         if node.value is None:
             room = self.limits.max_refs
             node.value, _ = errors.decode_counted(node.frames[0], limits=self.limits, room=room)
-        return _failure(node)
+        said = errors.from_data(node.value)
+        if not node.meta["failed"]:
+            return said
+        raise unsent(
+            "the sender could not serialize the value",
+            said if isinstance(said, SafeserError) else "",
+            rule="families.sender-failed",
+            where=node.where,
+        )
 
     def own(self, node: Node) -> Any:
         """Call the family that the host registered; its name is in the grant, which was checked."""
@@ -184,19 +192,6 @@ def _unbuildable(node: Node, error: Exception, *, chained: bool) -> PayloadError
         rule="families.build",
         where=node.where,
         fix="The cause is chained to this error." if chained else "",
-    )
-
-
-def _failure(node: Node) -> Any:
-    """Return an exception that was sent as a value; raise one that was sent in place of a value."""
-    said = errors.from_data(node.value)
-    if not node.meta["failed"]:
-        return said
-    raise unsent(
-        "the sender could not serialize the value",
-        said if isinstance(said, SafeserError) else "",
-        rule="families.sender-failed",
-        where=node.where,
     )
 
 

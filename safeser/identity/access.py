@@ -44,22 +44,18 @@ def check_private(handle: int, path: str) -> None:
     if not status.st_mode & 0o040:
         return
     try:
-        _require_own_readers(handle, status, path)
+        own = own_groups()
+        for kind, number in readers(handle, status):
+            if number in (own if kind == "group" else (0, os.geteuid())):
+                continue
+            whose = f" ({listed(own)})" if kind == "group" else ""
+            raise Unfit(
+                "mode",
+                f"can be read by {kind} {number}, which is none of this process's{whose}",
+                _fix(handle, path),
+            )
     except UnknownForm as error:
         raise Unfit("mode", f"has {error}", _MOUNT) from None
-
-
-def _require_own_readers(handle: int, status: os.stat_result, path: str) -> None:
-    own = own_groups()
-    for kind, number in readers(handle, status):
-        if number in (own if kind == "group" else (0, os.geteuid())):
-            continue
-        whose = f" ({listed(own)})" if kind == "group" else ""
-        raise Unfit(
-            "mode",
-            f"can be read by {kind} {number}, which is none of this process's{whose}",
-            _fix(handle, path),
-        )
 
 
 def check_shipped(handle: int, path: str) -> None:

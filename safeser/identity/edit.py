@@ -85,7 +85,15 @@ class RosterFile:
             self._change(f"{self._text}{entry.text()}\n")
             return entry
         if known.principal != entry.principal or known.state is not KeyState.PENDING:
-            raise _listed_already(known)
+            over = known.state in (KeyState.RETIRED, KeyState.VERIFY_ONLY)
+            raise _unfit(
+                known.public,
+                f"is listed already, as {known.state.value} for {known.principal!r}",
+                "roster.duplicate",
+                fix="Such a key opens no sessions again: make another with 'safeser keys new'."
+                if over
+                else "Nothing needs to be added; each principal has keys of its own.",
+            )
         if entry.verifying not in (None, known.verifying):
             # What was checked when the key was listed as pending stays with it.
             raise _unfit(
@@ -165,18 +173,6 @@ class RosterFile:
     def _change(self, text: str) -> None:
         self.roster = Roster.parse(text, str(self.path))
         self._text = text
-
-
-def _listed_already(known: RosterEntry) -> ConfigError:
-    over = known.state in (KeyState.RETIRED, KeyState.VERIFY_ONLY)
-    return _unfit(
-        known.public,
-        f"is listed already, as {known.state.value} for {known.principal!r}",
-        "roster.duplicate",
-        fix="Such a key opens no sessions again: make another with 'safeser keys new'."
-        if over
-        else "Nothing needs to be added; each principal has keys of its own.",
-    )
 
 
 def _unfit(

@@ -66,7 +66,15 @@ def read_archive(seen: Examination) -> None:
     elif archive.entries and all(entry.name.endswith(".npy") for entry in archive.entries):
         seen.is_a("npz", "NumPy arrays", loader="numpy.load")
         for entry in archive.entries:
-            _read_member(seen, archive, entry)
+            head = archive.head(entry, MAX_HEAD)
+            if not head.startswith(NPY_START):
+                raise PayloadError(
+                    "the archive has a member that is no array",
+                    rule="inspect.npy",
+                    where=f"byte {entry.offset}",
+                    fix="numpy.load would hand it over as bytes; take it out.",
+                )
+            _judge_array(seen, entry.name, head, entry.size, (archive, entry))
     else:
         for entry in archive.entries:
             seen.add(entry.name, "not looked at", entry.offset, entry.packed)
@@ -75,18 +83,6 @@ def read_archive(seen: Examination) -> None:
             rule="inspect.unknown",
             fix="Unpack it somewhere empty, and look at its files one by one.",
         )
-
-
-def _read_member(seen: Examination, archive: Archive, entry: Entry) -> None:
-    head = archive.head(entry, MAX_HEAD)
-    if not head.startswith(NPY_START):
-        raise PayloadError(
-            "the archive has a member that is no array",
-            rule="inspect.npy",
-            where=f"byte {entry.offset}",
-            fix="numpy.load would hand it over as bytes; take it out.",
-        )
-    _judge_array(seen, entry.name, head, entry.size, (archive, entry))
 
 
 def _read_torch(seen: Examination, archive: Archive, root: str) -> None:

@@ -169,7 +169,15 @@ class _Literal:
         if depth > 2 * _MAX_NESTING or token["mark"] not in ("(", "[", "{"):
             raise _bad("is not the literal that NumPy writes")
         if token["mark"] == "{":
-            return self.dict_of(depth)
+            found: dict[str, Any] = {}
+            comma = True
+            while not self.closes("}"):
+                key = self.value(depth + 1) if comma else None
+                if type(key) is not str or key in found or not self.closes(":"):
+                    raise _bad("is not the literal that NumPy writes")
+                found[key] = self.value(depth + 1)
+                comma = self.closes(",")
+            return found
         return self.sequence(_CLOSING[token["mark"]], depth)
 
     def sequence(self, closing: str, depth: int) -> Any:
@@ -183,17 +191,6 @@ class _Literal:
         if closing == ")" and len(items) == 1 and not comma:
             raise _bad("is not the literal that NumPy writes")
         return tuple(items) if closing == ")" else items
-
-    def dict_of(self, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        comma = True
-        while not self.closes("}"):
-            key = self.value(depth + 1) if comma else None
-            if type(key) is not str or key in found or not self.closes(":"):
-                raise _bad("is not the literal that NumPy writes")
-            found[key] = self.value(depth + 1)
-            comma = self.closes(",")
-        return found
 
     def closes(self, mark: str) -> bool:
         """Whether *mark* comes next; then it is taken."""

@@ -69,8 +69,20 @@ class Archive:
         directory, size, count, end = self._find_directory()
         entries = self._read_directory(source.read(directory, size), count, directory)
         self.entries = tuple(self._located(entries, directory))
-        self._check_names()
-        self._check_sizes()
+        seen: set[str] = set()
+        for entry in self.entries:
+            # PyTorch looks names up without regard to case.
+            folded = entry.name.lower()
+            if folded in seen:
+                raise _bad("has two entries of one name", entry.header)
+            seen.add(folded)
+        packed = sum(e.packed for e in self.entries if e.method == _DEFLATED)
+        unpacked = sum(e.size for e in self.entries if e.method == _DEFLATED)
+        if unpacked > _FREE + packed * _RATIO:
+            raise PayloadError(
+                f"the archive says that it becomes {_RATIO} times as large, or more",
+                rule="inspect.bomb",
+            )
         self.end = end
 
     # -- the directory -----------------------------------------------------------------------
@@ -193,24 +205,6 @@ class Archive:
         stated = (b"PK\x07\x08", entry.crc, entry.packed, entry.size)
         if form.unpack(self._source.read(begin, form.size)) != stated:
             raise _bad("has an entry with two different sizes or checksums", begin)
-
-    def _check_names(self) -> None:
-        seen: set[str] = set()
-        for entry in self.entries:
-            # PyTorch looks names up without regard to case.
-            folded = entry.name.lower()
-            if folded in seen:
-                raise _bad("has two entries of one name", entry.header)
-            seen.add(folded)
-
-    def _check_sizes(self) -> None:
-        packed = sum(e.packed for e in self.entries if e.method == _DEFLATED)
-        unpacked = sum(e.size for e in self.entries if e.method == _DEFLATED)
-        if unpacked > _FREE + packed * _RATIO:
-            raise PayloadError(
-                f"the archive says that it becomes {_RATIO} times as large, or more",
-                rule="inspect.bomb",
-            )
 
     # -- data ------------------------------------------------------------------------------------
 

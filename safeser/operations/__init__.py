@@ -17,15 +17,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from safeser.operations.arguments import ENVELOPE, spelt
 from safeser.operations.ceilings import FLOOR, MANY, UNBOUNDED, Ceiling, ceilings
-from safeser.operations.client import CLIENT
-from safeser.operations.nanny import NANNY
 from safeser.operations.operation import Channel, Encoding, Operation, Server
-from safeser.operations.releases import FIRST, Release, installed, release
-from safeser.operations.scheduler import SCHEDULER
-from safeser.operations.shapes import fields
-from safeser.operations.worker import WORKER
+from safeser.operations.releases import FIRST, Release, installed, is_between, release
+from safeser.operations.shapes import Shape, fields
+from safeser.operations.table import ROWS
 
 __all__ = [
     "ENVELOPE",
@@ -50,6 +46,11 @@ __all__ = [
     "release",
 ]
 
+#: Fields of every request, which Dask's loop takes away before the handler is called.
+ENVELOPE: Mapping[str, Shape] = MappingProxyType(
+    fields(("op:text", "reply:flag", "close:flag", "serializers:word*?"))
+)
+
 #: Groups whose operations hand over code or files, as plain bytes in their fields.
 _OF_CODE = frozenset({"run", "plugins", "files", "actors"})
 
@@ -58,7 +59,8 @@ _VALUES = frozenset({Encoding.MARKED, Encoding.WRAPPED, Encoding.NESTED})
 
 
 def _with_fields(row: Operation, given: Release) -> Operation:
-    listed = spelt((row.server, row.channel, row.name), given)
+    dated = (each.partition("@") for each in row.spelt)
+    listed = tuple(field for field, _, when in dated if _is_in(when, given))
     takes = MappingProxyType(fields(listed))
     loops = ENVELOPE if row.channel is Channel.RPC else {"op": ENVELOPE["op"]}
     # A relay carries any operation, those of code as well.
@@ -66,6 +68,7 @@ def _with_fields(row: Operation, given: Release) -> Operation:
     values = not _VALUES.isdisjoint(row.fields.values())
     return replace(
         row,
+        spelt=listed,
         takes=takes,
         shapes=MappingProxyType({**takes, **loops}),
         ceilings=ceilings(
@@ -78,9 +81,15 @@ def _with_fields(row: Operation, given: Release) -> Operation:
     )
 
 
+def _is_in(when: str, given: Release) -> bool:
+    if when.startswith("<"):
+        return is_between(given, "", when[1:])
+    return is_between(given, when, "")
+
+
 #: The rows of all releases, without their fields: what a policy is about. A policy file is valid or
 #: not whatever release is installed where it is read.
-IN_ANY_RELEASE: tuple[Operation, ...] = (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
+IN_ANY_RELEASE: tuple[Operation, ...] = ROWS
 
 
 def operations_in(given: Release) -> tuple[Operation, ...]:

@@ -1,6 +1,6 @@
 """How large one request or stream element may be, known before its body is parsed.
 
-The one rule: a ceiling follows from the fields that the operation takes (:mod:`arguments`), so that
+The one rule: a ceiling follows from the fields that the operation takes (:mod:`table`), so that
 no operation lacks one. Small fields have fixed sizes. Fields of many elements, lists of keys and
 plain data of users, may be larger if the sender may submit work, or if honest workers send many
 keys.

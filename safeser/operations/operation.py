@@ -1,4 +1,4 @@
-"""What is known about one operation of Dask's protocol, and how rows of the table are written.
+"""What is known about one operation of Dask's protocol.
 
 The one rule: a row is constant data. It says what Dask does with a message of that name, never
 which principal may send it; the policy says that.
@@ -17,7 +17,7 @@ from safeser.operations.releases import Release, is_between
 from safeser.operations.shapes import Shape
 from safeser.values import Kind
 
-__all__ = ["Channel", "Encoding", "Operation", "Server", "payload", "plain"]
+__all__ = ["Channel", "Encoding", "Operation", "Server"]
 
 
 class Server(enum.Enum):
@@ -98,6 +98,7 @@ class Operation:
     :param until: the first one that has it no more; empty where none lacks it.
     :param wire: what messages call it, where several rows share one handler: a message belongs to
         the row whose shapes its fields have, so that a group can depend on what a field says.
+    :param spelt: its fields as ``field:shape``, with their releases until the row has shapes.
     :param takes: each field that it may have and its shape; ``*`` stands for any other.
     :param shapes: the same with the fields that Dask's loop takes away before the handler is
         called, whatever the handler calls so.
@@ -115,7 +116,6 @@ class Operation:
     fields: Mapping[str, Encoding] = field(default_factory=dict, hash=False)
     reply: Mapping[str, Encoding] = field(default_factory=dict, hash=False)
     becomes: str | None = None
-    note: str = ""
     streams: frozenset[str] = frozenset()
     inline: bool = False
     bulk: bool = False
@@ -124,6 +124,7 @@ class Operation:
     since: str = ""
     until: str = ""
     wire: str = ""
+    spelt: tuple[str, ...] = ()
     takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     plain: bool = field(init=False, compare=False, repr=False)
@@ -167,26 +168,3 @@ class Operation:
         if not isinstance(name, str):
             return None
         return self.shapes.get(name) or self.shapes.get("*")
-
-
-def plain(
-    server: Server,
-    channel: Channel,
-    group: str,
-    names: str,
-    *,
-    kind: Kind = Kind.ADMIN,
-    streams: frozenset[str] = frozenset(),
-    bulk: bool = False,
-    splits: str = "",
-) -> tuple[Operation, ...]:
-    """Return rows for *names*, separated by blanks, none of which carries a payload."""
-    return tuple(
-        Operation(server, channel, name, kind, group, streams=streams, bulk=bulk, splits=splits)
-        for name in names.split()
-    )
-
-
-def payload(encoding: Encoding, names: str) -> Mapping[str, Encoding]:
-    """Return *names*, separated by blanks, as fields of one encoding."""
-    return dict.fromkeys(names.split(), encoding)

@@ -123,12 +123,6 @@ class _Alone(Machine):
 class _WithArrays(_Alone):
     """Reads as joblib's unpickler does: at a wrapper's BUILD it takes an array from the file."""
 
-    def skip_built(self) -> None:
-        target = self.top()
-        # Any other way to joblib's class is a global that no profile lists.
-        if isinstance(target.callee, GlobalRef) and target.callee.name == WRAPPER:
-            self.skip_array(target)
-
     def skip_array(self, wrapper: Call) -> None:
         if self.frame_end not in (0, self.pos):
             # CPython would go on inside the frame afterwards, behind joblib's back.
@@ -145,7 +139,9 @@ class _WithArrays(_Alone):
         if not size or bound >= _INT63:
             self.bad_array("has an impossible size")
         if aligned:
-            self.skip_padding()
+            padding = self.take(1)[0]
+            if padding > _ALIGNED or self.take(padding) != b"\xff" * padding:
+                self.bad_array("is padded as joblib does not")
         taken = math.prod(shape) * size
         if taken > len(self.data) - self.pos:
             self.refuse("truncated", "an array's bytes are cut off")
@@ -176,11 +172,6 @@ class _WithArrays(_Alone):
             self.bad_array("is aligned as joblib does not")
         return tuple(shape.items), fields["dtype"], alignment is not None
 
-    def skip_padding(self) -> None:
-        padding = self.take(1)[0]
-        if padding > _ALIGNED or self.take(padding) != b"\xff" * padding:
-            self.bad_array("is padded as joblib does not")
-
     def read_objects(self, shape: tuple[int, ...], shown: str) -> None:
         """Read the pickle that stands in the place of elements; joblib hands it to an unpickler."""
         left = Budget(self.limits)
@@ -209,7 +200,10 @@ class _WithArrays(_Alone):
 def _build(machine: Machine) -> None:
     machine.do_build()
     assert isinstance(machine, _WithArrays)
-    machine.skip_built()
+    target = machine.top()
+    # Any other way to joblib's class is a global that no profile lists.
+    if isinstance(target.callee, GlobalRef) and target.callee.name == WRAPPER:
+        machine.skip_array(target)
 
 
 _WithArrays.handlers = tuple(_build if each is Machine.do_build else each for each in _ALONE)

@@ -259,7 +259,7 @@ def _parts(node: Node) -> Iterator[tuple[str, Any]]:
         yield from ((f".<argument {at}>", item) for at, item in enumerate(node.args.items))
         if node.kwargs is not None:
             yield from _fields(node.kwargs)
-        yield from _indexed(node.items)
+        yield from ((f"[{at}]", item) for at, item in enumerate(node.items))
         yield from _pairs(node.pairs)
         if isinstance(node.state, DictOf):
             yield from _fields(node.state)
@@ -267,11 +267,7 @@ def _parts(node: Node) -> Iterator[tuple[str, Any]]:
             yield ".<state>", node.state
         yield "", node.callee
     else:
-        yield from _indexed(getattr(node, "items", []))
-
-
-def _indexed(items: list[Any]) -> Iterator[tuple[str, Any]]:
-    return ((f"[{at}]", item) for at, item in enumerate(items))
+        yield from ((f"[{at}]", item) for at, item in enumerate(getattr(node, "items", [])))
 
 
 def _pairs(items: list[Any]) -> Iterator[tuple[str, Any]]:

@@ -121,7 +121,7 @@ def read_confined(model: ConfinedModel, name: str, document: Document) -> Confin
         for index, path in enumerate(getattr(model, field)):
             reader.check_path(field, index, path)
     for index, path in enumerate(model.read):
-        if any(_below(path, folder) for folder in model.write):
+        if any(path == folder or path.startswith(f"{folder}/") for folder in model.write):
             reader.refuse("what it may write, it may read", "read", index, fix="Take it out.")
     if model.connect == "any" and model.ports is not None:
         reader.refuse(
@@ -134,10 +134,6 @@ def read_confined(model: ConfinedModel, name: str, document: Document) -> Confin
         connect=model.connect,
         ports=reader.ports(model.ports or DEFAULT_PORTS) if model.connect == "cluster" else (),
     )
-
-
-def _below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
 
 
 class _Reader:

@@ -195,7 +195,7 @@ class Table:
                 {self._hosts[same] for same in rule.same_host},
             )
             # Of those that come one way, the contexts above this one that match that way.
-            above = {_common_bits(masks) & (1 << index) - 1 for masks in ways}
+            above = {functools.reduce(operator.and_, masks) & (1 << index) - 1 for masks in ways}
             found = (senders[rule.senders], recipients[rule.recipients])
             if not any(_is_left(*found, mask, budget) for mask in above):
                 return rule
@@ -361,10 +361,6 @@ def _classes(
 ) -> Mapping[frozenset[str], frozenset[int]]:
     """Return, for each of *sets*, the different masks that its members have."""
     return {names: frozenset(masks[name] for name in names) for names in dict.fromkeys(sets)}
-
-
-def _common_bits(masks: Iterable[int]) -> int:
-    return functools.reduce(operator.and_, masks)
 
 
 def _is_left(

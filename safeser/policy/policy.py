@@ -23,7 +23,7 @@ from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal
 from safeser.policy.source.context import Rule, start_of_day
 from safeser.policy.source.loader import read
-from safeser.policy.source.model import AcknowledgedModel, LimitsModel
+from safeser.policy.source.model import AcknowledgedModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import shape
 from safeser.tracebacks import for_callers
@@ -109,6 +109,7 @@ class Policy:
         scope = Scope()
         model = shape(document, scope)
         principals, table = resolve(model, document, scope)
+        # A policy gives keys no dates; the roster file is where they have a life.
         make = partial(
             cls,
             name=model.name,
@@ -116,8 +117,12 @@ class Policy:
             sha256=document.sha256,
             source=source,
             principals=MappingProxyType(principals),
-            limits=_limits(model.limits),
-            roster=_roster(principals),
+            limits=Limits(**model.limits.model_dump(exclude_none=True)),
+            roster=Roster(
+                RosterEntry(key, name, KeyState.ACTIVE, datetime.date.min, "listed in the policy")
+                for name, principal in principals.items()
+                for key in principal.keys
+            ),
             dashboard=model.dashboard.address if model.dashboard is not None else None,
             acknowledged=model.acknowledge,
         )
@@ -328,16 +333,3 @@ _NOTHING = Grant(context="", families=())
 @lru_cache(maxsize=4)
 def _parsed(data: bytes, source: str, clock: Clock) -> Policy:
     return Policy.parse(data, source=source, clock=clock)
-
-
-def _limits(model: LimitsModel) -> Limits:
-    return Limits(**model.model_dump(exclude_none=True))
-
-
-def _roster(principals: Mapping[str, Principal]) -> Roster:
-    # A policy gives keys no dates; the roster file is where they have a life.
-    return Roster(
-        RosterEntry(key, name, KeyState.ACTIVE, datetime.date.min, "listed in the policy")
-        for name, principal in principals.items()
-        for key in principal.keys
-    )

@@ -7,18 +7,18 @@ in the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from safeser.errors import ConfigError
 from safeser.identity import PublicKey
 from safeser.operations import GROUPS
+from safeser.operations.groups import PARTS
 from safeser.policy import floors
 from safeser.policy.confined import read_confined
 from safeser.policy.decide import Table
-from safeser.policy.escapes import check_confined
 from safeser.policy.observing import CONTEXT
-from safeser.policy.rules import COMPUTE, Principal
+from safeser.policy.rules import CODE_OPERATIONS, COMPUTE, SUBMIT, WEAKEST, Principal
 from safeser.policy.source.context import Rule
 from safeser.policy.source.entry import Entry
 from safeser.policy.source.faults import fault, together
@@ -27,7 +27,6 @@ from safeser.policy.source.model import PolicyModel
 from safeser.policy.source.scope import Scope
 from safeser.policy.source.shape import MOST
 from safeser.policy.taken_tasks import check_one_group
-from safeser.policy.worker_authors import ForeignAuthor, find_foreign_author
 from safeser.values import ANY_AUTHOR, SEALED, UNKNOWN
 
 __all__ = ["resolve"]
@@ -212,3 +211,142 @@ def _refuse_unreached(rules: Sequence[Rule], unreached: Rule, document: Document
         rule="config.unreachable",
         fix="Move it up, narrow the others, or take it out.",
     )
+
+
+# --- code that leaves a sandbox -------------------------------------------------------------------
+# The one rule: what a confined process sends is data for every other principal. Code in the sandbox
+# has the key of the process and can send whatever that key may send; a context that lets another
+# process run it as code would run it unconfined.
+
+_REGISTER = "register-worker"
+_CLOUDPICKLE = "cloudpickle"
+
+
+def check_confined(
+    rules: Sequence[Rule], principals: Mapping[str, Principal], document: Document
+) -> None:
+    """Refuse confinement that nothing enforces, and contexts that let code out of it."""
+    for name, each in principals.items():
+        if each.confined is not None and not any(
+            name in rule.senders and _REGISTER in rule.operations for rule in rules
+        ):
+            raise fault(
+                f"no context lets {name!r} register a worker, so nothing confines it",
+                source=document.source,
+                place=document.key_place(("principals", name, "confined")),
+                rule="config.no-effect",
+                fix="Take 'confined' out, or grant register-worker from it to the scheduler.",
+            )
+    escape = _find_escape(rules, principals)
+    if escape is not None:
+        raise fault(
+            f"context {rules[escape.place].name!r} lets code out of the sandbox of"
+            f" {escape.confined}: {escape.why}",
+            source=document.source,
+            place=document.place(("contexts", escape.place, escape.field)),
+            rule="config.confined-code",
+            fix=f"Give {escape.confined} a context of its own there that takes data alone.",
+        )
+
+
+class _Escape(NamedTuple):
+    """A context by which a confined principal can have code run in another process."""
+
+    #: Which of the policy's contexts it is.
+    place: int
+    confined: str
+    field: str
+    why: str
+
+
+def _find_escape(rules: Sequence[Rule], principals: Mapping[str, Principal]) -> _Escape | None:
+    """Return the first context that lets code of a confined principal out, if there is one."""
+    confined = {name for name, each in principals.items() if each.confined is not None}
+    for place, rule in enumerate(rules):
+        for name in sorted(confined & (rule.senders | rule.authors)):
+            if not rule.recipients - {name}:
+                continue  # its own kind, which is as confined
+            found = _code(rule, speaks=name in rule.senders, is_author=name in rule.authors)
+            if found is not None:
+                return _Escape(place, name, *found)
+    return None
+
+
+def _code(rule: Rule, *, speaks: bool, is_author: bool) -> tuple[str, str] | None:
+    """Return the field by which *rule* takes code from a sender or an author, and how."""
+    if _CLOUDPICKLE in rule.deserializers:
+        return "deserializers", "cloudpickle is any code"
+    if speaks and rule.submission == "code":
+        return "submission", "it could submit code to a process that opens it"
+    if is_author and rule.submission == SEALED:
+        return "authors", "what it signs would run there"
+    granted = sorted(CODE_OPERATIONS & rule.operations)
+    if speaks and granted:
+        return "operations", f"{granted[0]} runs what it is sent"
+    return None
+
+
+# --- one worker's key and other groups ------------------------------------------------------------
+# The one rule: a worker signs tasks and functions only for workers of its own principal or group.
+# A worker signs what its tasks submit (``worker_client``); if contexts to other workers listed it
+# as an author, one stolen worker's key would run code on all of them.
+
+#: What carries signed code to a scheduler, and from there to workers.
+_CODE = PARTS["worker-run"] | PARTS["worker-plugins"]
+_SUBMITTED, _HANDED = _CODE | {SUBMIT}, _CODE | {COMPUTE}
+
+
+class ForeignAuthor(NamedTuple):
+    """A worker that may sign what runs on another principal's worker."""
+
+    #: Which of the policy's contexts lists it.
+    place: int
+    author: str
+    worker: str
+
+
+def find_foreign_author(
+    rules: Sequence[Rule], principals: Mapping[str, Principal]
+) -> ForeignAuthor | None:
+    """Return the first worker that signs for one with which it has no group in common."""
+    workers = frozenset().union(*(rule.recipients for rule in rules if _passes(rule, {COMPUTE})))
+    groups = _Groups(principals)
+    for index, rule in enumerate(rules):
+        if not _passes(rule, _HANDED):
+            continue
+        signing = {
+            author
+            for submitting in rules
+            if _passes(submitting, _SUBMITTED) and submitting.recipients & rule.senders
+            for author in submitting.senders & rule.authors & workers
+        }
+        for author in sorted(signing):
+            others = (rule.recipients & workers) - groups.group_members(author)
+            if others:
+                return ForeignAuthor(index, author, min(others))
+    return None
+
+
+def _passes(rule: Rule, operations: Collection[str]) -> bool:
+    """Tell whether one of *operations*, sealed, passes by *rule*."""
+    passing = rule.operations.intersection(operations) if rule.submission == SEALED else ()
+    return any(WEAKEST[each] in rule.kinds for each in passing)
+
+
+class _Groups:
+    """The principals that have a group in common with each principal."""
+
+    def __init__(self, principals: Mapping[str, Principal]) -> None:
+        self._principals = principals
+        self._members: dict[str, set[str]] = {}
+        self._known: dict[frozenset[str], frozenset[str]] = {}
+        for name, principal in principals.items():
+            for group in principal.groups:
+                self._members.setdefault(group, set()).add(name)
+
+    def group_members(self, name: str) -> frozenset[str]:
+        """Return *name* and all that are in a group with it."""
+        groups = self._principals[name].groups
+        if groups not in self._known:
+            self._known[groups] = frozenset().union(*(self._members[each] for each in groups))
+        return self._known[groups] | {name}

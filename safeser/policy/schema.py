@@ -138,7 +138,10 @@ def _tidied(part: Any) -> Any:
     if "patternProperties" in tidied:
         tidied["additionalProperties"] = False
     if isinstance(tidied.get("description"), str):
-        tidied["description"] = _plain(tidied["description"])
+        first = " ".join(tidied["description"].partition("\n\n")[0].split())
+        tidied["description"] = re.sub(r"; see :class:[^.]*(?:\.[^.]+)*\.$", ".", first).replace(
+            "``", "`"
+        )
     if tidied.get("type") == "integer" and tidied.get("maximum", 0) >= _LONG:
         # 1_000_000 is a number to some readers of YAML, this one's among them, and text to others.
         said = {key: tidied.pop(key) for key in ("description",) if key in tidied}
@@ -167,9 +170,3 @@ def _is_noise(key: str, value: Any) -> bool:
     return (key == "title" and isinstance(value, str)) or (
         key == "default" and not isinstance(value, str | list)
     )
-
-
-def _plain(text: str) -> str:
-    """Return the first paragraph of a docstring without its markup."""
-    first = " ".join(text.partition("\n\n")[0].split())
-    return re.sub(r"; see :class:[^.]*(?:\.[^.]+)*\.$", ".", first).replace("``", "`")

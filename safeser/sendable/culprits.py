@@ -118,7 +118,8 @@ class _Search:
                 continue
             stack.pop()
             if not visit.explained:
-                yield _culprit(visit.x, visit.path, visit.error)
+                reason, fix = advice(visit.x, visit.error)
+                yield Culprit(visit.path, named_object(visit.x), defined(visit.x), reason, fix)
 
     def _deeper(self, visit: _Visit) -> _Visit | None:
         """Return the visit of the next part that cannot be written and was not looked at."""
@@ -146,11 +147,6 @@ def _error_of(x: Any) -> BaseException | None:
     except RecursionError as error:
         return error
     return None
-
-
-def _culprit(x: Any, path: tuple[str, ...], error: BaseException) -> Culprit:
-    reason, fix = advice(x, error)
-    return Culprit(path, named_object(x), defined(x), reason, fix)
 
 
 def named_object(x: Any) -> str:

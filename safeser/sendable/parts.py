@@ -67,7 +67,7 @@ def named(key: Any, *, quoted: bool = True) -> str:
     elif isinstance(key, str | bytes | int | float | tuple | None):
         text = _spelled(key)
     else:
-        text = _kind_of(key)
+        text = f"a {type(key).__qualname__}"
     text = shortened(text, _LONGEST)
     return "".join(char if char.isprintable() else "?" for char in text)
 
@@ -76,11 +76,7 @@ def _spelled(key: Any) -> str:
     try:
         return repr(key)
     except Exception:  # an integer of many digits, or what a tuple holds
-        return _kind_of(key)
-
-
-def _kind_of(key: Any) -> str:
-    return f"a {type(key).__qualname__}"
+        return f"a {type(key).__qualname__}"
 
 
 def its_function(function: Any) -> str:

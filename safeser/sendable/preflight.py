@@ -240,7 +240,15 @@ def _sent(
     family = families.derive(bare, frames, limits=bounds)
     if policy is not None and context is not None:
         refusal = _refused(bare, frames, family, context, policy)
-    imports, calls = _names(bare, frames, bounds)
+    uses = [
+        use
+        for node in parse(bare, frames, limits=bounds)
+        if node.serializer in _PICKLES
+        for use in pickles.inspect(node.frames[0], limits=bounds).globals
+        if ":" in use.name  # what a call returns is called, too
+    ]
+    called = {use.name for use in uses if use.role != "referenced"}
+    imports, calls = tuple(sorted({use.name for use in uses})), tuple(sorted(called))
     size = len(plain.encode(bare, limits=bounds)) + sum(
         memoryview(frame).nbytes for frame in frames
     )
@@ -268,18 +276,3 @@ def _refused(
     except PolicyDenied as error:
         return error.decided_by(policy.title, context.recipient)
     return None
-
-
-def _names(
-    header: Mapping[str, Any], frames: Sequence[Any], limits: Limits
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the globals that the pickles in a payload name, and those of them that are called."""
-    uses = [
-        use
-        for node in parse(header, frames, limits=limits)
-        if node.serializer in _PICKLES
-        for use in pickles.inspect(node.frames[0], limits=limits).globals
-        if ":" in use.name  # what a call returns is called, too
-    ]
-    called = {use.name for use in uses if use.role != "referenced"}
-    return tuple(sorted({use.name for use in uses})), tuple(sorted(called))

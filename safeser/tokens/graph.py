@@ -130,7 +130,9 @@ class Walk:
             if below is not None:
                 path.append(below)
                 if len(path) > _DEPTH:
-                    return self._too_deep(path)
+                    path[0].reason = f"is nested more than {_DEPTH:,} levels deep"
+                    self.undetermined = True
+                    return b""
                 continue
             path.pop()
             if node.low == node.index:
@@ -146,11 +148,6 @@ class Walk:
             node.low = min(node.low, kid.low)
             node.cyclic = True
         node.kids.append(kid if kid.encoding is None else kid.encoding)
-
-    def _too_deep(self, path: list[Node]) -> Encoding:
-        path[0].reason = f"is nested more than {_DEPTH:,} levels deep"
-        self.undetermined = True
-        return b""
 
     def _node(self, value: Any) -> Node:
         reason = ""

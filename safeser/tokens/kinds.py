@@ -126,7 +126,10 @@ def describe_other(value: Any, reduced: Any = None) -> Form:
     family: Describe = describe_reduced
     for base in mro:
         if "__dask_tokenize__" in _dict_of(base):
-            return _describe_own(value)
+            own = type(value).__dask_tokenize__(value)
+            if _names_address(own, value):
+                raise Undetermined("has a __dask_tokenize__ that contains its address in memory")
+            return Form(b"dask", [type(value), own], steps=("class", "__dask_tokenize__()"))
         if family is describe_reduced:
             family = _FAMILIES.get(id(base), describe_reduced)
     return describe_reduced(value, reduced) if family is describe_reduced else family(value)
@@ -139,14 +142,6 @@ def describe_as(label: bytes, *names: str) -> Describe:
         return Form(label, [getattr(value, name) for name in names], steps=names)
 
     return kind
-
-
-def _describe_own(value: Any) -> Form:
-    """Use the class's own ``__dask_tokenize__``, as Dask does."""
-    own = type(value).__dask_tokenize__(value)
-    if _names_address(own, value):
-        raise Undetermined("has a __dask_tokenize__ that contains its address in memory")
-    return Form(b"dask", [type(value), own], steps=("class", "__dask_tokenize__()"))
 
 
 def _names_address(own: Any, value: Any) -> bool:

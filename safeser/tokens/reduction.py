@@ -47,7 +47,14 @@ def describe_reduced(value: Any, reduced: Any = None) -> Form:
     if reduced is None:
         reduced = _reduce(value)
     if type(reduced) is str:
-        return _describe_global(value, reduced)
+        # An object that pickles by its name in a module, such as a special form of typing.
+        module = getattr(value, "__module__", None)
+        encoding = reference(value, module, reduced)
+        if encoding is not None:
+            return Form(b"global" + encoding)
+        if type(module) is str and held(module, reduced) is value:
+            return Form(b"global", [module, reduced])
+        raise Undetermined(f"pickles as the name {reduced!r}, which stands for something else")
     if type(reduced) is not tuple or not 2 <= len(reduced) <= 6:
         raise Undetermined("has a __reduce__ that returns neither text nor a tuple")
     function, arguments, state, items, entries, setter = reduced + (None,) * (6 - len(reduced))
@@ -113,14 +120,3 @@ def _entries(cls: type, entries: Any) -> Any:
     flat = [each for item in entries for each in item]
     unordered = dict in _mro_of(cls) and OrderedDict not in _mro_of(cls)
     return Unordered(flat, Group.PAIRS) if unordered else flat
-
-
-def _describe_global(value: Any, name: str) -> Form:
-    """An object that pickles by its name in a module, such as a special form of typing."""
-    module = getattr(value, "__module__", None)
-    encoding = reference(value, module, name)
-    if encoding is not None:
-        return Form(b"global" + encoding)
-    if type(module) is str and held(module, name) is value:
-        return Form(b"global", [module, name])
-    raise Undetermined(f"pickles as the name {name!r}, which stands for something else")

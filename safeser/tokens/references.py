@@ -122,21 +122,17 @@ def reference(value: Any, module: Any, qualname: Any) -> Encoding | None:
 def reference_of(value: Any) -> Encoding | None:
     """Return the encoding of a class or function by name, or None."""
     if type(value) is FunctionType:
-        return _function(value)
+        # A user's function under a library's name is the user's: look where its globals are.
+        library = library_of(value.__globals__)
+        if library is None or library.space is not value.__globals__:
+            return None
+        return reference(value, value.__module__, value.__qualname__)
     module, qualname = class_name(value)
     encoding = reference(value, module, qualname)
     if encoding is None and not _flags_of(value) & _HEAP_TYPE and type(module) is str:
         # Made by C code once and never again, like NoneType: its name is enough.
         return _STATIC + pack((installed(module), module, text(qualname)))
     return encoding
-
-
-def _function(value: FunctionType) -> Encoding | None:
-    # A user's function under a library's name is the user's: look where its globals are.
-    library = library_of(value.__globals__)
-    if library is None or library.space is not value.__globals__:
-        return None
-    return reference(value, value.__module__, value.__qualname__)
 
 
 def is_held(value: Any, module: Any, qualname: Any) -> bool:

@@ -39,7 +39,12 @@ class Tracing:
 
     def __enter__(self) -> Trace:
         if self._client is not None:
-            self._require_blocking()
+            if getattr(self._client, "asynchronous", False):
+                raise ConfigError(
+                    "an asynchronous client cannot be traced by 'with'",
+                    rule="trace.asynchronous",
+                    fix="Write 'async with safeser.trace_serialization(client=client):'.",
+                )
             self._client.sync(self._begin_remote)
         return self._begin()
 
@@ -123,14 +128,6 @@ class Tracing:
         counts, missing = await self._remote.end()
         trace.add_counts(counts)
         trace.missing.update(missing)
-
-    def _require_blocking(self) -> None:
-        if getattr(self._client, "asynchronous", False):
-            raise ConfigError(
-                "an asynchronous client cannot be traced by 'with'",
-                rule="trace.asynchronous",
-                fix="Write 'async with safeser.trace_serialization(client=client):'.",
-            )
 
 
 def trace_serialization(

@@ -355,9 +355,18 @@ def sound(array: Array) -> Array:
             if np.maximum.reduce(part.view(np.uint8), axis=None) > 1:
                 return sound(_with_flags(array))
         elif part.dtype.kind == "U":
-            _check_text(part)
+            # Code points past Unicode stop the interpreter's own string constructors.
+            whole = part if part.flags.c_contiguous else np.ascontiguousarray(part)
+            points = whole.reshape(-1).view(_POINTS[part.dtype.byteorder])
+            if np.maximum.reduce(points) > _MAX_CODE_POINT:
+                raise refused("elements", "an array of text holds what is no character")
         elif _X87:
-            _check_long_doubles(part)
+            # Long doubles that no arithmetic makes: C libraries have crashed when printing them.
+            words = np.ascontiguousarray(part).reshape(-1)
+            words = (words if part.dtype.isnative else words.byteswap()).view("u8")
+            normal, leading = words[1::2] & 0x7FFF != 0, words[::2] >> 63 != 0
+            if (normal != leading).any():
+                raise refused("elements", "an array holds a long double that is no number")
     return array
 
 
@@ -369,23 +378,6 @@ def writable(part: Array) -> Array:
     one element seen many times stays so: it would take memory that no byte was sent for.
     """
     return part if part.flags.writeable or 0 in part.strides else part.copy(order="K")
-
-
-def _check_text(part: Array) -> None:
-    """Refuse code points past Unicode, which stop the interpreter's own string constructors."""
-    whole = part if part.flags.c_contiguous else np.ascontiguousarray(part)
-    points = whole.reshape(-1).view(_POINTS[part.dtype.byteorder])
-    if np.maximum.reduce(points) > _MAX_CODE_POINT:
-        raise refused("elements", "an array of text holds what is no character")
-
-
-def _check_long_doubles(part: Array) -> None:
-    """Refuse long doubles that no arithmetic makes: C libraries have crashed when printing them."""
-    words = np.ascontiguousarray(part).reshape(-1)
-    words = (words if part.dtype.isnative else words.byteswap()).view("u8")
-    normal, leading = words[1::2] & 0x7FFF != 0, words[::2] >> 63 != 0
-    if (normal != leading).any():
-        raise refused("elements", "an array holds a long double that is no number")
 
 
 def _with_flags(array: Array) -> Array:

@@ -18,8 +18,7 @@ import pytest
 
 from safeser.audit import AuditKey, AuditLog, SessionFacts
 from safeser.audit.reading.show import cell
-from safeser.cli.audit import _progress
-from safeser.cli.moments import moment_of
+from safeser.cli.audit import _progress, moment_of
 from tests.audit.registry.forging import DAY, FILES, Folder
 
 

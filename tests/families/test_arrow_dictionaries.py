@@ -8,7 +8,7 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from safeser.families.arrow.dictionaries import decoded_size
+from safeser.families.arrow.streams import decoded_size
 
 TEXT = pa.array(["x" * 1000])
 NAMED = pa.DictionaryArray.from_arrays(pa.array([0] * 500, "i1"), TEXT)

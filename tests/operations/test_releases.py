@@ -16,7 +16,6 @@ from safeser.operations import (
     Operation,
     Release,
     Server,
-    arguments,
     installed,
     operations_in,
     release,
@@ -110,12 +109,3 @@ def test_a_row_says_in_which_releases_it_is() -> None:
         True,
         False,
     ]
-
-
-def test_no_line_of_fields_is_left_without_a_row() -> None:
-    every = {
-        (row.server, row.channel, row.name)
-        for given in (BEFORE, AFTER)
-        for row in operations_in(given)
-    }
-    assert set(arguments._SPELT) == every

@@ -15,7 +15,7 @@ import safeser
 from safeser import families, pickles
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
 from safeser.families.errors import wire
-from safeser.families.errors.frames import frames_of_users
+from safeser.families.errors.raising import frames_of_users
 from safeser.families.errors.unsent import unsent
 from safeser.policy import explain
 from safeser.tracebacks import callers_level, for_callers, hide_own_frames

@@ -29,8 +29,6 @@ from rich.console import Console
 from rich.table import Table
 
 from safeser.operations import OPERATIONS, Channel, Operation, Server
-from safeser.operations.arguments import spelt
-from safeser.operations.releases import installed
 from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.values import Context
@@ -124,7 +122,6 @@ def of_operations(policy: Policy) -> Iterator[Attack]:
         if row.server is not Server.SCHEDULER:
             continue
         stream = row.channel is Channel.STREAM
-        fields = spelt((row.server, row.channel, row.name), installed())
         opened = _opened(row) if stream else ""
         for sender in ("dashboard", "worker"):
             if not _granted(policy, sender, row) or (
@@ -132,7 +129,7 @@ def of_operations(policy: Policy) -> Iterator[Attack]:
             ):
                 continue
             most = row.ceiling(submits=False)
-            for field in filter(_has_many, fields):
+            for field in filter(_has_many, row.spelt):
                 name = field.partition(":")[0]
                 room = min(most.structure, 1 << 23) - (1 << 13)
                 elements = min(most.elements, 900_000) - 64

@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from safeser.audit.compressed import Unpacking
-from safeser.audit.files import COMPRESSED, Directory, Handle, head_name, is_log, log_name
+from safeser.audit.files import COMPRESSED, Directory, head_name, is_log, log_name
 from safeser.audit.index import INDEX, PART
 from safeser.audit.names import VERSION, Resolver
 from safeser.audit.reading.alike import Forms, shared_of
@@ -375,20 +375,17 @@ class _LogFile:
             self._leave("it is not there")
             return b""
         with closing(handle):
-            return self._unpacked(handle, start)
-
-    def _unpacked(self, handle: Handle, start: int) -> bytes:
-        """Return a chunk of the compressed file; what was read while it was plain is skipped."""
-        if self._unpacking is None:
-            self._unpacking = Unpacking()
-        unpacking, data = self._unpacking, b""
-        while unpacking.position < start:
-            if not unpacking.read(handle, min(_CHUNK, start - unpacking.position)):
-                break
-        while len(data) < _CHUNK and (more := unpacking.read(handle, _CHUNK - len(data))):
-            data += more
-        self._complete = len(data) < _CHUNK
-        return data
+            # What was read while the file was plain is skipped.
+            if self._unpacking is None:
+                self._unpacking = Unpacking()
+            unpacking, data = self._unpacking, b""
+            while unpacking.position < start:
+                if not unpacking.read(handle, min(_CHUNK, start - unpacking.position)):
+                    break
+            while len(data) < _CHUNK and (more := unpacking.read(handle, _CHUNK - len(data))):
+                data += more
+            self._complete = len(data) < _CHUNK
+            return data
 
     def _skip(self, place: str, why: str) -> None:
         self._unread += 1

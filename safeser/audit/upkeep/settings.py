@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, TypeAlias, TypeGuard
+from typing import Final, TypeAlias
 
 from safeser.audit.record import printable
 from safeser.errors import ConfigError
@@ -93,12 +93,8 @@ class AuditFiles:
         return cls(**values)  # type: ignore[arg-type]  # each was read as its field is typed
 
 
-def _is_number(value: object) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= _MOST
-
-
 def _size(name: str, value: object) -> int:
-    if _is_number(value):
+    if type(value) is int and 0 <= value <= _MOST:
         return value
     found = _SIZE.match(value) if isinstance(value, str) else None
     if found is None:
@@ -107,7 +103,7 @@ def _size(name: str, value: object) -> int:
 
 
 def _time(name: str, value: object) -> int:
-    if _is_number(value):
+    if type(value) is int and 0 <= value <= _MOST:
         return value
     found = _TIME.match(value) if isinstance(value, str) else None
     if found is None:

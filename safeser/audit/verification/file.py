@@ -134,7 +134,10 @@ def verdict(directory: Directory, job: Job) -> Verdict:
     if entry is None or entry.closed is None:
         found.note_torn(name, scanned)
     else:
-        _check_end(name, entry.closed, scanned, found)
+        if scanned.torn or scanned.end > entry.closed.sequence + 1:
+            text = f"the file goes on after the end that {entry.closed.source} registered"
+            line = entry.closed.sequence + 2
+            found.problem(name, "after close", text, line=line, seq=line - 1)
         found.end = None
     found.genesis = scanned.genesis
     found.goes_on = scanned.goes_on
@@ -161,13 +164,6 @@ def is_as_compressed(directory: Directory, name: str, entry: Registered, found: 
         found.problem(name, "changed file", text)
         return False
     return True
-
-
-def _check_end(name: str, closed: Mark, scanned: Scan, found: Verdict) -> None:
-    if scanned.torn or scanned.end > closed.sequence + 1:
-        text = f"the file goes on after the end that {closed.source} registered"
-        line = closed.sequence + 2
-        found.problem(name, "after close", text, line=line, seq=line - 1)
 
 
 def _scan(directory: Directory, job: Job, marks: Sequence[Mark], found: Verdict) -> Scan | None:

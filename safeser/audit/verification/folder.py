@@ -157,9 +157,6 @@ class _Verification(Verdict):
             self._moved.append(key_after(self._moved[-1]))
         return self._moved[moves]
 
-    def _file_keys(self, file: str, *, directory: str, moves: int) -> Keys:
-        return file_keys(self._key(moves), directory=directory, file=file)
-
     # --- the directory -------------------------------------------------------------------------
 
     def everything(
@@ -185,7 +182,10 @@ class _Verification(Verdict):
         known |= {name + COMPRESSED for name in known}
         logs = {name for name in names if is_log(name)}
         for name in sorted(logs - known):
-            self._unregistered(directory, name)
+            handle = opened(directory, name, self)
+            if handle is not None:
+                with closing(handle):
+                    self._unregistered_file(directory, name, handle)
         self._note_others(names, logs | known)
         # 4. What the operator wrote down.
         self._expectations()
@@ -325,7 +325,7 @@ class _Verification(Verdict):
             if removed is not None:
                 text = "retention was interrupted while it removed this file"
                 self.notes.append(f"{shown(name)}: {text}")
-            keys = self._file_keys(file, directory=self.directory_id, moves=entry.moves)
+            keys = file_keys(self._key(entry.moves), directory=self.directory_id, file=file)
             yield Job(name, file, keys, entry, self._expected_marks(file))
         if removals > _NAMED:
             self.notes.append(f"{removals - _NAMED} more files were removed by retention")
@@ -381,12 +381,6 @@ class _Verification(Verdict):
 
     # --- files that it does not name --------------------------------------------------------------
 
-    def _unregistered(self, directory: Directory, name: str) -> None:
-        handle = opened(directory, name, self)
-        if handle is not None:
-            with closing(handle):
-                self._unregistered_file(directory, name, handle)
-
     def _unregistered_file(self, directory: Directory, name: str, handle: Handle) -> None:
         if self._never_begun(directory, name, handle):
             self.notes.append(f"{shown(name)}: its process was killed before its first record")
@@ -398,7 +392,7 @@ class _Verification(Verdict):
             if claim is None:
                 return None
             home, file, moves = claim
-            keys = self._file_keys(file, directory=home, moves=moves)
+            keys = file_keys(self._key(moves), directory=home, file=file)
             used.append((home, file, keys))
             return keys
 
@@ -459,7 +453,7 @@ class _Verification(Verdict):
             self.problem(name, "changed record", text, line=1, seq=0)
             return
         self.directory_id, file, moves = claim
-        keys = self._file_keys(file, directory=self.directory_id, moves=moves)
+        keys = file_keys(self._key(moves), directory=self.directory_id, file=file)
         job = Job(name, file, keys, expected=self._expected_marks(file))
         self.read.add(self.directory_id)
         self._take(job, verdict(directory, job))
@@ -486,7 +480,7 @@ class _Verification(Verdict):
 
     def report(self) -> Report:
         return Report(
-            problems=tuple(_unique(limited(self.problems, MAX_PROBLEMS))),
+            problems=tuple(dict.fromkeys(limited(self.problems, MAX_PROBLEMS))),
             notes=tuple(self.notes[:MAX_PROBLEMS]),
             files=self.files,
             records=self.records,
@@ -532,7 +526,3 @@ _FOREIGN = "does not belong to the log and was not read"
 
 #: Kinds of problems with the index that keep their own name.
 _OWN_KINDS = frozenset({"rolled back", "more problems", "unreadable file"})
-
-
-def _unique(problems: Iterable[Problem]) -> list[Problem]:
-    return list(dict.fromkeys(problems))

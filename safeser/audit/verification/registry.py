@@ -16,6 +16,7 @@ from safeser.audit.index import RULE_VERSION
 from safeser.audit.record import Record
 from safeser.audit.report import Mark, shown
 from safeser.audit.tally import SECOND
+from safeser.audit.vouched import mac_of
 
 __all__ = ["Compressed", "Registered", "Registry", "Removed"]
 
@@ -204,15 +205,3 @@ class Registry:
 def _compressed(record: Record) -> Compressed:
     sha256 = mac_of(record.text("sha256"))
     return Compressed(sha256, record.sequence + 1, record.time, record.number("size"))
-
-
-def mac_of(text: str) -> bytes:
-    """Return the MAC that *text* spells; of anything else the empty one, which no record has.
-
-    Another process that holds the key may write what it likes: it verifies, and is none the less
-    only text.
-    """
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return b""

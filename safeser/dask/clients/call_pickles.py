@@ -79,7 +79,9 @@ class CallPickles:
         size = len(written) + sum(each.raw().nbytes for each in buffers)
         large = size >= _LARGE
         if large or type(obj).__module__ == "__main__":
-            _advise(obj, size, large=large)
+            from safeser.sendable.costly import advise  # noqa: PLC0415 - as above
+
+            advise(obj, size, large=large)
         made = self._known[id(obj)] = _Pickled(obj, _token_of(written, buffers), size)
         if not buffers and len(written) <= min(_MOST_OF_ONE, self._room):
             self._room -= len(written)
@@ -150,13 +152,6 @@ def replace_normalizer(stock: Callable[[Any], _Token]) -> Callable[[Any], _Token
         return token
 
     return _normalize_pickle
-
-
-def _advise(obj: Any, size: int, *, large: bool) -> None:
-    # Few submissions need it.
-    from safeser.sendable.costly import advise  # noqa: PLC0415 - as above
-
-    advise(obj, size, large=large)
 
 
 def _done(obj: Any, call: CallPickles | None, _: _Token) -> Done:

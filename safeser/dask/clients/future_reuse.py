@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 from weakref import WeakSet
 
 from dask._expr import LLGExpr
@@ -222,7 +222,7 @@ class FutureReuse:
         for key, token in tokens.items():
             sent = self._kept.find(key, self.futures.get(key))
             if sent is not None and sent.graph is not None:
-                if not _has_failed(sent.state):  # else the scheduler knows what there is
+                if sent.state.status != "error":  # else the scheduler knows what there is
                     found[key] = Difference("data instead of a task")
             elif sent is not None and not (token and sent.token):
                 found[key] = None
@@ -263,7 +263,10 @@ class FutureReuse:
         if link is not None:
             context = link.outbound(Kind.TASK, "update-graph")
             if link.policy.key_conflicts(context).definition != "warn":
-                _refuse(f"{text} Nothing was sent.", link, context, _text(key))
+                error = PolicyDenied(f"{text} Nothing was sent.", rule="key.definition", fix=_FIX)
+                link.note_refusal(context, error, where=_text(key))
+                error.recorded = True
+                raise error
         warnings.warn(f"{text} The first result is used. {_FIX}", stacklevel=callers_level())
 
     def _policy_link(self) -> Link | None:
@@ -377,23 +380,12 @@ class _Opened:
         return node
 
 
-def _has_failed(state: Any) -> bool:
-    return bool(state.status == "error")
-
-
 def _token(value: Any) -> str:
     """Return a token of scattered data, or nothing for what has none."""
     try:
         return tokenize_in_order(value, ensure_deterministic=True)
     except TokenizationError:
         return ""
-
-
-def _refuse(text: str, link: Link, context: Any, key: str) -> NoReturn:
-    error = PolicyDenied(text, rule="key.definition", fix=_FIX)
-    link.note_refusal(context, error, where=key)
-    error.recorded = True
-    raise error
 
 
 def _text(key: Any) -> str:

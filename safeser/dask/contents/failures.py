@@ -216,16 +216,14 @@ def _data(record: pickles.ExceptionRecord) -> ExceptionData:
         context=None if record.context is None else _data(record.context),
         suppress=record.cause is not None or record.suppress_context,
         # Of another class it would say nothing.
-        state=_state(record) if _is_ours(record) else (),
+        state=_state(record)
+        if (record.name.partition(":")[0] == PayloadError.__module__ and bool(record.rule))
+        else (),
     )
 
 
 def _state(record: pickles.ExceptionRecord) -> tuple[str, ...]:
     return (record.rule, record.where, record.fix, record.policy, record.process)
-
-
-def _is_ours(record: pickles.ExceptionRecord) -> bool:
-    return record.name.partition(":")[0] == PayloadError.__module__ and bool(record.rule)
 
 
 def record_text(record: pickles.ExceptionRecord) -> str:

@@ -100,7 +100,11 @@ class _Side:
                     return value.value, _LITERAL
                 if not isinstance(value, Task) or value.func is not _execute_subgraph:
                     return value, scope
-                scope, value = self._inner_scope(value, scope), TaskRef(value.args[1])
+                where = (id(value), id(scope))
+                found = self._scopes.get(where)
+                if found is None:
+                    found = self._scopes[where] = (_Scope(value, scope), value)
+                scope, value = found[0], TaskRef(value.args[1])
             elif scope is None:
                 return TaskRef(key), None
             elif key in scope.inner:
@@ -110,13 +114,6 @@ class _Side:
             else:
                 break
         raise _NotComparableError
-
-    def _inner_scope(self, fused: Task, outer: _Scope | None) -> _Scope:
-        where = (id(fused), id(outer))
-        found = self._scopes.get(where)
-        if found is None:
-            found = self._scopes[where] = (_Scope(fused, outer), fused)
-        return found[0]
 
     def expand(self, reference: TaskRef) -> Placed:
         """Return what another task of the graph is made of."""

@@ -57,23 +57,19 @@ class Difference:
 def find_difference(first: Any, second: Any) -> Difference:
     """Return where *second* differs from *first*, two tasks or data nodes of one key."""
     if isinstance(first, Sealed) or isinstance(second, Sealed):
-        return _between_sealed(first, second)
+        # A scheduler opens no sealed task.
+        if _comparable(first, second):
+            with suppress(PayloadError):
+                allowance = Allowance()
+                nodes = [outline(each, DEFAULTS, allowance) for each in (first, second)]
+                return _Search().tasks(*nodes)
+        if first is not None and first.dependencies != second.dependencies:
+            return Difference("its dependencies")
+        return Difference("what its author signed")
     try:
         return _Search().tasks(first, second)
     except Exception:  # a peer's node may have any fields, and an object's own code may raise
         return Difference("its definition, of which the parts cannot be compared")
-
-
-def _between_sealed(first: Any, second: Any) -> Difference:
-    """Return what a scheduler, which opens no sealed task, knows of their difference."""
-    if _comparable(first, second):
-        with suppress(PayloadError):
-            allowance = Allowance()
-            nodes = [outline(each, DEFAULTS, allowance) for each in (first, second)]
-            return _Search().tasks(*nodes)
-    if first is not None and first.dependencies != second.dependencies:
-        return Difference("its dependencies")
-    return Difference("what its author signed")
 
 
 def _comparable(first: Any, second: Any) -> bool:

@@ -158,18 +158,14 @@ def _text_of(data: bytes) -> tuple[str, str | None]:
             return named, None
         value = pickles.loads(data, profile="data")
     except SafeserError:
-        return _text_of_warning(data)
+        try:
+            record = pickles.exception_record(data)
+        except SafeserError:
+            record = None
+        if record is None or record.name is None or not record.args:
+            return "a message that could not be read", None
+        return record_text(record), record.name
     return value if isinstance(value, str) else str(value), None
-
-
-def _text_of_warning(data: bytes) -> tuple[str, str | None]:
-    try:
-        record = pickles.exception_record(data)
-    except SafeserError:
-        record = None
-    if record is None or record.name is None or not record.args:
-        return "a message that could not be read", None
-    return record_text(record), record.name
 
 
 # --- incoming ----------------------------------------------------------------------------------
@@ -225,15 +221,11 @@ def _for_scheduler(name: str, element: dict[str, Any]) -> Translated:
         text = element.get("traceback_text")
         element = {**element, "traceback": text if isinstance(text, str) else None}
     elif name == "update-graph":
-        _list_collections(element)
+        # Dask's spans extend the list.
+        said = element.get("span_metadata")
+        if type(said) is dict and type(said.get("collections")) is tuple:
+            element["span_metadata"] = {**said, "collections": list(said["collections"])}
     return Translated(element, tuple(refused))
-
-
-def _list_collections(element: dict[str, Any]) -> None:
-    """Make a list of the tuple in ``span_metadata``, which Dask's spans extend."""
-    said = element.get("span_metadata")
-    if type(said) is dict and type(said.get("collections")) is tuple:
-        element["span_metadata"] = {**said, "collections": list(said["collections"])}
 
 
 def _shown_element(
@@ -250,7 +242,13 @@ def _shown_element(
         if not isinstance(told, str | None):
             return [_raw("the type of a result", "type")]
     elif name == "event":
-        element["event"] = _plain_event(element)
+        # An array would be compared element by element, which ends the client's report loop.
+        topic, event = element.get("topic"), element.get("event")
+        if not isinstance(topic, str):
+            raise PayloadError(
+                "the topic of an event must be a name", rule="raw.topic", where="topic"
+            )
+        element["event"] = _warning_event(event) if topic == WARN else plain_event(topic, event)
     elif name == "task-erred" and element.get("exception") is None:
         element["exception"] = error = _missing_error()
         return [error]
@@ -410,18 +408,6 @@ def _named_type(name: str, *, known: bool) -> bytes:
     if not known:
         name = "".join(char for char in name if char.isprintable())
     return pickles.dumps(substitutes.NamedType(name, known=known))
-
-
-def _plain_event(element: Mapping[str, Any]) -> Any:
-    """Return the event in the form that Dask's client handles for its topic.
-
-    The topic must be a str: an array would be compared element by element, and the resulting error
-    would end the client's report loop.
-    """
-    topic, event = element.get("topic"), element.get("event")
-    if not isinstance(topic, str):
-        raise PayloadError("the topic of an event must be a name", rule="raw.topic", where="topic")
-    return _warning_event(event) if topic == WARN else plain_event(topic, event)
 
 
 def _warning_event(event: Any) -> Any:

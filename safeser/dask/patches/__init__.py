@@ -77,7 +77,7 @@ def install(patches: Iterable[Patch] = PATCHES) -> None:
         strange = unknown(left)
         _require_known(strange)
         known = [each for each in left if each not in strange]
-        if known and _is_untested():
+        if known and release(version("distributed")) > release(known_sources().releases[-1]):
             newest = known_sources().releases[-1]
             logger.warning(
                 "distributed %s is untested: safeser was tested up to %s. Its source is known where"
@@ -99,11 +99,6 @@ def install(patches: Iterable[Patch] = PATCHES) -> None:
 
 def _left(patches: Iterable[Patch]) -> list[Patch]:
     return [each for each in patches if not (is_applied(each) or each.waits)]
-
-
-def _is_untested() -> bool:
-    """Tell whether the installed release is newer than all that were tested."""
-    return release(version("distributed")) > release(known_sources().releases[-1])
 
 
 def _require_known(strange: Sequence[Patch]) -> None:

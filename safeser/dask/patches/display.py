@@ -11,6 +11,7 @@ control characters: peers choose the keys of futures and actors that come from q
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -148,68 +149,56 @@ def _are_counted(left: Any, total: Any) -> bool:
 _BARS = "distributed.diagnostics.progressbar"
 _ENVIRONMENT = "dask.widgets.widgets:get_environment"
 
+_patch = partial(Patch, process=ANY)
+
 ROWS = (
-    Patch(
+    _patch(
         target="dask.widgets.widgets:Environment",
         reason="Templates insert texts of peers unescaped: a worker's name runs scripts.",
-        process=ANY,
-        needed=True,
         replace=lambda stock: Escaping,
         source=(_ENVIRONMENT, "dask.widgets.widgets:get_template"),
     ),
-    Patch(
+    _patch(
         target="dask.widgets.widgets:FILTERS[html_escape]",
         reason="Text that templates escape themselves would be escaped twice.",
-        process=ANY,
-        needed=True,
         replace=lambda stock: escape,
         source=(_ENVIRONMENT,),
     ),
-    Patch(
+    _patch(
         target="dask.array.core:ARRAY_TEMPLATE",
         reason="dask.array keeps a template that it made before the environment escaped.",
-        process=ANY,
-        needed=True,
         replace=lambda stock: get_template("array.html.j2"),
         source=("dask.array.core:Array._repr_html_",),
         when_imported=True,
     ),
     *(
-        Patch(
+        _patch(
             target=f"dask.dot:{name}",
             reason="graphviz takes a task's name in angle brackets for HTML, with links and files.",
-            process=ANY,
-            needed=True,
             replace=labelling,
         )
         for name in ("label", "box_label")
     ),
     *(
-        Patch(
+        _patch(
             target=f"distributed.{name}.__repr__",
             reason="The key of a future or actor that a peer named steers the terminal.",
-            process=ANY,
-            needed=True,
             replace=printable,
         )
         for name in ("client:Future", "actor:Actor")
     ),
     *(
-        Patch(
+        _patch(
             target=f"{_BARS}:{name}._draw_stop",
             reason="A progress bar inserts the text of a task's error unescaped.",
-            process=ANY,
-            needed=True,
             replace=escaping_errors,
         )
         for name in ("ProgressWidget", "MultiProgressWidget")
     ),
     *(
-        Patch(
+        _patch(
             target=f"{_BARS}:{name}._draw_bar",
             reason="A progress bar inserts the text of the scheduler's counts unescaped.",
-            process=ANY,
-            needed=True,
             replace=counting,
         )
         for name in ("TextProgressBar", "ProgressWidget", "MultiProgressWidget")

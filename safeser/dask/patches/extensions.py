@@ -50,14 +50,12 @@ ROWS = (
         target="distributed.publish:PublishExtension.put",
         reason="Keys are published by principals that may not read their values.",
         process=("scheduler",),
-        needed=True,
         replace=_put,
     ),
     Patch(
         target="distributed.stealing:WorkStealing.move_task_confirm",
         reason="Any worker can answer for the one that was asked to give up a task.",
         process=("scheduler",),
-        needed=True,
         replace=_move_task_confirm,
     ),
 )

@@ -65,12 +65,11 @@ def normalized(lines: Sequence[str], first: int) -> str:
     if not finder.started:
         raise ValueError(f"no definition at line {first + 1}")
     block = lines[first : first + finder.last]
-    kept = (_without(line, comments.get(at, "")) for at, line in enumerate(block, start=1))
+    kept = (
+        line.rstrip().removesuffix(comments.get(at, "").rstrip())
+        for at, line in enumerate(block, start=1)
+    )
     return _BLANKS.sub("", "".join(kept)).replace("{{", "{").replace("}}", "}")
-
-
-def _without(line: str, comment: str) -> str:
-    return line.rstrip().removesuffix(comment.rstrip())
 
 
 def fingerprint(definitions: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ is believed only about that process, and never makes the nanny wait.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from distributed.core import error_message
@@ -85,13 +86,13 @@ def _on_worker_exit_sync(stock: Callable[..., None]) -> Callable[..., None]:
     return on_worker_exit_sync
 
 
+_patch = partial(Patch, process=("nanny",))
+
 ROWS = (
-    Patch(
+    _patch(
         target="distributed.nanny:get_mp_context",
         reason="A nanny unpickles what its worker's process puts into a queue, and waits for locks"
         " and semaphores that this process shares.",
-        process=("nanny",),
-        needed=True,
         replace=_get_mp_context,
         source=(
             _START,
@@ -101,12 +102,10 @@ ROWS = (
             "distributed.nanny:WorkerProcess.mark_stopped",
         ),
     ),
-    Patch(
+    _patch(
         target="distributed.nanny:Nanny.instantiate",
         reason="Workers of all nannies have folders beside each other, and a nanny deletes the one"
         " that its worker's process names.",
-        process=("nanny",),
-        needed=True,
         replace=_instantiate,
         source=(
             "distributed.nanny:Nanny.instantiate",
@@ -115,28 +114,23 @@ ROWS = (
             "distributed.diskutils:WorkSpace.__init__",
         ),
     ),
-    Patch(
+    _patch(
         target=_WAIT,
         reason="A nanny deletes the folder and unregisters the address that its worker's process"
         " names, whatever these are.",
-        process=("nanny",),
-        needed=True,
         replace=_wait_until_connected,
         source=(_START, _WAIT, "distributed.nanny:Nanny._unregister"),
     ),
-    Patch(
+    _patch(
         target="distributed.nanny:Nanny.plugin_add",
         reason="The nanny of a confined worker runs plugins, outside of the sandbox.",
-        process=("nanny",),
-        needed=True,
         replace=_plugin_add,
         source=("distributed.nanny:Nanny.plugin_add", "distributed.nanny:Nanny.start_unsafe"),
     ),
-    Patch(
+    _patch(
         target="distributed.nanny:Nanny._on_worker_exit_sync",
         reason="A nanny whose worker cannot run prints tracebacks in place of one line, and"
         " nothing deletes the folder that it made for the worker.",
-        process=("nanny",),
         needed=False,
         replace=_on_worker_exit_sync,
     ),

@@ -36,7 +36,6 @@ ROWS = (
         reason="An address in a message chooses the transport: a worker whose own links were signed"
         " was told to gather from tcp:// and ran the pickle that came back.",
         process=ANY,
-        needed=True,
         replace=sealed,
         source=("distributed.comm.registry:get_backend",),
     ),
@@ -45,21 +44,18 @@ ROWS = (
         reason="A connection's arguments do not say for which role it is opened, so that in a"
         " process of several roles one would speak as another.",
         process=ANY,
-        needed=True,
         replace=with_role,
     ),
     Patch(
         target="distributed.node:ServerNode.start_http_server",
         reason="A worker's dashboard, which authenticates no request, listens on all interfaces.",
         process=("worker",),
-        needed=True,
         replace=_starting_confined,
     ),
     Patch(
         target="distributed.preloading:_download_module",
         reason="A preload that is a web address is downloaded and run.",
         process=("scheduler", "worker", "nanny"),
-        needed=True,
         replace=lambda stock: refuse_download,
         source=(
             "distributed.preloading:_download_module",

@@ -48,8 +48,8 @@ class Patch:
     target: str
     reason: str
     process: tuple[str, ...]
-    needed: bool
     replace: Callable[[Any], Any]
+    needed: bool = True
     source: tuple[str, ...] = ()
     when_imported: bool = False
     when: Callable[[], bool] | None = None

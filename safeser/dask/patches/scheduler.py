@@ -113,61 +113,47 @@ def _stimulus_cancel(stock: _Function) -> _Function:
 
 
 _SCHEDULER = "distributed.scheduler:Scheduler"
-_HERE = ("scheduler",)
+_patch = partial(Patch, process=("scheduler",))
 
 _GRAPHS = (
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.update_graph",
         reason="A graph's tasks belong to no principal: the client that first submits under a key"
         " chooses what all others get under it.",
-        process=_HERE,
-        needed=True,
         replace=_update_graph,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}._create_taskstate_from_graph",
         reason="A key that exists is not compared with what arrives.",
-        process=_HERE,
-        needed=True,
         replace=_create_taskstate_from_graph,
         source=(
             f"{_SCHEDULER}._create_taskstate_from_graph",
             f"{_SCHEDULER}._generate_taskstates",
         ),
     ),
-    Patch(
+    _patch(
         target="distributed.scheduler:SchedulerState.new_task",
         reason="A task does not record the principal on whose behalf it was created.",
-        process=_HERE,
-        needed=True,
         replace=_new_task,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.update_data",
         reason="Data is taken in under the key of another's task.",
-        process=_HERE,
-        needed=True,
         replace=_update_data,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.scatter",
         reason="Data is brought to workers under the key of another's task.",
-        process=_HERE,
-        needed=True,
         replace=_scatter,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.report",
         reason="The failure of one client's graph fails the futures of all clients of its keys.",
-        process=_HERE,
-        needed=True,
         replace=_report,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.stimulus_cancel",
         reason="A client without submission can cancel the work of all others.",
-        process=_HERE,
-        needed=True,
         replace=_stimulus_cancel,
     ),
 )
@@ -216,27 +202,21 @@ def _get_profile(stock: _Function) -> _Function:
 
 
 _NAMED = (
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.stimulus_retry",
         reason="It releases keys that have not failed: data that another principal scattered is"
         " lost.",
-        process=_HERE,
-        needed=True,
         replace=_stimulus_retry,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.client_desires_keys",
         reason="Keys are published that their publisher may not read.",
-        process=_HERE,
-        needed=True,
         replace=_client_desires_keys,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.coerce_address",
         reason="Host names in requests are looked up in the event loop: one list of them blocks the"
         " cluster, and their name server learns of it.",
-        process=_HERE,
-        needed=True,
         replace=_coerce_address,
     ),
     *(
@@ -248,7 +228,7 @@ _NAMED = (
             replace=_get_profile,
         )
         for owner, process in (
-            (_SCHEDULER, _HERE),
+            (_SCHEDULER, ("scheduler",)),
             ("distributed.worker:Worker", ("worker",)),
         )
     ),
@@ -280,26 +260,15 @@ def _add_keys(stock: _Function) -> _Function:
     return add_keys
 
 
-def _handle_task_finished(stock: _Function) -> _Function:
-    def handle_task_finished(self: Any, key: Any, worker: str, **report: Any) -> Any:
+def _end_of_task(operation: str, stock: _Function) -> _Function:
+    def handle(self: Any, key: Any, worker: str, **report: Any) -> Any:
         workers = part_of(self, Workers)
         run_id = report.get("run_id")
-        if workers is None or workers.is_its_own("task-finished", key, worker, run_id):
+        if workers is None or workers.is_its_own(operation, key, worker, run_id):
             return stock(self, key=key, worker=worker, **report)
         return None
 
-    return handle_task_finished
-
-
-def _handle_task_erred(stock: _Function) -> _Function:
-    def handle_task_erred(self: Any, key: Any, worker: str, **report: Any) -> Any:
-        workers = part_of(self, Workers)
-        run_id = report.get("run_id")
-        if workers is None or workers.is_its_own("task-erred", key, worker, run_id):
-            return stock(self, key=key, worker=worker, **report)
-        return None
-
-    return handle_task_erred
+    return handle
 
 
 def _task_to_msg(stock: _Function) -> _Function:
@@ -371,81 +340,61 @@ def _register_nanny_plugin(stock: _Function) -> _Function:
 
 
 _WORKERS = (
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.add_worker",
         reason="A worker that registers under the id of another replaces it, and one whose"
         " registration ends half way gets tasks that wait for ever.",
-        process=_HERE,
-        needed=True,
         replace=_add_worker,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.add_keys",
         reason="A worker can report the value of a task that it was never given, and all others are"
         " told to drop theirs.",
-        process=_HERE,
-        needed=True,
         replace=_add_keys,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.handle_task_finished",
         reason="A worker reports the result of a task that another worker computes.",
-        process=_HERE,
-        needed=True,
-        replace=_handle_task_finished,
+        replace=partial(_end_of_task, "task-finished"),
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.handle_task_erred",
         reason="A worker reports the failure of a task that another worker computes.",
-        process=_HERE,
-        needed=True,
-        replace=_handle_task_erred,
+        replace=partial(_end_of_task, "task-erred"),
     ),
-    Patch(
+    _patch(
         target="distributed.scheduler:SchedulerState._task_to_msg",
         reason="The scheduler does not record which worker it told to compute a task, nor does it"
         " state the authors of the task and its inputs.",
-        process=_HERE,
-        needed=True,
         replace=_task_to_msg,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.request_acquire_replicas",
         reason="The scheduler does not record which worker it told to keep a copy of a value, nor"
         " does it state the author of the value.",
-        process=_HERE,
-        needed=True,
         replace=_request_acquire_replicas,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.gather_on_worker",
         reason="The scheduler does not record which worker it told to copy a value, nor does it"
         " state the author of the value.",
-        process=_HERE,
-        needed=True,
         replace=_gather_on_worker,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.gather",
         reason="If a key is released and another client submits it while its value is fetched, the"
         " client that asked for the first value gets the second.",
-        process=_HERE,
-        needed=True,
         replace=_gather,
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.add_nanny",
         reason="Of two nannies that say one address, the first to leave takes the other's place.",
-        process=_HERE,
-        needed=True,
         replace=_add_nanny,
         source=(f"{_SCHEDULER}.add_nanny", f"{_SCHEDULER}.register_nanny_plugin"),
     ),
-    Patch(
+    _patch(
         target=f"{_SCHEDULER}.register_nanny_plugin",
         reason="A plugin waits for ever for a nanny that never reports the end of its start.",
-        process=_HERE,
-        needed=True,
         replace=_register_nanny_plugin,
         source=(f"{_SCHEDULER}.add_nanny", f"{_SCHEDULER}.register_nanny_plugin"),
     ),

@@ -84,7 +84,6 @@ ROWS = (
         target="distributed.shuffle._core:ShuffleRun._write_to_disk",
         reason="A shard names the file that a worker appends it to, outside the shuffle's folder.",
         process=("worker",),
-        needed=True,
         replace=keeping_own,
     ),
 )

@@ -36,21 +36,13 @@ def _loads(stock: Callable[..., Any]) -> Callable[..., Any]:
     return loads
 
 
-_REASON = "Graphs that Dask pickles and opens itself are in no trace of serialization."
-
-ROWS = (
+ROWS = tuple(
     Patch(
-        target="distributed.protocol.pickle:dumps",
-        reason=_REASON,
+        target=f"distributed.protocol.pickle:{name}",
+        reason="Graphs that Dask pickles and opens itself are in no trace of serialization.",
         process=ANY,
         needed=False,
-        replace=_dumps,
-    ),
-    Patch(
-        target="distributed.protocol.pickle:loads",
-        reason=_REASON,
-        process=ANY,
-        needed=False,
-        replace=_loads,
-    ),
+        replace=replace,
+    )
+    for name, replace in (("dumps", _dumps), ("loads", _loads))
 )

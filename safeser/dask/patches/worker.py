@@ -132,30 +132,26 @@ def _update_data(stock: Callable[..., Any]) -> Callable[..., Any]:
     return update_data
 
 
+_patch = partial(Patch, process=("worker",))
+
 ROWS = (
-    Patch(
+    _patch(
         target="distributed.worker:Worker.gather",
         reason="A worker does not know the authors of the values that it is told to fetch, and"
         " keeps a former value of the key instead.",
-        process=("worker",),
-        needed=True,
         replace=_gather,
     ),
-    Patch(
+    _patch(
         target="distributed.worker:Worker.update_data",
         reason="A worker does not know the authors of the values that it is brought, and keeps a"
         " former value of the key instead.",
-        process=("worker",),
-        needed=True,
         replace=_update_data,
     ),
-    Patch(
+    _patch(
         target="distributed.worker:Worker.handle_stimulus",
         reason="A value of a cancelled or former task of a key is taken for that of the present"
         " one; a task waits for ever for a value that cannot come (distributed issue 6705); authors"
         " of values are not recorded.",
-        process=("worker",),
-        needed=True,
         replace=_handle_stimulus,
         source=(
             "distributed.worker:Worker.handle_stimulus",
@@ -163,36 +159,30 @@ ROWS = (
             "distributed.worker_state_machine:WorkerState._gather_dep_done_common",
         ),
     ),
-    Patch(
+    _patch(
         target="distributed.worker:Worker.batched_send",
         reason="A worker reports a copy of a key, without the author of the value.",
-        process=("worker",),
-        needed=True,
         replace=_batched_send,
     ),
-    Patch(
+    _patch(
         target=_GATHER_DEP,
         reason="One value that may not come fails all that were fetched with it; a value that"
         " another author's task had under the key is fetched in place of the one meant.",
-        process=("worker",),
-        needed=True,
         replace=_gather_dep,
         source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
     ),
     # Understands what the row before returns.
-    Patch(
+    _patch(
         target=_HANDLE_EVENT,
         reason="A worker's state handles no event by which some values arrive and others fail.",
-        process=("worker",),
         needed=False,
         replace=_handle_event,
         source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
     ),
-    Patch(
+    _patch(
         target="distributed.worker:Worker._get_client",
         reason="The client that a worker makes for its tasks answers a submission with the result"
         " of another definition, where it holds a future of that key.",
-        process=("worker",),
         needed=False,
         replace=_get_client,
     ),

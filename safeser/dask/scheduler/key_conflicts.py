@@ -167,7 +167,11 @@ class Guard(Part):
                 ["scheduler", client], {"action": "update-graph", "status": "refused"}
             )
             told = [key for key in keys if key in refused.keys]
-            self._tell(client, told, refused.error)
+            # To the client that submitted the graph alone.
+            failures = GraphFailures()
+            failures.add(tuple(told), refused.error)
+            for message in failures.elements():
+                self._send(client, message)
         finally:
             _submission.reset(token)
 
@@ -215,7 +219,9 @@ class Guard(Part):
     def _refuse_graph(
         self, submission: Submission, error: PolicyDenied, keys: set[Any]
     ) -> NoReturn:
-        self._record(submission, error, Kind.TASK, "update-graph")
+        context = self._context(submission, Kind.TASK, "update-graph")
+        note_refusal(self._channel.audit, context, error)
+        error.recorded = True
         raise _Refused(error, self._unserved(keys, submission.client, set())) from None
 
     def _conflicts(self, submission: Submission, dsk: Mapping[Any, Any]) -> Iterator[Conflict]:
@@ -348,7 +354,14 @@ class Guard(Part):
                 return self._take_data(stock, data)
         except PolicyDenied as error:
             if error.rule == "key.definition":
-                self._coming.drop(self._brought(comm, data["who_has"]))
+                # A client that brought nothing could otherwise have workers drop what they compute.
+                sender = self._submission_by(comm, None).principal
+                self._coming.drop(
+                    {
+                        key: [each for each in addresses if self._takes_data(each, sender)]
+                        for key, addresses in data["who_has"].items()
+                    }
+                )
             return error_reply(error)
 
     def _take_data(self, stock: Callable[..., Any], data: Mapping[str, Any]) -> Any:
@@ -356,17 +369,6 @@ class Guard(Part):
         submission = self._current(data["client"])
         self._check_data(submission, data["who_has"], operation="update_data")
         return stock(**data)
-
-    def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:
-        """Return at which workers there may be what the peer on *comm* says that it brought.
-
-        A client that brought nothing could otherwise have workers drop what they compute.
-        """
-        sender = self._submission_by(comm, None).principal
-        return {
-            key: [each for each in addresses if self._takes_data(each, sender)]
-            for key, addresses in who_has.items()
-        }
 
     def _takes_data(self, address: str, sender: str) -> bool:
         """Tell whether the worker at *address* takes data from *sender*; see direct.py."""
@@ -455,13 +457,6 @@ class Guard(Part):
         own = self._channel.identity.principal
         return Context(submission.principal, own, kind, operation, transport="safeser")
 
-    def _record(
-        self, submission: Submission, error: PolicyDenied, kind: Kind, operation: str
-    ) -> None:
-        context = self._context(submission, kind, operation)
-        note_refusal(self._channel.audit, context, error)
-        error.recorded = True
-
     def _note(self, context: Context, conflicts: Sequence[Conflict], *, permitted: bool) -> None:
         audit = self._channel.audit
         for place, conflict in enumerate(conflicts):
@@ -487,13 +482,6 @@ class Guard(Part):
         logger.warning("%s", text)
         message = {"message": text, "category": "builtins:UserWarning"}
         self._send(submission.client, {"op": "event", "topic": "warn", "event": (time(), message)})
-
-    def _tell(self, client: str, keys: Sequence[Any], error: PolicyDenied) -> None:
-        """Fail the futures of a refused graph, in the client that submitted it alone."""
-        failures = GraphFailures()
-        failures.add(tuple(keys), error)
-        for message in failures.elements():
-            self._send(client, message)
 
     def _send(self, client: str, message: dict[str, Any]) -> None:
         stream = self._server.client_comms.get(client)

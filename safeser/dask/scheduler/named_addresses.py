@@ -98,7 +98,9 @@ class Names(Part):
             named = unparse_host_port(*addr) if isinstance(addr, tuple) else addr
             if resolve and isinstance(named, str) and _is_name(named):
                 return named  # a heartbeat of a worker that left, or never registered
-            _require_no_name(named)
+            # What Dask raises itself of what is no address: it may be the name of a host.
+            if isinstance(named, str) and _is_name(named):  # of anything else, Dask says so
+                raise ValueError("a worker is named by its address, not by that of a host")
             if isinstance(named, str) and "://" not in named:
                 addr = f"safeser://{named}"  # which is the scheme of every process here
         try:
@@ -117,12 +119,6 @@ def _require_no_number(name: Any) -> None:
             rule="worker.unknown",
             fix="Name workers as client.scheduler_info()['workers'] does, by address or name.",
         )
-
-
-def _require_no_name(address: Any) -> None:
-    """Raise what Dask raises itself of what is no address: it may be the name of a host."""
-    if isinstance(address, str) and _is_name(address):  # of anything else, Dask says so
-        raise ValueError("a worker is named by its address, not by that of a host")
 
 
 def _is_name(address: str) -> bool:

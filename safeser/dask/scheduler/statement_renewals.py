@@ -59,7 +59,10 @@ class Renewals(Part):
             for address, worker in self._server.workers.items():
                 stream = self._server.stream_comms.get(address)
                 if stream is not None and _hears(stream):
-                    for current in renewed & _statements_of(worker):
+                    specs = (task.run_spec for task in worker.processing)
+                    for current in renewed & {
+                        spec.graph.current for spec in specs if isinstance(spec, Sealed)
+                    }:
                         with contextlib.suppress(CommClosedError):
                             stream.send({"op": RENEWED, "statement": current.signed.packed})
         self._pause = max(PAUSE, _SHARE * (perf_counter() - begun))
@@ -71,9 +74,3 @@ def _hears(stream: Any) -> bool:
     if link is None:
         return False
     return bool(link.policy.permits_operation(link.outbound(Kind.TASK, RENEWED)).permitted)
-
-
-def _statements_of(worker: Any) -> set[Current]:
-    """Return the statements of the tasks that *worker* was given and has not finished."""
-    specs = (task.run_spec for task in worker.processing)
-    return {spec.graph.current for spec in specs if isinstance(spec, Sealed)}

@@ -161,10 +161,6 @@ class Workers(Part):
         if place in self._left or len(self._left) < _MOST_HELD:
             self._left[place] = key, now + HELD_SECONDS
 
-    def _held_by_another(self, place: Any, key: str) -> bool:
-        owner, until = self._left.get(place, (key, 0.0))
-        return owner != key and until > monotonic()
-
     async def _remove(self, address: str) -> None:
         """Remove a worker whose registration ended half way, as Dask does by itself for no other.
 
@@ -190,7 +186,8 @@ class Workers(Part):
             return
         others = [state for state in workers if self._keys.get(state.address) != key]
         place = named_addresses.place(nanny)
-        if self._held_by_another(place, key) or any(
+        owner, until = self._left.get(place, (key, 0.0))
+        if (owner != key and until > monotonic()) or any(
             state.nanny and named_addresses.place(state.nanny) == place for state in others
         ):
             # What Dask has a nanny do to the worker that it names would be done to the other one.

@@ -83,7 +83,7 @@ def key_form(key: Any, depth: int = 0) -> Any:
     """
     kind = type(key)
     if kind in _KEYS:
-        if not fits(key, kind) or _is_nan(key):
+        if not fits(key, kind) or (type(key) is float and math.isnan(key)):
             raise _unnameable("a number or text that no message can hold as a key")
         return key
     if isinstance(key, tuple):
@@ -96,10 +96,6 @@ def key_form(key: Any, depth: int = 0) -> Any:
     if isinstance(key, np.generic):
         return key_form(key.item())
     raise _unnameable(f"a {kind.__qualname__}")
-
-
-def _is_nan(value: Any) -> bool:
-    return type(value) is float and math.isnan(value)
 
 
 def _unnameable(what: str) -> PayloadError:
@@ -115,7 +111,7 @@ def is_key(value: Any) -> bool:
     kind = type(value)
     if kind is tuple:
         return all(map(is_key, value))
-    return kind in _KEYS and not _is_nan(value)
+    return kind in _KEYS and not (type(value) is float and math.isnan(value))
 
 
 def key_elements(key: Any) -> int:

@@ -80,11 +80,6 @@ class _Opening:
             self._loaded[place] = self._load(definition)
         return self._loaded[place]
 
-    def _function(self, tree: Any) -> Any:
-        """Return what a task calls: a definition, and nothing else."""
-        _require(type(tree) is tuple and len(tree) == 2 and tree[0] == form.DEFINITION)
-        return self._definition(tree[1])
-
     def _task(self, key: Any, producer: Any, function: Any, args: Any, named: Any) -> Task:
         _require(key is None or form.is_key(key))
         _require(type(producer) is bool and type(args) is type(named) is tuple)
@@ -92,7 +87,8 @@ class _Opening:
         _require(all(type(name) is str for name in names) and len(set(names)) == len(names))
         values = map(self.value, named[1::2])
         keywords = dict(zip(names, values, strict=True))
-        called, arguments = self._function(function), [self.value(each) for each in args]
+        _require(type(function) is tuple and len(function) == 2 and function[0] == form.DEFINITION)
+        called, arguments = self._definition(function[1]), [self.value(each) for each in args]
         if called is _execute_subgraph and len(arguments) > 2 and type(arguments[2]) is tuple:
             _check_table(arguments[2])  # names of its inputs
         return Task(

@@ -80,15 +80,11 @@ def plugins_in(body: Any, path: str) -> Iterator[tuple[str, Any, str]]:
 
     :param path: of the field; in others than those of plugins there are none.
     """
-    for name, data in _plugins(body, path).items():
+    plugins = body.get(path) if path in _PLUGINS and isinstance(body, dict) else None
+    for name, data in (plugins if isinstance(plugins, dict) else {}).items():
         # Of what is no text, two names could be one.
         purpose = f"{_PLUGINS[path]}.plugin:{name}" if type(name) is str else ""
         yield f"{path}.{str(name)[:_SHOWN]}", data, purpose
-
-
-def _plugins(body: Any, path: str) -> Mapping[Any, Any]:
-    plugins = body.get(path) if path in _PLUGINS and isinstance(body, dict) else None
-    return plugins if isinstance(plugins, dict) else {}
 
 
 # -- where they are made --------------------------------------------------------------------------

@@ -224,17 +224,14 @@ class _Task:
         if depth >= _DEEPEST or self._left < 0:
             raise _NoTreeError
         if kind is TaskRef or (isinstance(obj, TaskRef) and not literal):  # or a future of Dask's
-            return self._reference(obj.key)
+            place = self._places.get(obj.key)
+            if place is None:
+                return [form.REFERENCE, form.key_form(obj.key)]
+            return [form.DEPENDENCY, place]
         write = _SPELLED.get(kind)
         if write is None or (kind in _PLAIN and not _is_spelled(obj, kind, self._items)):
             return self.definition(obj)
         return write(self, obj, depth + 1)
-
-    def _reference(self, key: Any) -> list[Any]:
-        place = self._places.get(key)
-        if place is None:
-            return [form.REFERENCE, form.key_form(key)]
-        return [form.DEPENDENCY, place]
 
     def _alias(self, alias: Alias, _: int) -> list[Any]:
         return [form.ALIAS, form.key_form(alias.key), form.key_form(alias.target)]

@@ -6,7 +6,7 @@ speaks them without a guard may be open already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distributed import Client, Nanny, Scheduler, Worker
@@ -66,16 +66,12 @@ def _refuse_unguarded() -> None:
         ("a scheduler", Scheduler._instances),
         ("a client without safeser", Client._instances),
     ):
-        if any(_is_unguarded(each) for each in _snapshot(instances)):
+        if any(_is_unguarded(each) for each in list(instances)):
             raise ConfigError(
                 f"{kind} is open in this process, and would not be able to connect any more",
                 rule="scheme.in-use",
                 fix="Open guarded clients in a process of their own, or close it first.",
             )
-
-
-def _snapshot(instances: Iterable[Any]) -> list[Any]:
-    return list(instances)
 
 
 def _is_unguarded(server: Any) -> bool:

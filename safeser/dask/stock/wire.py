@@ -11,11 +11,11 @@ each owns its memory: distributed 2026.8.0, ``comm/tcp.py``.)
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tornado.iostream import IOStream
 
+from safeser.dask.transport.frames import cut_at
 from safeser.dask.transport.unfinished import Arriving, read_frame
 from safeser.errors import PayloadError
 from safeser.values import Limits
@@ -73,7 +73,7 @@ async def read_message(stream: IOStream, limits: Limits, arriving: Arriving) -> 
     size, count = struct.unpack("<QQ", await stream.read_bytes(2 * _WORD))
     table = await stream.read_bytes(lengths_of(size, count, limits))
     runs = runs_of(size, table, limits)
-    frames = _cut(await _read(stream, sum(runs.together), arriving), runs.together)
+    frames = cut_at(await _read(stream, sum(runs.together), arriving), runs.together)
     for length in runs.alone:
         frames.append(await _read(stream, length, arriving))
     return frames
@@ -84,14 +84,6 @@ async def _read(stream: IOStream, length: int, arriving: Arriving) -> memoryview
         return await read_frame(stream, length, arriving)
     except MemoryError:
         raise _refused("there is no memory for a frame as long as it says") from None
-
-
-def _cut(data: memoryview, lengths: Sequence[int]) -> list[memoryview]:
-    frames, at = [], 0
-    for length in lengths:
-        frames.append(data[at : at + length])
-        at += length
-    return frames
 
 
 def _refused(problem: str) -> PayloadError:

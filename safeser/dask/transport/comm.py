@@ -336,7 +336,16 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             return session.verify_whole(start, data[start_size:])
         except BaseException as error:
             data = _NOTHING  # what is raised refers to this frame, and must keep no message
-            self._not_received(error)
+            # What was already read is unknown; where Dask knows another error for it, raise that.
+            if isinstance(error, StreamClosedError):
+                self.stream = None
+                self._closed = True
+                self.raise_if_ended()
+                convert_stream_closed_error(self, error)
+            if isinstance(error, EnvelopeError) and not isinstance(error, AuthenticationError):
+                self.raise_if_ended()
+                self._give_up(error)
+            self.abort()
             raise
 
     async def _read_large(
@@ -356,21 +365,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         last = await read_end(stream, prelude.overhead.end)
         arriving.complete = True
         return arrival.verified(last)
-
-    def _not_received(self, error: BaseException) -> None:
-        """End this connection, of which *error* leaves unknown what was already read.
-
-        Where Dask knows another error for it, raise that.
-        """
-        if isinstance(error, StreamClosedError):
-            self.stream = None
-            self._closed = True
-            self.raise_if_ended()
-            convert_stream_closed_error(self, error)
-        if isinstance(error, EnvelopeError) and not isinstance(error, AuthenticationError):
-            self.raise_if_ended()
-            self._give_up(error)
-        self.abort()
 
     async def write(
         self,
@@ -463,7 +457,14 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         async with self._sealing:
             if size <= ONE_READ:
                 return self._send_whole(header, frames, then)
-            return await self._send_pieces(header, frames, then)
+            buffers = self._seal(self.link.session.sealing, header, frames)
+            try:
+                sent = await self._write_pieces(buffers)
+            except BaseException as error:
+                self._not_sent(error)
+            if then is not None:
+                then()
+            return sent
 
     def _send_whole(
         self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
@@ -471,18 +472,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         message = self._seal(self.link.session.sealed, header, frames)
         try:
             sent = self._enqueue(message)
-        except BaseException as error:
-            self._not_sent(error)
-        if then is not None:
-            then()
-        return sent
-
-    async def _send_pieces(
-        self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
-    ) -> int:
-        buffers = self._seal(self.link.session.sealing, header, frames)
-        try:
-            sent = await self._write_pieces(buffers)
         except BaseException as error:
             self._not_sent(error)
         if then is not None:

@@ -226,7 +226,11 @@ class Reader:
             ext_hook=self._ext,
         )
         if _may_hold_times(data):
-            _refuse_times(value)
+            level = [value]
+            while level:
+                if msgpack.Timestamp in map(type, level):
+                    raise PayloadError("msgpack extension -1 is not known here", rule="payload.ext")
+                level = _below(level)
         return value
 
     def charge(self, count: int) -> None:
@@ -274,7 +278,13 @@ class Reader:
             self.references.append(index)
             return Reference(index, code == EXT_EAGER)
         if code == EXT_SET:
-            items = self._set_items(data)
+            # Each unpacker takes 40 KiB of the C stack: a few hundred sets inside each other would
+            # end the process. No set can be a member of another, as none is hashable.
+            if self._in_set:
+                raise PayloadError("a set's member is not hashable", rule="payload.key")
+            self._in_set = True
+            items = self._unpack(data)
+            self._in_set = False
             if not isinstance(items, tuple):
                 raise PayloadError("a set is malformed", rule="payload.msgpack")
             return self.make_set(items)
@@ -284,24 +294,6 @@ class Reader:
         """Return the set of *items*, if their hashes were not made to collide."""
         check_hashes("a set's member", items, members=True)
         return set(items)
-
-    def _set_items(self, data: Any) -> Any:
-        # Each unpacker takes 40 KiB of the C stack: a few hundred sets inside each other would end
-        # the process. No set can be a member of another, as none is hashable.
-        if self._in_set:
-            raise PayloadError("a set's member is not hashable", rule="payload.key")
-        self._in_set = True
-        items = self._unpack(data)
-        self._in_set = False
-        return items
-
-
-def _refuse_times(value: Any) -> None:
-    level = [value]
-    while level:
-        if msgpack.Timestamp in map(type, level):
-            raise PayloadError("msgpack extension -1 is not known here", rule="payload.ext")
-        level = _below(level)
 
 
 def check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> None:

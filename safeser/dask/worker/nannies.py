@@ -214,13 +214,10 @@ class Starting(Part):
             del self._missed[name]
         for plugin, content in missed.items():
             if self._server.nanny_plugins.get(plugin) is content:
-                await self._tell(address, plugin, content)
-
-    async def _tell(self, address: str, plugin: str, content: bytes) -> None:
-        try:
-            await self._server.rpc(address).plugin_add(plugin=content, name=plugin)
-        except Exception as error:  # any answer of the nanny; no request waits for it
-            logger.warning("The nanny at %s did not take %s: %s", address, plugin, error)
+                try:
+                    await self._server.rpc(address).plugin_add(plugin=content, name=plugin)
+                except Exception as error:  # any answer of the nanny; no request waits for it
+                    logger.warning("The nanny at %s did not take %s: %s", address, plugin, error)
 
     async def register_plugin(self, plugin: bytes, name: str, idempotent: bool) -> Any:
         """Do as ``Scheduler.register_nanny_plugin``, which waits until no nanny starts at all."""

@@ -17,7 +17,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn
@@ -213,17 +213,13 @@ def _require_private(directory: str | None) -> None:
         os.fchmod(opened, 0o700)
     finally:
         os.close(opened)
-    for parent in _parents(path):
+    # As spelt and as resolved: a user who may write to the folder of a link can change it.
+    for parent in dict.fromkeys((*path.parents, *path.resolve().parents)):
         found = parent.stat()
         if found.st_uid not in (0, os.geteuid()):
             _refuse_directory(parent, "belongs to another user, who could replace it")
         if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
             _refuse_directory(parent, f"is writable by others (mode {found.st_mode & 0o7777:04o})")
-
-
-def _parents(path: Path) -> Iterable[Path]:
-    # As spelt and as resolved: a user who may write to the folder of a link can change the link.
-    return dict.fromkeys((*path.parents, *path.resolve().parents))
 
 
 def _refuse_directory(path: Path, why: str) -> NoReturn:

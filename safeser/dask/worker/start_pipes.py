@@ -80,7 +80,12 @@ class StartPipe:
     # -- in the worker's process
 
     def put(self, message: Mapping[str, Any]) -> None:
-        _write(self._writer, _start_message(message))
+        error = message.get("exception")
+        if error is None:
+            said = [message["uid"], str(message["address"]), str(message["dir"])]
+        else:
+            said = [message["uid"], _described(error)]
+        _write(self._writer, plain.encode(said, limits=_LIMITS))
 
     def close(self) -> None:
         self._writer.close()
@@ -211,16 +216,6 @@ def _read_exactly(reader: Connection, size: int) -> bytes:
 
 
 # -- the one message ----------------------------------------------------------------------------
-
-
-def _start_message(message: Mapping[str, Any]) -> bytes:
-    """Return what distributed's worker process says of its start, as msgpack."""
-    error = message.get("exception")
-    if error is None:
-        said = [message["uid"], str(message["address"]), str(message["dir"])]
-    else:
-        said = [message["uid"], _described(error)]
-    return plain.encode(said, limits=_LIMITS)
 
 
 def _described(error: BaseException) -> bytes:

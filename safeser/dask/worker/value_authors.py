@@ -18,7 +18,6 @@ from typing import Any
 
 from safeser.dask.messages.author_statements import statement, stating, take_stated
 from safeser.dask.servers import Part
-from safeser.policy import Policy
 from safeser.values import Kind
 
 __all__ = ["Authors", "gathering"]
@@ -61,7 +60,10 @@ class Authors(Part):
     def note(self, authors: Mapping[Any, str]) -> None:
         """Record the *authors* of keys that this worker has by now."""
         self._of.update(authors)
-        self._forget()
+        if len(self._of) > self._most:
+            there = self._server.state.tasks
+            self._of = {key: author for key, author in self._of.items() if key in there}
+            self._most = 2 * len(self._of) + _SPARE
 
     def fields(self, keys: Collection[Any]) -> dict[str, Any]:
         """Return what a message states of the authors of *keys*."""
@@ -73,13 +75,9 @@ class Authors(Part):
         Not where policy lets others bring data under a key that is taken: whose it is, is open.
         """
         known = {key: self._of[key] for key in keys if key in self._of}
-        if known and self._policy.lets_keys_be_taken:
+        if known and self._known.channel.policy.lets_keys_be_taken:
             known = {}
         return stating("get_data", authors=known)
-
-    @property
-    def _policy(self) -> Policy:
-        return self._known.channel.policy
 
     # --- values of others ------------------------------------------------------------------------
 
@@ -99,7 +97,7 @@ class Authors(Part):
         """
         there = self._server.state.tasks
         taken = {key for key in keys if key in there and self.is_of_another(key, link.peer)}
-        if taken and not self._policy.lets_keys_be_taken:
+        if taken and not self._known.channel.policy.lets_keys_be_taken:
             link.refuse(
                 link.inbound(Kind.DATA, "update_data"),
                 "key.definition",
@@ -123,10 +121,3 @@ class Authors(Part):
         former = set(self.of_others(take_stated(request, keys)))
         if former:
             request["keys"] = [key for key in keys if key not in former]
-
-    def _forget(self) -> None:
-        """Forget the authors of keys that are gone, now and then."""
-        if len(self._of) > self._most:
-            there = self._server.state.tasks
-            self._of = {key: author for key, author in self._of.items() if key in there}
-            self._most = 2 * len(self._of) + _SPARE

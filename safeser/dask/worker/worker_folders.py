@@ -108,13 +108,9 @@ def _delete_left(above: str) -> None:
         try:
             for name in os.listdir(opened):
                 if name.startswith(_PREFIX):
-                    _delete_unlocked(name, opened)
+                    lock = _locked(name, above=opened)
+                    if lock is not None:
+                        shutil.rmtree(name, ignore_errors=True, dir_fd=opened)
+                        os.close(lock)
         finally:
             os.close(opened)
-
-
-def _delete_unlocked(name: str, above: int) -> None:
-    lock = _locked(name, above=above)
-    if lock is not None:
-        shutil.rmtree(name, ignore_errors=True, dir_fd=above)
-        os.close(lock)

@@ -37,11 +37,6 @@ _LARGE = 1 << 12
 _ALIGNMENT = 8
 
 
-def _rank(size: int) -> int:
-    """Return the largest power of two, up to eight, that divides *size*."""
-    return min(_ALIGNMENT, size & -size)
-
-
 class Writer:
     """Words and buffers of one object, in the order in which a reader takes them."""
 
@@ -65,7 +60,7 @@ class Writer:
         size = memoryview(content).nbytes
         self._words.append(size)
         if size >= _LARGE:
-            self._ranked[_rank(size)].append(content)
+            self._ranked[min(_ALIGNMENT, size & -size)].append(content)
         elif size:
             self._pool.append(content)
             if size % _ALIGNMENT:
@@ -133,7 +128,7 @@ class Reader:
         self._frames: dict[int, list[Any]] = {8: [], 4: [], 2: [], 1: []}
         least = _ALIGNMENT
         for frame in large:
-            rank = _rank(frame.nbytes)
+            rank = min(_ALIGNMENT, frame.nbytes & -frame.nbytes)
             if frame.nbytes < _LARGE or rank > least:
                 self.refuse("its frames are not in order")
             least = rank
@@ -185,10 +180,10 @@ class Reader:
             if self._taken > self._pool.size:
                 self.refuse("a buffer ends outside of its frame")
             return self._pool.slice(start, size)
-        waiting = self._frames[_rank(size)]
+        waiting = self._frames[min(_ALIGNMENT, size & -size)]
         if not waiting or waiting[-1].nbytes != size:
             self.refuse("a buffer and its frame differ in size")
-        return self._aligned(waiting.pop().toreadonly(), _rank(size))
+        return self._aligned(waiting.pop().toreadonly(), min(_ALIGNMENT, size & -size))
 
     def _aligned(self, frame: memoryview, rank: int) -> Any:
         made = pa.py_buffer(frame)

@@ -99,12 +99,8 @@ def _begin(
     before = first % 8 if bits or bitmap is not None else 0
     writer.put(length, before, buffers)
     start, total = first - before, length + before
-    writer.buffer(None if bitmap is None else _bits(bitmap, start, total))
+    writer.buffer(None if bitmap is None else _piece(bitmap, start // 8, (total + 7) // 8))
     return start, total
-
-
-def _bits(buffer: Any, start: int, total: int) -> Any:
-    return _piece(buffer, start // 8, (total + 7) // 8)
 
 
 def _piece(buffer: Any, start: int, size: int) -> Any:
@@ -133,7 +129,7 @@ def _null(writer: Writer, kind: Any, state: State, first: int, length: int) -> N
 
 def _flags(writer: Writer, kind: Any, state: State, first: int, length: int) -> None:
     start, total = _begin(writer, state, first, length, buffers=2, bits=True)
-    writer.buffer(_bits(state[4][1], start, total))
+    writer.buffer(_piece(state[4][1], start // 8, (total + 7) // 8))
 
 
 def _fixed(writer: Writer, kind: Any, state: State, first: int, length: int) -> None:

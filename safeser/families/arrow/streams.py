@@ -13,12 +13,12 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
-from safeser.families.arrow.dictionaries import decoded_size
 from safeser.families.arrow.types import is_flat, storage_of
 from safeser.pickles.shims.arrow import arrays as reviewed
 from safeser.pickles.shims.arrow.types import check_noted
@@ -26,7 +26,7 @@ from safeser.pickles.shims.site import Site
 from safeser.types.arrow import holds_list_view, measured
 from safeser.values import Limits
 
-__all__ = ["check_stream"]
+__all__ = ["check_stream", "decoded_size"]
 
 #: Untyped on purpose: Arrow is an extra.
 pa: Any = importlib.import_module("pyarrow")
@@ -92,7 +92,10 @@ def check_stream(data: Any, limits: Limits, *, decoded: int) -> int:
     known: set[Any] = set()
     with pa.ipc.open_stream(content) as reader:
         for kind in reader.schema.types:
-            _check_type(kind)
+            measured(kind)
+            if holds_list_view(kind):
+                # Without a batch, Arrow ends the process as it makes a column of them.
+                _refuse("holds list views, which no frame holds")
         for batch in reader:
             if batch.num_rows and not batch.num_columns:
                 _refuse("has rows without any column")  # others Arrow compares with their columns
@@ -232,13 +235,6 @@ def _check_body(said: bytes) -> None:
 # -- arrays --------------------------------------------------------------------------------------
 
 
-def _check_type(kind: Any) -> None:
-    measured(kind)
-    if holds_list_view(kind):
-        # Without a batch, Arrow ends the process as it makes a column of them.
-        _refuse("holds list views, which no frame holds")
-
-
 def _is_simple(kind: Any) -> bool:
     return kind.id in _SIMPLE and is_flat(kind)
 
@@ -292,3 +288,73 @@ def _check_empty(state: Any) -> None:
             _refuse("has an empty array with offsets outside its buffers")
     for child in (*children, *(() if dictionary is None else (dictionary,))):
         _check_empty(child)
+
+
+# --- compute the size of dictionary-encoded Arrow arrays once every row is expanded ---------------
+# The one rule: the size is computed without expanding anything. A text of one megabyte that 100,000
+# rows refer to arrives as 1.1 MB and takes 100 GB as plain text: pandas and Arrow expand it to
+# convert a column to another type, and Arrow expands any such column inside a list or a structure.
+
+
+def decoded_size(array: Any) -> int:
+    """Return the expanded size in bytes of the dictionary-encoded parts of *array*, at any depth.
+
+    :param array: an array that was validated.
+    """
+    total = 0
+    pending = [array] if _names_others(array.type) else []
+    while pending:
+        part = _stored(pending.pop())
+        if pa.types.is_dictionary(part.type):
+            total += _named_size(part)
+        else:
+            pending += _held(part)
+    return total
+
+
+def _names_others(kind: Any) -> bool:
+    """Tell whether arrays of *kind* are dictionary-encoded at any depth."""
+    pending = [kind]
+    while pending:
+        kind = storage_of(pending.pop())
+        if pa.types.is_dictionary(kind):
+            return True
+        pending += [kind.field(at).type for at in range(kind.num_fields)]
+    return False
+
+
+def _named_size(array: Any) -> int:
+    """Return how many bytes the values take that the rows of *array* name."""
+    counted = array.indices.drop_null().value_counts()
+    times = counted.field("counts")
+    rows = _compute.sum(times).as_py() or 0
+    values = _stored(array.dictionary)
+    if not pa.types.is_dictionary(values.type) and not _held(values):
+        try:
+            # What is taken here is no larger than what it is counted as.
+            texts = values.take(counted.field("values")).cast(pa.large_binary())
+            lengths = _compute.multiply(_compute.binary_length(texts), times)
+            return int(_compute.sum(lengths).as_py() or 0)
+        except pa.ArrowNotImplementedError:
+            with suppress(ValueError):  # a type without a fixed width
+                return int(rows) * -(-int(values.type.bit_width) // 8)
+    # At most as much for each row as all values take together.
+    return int(rows) * (int(values.nbytes) + decoded_size(values))
+
+
+def _stored(array: Any) -> Any:
+    """Return the array in which *array* is stored: itself, but for extensions."""
+    while isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return array
+
+
+def _held(array: Any) -> list[Any]:
+    """Return the arrays of which *array* is made."""
+    if pa.types.is_struct(array.type):
+        return [array.field(at) for at in range(array.type.num_fields)]
+    if pa.types.is_map(array.type):
+        return [array.keys, array.items]
+    if hasattr(array, "flatten"):  # of all kinds of lists
+        return [array.flatten()]
+    return [array.values] if array.type.num_fields else []  # of runs, their values

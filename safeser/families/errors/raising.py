@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import re
 import sys
 from typing import Any
 
@@ -21,7 +22,6 @@ from safeser.families.errors.failures import (
     RemoteError,
     shown,
 )
-from safeser.families.errors.frames import frames_of_users
 from safeser.families.plain import DEFAULTS
 from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import is_remade
@@ -29,7 +29,7 @@ from safeser.pickles.profiles import Profile
 from safeser.pickles.shims.site import Site
 from safeser.pickles.shims.stdlib.exceptions import SHIMS, check_arguments, without_file
 
-__all__ = ["called", "from_data", "is_listed", "name_of", "register_exception"]
+__all__ = ["called", "frames_of_users", "from_data", "is_listed", "name_of", "register_exception"]
 
 _SAFESER: dict[str, type[SafeserError]] = {
     f"safeser.errors:{name}": getattr(safeser_errors, name) for name in safeser_errors.__all__
@@ -236,3 +236,27 @@ def _shown_arg(arg: Any) -> Any:
     if type(arg) is str:
         return shown(arg)
     return tuple(map(_shown_arg, arg)) if type(arg) is tuple else arg
+
+
+# --- frames of safeser and Dask -------------------------------------------------------------------
+# The one rule: a refusal shows its user's own lines. How safeser came to it is in the audit log,
+# and no frame of it says more than the message does.
+
+#: A frame of a formatted traceback, with the lines of code below it. Files of libraries are named
+#: from the library's root on, as :func:`safeser.families.errors.paths.relative_frames` does it.
+_FRAME = re.compile(
+    r'^ {2}File "(?P<file>[^"\n]*)", line [^\n]*\n?(?: {4}[^\n]*\n?)*', re.MULTILINE
+)
+
+#: Packages between a user's code and a refusal.
+_BETWEEN = frozenset({"asyncio", "concurrent", "dask", "distributed", "safeser", "tornado"})
+
+
+def frames_of_users(text: str) -> str:
+    """Return the formatted traceback *text* without such frames; empty if none is left."""
+    kept = [
+        match[0].rstrip("\n")
+        for match in _FRAME.finditer(text)
+        if match["file"].partition("/")[0] not in _BETWEEN
+    ]
+    return "\n".join(kept)

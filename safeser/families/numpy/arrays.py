@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from safeser.families.numpy import dtypes
-from safeser.families.numpy import elements as array_elements
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.types import numpy as bounds
@@ -23,9 +22,9 @@ __all__ = ["align", "aligned", "array_child", "covered", "register"]
 Array = np.ndarray[Any, Any]
 
 #: Keys of an array whose elements lie in a frame, all once or some of them repeated.
-_KEYS = {"shape", "order", "writeable", "dtype"}
+_KEYS = ("shape", "order", "writeable", "dtype")
 _ORDERS = ("C", "F")
-_REPEATED_KEYS = _KEYS | {"base"}
+_REPEATED_KEYS = (*_KEYS, "base")
 
 _OBJECT = np.dtype(object)
 
@@ -34,7 +33,7 @@ def _encode_array(x: Array, limits: Limits) -> Parts:
     dtype, writeable = x.dtype, x.flags.writeable
     meta: dict[str, Any] = {"shape": list(x.shape), "order": "C", "writeable": writeable}
     if dtype == _OBJECT:
-        return array_elements.parts(x, meta, limits)
+        return _object_parts(x, meta, limits)
     meta["dtype"] = dtypes.describe(dtype)
     bounds.check_elements(dtype, ndim=x.ndim)
     bounds.check_extent(x.shape, x.itemsize, limits)
@@ -100,9 +99,10 @@ def _check_array(node: Node, limits: Limits) -> None:
     described = meta.get("dtype")
     dtype = dtypes.NUMBERS.get(described) if type(described) is str else None
     if dtype is None:
-        if array_elements.check(node, limits):
+        if _check_objects(node, limits):
             return
-        dtype = _special(described)
+        dtype = dtypes.build(described)
+        bounds.check_elements(dtype, ndim=0)
     if len(frames) != 1 or node.children or len(meta) != len(_KEYS):
         node.expect(*(_REPEATED_KEYS if "base" in meta else _KEYS), frames=1)
     # Where as many keys are there, and each of those below has a value that means something, they
@@ -128,13 +128,6 @@ def _check_array(node: Node, limits: Limits) -> None:
     if nbytes and bounds.is_strict(dtype):
         array = bounds.sound(array)
     node.value = array
-
-
-def _special(described: Any) -> np.dtype[Any]:
-    """Return a dtype of more than one number or time to an element."""
-    dtype = dtypes.build(described)
-    bounds.check_elements(dtype, ndim=0)
-    return dtype
 
 
 def _laid_out(node: Node, shape: tuple[int, ...], dtype: np.dtype[Any], frame: memoryview) -> Array:
@@ -164,7 +157,7 @@ def _decode_array(node: Node, values: list[Any]) -> Array:
     meta = node.meta
     array: Array = node.value
     if array is None:
-        return array_elements.decode(node, values[0])
+        return _decode_objects(node, values[0])
     if meta["writeable"]:
         return array if array.flags.writeable else array.copy(order="K")
     array.flags.writeable = False
@@ -219,3 +212,43 @@ def register() -> None:
     registry.register(
         Typed("numpy:ndarray", (np.ndarray,), _encode_array, _check_array, _decode_array)
     )
+
+
+# --- encode and decode arrays of Python objects element by element --------------------------------
+# The one rule: each element is a typed value of its own. The memory of such an array holds
+# pointers, which are never sent and never read from a buffer.
+
+
+def _object_parts(x: Array, meta: dict[str, Any], limits: Limits) -> Parts:
+    """Return *meta* with what *x* is, and its elements, in the order of its memory."""
+    bounds.check_extent(x.shape, x.itemsize, limits)
+    if x.flags.f_contiguous and not x.flags.c_contiguous:
+        meta["order"] = "F"
+    meta["dtype"] = dtypes.describe(x.dtype)
+    return Parts(meta, (), [(" (elements)", x.ravel(order=meta["order"]).tolist())])
+
+
+def _check_objects(node: Node, limits: Limits) -> bool:
+    """Refuse a node whose elements do not fit it; False if it has no elements of its own."""
+    if not dtypes.holds_objects(node.meta.get("dtype")):
+        return False
+    shape, order, writeable, described = node.expect(*_KEYS, children=1)
+    if order not in ("C", "F") or type(writeable) is not bool:
+        node.refuse("its order or flag is unknown", "families.header")
+    (child,) = node.children
+    if child.yields != "builtins:list":
+        node.refuse("its elements are not a list", "families.child-type")
+    held = child.children if child.serializer == "collection" else child.value
+    itemsize = dtypes.build(described).itemsize
+    if bounds.check_extent(bounds.check_shape(shape), itemsize, limits) != len(held):
+        node.refuse("its shape does not fit its elements", "families.shape")
+    return True
+
+
+def _decode_objects(node: Node, elements: list[Any]) -> Array:
+    """Return the array that a checked *node* describes, of *elements*."""
+    meta = node.meta
+    flat = np.fromiter(elements, dtype=dtypes.build(meta["dtype"]), count=len(elements))
+    array = flat.reshape(meta["shape"], order=meta["order"])
+    array.flags.writeable = meta["writeable"]
+    return array

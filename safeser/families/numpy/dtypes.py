@@ -72,7 +72,13 @@ def _describe(dtype: np.dtype[Any], where: str) -> Any:
 
 def _describe_bare(dtype: np.dtype[Any], where: str) -> Any:
     if dtype.names is not None:
-        return _describe_fields(dtype)
+        fields = []
+        held: Any = dtype.fields
+        for name in dtype.names or ():
+            inner, offset, *title = held[name]
+            fields.append([name, _describe(inner, f" of field {label(name)}"), offset, *title])
+        described = {"fields": fields, "size": dtype.itemsize, "align": dtype.isalignedstruct}
+        return described | {"record": True} if dtype.type is np.record else described
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return {"base": _describe(base, where), "shape": list(shape)}
@@ -94,16 +100,6 @@ def _describe_sized(dtype: np.dtype[Any], where: str) -> Any:
     if not plain_one or dtype.hasobject:
         raise Unencodable(dtype, f"the dtype{where} is not a plain NumPy one")
     return [dtype.char, dtype.itemsize, order]
-
-
-def _describe_fields(dtype: np.dtype[Any]) -> dict[str, Any]:
-    fields = []
-    held: Any = dtype.fields
-    for name in dtype.names or ():
-        inner, offset, *title = held[name]
-        fields.append([name, _describe(inner, f" of field {label(name)}"), offset, *title])
-    described = {"fields": fields, "size": dtype.itemsize, "align": dtype.isalignedstruct}
-    return described | {"record": True} if dtype.type is np.record else described
 
 
 def holds_objects(description: Any) -> bool:
@@ -241,7 +237,14 @@ def _single(description: list[Any]) -> np.dtype[Any]:
     if size < 0:
         _refuse("its size is out of range")
     if letter in _TIMES:
-        return _time(letter, size, order, rest)
+        if size != 8 or len(rest) != 2 or order == "|":
+            _refuse("a date or duration has eight bytes, a unit and a step")
+        unit, step = rest
+        if type(unit) is not str or unit not in _UNITS:
+            _refuse("its unit is unknown")
+        if type(step) is not int or not 1 < step < 1 << 31 or unit == "generic":
+            _refuse("its step is out of range")
+        return np.dtype(f"{order}{letter}8[{step}{unit}]")
     if rest or letter not in _TEXTS:
         _refuse("it is neither text nor bytes nor a time; objects never are")
     if letter == "U" and size % 4:
@@ -250,17 +253,6 @@ def _single(description: list[Any]) -> np.dtype[Any]:
         return np.dtype(f"{order}{letter}{size // 4 if letter == 'U' else size}")
     except (TypeError, ValueError):  # NumPy keeps sizes as C ints
         _refuse("its size is out of range")
-
-
-def _time(letter: str, size: int, order: str, rest: list[Any]) -> np.dtype[Any]:
-    if size != 8 or len(rest) != 2 or order == "|":
-        _refuse("a date or duration has eight bytes, a unit and a step")
-    unit, step = rest
-    if type(unit) is not str or unit not in _UNITS:
-        _refuse("its unit is unknown")
-    if type(step) is not int or not 1 < step < 1 << 31 or unit == "generic":
-        _refuse("its step is out of range")
-    return np.dtype(f"{order}{letter}8[{step}{unit}]")
 
 
 def has_gaps(dtype: np.dtype[Any]) -> bool:

@@ -30,13 +30,9 @@ __all__ = ["register"]
 _FEW_COLUMNS = 32
 
 
-def _column(name: object) -> str:
-    return f" (column {label(name)})"
-
-
 def _column_at(columns: Any, place: int) -> str:
     try:
-        return _column(columns[place])
+        return f" (column {label(columns[place])})"
     except (NotImplementedError, OverflowError, ValueError):  # a date in no year that Python has
         return f" (column {place})"
 
@@ -203,7 +199,7 @@ def _encode_series(x: Any, limits: Limits) -> Parts:
     writer = Writer(limits)
     meta = _write_about(writer, x)
     meta["name"] = writer.name(x.name)
-    where = " (values)" if x.name is None else _column(x.name)
+    where = " (values)" if x.name is None else f" (column {label(x.name)})"
     meta["values"] = write_array(writer, values_of(x), where)
     return writer.parts(meta)
 

@@ -75,7 +75,7 @@ def write_index(writer: Writer, x: Any, where: str) -> list[Any]:
     if _KINDS.get(kind.__name__) is not kind:
         writer.refuse(x, "an index of a class that is not pandas' own is not kept", where)
     name = writer.name(x.name, where=f"{where}.name")
-    freq = _write_freq(writer, x) if kind in _MOMENTS else None
+    freq = write_freq(writer, x.freq, len(x)) if kind in _MOMENTS else None
     if x.dtype == object:
         with writer.bounded(x, where):
             check_labels(x.tolist())
@@ -84,31 +84,23 @@ def write_index(writer: Writer, x: Any, where: str) -> list[Any]:
     return [kind.__name__, name, freq, write_array(writer, values_of(x), where)]
 
 
-def _write_freq(writer: Writer, x: Any) -> list[Any] | None:
-    return write_freq(writer, x.freq, len(x))
-
-
 def read_index(reader: Reader, described: Any) -> Part:
     """Return the checked index that *described* is."""
     if not isinstance(described, list | tuple) or not described:
         reader.refuse("an index of it is not described by a list")
     kind = described[0]
     if kind == "range":
-        return _read_range(reader, described)
+        _, name, start, stop, step = reader.split(described, 5)
+        if any(type(number) is not int for number in (start, stop, step)):
+            reader.refuse("its bounds are not integers")
+        numbers = bounds.integer_range(start, stop, step, limits=reader.limits)
+        named = reader.name(name)
+        return Part("range", len(numbers), lambda values: range_of(numbers, named(values)))
     if kind == "multi":
         return reader.within(_read_multi, described)
     if type(kind) is not str or kind not in _KINDS:
         reader.refuse("the kind of an index is not listed")
     return reader.within(_read_plain, described)
-
-
-def _read_range(reader: Reader, described: Any) -> Part:
-    _, name, start, stop, step = reader.split(described, 5)
-    if any(type(number) is not int for number in (start, stop, step)):
-        reader.refuse("its bounds are not integers")
-    numbers = bounds.integer_range(start, stop, step, limits=reader.limits)
-    named = reader.name(name)
-    return Part("range", len(numbers), lambda values: range_of(numbers, named(values)))
 
 
 def _read_plain(reader: Reader, described: Any) -> Part:

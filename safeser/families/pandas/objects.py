@@ -39,9 +39,19 @@ def write(writer: Writer, x: Array, where: str) -> list[Any]:
     flags = WRITEABLE if x.flags.writeable else 0
     items = x.tolist()
     if _are_missing(items):
-        return _write_marked(writer, items, flags, where)
+        marks = np.fromiter(
+            map(_MARKS.get, map(type, items), itertools.repeat(0)), np.uint8, len(items)
+        )
+        writer.buffer(marks)
+        there = [item for item, mark in zip(items, marks.tolist(), strict=True) if not mark]
+        return ["marked", flags, writer.objects(there, where=where)]
     if len(items) > _LONG and _repeats(items) and set(map(type, items)) <= _TEXT:
-        return _write_coded(writer, items, flags, where)
+        # Not by pandas.factorize: in pandas 2 it takes texts for the same that differ behind a NUL.
+        numbers = dict(zip(dict.fromkeys(items), itertools.count(), strict=False))
+        kind = np.min_scalar_type(len(numbers))
+        codes = np.fromiter(map(numbers.__getitem__, items), kind, len(items))
+        key, _ = writer.numbers(codes, where=where)
+        return ["coded", flags, key, writer.objects(list(numbers), where=where)]
     return ["objects", flags, writer.objects(items, where=where)]
 
 
@@ -51,15 +61,6 @@ def _repeats(items: list[Any]) -> bool:
     return set(map(type, sample)) <= _TEXT and len(set(sample)) <= len(sample) // 2
 
 
-def _write_coded(writer: Writer, items: list[Any], flags: int, where: str) -> list[Any]:
-    # Not by pandas.factorize: in pandas 2 it takes texts for the same that differ behind a NUL.
-    numbers = dict(zip(dict.fromkeys(items), itertools.count(), strict=False))
-    kind = np.min_scalar_type(len(numbers))
-    codes = np.fromiter(map(numbers.__getitem__, items), kind, len(items))
-    key, _ = writer.numbers(codes, where=where)
-    return ["coded", flags, key, writer.objects(list(numbers), where=where)]
-
-
 def _are_missing(items: list[Any]) -> bool:
     """Whether marks for what is missing spare the others a header each."""
     kinds = set(map(type, items))
@@ -67,15 +68,6 @@ def _are_missing(items: list[Any]) -> bool:
         return False
     rest = kinds - _MARKS.keys()
     return kinds <= {type(None)} or not rest <= _PLAIN or not kinds <= _PLAIN
-
-
-def _write_marked(writer: Writer, items: list[Any], flags: int, where: str) -> list[Any]:
-    marks = np.fromiter(
-        map(_MARKS.get, map(type, items), itertools.repeat(0)), np.uint8, len(items)
-    )
-    writer.buffer(marks)
-    there = [item for item, mark in zip(items, marks.tolist(), strict=True) if not mark]
-    return ["marked", flags, writer.objects(there, where=where)]
 
 
 def read(reader: Reader, described: Any, columns: int | None) -> Part:

@@ -43,14 +43,6 @@ def name_of(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _is_made_anew(name: str) -> bool:
-    """Tell whether running the same code again makes the class again: a notebook's or a function's.
-
-    Such classes go by name alone, and are registered anew with it.
-    """
-    return name.startswith("__main__:") or "<locals>" in name
-
-
 class _Pair:
     """The two functions of one type, each registered once."""
 
@@ -68,7 +60,9 @@ class _Pair:
         return Typed(self.name, classes, self.encode, check_header, self.decode, contextual=True)
 
     def set(self, half: str, function: Function, *, views: bool = False) -> None:
-        if getattr(self, half) is not None and not _is_made_anew(self.name):
+        if getattr(self, half) is not None and not (
+            self.name.startswith("__main__:") or "<locals>" in self.name
+        ):
             raise ConfigError(
                 f"a function is registered for {self.name} already",
                 rule="families.register",
@@ -147,7 +141,7 @@ class Functions:
             if not isinstance(cls, str):
                 # Load safeser's own types of that package first, so that they take precedence.
                 self.types.for_class(cls)
-            if _is_made_anew(name):
+            if name.startswith("__main__:") or "<locals>" in name:
                 cls = name
             pair = self._pairs.get(name)
             if pair is None:

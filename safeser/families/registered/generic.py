@@ -136,7 +136,11 @@ def _review(cls: type) -> None:
         refuse_class(cls, "is abstract")
     for member in (*_OWN, *_STATE):
         if any(member in vars(base) for base in cls.__mro__[:-1]):
-            _refuse_hook(cls, member)
+            refuse_class(
+                cls,
+                f"has a {member} of its own, so it is not simply its attributes",
+                fix=_BY_FUNCTIONS,
+            )
     if any("__del__" in vars(base) for base in cls.__mro__):
         refuse_class(
             cls,
@@ -145,14 +149,6 @@ def _review(cls: type) -> None:
         )
     if cls.__dictoffset__ and layout(cls).fields is None:
         refuse_class(cls, "has a __dict__ of its own making")
-
-
-def _refuse_hook(cls: type, member: str) -> None:
-    refuse_class(
-        cls,
-        f"has a {member} of its own, so it is not simply its attributes",
-        fix=_BY_FUNCTIONS,
-    )
 
 
 class _Attributes:

@@ -120,13 +120,9 @@ def _given(fields: Mapping[str, Any], places: Any, extra: Any) -> set[str]:
 def _validated(cls: Any, chosen: dict[str, Any], extra: dict[str, Any]) -> Any:
     if cls.__pydantic_root_model__:
         return cls.model_validate(chosen["root"]) if chosen else cls()
-    if _has_alias(cls):
+    if any(field.validation_alias is not None for field in cls.model_fields.values()):
         return cls.model_validate({**chosen, **extra}, by_name=True, by_alias=False)
     return cls.model_validate({**chosen, **extra})
-
-
-def _has_alias(cls: Any) -> bool:
-    return any(field.validation_alias is not None for field in cls.model_fields.values())
 
 
 def _set_private(made: Any, hidden: Any, later: frozenset[str]) -> None:

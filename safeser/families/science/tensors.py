@@ -108,11 +108,6 @@ def _check_tensor(node: Node, limits: Limits) -> None:
         node.refuse("a flag is not a flag", "families.header")
     if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
         node.refuse("only fractions have gradients", "families.header")
-    _check_bytes(node, dtype, sizes, limits)
-    _check_grad(node, name, shape)
-
-
-def _check_bytes(node: Node, dtype: Any, sizes: tuple[int, ...], limits: Limits) -> None:
     # A length of zero hides the others, which PyTorch multiplies when it makes strides.
     if math.prod(max(size, 1) for size in sizes) * dtype.itemsize > limits.max_array:
         node.refuse("it is larger than max_array", "families.too-large")
@@ -121,6 +116,7 @@ def _check_bytes(node: Node, dtype: Any, sizes: tuple[int, ...], limits: Limits)
     # Compiled code counts flags by adding their bytes.
     if dtype is torch.bool and (np.frombuffer(node.frames[0], np.uint8) > 1).any():
         node.refuse("it holds bytes that its dtype does not allow", "families.content")
+    _check_grad(node, name, shape)
 
 
 def _check_grad(node: Node, name: str, shape: list[int]) -> None:

@@ -230,18 +230,6 @@ def _describe_address(x: Any) -> str:
     return text
 
 
-def _elsewhere(name: str) -> Typed:
-    """Return a typed entry that refuses the paths of another operating system."""
-
-    def check(node: Node, limits: Limits) -> None:
-        node.refuse(
-            "such a path exists on another kind of system only; send its pure kind instead",
-            "families.platform",
-        )
-
-    return Typed(name, (), _never, check, _never)
-
-
 def _never(*_: Any) -> Any:
     raise AssertionError  # no object is of such a class, and every header is refused
 
@@ -273,6 +261,13 @@ def register() -> None:
     _scalar("uuid:UUID", uuid.UUID, lambda x: (x.bytes, x.is_safe.value), _uuid, width=2)
     for path in (pathlib.PurePosixPath, pathlib.PureWindowsPath, type(pathlib.Path())):
         _scalar(f"pathlib:{path.__name__}", path, _describe_path, _path(path), width=0)
-    registry.register(_elsewhere(f"pathlib:{_OTHER_PATH}"))
+
+    def check(node: Node, limits: Limits) -> None:
+        node.refuse(
+            "such a path exists on another kind of system only; send its pure kind instead",
+            "families.platform",
+        )
+
+    registry.register(Typed(f"pathlib:{_OTHER_PATH}", (), _never, check, _never))
     for kind in _ADDRESSES:
         _scalar(f"ipaddress:{kind.__name__}", kind, _describe_address, _address(kind), width=0)

@@ -214,7 +214,10 @@ class _Writer:
         if isinstance(item, Node):
             return [self.hold(item)]
         if kind is int and not INT_MIN <= item <= INT_MAX:
-            return self.keep(item, Operation.INTEGER, _big_endian(item))
+            bits = item.bit_length() if item >= 0 else (~item).bit_length()
+            return self.keep(
+                item, Operation.INTEGER, item.to_bytes(bits // 8 + 1, "big", signed=True)
+            )
         if kind is str and not item.isascii() and not _is_unicode(item):
             return self.keep(item, Operation.TEXT, item.encode("utf-8", "surrogatepass"))
         if kind in _TEXTS and item in self.repeated:
@@ -236,12 +239,6 @@ class _Writer:
             number = self.kept[item] = ~len(self.kept)
             self.tokens += (operation, spelt)
         return [number]
-
-
-def _big_endian(number: int) -> bytes:
-    """Return *number* in the fewest bytes that hold it with its sign."""
-    bits = number.bit_length() if number >= 0 else (~number).bit_length()
-    return number.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
 def _is_unicode(text: str) -> bool:

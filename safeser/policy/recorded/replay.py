@@ -67,13 +67,9 @@ def as_json(policy: Policy, traffic: Traffic, refusals: list[Refusal]) -> Mappin
                 "times": each.seen.times,
                 "first": each.seen.first,
                 "last": each.seen.last,
-                "example": _example(each.seen),
+                "example": {} if each.seen.example is None else each.seen.example._asdict(),
                 "fix": each.decision.fix,
             }
             for each in refusals
         ],
     }
-
-
-def _example(seen: Seen) -> Mapping[str, Any]:
-    return {} if seen.example is None else seen.example._asdict()

@@ -140,16 +140,13 @@ class _Builder:
 
     def take(self, event: Event) -> None:
         if isinstance(event, DocumentStartEvent):
-            self._document(event)
+            self.documents += 1
+            if self.documents > 1:
+                self.refuse(f"{self.what} is one YAML document; another one starts", event)
         elif isinstance(event, NodeEvent):
             self._node(event)
         elif self.stack and event.__class__.__name__ in ("MappingEndEvent", "SequenceEndEvent"):
             self.stack.pop()
-
-    def _document(self, event: DocumentStartEvent) -> None:
-        self.documents += 1
-        if self.documents > 1:
-            self.refuse(f"{self.what} is one YAML document; another one starts", event)
 
     def _node(self, event: NodeEvent) -> None:
         if isinstance(event, AliasEvent) or event.anchor is not None:
@@ -235,7 +232,10 @@ class _Builder:
         if event.style:
             return str(text)
         if INTEGER.match(text):
-            return self._integer(text, event)
+            digits = text.replace("_", "")
+            if len(digits) > _MAX_DIGITS:
+                self.refuse("that number is too large", event, rule="config.number")
+            return int(digits)
         if text in ("true", "false") and self.stack and self.stack[-1].key in _BOOLEANS:
             return bool(text == "true")
         return str(text)
@@ -267,12 +267,6 @@ class _Builder:
             fix="Give one, or leave the key out; for no entries write [] or {}.",
         )
 
-    def _integer(self, text: str, event: ScalarEvent) -> int:
-        digits = text.replace("_", "")
-        if len(digits) > _MAX_DIGITS:
-            self.refuse("that number is too large", event, rule="config.number")
-        return int(digits)
-
 
 #: What some readers take for true, and what for false.
 _YES, _NO = frozenset({"yes", "y", "on", "true"}), frozenset({"no", "n", "off", "false"})
@@ -300,7 +294,16 @@ def read(data: bytes, *, source: str, what: str = "a policy") -> Document:
     """
     # 1. Bound, then decode, then look for what an editor would not show, then parse.
     text = _decode(data, source, what)
-    _check_marks(text, source, what)
+    # More values than are worth parsing, before any of it is parsed.
+    beyond = next(itertools.islice(_MARK.finditer(text), MAX_MARKS, None), None)
+    if beyond is not None:
+        raise fault(
+            f"{what} has {MAX_MARKS} line ends and marks of YAML at most",
+            source=source,
+            place=Place(text.count("\n", 0, beyond.start()) + 1, 1),
+            rule="config.size",
+            fix="Give principals groups, and name those in contexts; keys can stand in a roster.",
+        )
     _check_characters(text, source, what)
     builder = _Builder(source, what)
     try:
@@ -350,19 +353,6 @@ def _decode(data: bytes, source: str, what: str) -> str:
         raise fault(
             f"{what} is UTF-8 text", source=source, place=Place(line, 1), rule="config.encoding"
         ) from None
-
-
-def _check_marks(text: str, source: str, what: str) -> None:
-    """Refuse a text with more values than are worth parsing, before any of it is parsed."""
-    beyond = next(itertools.islice(_MARK.finditer(text), MAX_MARKS, None), None)
-    if beyond is not None:
-        raise fault(
-            f"{what} has {MAX_MARKS} line ends and marks of YAML at most",
-            source=source,
-            place=Place(text.count("\n", 0, beyond.start()) + 1, 1),
-            rule="config.size",
-            fix="Give principals groups, and name those in contexts; keys can stand in a roster.",
-        )
 
 
 def _check_characters(text: str, source: str, what: str) -> None:

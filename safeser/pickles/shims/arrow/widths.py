@@ -56,9 +56,9 @@ def _nested(array: Any) -> _Widths:
     kind = array.type
     if _is.is_map(kind) or _is.is_list(kind) or _is.is_large_list(kind):
         parts = [array.keys, array.items] if _is.is_map(kind) else [array.values]
-        return np.diff(_before(_together(parts))[_starts(array)])
+        return np.diff(_before(_together(parts))[array.offsets.to_numpy()])
     if _is.is_list_view(kind) or _is.is_large_list_view(kind):
-        before, starts = _before(widths_of(array.values)), _starts(array)
+        before, starts = _before(widths_of(array.values)), array.offsets.to_numpy()
         ends: _Widths = before[starts + array.sizes.to_numpy()]
         return ends - before[starts]  # type: ignore[no-any-return]
     if _is.is_fixed_size_list(kind):
@@ -75,10 +75,6 @@ def _nested(array: Any) -> _Widths:
 
 def _together(parts: list[Any]) -> _Widths:
     return np.sum([widths_of(part) for part in parts], axis=0)  # type: ignore[no-any-return]
-
-
-def _starts(array: Any) -> Any:
-    return array.offsets.to_numpy()
 
 
 def _before(widths: _Widths) -> _Widths:

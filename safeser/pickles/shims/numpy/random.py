@@ -197,7 +197,12 @@ def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
     for word in plain(key, tuple):
         _within(word, _UINT63)
     places = _within(size, _MAX_POOL + 1)
-    words = len(key) + _entropy_words(entropy)
+    numbers = entropy if type(entropy) in (list, tuple) else [entropy]
+    for number in numbers:
+        # scikit-learn seeds its generators with one of NumPy's own integers.
+        if type(number) not in (int, np.uint64) or number < 0:
+            raise refused("random-state", "a SeedSequence's entropy is not of plain integers")
+    words = len(key) + sum(1 + (int(number).bit_length() >> 5) for number in numbers)
     site.copied(entropy)  # NumPy keeps the list itself
     if words > _MAX_WORDS:
         raise refused("random-state", "a SeedSequence has too much entropy")
@@ -209,15 +214,6 @@ def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
     if not np.array_equal(made.pool, _words(pool, np.uint32, places)):
         raise refused("random-state", "a SeedSequence's pool is not what its entropy gives")
     return made
-
-
-def _entropy_words(entropy: Any) -> int:
-    numbers = entropy if type(entropy) in (list, tuple) else [entropy]
-    for number in numbers:
-        # scikit-learn seeds its generators with one of NumPy's own integers.
-        if type(number) not in (int, np.uint64) or number < 0:
-            raise refused("random-state", "a SeedSequence's entropy is not of plain integers")
-    return sum(1 + (int(number).bit_length() >> 5) for number in numbers)
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

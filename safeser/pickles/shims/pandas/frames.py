@@ -108,12 +108,9 @@ def _single(_: Site, __: Any, state: Any) -> _Blocks:
     same = outside is index and beside is only and type(labels) is type(index)
     if not same or len(labels) != len(index):
         raise bad("state", "a series is held in two different ways")
-    _check_whole(block["mgr_locs"], len(index))
-    return _Blocks((_Block(only, range(1)),), None, index)
-
-
-def _check_whole(places: Any, count: int) -> None:
-    """Refuse places that are not all of a series, as pandas spells them."""
+    # Places that are not all of a series, as pandas spells them, are refused.
+    places = block["mgr_locs"]
+    count = len(index)
     if count:
         whole = plain(places, slice)
         sound = [plain(at, int) for at in (whole.start, whole.stop, whole.step)] == [0, count, 1]
@@ -122,6 +119,7 @@ def _check_whole(places: Any, count: int) -> None:
         sound = plain(places, np.ndarray).dtype == np.int64 and places.shape == (0,)
     if not sound:
         raise bad("shape", "a series is somewhere else")
+    return _Blocks((_Block(only, range(1)),), None, index)
 
 
 def _exactly(fields: Any, *names: str) -> dict[str, Any]:
@@ -153,10 +151,6 @@ def _frame(site: Site, draft: Any, state: Any) -> Any:
     else:
         made = _assembled(site, parts)
     made.attrs = attributes
-    return _flagged(site, made, flags)
-
-
-def _flagged(site: Site, made: Any, flags: Any) -> Any:
     if flags is None:
         return made
     ((only, allowed),) = plain(flags, dict).items()

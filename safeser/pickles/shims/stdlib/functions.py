@@ -129,14 +129,10 @@ def _partial_state(_: Site, made: Any, state: Any) -> Any:
     if (
         plain(fields, dict, type(None))
         or type(made) is not functools.partial
-        or made.func is not _flat(function)
+        or made.func is not (function.func if type(function) is functools.partial else function)
     ):
         raise bad("state", "a partial is told two functions, or holds attributes")
     return functools.partial(_callable(function), *plain(args, tuple), **kwargs)
-
-
-def _flat(function: Any) -> Any:
-    return function.func if type(function) is functools.partial else function
 
 
 def _alias(_: Site, __: str, origin: Any, args: Any) -> Any:
