@@ -191,13 +191,16 @@ def index_keys(key: AuditKey, *, directory: str) -> Keys:
     return Keys(_derive(key, b"index chain", directory), _derive(key, b"index head", directory))
 
 
-def registry_tag(key: AuditKey, *, directory: str, first: int, count: int, digest: bytes) -> bytes:
+def registry_tag(
+    key: AuditKey, *, directory: str, first: int, count: int, digest: bytes, time: int
+) -> bytes:
     """Return what vouches for entries of an index under *key*, which made none of them.
 
     :param first: number of the first entry, and *count* that of the one after the last.
     :param digest: of these entries.
+    :param time: of the record that states all this.
     """
-    numbers = struct.pack("<QQ", first, count)
+    numbers = struct.pack("<QQQ", first, count, time)
     return _mac(_derive(key, b"index registry", directory), pae(numbers, digest))
 
 

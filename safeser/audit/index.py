@@ -132,7 +132,7 @@ class Entries:
             "moves": key.moves,
             "time": now,
             "type": "key",
-            **vouching(self.chain, self.key, key),
+            **vouching(self.chain, self.key, key, now),
         }
         keys = index_keys(key, directory=self.directory_id)
         self.chain.append_all((fields,), None, keys=keys)

@@ -133,11 +133,10 @@ class Expected:
         """
         found: dict[str, dict[str, list[tuple[int, bytes]]]] = {}
         for line in lines:
-            head = _EXPECTED.search(line)
-            if head is None:
-                continue
-            for chain, end in _ends(head[2]):
-                found.setdefault(head[1], {}).setdefault(chain, []).append(end)
+            # A write that a full disk cut short leaves the start of a head before the next one.
+            for head in _EXPECTED.finditer(line):
+                for chain, end in _ends(head[2]):
+                    found.setdefault(head[1], {}).setdefault(chain, []).append(end)
         return [Expected(each, ends, "the kept head") for each, ends in found.items()]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from safeser.audit.chain import ZERO, Head, Keys, extends, index_keys, registry_tag
 from safeser.audit.chain_file import ChainFile
 from safeser.audit.key import AuditKey
-from safeser.audit.record import MAX_LINE, Record, parse, split
+from safeser.audit.record import MAX_LINE, Record, encode, parse, split
 from safeser.errors import AuditError
 
 if TYPE_CHECKING:
@@ -42,15 +42,17 @@ class Vouched(NamedTuple):
     raws: list[bytes]
 
 
-def vouching(chain: ChainFile[None], key: AuditKey, following: AuditKey) -> dict[str, object]:
-    """Return the fields by which *following* vouches for what *key* vouches for until now."""
+def vouching(
+    chain: ChainFile[None], key: AuditKey, following: AuditKey, now: int
+) -> dict[str, object]:
+    """Return the fields by which *following* vouches for what *key* vouches for until *now*."""
     found = vouched(chain, key)
     digest = found.digest
     for raw in found.raws:
         digest = hashlib.sha256(digest + raw + b"\n").digest()
     end = chain.end
     tag = registry_tag(
-        following, directory=end.file, first=found.first, count=end.count, digest=digest
+        following, directory=end.file, first=found.first, count=end.count, digest=digest, time=now
     )
     return {"digest": digest.hex(), "first": found.first, "tag": tag.hex()}
 
@@ -71,8 +73,8 @@ def vouched(chain: ChainFile[None], key: AuditKey) -> Vouched:
     moved = split(raws[0]) if raws else None
     if moved is None:
         raise _changed(chain)
-    # The MAC of this record is the one that the next begins from; of its fields only those count
-    # that the tag covers.
+    # The MAC of this record is the one that the next begins from; its fields are those that the tag
+    # covers, and no others.
     list(_chained(chain, raws[1:], keys, Head(end.file, number + 1, moved[0], 0)))
     record = _parsed(chain, raws[0])
     if record.type != "key":  # it would be vouched for from here on, as what it says
@@ -82,8 +84,19 @@ def vouched(chain: ChainFile[None], key: AuditKey) -> Vouched:
     first, digest = record.number("first"), mac_of(record.text("digest"))
     if not 0 <= first <= number:
         raise _changed(chain)
-    tag = registry_tag(key, directory=end.file, first=first, count=number, digest=digest)
-    if not hmac.compare_digest(tag, mac_of(record.text("tag"))):
+    time = record.time
+    tag = registry_tag(key, directory=end.file, first=first, count=number, digest=digest, time=time)
+    whole = {
+        "digest": digest.hex(),
+        "first": first,
+        "moves": key.moves,
+        "seq": number,
+        "tag": tag.hex(),
+        "time": time,
+        "type": "key",
+    }
+    # Whatever else it said, later keys would vouch for: the digest is one of whole lines.
+    if not hmac.compare_digest(encode(whole), moved[1]):
         raise _changed(chain)
     return Vouched(first, digest, number, raws)
 

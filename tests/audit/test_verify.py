@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import shutil
@@ -305,6 +306,22 @@ def test_an_endless_line_is_given_up(logs, place, key, monkeypatch, found):
         file.truncate(0)
         file.write(b"x" * 150_000)
     assert "missing tail" in {each.kind for each in verify(place, key=key).problems}
+
+
+@pytest.mark.parametrize("line", [b"", b"x" * 300, b'{"mac":"%b","record":{}}' % (b"0" * 64)])
+def test_lines_that_do_not_verify_are_given_up(logs, place, key, monkeypatch, line):
+    """A megabyte that is compressed holds a billion of empty lines, which would take hours."""
+    monkeypatch.setattr(scan_module, "_MAX_FAILED", 1 << 18)
+    first = logs[1].read_bytes().partition(b"\n")[0]
+    path = place / "eve-1.log.gz"
+    path.write_bytes(gzip.compress(b"\n".join([first, *[line] * 20_000, b""]), 9))
+    with logs[1].open("ab") as file:
+        file.write((line + b"\n") * 20_000)
+    report = verify(place, key=key)
+    for name in (logs[1].name, path.name):
+        (found,) = [p for p in report.problems if (p.file, p.kind) == (name, "more problems")]
+        assert found.line <= 1_100
+    assert {"after close", "unregistered file"} & {each.kind for each in report.problems}
 
 
 def test_a_disk_that_fails_while_reading_is_a_problem(logs, place, key, monkeypatch):

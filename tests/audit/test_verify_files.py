@@ -50,6 +50,24 @@ def test_a_copied_and_a_renamed_file_are_found(logs, place, key):
     assert "missing file" in {each.kind for each in verify(place, key=key).problems}
 
 
+def test_one_file_in_the_place_of_another_is_found(logs, key):
+    """By its name, and under any name by the head of that file or of its folder."""
+    heads = [verify(path, key=key).head for path in logs[:2]]
+    for old, new in (
+        (logs[0], logs[1]),
+        (logs[0].with_suffix(".head"), logs[1].with_suffix(".head")),
+    ):
+        shutil.copy(old, new)
+    (problem,) = verify(logs[1], key=key).problems
+    assert problem.kind == "swapped file"
+    moved = logs[1].rename(logs[1].with_name("evidence.log"))
+    logs[1].with_suffix(".head").rename(moved.with_suffix(".head"))
+    assert verify(moved, key=key).ok
+    assert verify(moved, key=key, expect=heads[0]).ok
+    (problem,) = verify(moved, key=key, expect=heads[1]).problems
+    assert problem.kind == "rolled back"
+
+
 def test_a_file_of_another_directory_with_the_same_key_is_found(
     logs, place, key, tmp_path, clock, found
 ):

@@ -55,6 +55,31 @@ def test_another_log_is_not_the_expected_one(make, place, key, tmp_path, clock):
     assert {each.kind for each in report.problems} == {"rolled back"}
 
 
+def test_a_log_that_was_deleted_and_begun_anew(make, place, key):
+    """The new one leaves heads in the second place, too; the expected head is of the old one."""
+    make("alice").record(ADMIT)
+    old = verify(place, key=key).head
+    shutil.rmtree(place)
+    make("alice").record(ADMIT)
+    new = verify(place, key=key).head
+    (problem,) = verify(place, key=key, expect=old, heads=[old, new]).problems
+    assert (problem.kind, "the expected head" in problem.text) == ("rolled back", True)
+    report = verify(place, key=key, heads=[old, new])
+    (note,) = report.notes
+    assert note.startswith("heads of other logs (1) were left out")
+    (problem,) = verify(place, key=key, heads=[old]).problems
+    assert problem.kind == "rolled back"
+
+
+def test_a_head_that_was_cut_short_swallows_no_other(make, place, key):
+    log = make("alice")
+    log.record(ADMIT)
+    head = verify(place, key=key).head
+    for cut in (10, 60, 120, len(head) - 1):
+        (found,) = Expected.gather([head[:cut] + head])
+        assert found.ends.keys() >= Expected.parse(head).ends.keys()
+
+
 def test_a_file_closed_since_is_as_expected(make, place, key):
     log = make("alice")
     log.record(ADMIT)

@@ -335,14 +335,15 @@ def _due(known: _Index, files: AuditFiles, verifier: _Verifier) -> list[_Old]:
         there = stored(entry.name, names)
         if there is None or entry.removed is not None or not entry.is_plain_name:
             continue
-        # Only sizes that the index states count: a user who may write to the folder would push
-        # honest files out with one that is large or sparse.
-        size = _size(directory, there, entry) if files.keep_size else 0
-        total += size
-        if _has_ended(directory, there, entry):
-            ended = _ended(verifier, there, file, entry)
-            if ended >= 0:
-                old.append(_Old(ended, file, there, entry, size))
+        with _one_by_one("removed", entry.name):
+            # Only sizes that the index states count: a user who may write to the folder would push
+            # honest files out with one that is large or sparse.
+            size = _size(directory, there, entry) if files.keep_size else 0
+            total += size
+            if _has_ended(directory, there, entry):
+                ended = _ended(verifier, there, file, entry)
+                if ended >= 0:
+                    old.append(_Old(ended, file, there, entry, size))
     due = []
     for each in sorted(old, key=lambda old: (old.ended, old.file)):
         if files.keep_age and known.now - each.ended >= files.keep_age * SECOND:

@@ -21,7 +21,7 @@ from safeser.audit.key import AuditKey, KeySource, resolve
 from safeser.audit.record import MAX_LINE, Record, begins_like_a_line
 from safeser.audit.report import Expected, Mark, Problem, Report, head_line, limited, moment, shown
 from safeser.audit.verification.file import Job, Verdict, head_marks, opened, verdict, verdicts
-from safeser.audit.verification.registry import Registry
+from safeser.audit.verification.registry import Registry, id_in
 from safeser.audit.verification.removals import Kept, contradiction, removal_note
 from safeser.audit.verification.scan import Scan, lines, scan
 from safeser.errors import AuditError, ConfigError
@@ -457,20 +457,36 @@ class _Verification(Verdict):
         job = Job(name, file, keys, expected=self._expected_marks(file))
         self.read.add(self.directory_id)
         self._take(job, verdict(directory, job))
+        if id_in(name) not in {"", file}:
+            text = f"the file of another log or process ({file}) has this name"
+            self.problem(name, "swapped file", text, line=1, seq=0)
+        for each in self._own_heads(name):
+            # The head of a file that was verified alone names no end of the index.
+            if file not in each.ends and self.directory_id not in each.ends:
+                self.problem(name, "rolled back", f"{each.source} is that of another file")
 
     # --- what was written down elsewhere -------------------------------------------------------
 
     def _expected_marks(self, chain: str) -> list[Mark]:
         return [mark for each in self.expected for mark in each.marks(chain)]
 
-    def _expectations(self) -> None:
+    def _own_heads(self, name: str) -> list[Expected]:
+        """Return what was written down of this log; note in file *name* that nothing was."""
         own = [each for each in self.expected if each.directory == self.directory_id]
-        if self.expected and not own:
-            text = (
-                f"this is not the log of {self.expected[0].source}: it was replaced or begun anew"
-            )
-            self.problem(INDEX, "rolled back", text)
-        for each in own:
+        named = {each.source for each in own}
+        # Of each source by itself: a log that was begun anew leaves heads in the second place, too.
+        for source in dict.fromkeys(each.source for each in self.expected):
+            if source not in named:
+                text = f"this is not the log of {source}: it was replaced or begun anew"
+                self.problem(name, "rolled back", text)
+        others = len({each.directory for each in self.expected} - {self.directory_id})
+        if own and others:
+            text = "if this folder had another log before, that one was replaced"
+            self.notes.append(f"heads of other logs ({others}) were left out; {text}")
+        return own
+
+    def _expectations(self) -> None:
+        for each in self._own_heads(INDEX):
             for chain in sorted(each.ends.keys() - self.read):
                 if chain not in self.registry.files:
                     text = f"{each.source} names a file ({chain}) that the index does not have"

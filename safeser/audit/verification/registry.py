@@ -12,16 +12,16 @@ import re
 from dataclasses import dataclass, field
 
 from safeser.audit.files import log_name
-from safeser.audit.index import RULE_VERSION
+from safeser.audit.index import RULE_VERSION, WAIT
 from safeser.audit.record import Record
 from safeser.audit.report import Mark, shown
 from safeser.audit.tally import SECOND
 from safeser.audit.vouched import mac_of
 
-__all__ = ["Compressed", "Registered", "Registry", "Removed"]
+__all__ = ["Compressed", "Registered", "Registry", "Removed", "id_in"]
 
 #: A name of a file that a log begins; no other file is ever compressed or removed.
-_NAME = re.compile(r"[^/\0]{1,200}-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{32}\.log\Z")
+_NAME = re.compile(r"[^/\0]{1,200}-[0-9]{8}T[0-9]{6}Z-([0-9a-f]{32})\.log\Z")
 
 _ORDER = ("open", "close", "compress", "remove")
 
@@ -64,6 +64,7 @@ class Registered:
     :param line: of the entry that registers its start.
     :param moves: how often the key had moved when it was begun.
     :param begun: when, in microseconds since 1970, and *ended* likewise; -1 if it is not closed.
+    :param after: when its end was entered at the earliest, by the entries before that one.
     :param size: its bytes when it was closed; -1 if it is not.
     :param stage: the type of its last entry.
     """
@@ -74,6 +75,7 @@ class Registered:
     moves: int
     begun: int
     ended: int = -1
+    after: int = -1
     size: int = -1
     stage: str = "open"
     closed: Mark | None = None
@@ -118,6 +120,7 @@ class Registry:
     moves: int = 0
     total: int = 0
     wrong: list[tuple[int, str]] = field(default_factory=list)
+    _latest: int = 0
     _names: set[str] = field(default_factory=set)
     _is_strict: bool = False
 
@@ -131,6 +134,7 @@ class Registry:
             why = self._open(record) if record.type == "open" else self._more(record)
             if why:
                 self.wrong.append((record.sequence + 1, why))
+        self._latest = max(self._latest, record.time)
 
     def _open(self, record: Record) -> str:
         """Register a file; return what contradicts that."""
@@ -155,6 +159,9 @@ class Registry:
         if _ORDER.index(kind) <= _ORDER.index(entry.stage):
             return self._again(entry, record)
         why, before = "", entry.stated_size
+        if entry.stated_end < 0:
+            # The time of an entry is taken before the lock of the index is waited for.
+            entry.after = self._latest - int(WAIT) * SECOND
         if kind == "close":
             source = f"the index (line {record.sequence + 1})"
             mac = mac_of(record.text("mac"))
@@ -189,15 +196,23 @@ class Registry:
         end = (record.number("count") - 1, mac_of(record.text("mac")))
         if closed is not None and end != (closed.sequence, closed.mac):
             return f"the removal of {name} states another end than {closed.source}"
+        if self._is_strict and self.moves and entry.stated_end < 0:
+            # Under a key that has moved no process verifies where the file of another ended.
+            return f"{name} was removed, and no entry states its end"
+        return self._unmet_rule(entry, record.time, why, record.number("total"))
+
+    def _unmet_rule(self, entry: Registered, time: int, why: str, total: int) -> str:
+        """Return in what a removal does not meet the rule *why* that it states."""
+        name = shown(entry.name)
         age, size = _AGE.match(why), _SIZE.match(why)
         if age is not None:
-            passed = record.time - entry.stated_end
+            passed = time - entry.stated_end
             if entry.stated_end >= 0 and passed < int(age[1]) * SECOND:
                 return f"{name} was removed as {shown(why)}, {passed // SECOND} s after its end"
             return ""
         if size is None:
             return f"the removal of {name} states no rule of retention"
-        if self._is_strict and not self.total >= record.number("total") > int(size[1]):
+        if self._is_strict and not self.total >= total > int(size[1]):
             return f"{name} was removed as {shown(why)}, and the index has {self.total} bytes"
         return ""
 
@@ -205,3 +220,9 @@ class Registry:
 def _compressed(record: Record) -> Compressed:
     sha256 = mac_of(record.text("sha256"))
     return Compressed(sha256, record.sequence + 1, record.time, record.number("size"))
+
+
+def id_in(name: str) -> str:
+    """Return the id in the name of a file, if it is one that a log gives; else nothing."""
+    found = _NAME.match(log_name(name))
+    return "" if found is None else found[1]

@@ -31,9 +31,10 @@ class Kept:
     def permits(self, entry: Registered, removed: Removed) -> bool:
         """Tell whether a file was so old when it was removed.
 
-        A thief of the present key dates the end of a file that it closes, and not its start.
+        A thief of the present key dates the end of a file that it closes, and neither its start nor
+        the entries before that end.
         """
-        end = max(entry.begun, entry.stated_end)
+        end = max(entry.begun, entry.stated_end, entry.after)
         return bool(self.age) and end + self.age * SECOND <= removed.time <= self.now
 
 
@@ -57,7 +58,9 @@ def contradiction(
             return Problem(shown(entry.name), 0, -1, mark.kind, text)
     first = bisect_left(places, entry.line - 1)
     was_there = first < len(places) and places[first] < removed.line - 1
-    if not (was_there or (marks and not places)) or kept.permits(entry, removed):
+    # Where no head has both, its record was in a head of this file alone.
+    was_there = was_there or (bool(marks) and first == len(places))
+    if not was_there or kept.permits(entry, removed):
         return None
     text = (
         f"retention removed it ({shown(removed.why)}), says the index (line {removed.line}), after"

@@ -35,6 +35,11 @@ _MAX_JUNK = 16 << 20
 
 MAX_PROBLEMS = 50  # of one file
 
+# So many bytes of lines that do not verify are looked at, in all of one file: some 35,000 records,
+# which take seconds. A megabyte that is compressed holds a billion of empty lines.
+_MAX_FAILED = 16 << 20
+_LINE_COST = 256  # bytes that a line takes as long as, however short it is
+
 # Failing lines whose claimed place is remembered, to tell lines that changed places from others.
 _REMEMBERED = 8
 
@@ -256,6 +261,7 @@ class _Scanner:
         self._keys: Keys | None = None
         self._state: _State = (0, ZERO)
         self._run: _Run | None = None
+        self._failed = 0
         self._wanted: dict[int, list[Mark]] = {}
         for mark in marks:
             self._wanted.setdefault(mark.sequence, []).append(mark)
@@ -310,7 +316,7 @@ class _Scanner:
         if found is None:
             self._run = run or _Run(result.lines, self._state)
             self._run.add(keys, raw)
-            return True
+            return self._goes_on_after(raw)
         end, record, self._state = found
         if run is not None:
             result.problems.append(run.explain(self._file, end.sequence))
@@ -330,6 +336,15 @@ class _Scanner:
         if self._see is not None and record is not None:
             self._see(record)
         return True
+
+    def _goes_on_after(self, raw: bytes | None) -> bool:
+        """Count a line that does not verify; return whether more of them are looked at."""
+        self._failed += _LINE_COST + len(raw or b"")
+        if self._failed <= _MAX_FAILED:
+            return True
+        text = "too much before this line does not verify; the rest of this file was not read"
+        self.stop(Problem(self._file, self._result.lines, -1, "more problems", text))
+        return False
 
     @property
     def lines(self) -> int:

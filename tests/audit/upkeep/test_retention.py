@@ -220,3 +220,27 @@ def test_one_file_that_cannot_be_compressed_keeps_no_other(
     tended(AuditFiles(rotate_size=64 << 10, keep_age=7 * DAY))
     assert f"{first.name} is not compressed" in caplog.text
     assert [name for name in logs_of() if not name.startswith(first.name)] == []
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_what_is_no_file_keeps_no_other(
+    small, place, fill, tended, clock, logs_of, caplog, tmp_path, kind
+):
+    dead = small("dead")
+    fill(dead, 5)
+    dead._present[1].close()
+    (path,) = place.glob("dead-*.log")
+    path.rename(tmp_path / "away")
+    if kind == "link":
+        path.symlink_to(tmp_path / "away")
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with small() as log:
+        fill(log, 5)
+    clock.tick(8 * DAY)
+    tended(KEEP)
+    assert f"{path.name} is not removed" in caplog.text
+    assert logs_of() == [path.name]
+    assert (tmp_path / "away").exists()
