@@ -6,14 +6,11 @@ head; otherwise it raises, and the caller refuses the message.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import os
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from safeser.audit.call_lock import CallLock
 from safeser.audit.chain_file import ChainFile
@@ -25,8 +22,9 @@ from safeser.audit.state import PolicyName, State, checked_policy
 from safeser.audit.tally import note_refusal
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.audit.writing.log_files import Durability, LogFiles
+from safeser.audit.writing.open_logs import OPEN
 from safeser.audit.writing.waiting import Waiting, is_of_disk
-from safeser.errors import AuditError, SafeserError
+from safeser.errors import AuditError
 from safeser.values import AuditFailure
 
 if TYPE_CHECKING:
@@ -388,32 +386,3 @@ class AuditLog(LogFiles):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an audit log is not pickled; each process opens its own")
-
-
-# --- the logs that are open in this process: closed when it ends, begun anew in a child -----------
-# The one rule: a log that cannot be closed keeps no other from being closed.
-
-
-class _Log(Protocol):
-    def close(self) -> None: ...
-
-    def _after_fork(self) -> None: ...
-
-
-OPEN: weakref.WeakSet[_Log] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    for log in list(OPEN):
-        # At exit no message is left to refuse; the file verifies without its closing record.
-        with contextlib.suppress(SafeserError, OSError):
-            log.close()
-
-
-def _forked() -> None:
-    for log in list(OPEN):
-        log._after_fork()
-
-
-atexit.register(_close_all)
-os.register_at_fork(after_in_child=_forked)

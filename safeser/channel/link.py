@@ -78,7 +78,7 @@ class Link(Receiving):
         """
         context = self.placed(context)
         try:
-            header, kind, operation, frames = _parse(verified)
+            header, kind, operation, frames = parse(verified)
         except PayloadError as error:
             self.note_refusal(context, error)
             raise
@@ -123,7 +123,7 @@ def _pack(
     return canonical.pack([*words, counts] if counts else words), parts
 
 
-def _parse(verified: Verified) -> LibraryMessage:
+def parse(verified: Verified) -> LibraryMessage:
     """Parse the header of *verified* and join its frames.
 
     :raises PayloadError: if :func:`pack` could not have made the header. Of the family header only

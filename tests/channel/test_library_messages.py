@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import safeser
-from safeser.channel import library
+from safeser.channel import link
 from safeser.envelope import canonical
 from safeser.errors import PayloadError, SafeserError
 from safeser.identity import PublicKey
@@ -151,7 +151,7 @@ def test_a_channel_reads_each_message_as_the_document_does(pair, case):
         verified = p.back.verify(
             p.there.session.seal(bytes.fromhex(case["header"]), frames_of(case))
         )
-        message = library.parse(verified)
+        message = link.parse(verified)
         assert (message.kind, message.operation) == (case["kind"], case["operation"])
         return
     sealed = p.there.session.seal(bytes.fromhex(case["header"]), frames_of(case))
