@@ -33,7 +33,6 @@ from safeser.dask.clients.unsendable import Blamed, blaming, graph_parts
 from safeser.dask.cluster import LocalCluster, require_processes
 from safeser.dask.contents.annotations import can_be_sent
 from safeser.dask.display import Display
-from safeser.dask.same_host import anywhere
 from safeser.dask.security import Security, checked_families, require_listed
 from safeser.dask.settings import channel_for
 from safeser.dask.stock.client import guard, guarded_scheme
@@ -43,6 +42,7 @@ from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
 from safeser.policy.rules import SUBMIT
 from safeser.policy.source.faults import did_you_mean, shown
+from safeser.policy.taken_tasks import anywhere
 from safeser.sendable.parts import its_function
 from safeser.sendable.preflight import Preflight, preflight
 from safeser.tracebacks import methods_for_callers

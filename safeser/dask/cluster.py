@@ -28,7 +28,6 @@ from tornado.ioloop import IOLoop
 
 import safeser
 from safeser.dask.roles import require_fit
-from safeser.dask.same_host import anywhere
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in, settings_for
 from safeser.errors import ConfigError
@@ -36,6 +35,7 @@ from safeser.identities import AUDIT_KEY, ROSTER, key_path, make_identities
 from safeser.operations import Server
 from safeser.policy import Policy
 from safeser.policy.source.faults import shown
+from safeser.policy.taken_tasks import anywhere
 from safeser.tracebacks import callers_level
 
 __all__ = ["LocalCluster", "require_processes", "up"]

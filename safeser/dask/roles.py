@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 
 from safeser.channel import Channel
 from safeser.confinement import Unconfined
-from safeser.dask.same_host import anywhere
 from safeser.dask.servers import Served
 from safeser.dask.settings import (
     Settings,
@@ -32,6 +31,7 @@ from safeser.errors import ConfigError, SafeserError
 from safeser.identity import Identity
 from safeser.operations import Server
 from safeser.policy import Policy
+from safeser.policy.taken_tasks import anywhere
 
 __all__ = [
     "REGISTRATIONS",

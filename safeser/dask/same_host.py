@@ -8,25 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import psutil
 
-from safeser.values import Context, Kind
-
-__all__ = ["anywhere", "is_of_this_machine", "is_same_host"]
-
-
-def anywhere(
-    sender: str, recipient: str, operation: str, kind: Kind = Kind.ADMIN
-) -> Iterator[Context]:
-    """Yield the contexts of an operation on ``safeser://``, wherever the peer will turn out to be.
-
-    One that says nothing of it would match none that asks, and so another than the real one.
-    """
-    for same_host in (True, False):
-        yield Context(sender, recipient, kind, operation, transport="safeser", same_host=same_host)
+__all__ = ["is_of_this_machine", "is_same_host"]
 
 
 def is_same_host(stream: Any) -> bool | None:

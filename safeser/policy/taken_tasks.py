@@ -18,7 +18,7 @@ from safeser.policy.source.faults import fault
 from safeser.policy.source.loader import Document
 from safeser.values import SEALED, Context, Decision, Grant, Kind
 
-__all__ = ["Takes", "between", "check_one_group"]
+__all__ = ["Takes", "anywhere", "check_one_group"]
 
 _REGISTER = "register-worker"
 
@@ -38,7 +38,7 @@ class _Decides(Protocol):
 class Takes:
     """Whose tasks one worker takes.
 
-    :param authors: principals whose signed tasks it takes, of code or of listed functions.
+    :param authors: principals whose signed tasks it takes.
     :param unsealed: whether it takes tasks that the scheduler pickled in its own name.
     """
 
@@ -67,15 +67,18 @@ class Takes:
         return f"sealed tasks of {', '.join(names[:_SHOWN])}{more}"
 
 
-def between(
+def anywhere(
     sender: str,
     recipient: str,
-    kind: Kind,
     operation: str,
+    kind: Kind = Kind.ADMIN,
     *,
-    hosts: Iterable[bool | None] = (False, True),
+    hosts: Iterable[bool | None] = (True, False),
 ) -> Iterator[Context]:
-    """Yield the contexts of a session between two principals, on two machines and on one."""
+    """Yield the contexts of an operation on ``safeser://``, wherever the peer will turn out to be.
+
+    One that says nothing of it would match none that asks, and so another than the real one.
+    """
     for same_host in hosts:
         yield Context(sender, recipient, kind, operation, transport="safeser", same_host=same_host)
 
@@ -115,7 +118,7 @@ def _handing(rule: Rule) -> frozenset[str]:
 def _handed(names: Sequence[str], scheduler: str) -> Iterator[tuple[str, Context]]:
     """Yield *names* with the contexts that hand them tasks, wherever they are."""
     for name in names:
-        for context in between(scheduler, name, Kind.TASK, COMPUTE, hosts=ANYWHERE):
+        for context in anywhere(scheduler, name, COMPUTE, Kind.TASK, hosts=ANYWHERE):
             yield name, context
 
 
@@ -123,7 +126,7 @@ def _workers(table: Table, names: Iterable[str], scheduler: str) -> list[str]:
     """Return which of *names* may register workers with *scheduler*: a nanny that may is one."""
 
     def registers(name: str) -> bool:
-        asked = between(name, scheduler, Kind.ADMIN, _REGISTER, hosts=ANYWHERE)
+        asked = anywhere(name, scheduler, _REGISTER, hosts=ANYWHERE)
         return any(table.permits_operation(each).permitted for each in asked)
 
     return [name for name in names if name != scheduler and registers(name)]

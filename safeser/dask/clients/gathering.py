@@ -24,10 +24,10 @@ from distributed.utils import offload
 from distributed.utils_comm import pack_data, unpack_remotedata
 
 from safeser.dask.clients.stock_frames import frame_writer, rebuild_value
-from safeser.dask.same_host import anywhere
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.policy.questions.readable import reads_all
 from safeser.policy.questions.task_workers import task_workers
+from safeser.policy.taken_tasks import anywhere
 from safeser.values import Kind
 
 __all__ = ["Gathering", "with_failures"]

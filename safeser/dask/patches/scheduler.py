@@ -24,7 +24,6 @@ from safeser.dask.scheduler.named_addresses import Names
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.worker_authority import Workers
 from safeser.dask.servers import part_of, served
-from safeser.dask.worker.nannies import Starting
 
 __all__ = ["ROWS"]
 
@@ -316,29 +315,6 @@ def _gather(stock: _Function) -> _Function:
     return gather
 
 
-def _add_nanny(stock: _Function) -> _Function:
-    async def add_nanny(self: Any, comm: Any, address: str) -> Any:
-        starting = part_of(self, Starting)
-        if starting is None:
-            await stock(self, comm, address=address)
-        else:
-            await starting.register(partial(stock, self), comm, address)
-
-    return add_nanny
-
-
-def _register_nanny_plugin(stock: _Function) -> _Function:
-    async def register_nanny_plugin(
-        self: Any, comm: Any, plugin: bytes, name: str, idempotent: bool = False
-    ) -> Any:
-        starting = part_of(self, Starting)
-        if starting is None:
-            return await stock(self, comm, plugin=plugin, name=name, idempotent=idempotent)
-        return await starting.register_plugin(plugin, name, idempotent)
-
-    return register_nanny_plugin
-
-
 _WORKERS = (
     _patch(
         target=f"{_SCHEDULER}.add_worker",
@@ -385,18 +361,6 @@ _WORKERS = (
         reason="If a key is released and another client submits it while its value is fetched, the"
         " client that asked for the first value gets the second.",
         replace=_gather,
-    ),
-    _patch(
-        target=f"{_SCHEDULER}.add_nanny",
-        reason="Of two nannies that say one address, the first to leave takes the other's place.",
-        replace=_add_nanny,
-        source=(f"{_SCHEDULER}.add_nanny", f"{_SCHEDULER}.register_nanny_plugin"),
-    ),
-    _patch(
-        target=f"{_SCHEDULER}.register_nanny_plugin",
-        reason="A plugin waits for ever for a nanny that never reports the end of its start.",
-        replace=_register_nanny_plugin,
-        source=(f"{_SCHEDULER}.add_nanny", f"{_SCHEDULER}.register_nanny_plugin"),
     ),
 )
 

@@ -37,7 +37,6 @@ from safeser.dask.equality.difference import find_difference
 from safeser.dask.messages.author_statements import stating
 from safeser.dask.messages.refused import GraphFailures
 from safeser.dask.messages.replies import error_reply
-from safeser.dask.same_host import anywhere
 from safeser.dask.scheduler.cancellation import Cancellation
 from safeser.dask.scheduler.conflicts import (
     FIX,
@@ -57,6 +56,7 @@ from safeser.dask.servers import Part
 from safeser.dask.wire.packer import packed
 from safeser.dask.worker.direct_requests import runs_code
 from safeser.errors import PolicyDenied
+from safeser.policy.taken_tasks import anywhere
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Guard"]

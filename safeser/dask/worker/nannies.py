@@ -1,22 +1,17 @@
-"""Nannies: which peers speak for their worker, and how long plugins wait for one that starts.
+"""Nannies: which peers speak for their worker, and what their worker's process reports.
 
 The one rule: only its own worker, or a principal that may end it anyway, tells a nanny that the
-worker retires; what a worker's process reports of its start is about itself; and a nanny that never
-finishes its start keeps no request waiting.
+worker retires; what a worker's process reports of its start is about itself.
 
 In distributed 2026.8.0 a nanny that is asked to close gracefully starts no worker any more: with
-one worker's key an attacker could lose each node of the cluster when its worker ended next. And a
-plugin for nannies waits for ever for each nanny that reported the begin of its start and not the
-end; any worker's key was enough to report that.
+one worker's key an attacker could lose each node of the cluster when its worker ended next.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import psutil
@@ -24,7 +19,7 @@ from distributed.comm.addressing import parse_address, parse_host_port
 
 from safeser.channel.records import note_refusal
 from safeser.dask.same_host import is_of_this_machine
-from safeser.dask.servers import Part, Served
+from safeser.dask.servers import Served
 from safeser.dask.worker.confinement import demand_for
 from safeser.dask.worker.start_pipes import START_RULE
 from safeser.dask.worker.worker_folders import WorkerFolder
@@ -32,7 +27,6 @@ from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = [
-    "Starting",
     "refused_plugin",
     "refusing_start",
     "require_own_start",
@@ -41,9 +35,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger("safeser.dask")
-
-#: Seconds that a plugin waits for nannies that start; slower ones get it afterwards.
-PATIENCE = 30.0
 
 
 # --- on a nanny ----------------------------------------------------------------------------------
@@ -186,64 +177,3 @@ def refused_plugin(known: Served, name: Any) -> PolicyDenied | None:
     note_refusal(known.channel.audit, context, error)
     logger.warning("The plugin %.64r is left out: %s", name, error)
     return error
-
-
-# --- on the scheduler ----------------------------------------------------------------------------
-
-
-class Starting(Part):
-    """The nannies that have registered and not yet said that they started."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._numbers = itertools.count()
-        #: What each of them was not waited for, by the name that Dask has for it meanwhile.
-        self._missed: dict[str, dict[str, Any]] = {}
-
-    async def register(self, stock: Callable[..., Awaitable[Any]], comm: Any, address: str) -> Any:
-        """Do what ``Scheduler.add_nanny``, *stock*, does, and tell of plugins that came meanwhile.
-
-        Each is one of its own: of two that say the same address, the first to leave would take the
-        other's place with it.
-        """
-        name = f"{address} ({next(self._numbers)})"
-        missed = self._missed[name] = {}
-        try:
-            await stock(comm, address=name)
-        finally:
-            del self._missed[name]
-        for plugin, content in missed.items():
-            if self._server.nanny_plugins.get(plugin) is content:
-                try:
-                    await self._server.rpc(address).plugin_add(plugin=content, name=plugin)
-                except Exception as error:  # any answer of the nanny; no request waits for it
-                    logger.warning("The nanny at %s did not take %s: %s", address, plugin, error)
-
-    async def register_plugin(self, plugin: bytes, name: str, idempotent: bool) -> Any:
-        """Do as ``Scheduler.register_nanny_plugin``, which waits until no nanny starts at all."""
-        scheduler = self._server
-        if name in scheduler.nanny_plugins and idempotent:
-            return {}
-        logger.info("Registering Nanny plugin %s", name)
-        scheduler.nanny_plugins[name] = plugin
-        late = await self._wait(frozenset(self._missed))
-        reached = {state.nanny for state in scheduler.workers.values()}
-        for each in late:
-            if each.rpartition(" ")[0] not in reached:
-                self._missed[each][name] = plugin
-        told = {"op": "plugin_add", "plugin": plugin, "name": name}
-        return await scheduler.broadcast(msg=told, nanny=True)
-
-    async def _wait(self, starting: frozenset[str]) -> frozenset[str]:
-        """Wait for *starting*, and for none that come later: these are told of the plugin."""
-        over = self._server._starting_nannies_cond
-
-        async def started() -> None:
-            async with over:
-                await over.wait_for(lambda: starting.isdisjoint(self._missed))
-
-        try:
-            await asyncio.wait_for(started(), PATIENCE)
-        except TimeoutError:
-            logger.warning("Some nannies take long to start, and are not waited for any longer")
-        return starting & self._missed.keys()

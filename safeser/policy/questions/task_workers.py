@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from safeser.policy.policy import Policy
 from safeser.policy.rules import COMPUTE, SUBMIT
-from safeser.policy.taken_tasks import Takes, between
+from safeser.policy.taken_tasks import Takes, anywhere
 from safeser.values import UNKNOWN, Kind
 
 __all__ = ["TaskWorkers", "schedulers", "task_workers"]
@@ -41,19 +41,19 @@ class TaskWorkers:
         return (frozenset().union(*found) & self.policy.principals.keys()) - {self.scheduler}
 
     def _registers(self, name: str) -> bool:
-        asked = between(name, self.scheduler, Kind.ADMIN, _REGISTER)
+        asked = anywhere(name, self.scheduler, _REGISTER)
         return any(self.policy.permits_operation(each).permitted for each in asked)
 
     def _taken(self, name: str) -> Takes:
         """Return what a worker of the principal *name* takes on this or on another machine."""
-        contexts = between(self.scheduler, name, Kind.TASK, COMPUTE)
+        contexts = anywhere(self.scheduler, name, COMPUTE, Kind.TASK)
         each = [Takes.by(self.policy, context) for context in contexts]
         authors = frozenset().union(*(takes.authors for takes in each))
         return Takes(authors, any(takes.unsealed for takes in each))
 
     def is_opened(self, principal: str) -> bool:
         """Tell whether the scheduler opens graphs of *principal*, and pickles their tasks."""
-        rules = map(self.policy.match, between(principal, self.scheduler, Kind.TASK, SUBMIT))
+        rules = map(self.policy.match, anywhere(principal, self.scheduler, SUBMIT, Kind.TASK))
         return principal in (self.scheduler, UNKNOWN) or any(
             rule is not None and rule.submission == "code" for rule in rules
         )
