@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,13 +22,17 @@ from threading import Event
 
 from safeser.errors import ConfigError
 from safeser.identities import AUDIT_KEY, ROSTER, key_path, make_identities
+from safeser.identity.files import replace_file
 from safeser.policy import Policy
-from safeser.policy.ready import is_ready, locate, ready_policies
+from safeser.policy.ready import is_ready, locate, read_file, ready_policies
 
 __all__ = ["GroupCluster", "up_groups"]
 
 #: The principals whose processes are started; all others are users, or started by other means.
 _SCHEDULER, _WORKER = "scheduler", "worker"
+
+#: Of a group: the name of a folder below the one that is named, and of no other.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 
 #: Seconds in which a scheduler has to listen, and in which a process has to end.
 _START, _END = 60.0, 10.0
@@ -85,7 +90,10 @@ class GroupCluster:
         }
 
     def _make(self, named: str) -> None:
-        policy = Policy.load(named)
+        # Read once: what is copied is what was judged.
+        path = locate(named)
+        data = read_file(path)
+        policy = Policy.parse(data, source=str(path))
         for name in (_SCHEDULER, _WORKER):
             if name not in policy.principals:
                 raise ConfigError(
@@ -97,11 +105,14 @@ class GroupCluster:
         (worker,) = make_identities(self.key(_WORKER).parent, [_WORKER]).entries
         self.policy_path.parent.mkdir(mode=0o700)
         roster.with_entry(worker).save(self.policy_path.with_name(ROSTER))
-        self.policy_path.write_text(self._placed(policy, named), encoding="utf-8")
+        for name in (_SCHEDULER, _WORKER):
+            # It lists a part of them, and no change would reach it.
+            self.key(name).with_name(ROSTER).unlink()
+        placed = self._placed(policy, named, data.decode("utf-8")).encode("utf-8")
+        replace_file(self.policy_path, placed, rule="config.up")
 
-    def _placed(self, policy: Policy, named: str) -> str:
-        """Return the text of the policy; folders that a ready one names lie in this directory."""
-        text = locate(named).read_text(encoding="utf-8")
+    def _placed(self, policy: Policy, named: str, text: str) -> str:
+        """Return *text* of the policy; folders that a ready one names lie in this directory."""
         demand = policy.principals[_WORKER].confined
         for path in (*demand.read, *demand.write) if demand is not None and is_ready(named) else ():
             own = self.directory / Path(path).name
@@ -128,28 +139,49 @@ class GroupCluster:
             time.sleep(0.05)
             with suppress(FileNotFoundError, ValueError):
                 self.address = str(json.loads(announced.read_text(encoding="utf-8"))["address"])
+        ports = self.worker_ports(int(self.address.rpartition(":")[2]), workers)
         for number in range(workers):
-            self._start_worker(number)
+            self._start_worker(number, ports[number] if ports else None)
 
-    def _start_worker(self, number: int) -> None:
+    def worker_ports(self, scheduler: int, workers: int) -> list[tuple[int, int]]:
+        """Return the ports of each worker and its dashboard, if the policy limits its workers'.
+
+        :param scheduler: the scheduler's port.
+        :raises ConfigError: if the policy's ports are too few, or the scheduler's is none of them.
+        """
+        demand = self.policy.principals[_WORKER].confined
+        if demand is None or not demand.ports:
+            return []
+        listed = [port for each in demand.ports for port in each]
+        if scheduler not in listed:
+            raise ConfigError(
+                f"workers could not connect to the scheduler: 'ports' of {_WORKER!r} has no"
+                f" {scheduler or 'port that is chosen when it starts'}",
+                rule="config.up",
+                where=str(self.policy_path),
+                fix="List the scheduler's port there, or name one of them with --port; the"
+                " schedulers of further groups have the ports that follow.",
+            )
+        ports = [port for port in listed if port != scheduler]
+        if 2 * workers > len(ports):
+            raise ConfigError(
+                f"'ports' of {_WORKER!r} has none for worker {len(ports) // 2 + 1}, which needs"
+                " two",
+                rule="config.up",
+                where=str(self.policy_path),
+                fix="List more of them, or start fewer workers.",
+            )
+        return [(ports[number], ports[-1 - number]) for number in range(workers)]
+
+    def _start_worker(self, number: int, ports: tuple[int, int] | None) -> None:
         command = ["worker", self.address, "--no-nanny", "--nthreads", "1"]
         demand = self.policy.principals[_WORKER].confined
         if demand is None:
             scratch = ["--local-directory", str(self.directory / f"scratch-{number}")]
             self._start(_WORKER, [*_command("dask"), *command], scratch, f"-{number}")
             return
-        options, dashboard = [], 0
-        if demand.ports:
-            scheduler = int(self.address.rpartition(":")[2])
-            ports = [port for each in demand.ports for port in each if port != scheduler]
-            if 2 * number + 1 >= len(ports):
-                raise ConfigError(
-                    f"'ports' of {_WORKER!r} has none for worker {number + 1}, which needs two",
-                    rule="config.up",
-                    where=str(self.policy_path),
-                    fix="List more of them, or start fewer workers.",
-                )
-            options, dashboard = ["--worker-port", str(ports[number])], ports[-1 - number]
+        port, dashboard = ports or (0, 0)
+        options = ["--worker-port", str(port)] if port else []
         confined = [*_command("safeser"), "confined", "--", "dask"]
         self._start(_WORKER, [*confined, *command], options, f"-{number}", dashboard)
 
@@ -212,26 +244,56 @@ def up_groups(
     :param port: of the first scheduler; the others have those that follow. 0 for any free ones.
     :param announce: called once with each running cluster.
     """
+    _require_names(groups)
     with _stopping() as stop, ExitStack() as running:
-        clusters = []
-        for place, name in enumerate(groups):
-            cluster = GroupCluster(directory / name, policy)
+        clusters = [GroupCluster(directory / name, policy) for name in groups]
+        starts = [(each, port + place if port else 0) for place, each in enumerate(clusters)]
+        _require_own_ports(starts, workers)
+        for cluster, own in starts:
             running.callback(cluster.end)
-            cluster.start(port + place if port else 0, workers)
-            clusters.append(cluster)
+            cluster.start(own, workers)
             announce(cluster)
         while not stop.wait(0.5):
             for cluster in clusters:
                 cluster.require_running()
 
 
+def _require_names(groups: Sequence[str]) -> None:
+    for place, name in enumerate(groups):
+        if not _NAME.match(name) or name in groups[:place]:
+            raise ConfigError(
+                f"{name!r} is given twice" if name in groups[:place] else f"{name!r} is no name",
+                rule="config.up",
+                fix="A group has one cluster, in a folder of its name: letters, digits, and . _ @ -"
+                " behind the first.",
+            )
+
+
+def _require_own_ports(starts: Sequence[tuple[GroupCluster, int]], workers: int) -> None:
+    """Refuse clusters whose policies leave two processes one port, before any is started."""
+    taken = {port: cluster for cluster, port in starts if port}
+    for cluster, scheduler in starts:
+        for port in (each for pair in cluster.worker_ports(scheduler, workers) for each in pair):
+            other = taken.setdefault(port, cluster)
+            if other is not cluster:
+                raise ConfigError(
+                    f"processes of {cluster.directory.name} and {other.directory.name} would both"
+                    f" listen on port {port}",
+                    rule="config.up",
+                    where=str(cluster.policy_path),
+                    fix=f"Write other 'ports' for {_WORKER!r} there, the scheduler's among them,"
+                    " and start again without --policy.",
+                )
+
+
 @contextmanager
 def _stopping() -> Iterator[Event]:
-    """Yield an event that Ctrl-C and SIGTERM set, for the duration of the block."""
+    """Yield an event that Ctrl-C, SIGTERM and SIGHUP set, for the duration of the block."""
     stop = Event()
     before = {
         number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN  # as nohup has it
     }
     try:
         yield stop

@@ -27,10 +27,20 @@ client.close()
 """
 
 
+def analysts(demand: str) -> str:
+    """Return the ready policy of that name, with *demand* in place of its worker's."""
+    text, found = re.subn("  worker:\n +confined: .*\n", f"  worker: {demand}\n", READY)
+    assert found == 1
+    return text
+
+
+READY = locate("analysts").read_text()
+
+
 @pytest.mark.cluster
 def test_each_group_has_a_cluster_that_no_other_groups_key_opens(tmp_path):
     policy = tmp_path / "sealed.yaml"
-    policy.write_text(locate("analysts").read_text())
+    policy.write_text(analysts("{}"))
     names = ("one", "two")
     groups = [word for name in names for word in ("--group", name)]
     command = (*COMMAND, str(tmp_path / "all"), *groups, "--policy", str(policy), "--port=0")
@@ -65,8 +75,10 @@ def test_what_a_group_has_stays_and_is_used_again(tmp_path):
     assert made.users == ["alice"]
     assert made.policy.name == "analysts"
     assert {path.name for path in made.key("worker").parent.iterdir()} == {
-        *("worker.key", "audit.key", "roster")
+        *("worker.key", "audit.key")
     }
+    # A part of the roster beside a key would be found by default, and never change.
+    assert not made.key("alice").with_name("roster").exists()
     roster = Roster.load(made.policy_path.with_name("roster"))
     assert {each.principal for each in roster.entries} == {*made.policy.principals}
     key = made.key("alice").read_bytes()
@@ -105,11 +117,14 @@ def started(monkeypatch):
 
 
 def confined(tmp_path, ports: str) -> GroupCluster:
-    text = locate("analysts").read_text()
     demand = f"{{confined: {{write: [/scratch], connect: cluster, ports: [{ports}]}}}}"
     policy = tmp_path / "policy.yaml"
-    policy.write_text(text.replace("  worker: {}\n", f"  worker: {demand}\n"))
+    policy.write_text(analysts(demand))
     return GroupCluster(tmp_path / "analysts", str(policy))
+
+
+def up(tmp_path, *groups: str, policy: str | None = None, port: int = 8786) -> None:
+    up_groups(tmp_path, groups, policy=policy, workers=1, port=port, announce=lambda _: None)
 
 
 def test_a_confined_worker_is_started_confined_on_ports_of_its_policy(tmp_path, started):
@@ -121,6 +136,36 @@ def test_a_confined_worker_is_started_confined_on_ports_of_its_policy(tmp_path, 
         assert command[-2:] == [str(9000 + number), 9003 - number]
     with pytest.raises(ConfigError, match="has none for worker 3"):
         cluster.start(8786, 3)
+
+
+def test_a_scheduler_that_confined_workers_could_not_reach_is_not_started(tmp_path, started):
+    for port, says in ((8787, "has no 8787"), (0, "has no port that is chosen when it starts")):
+        with pytest.raises(ConfigError, match=says):
+            up(tmp_path, "analysts", port=port)
+    assert not started
+
+
+def test_confined_workers_of_two_groups_do_not_share_ports(tmp_path, started):
+    demand = "{confined: {connect: cluster, ports: [8786, 8787, '9000-9003']}}"
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(analysts(demand))
+    with pytest.raises(ConfigError, match="of one and two would both listen on port 8787"):
+        up(tmp_path, "one", "two", policy=str(policy))
+    copy = tmp_path / "two" / "public" / "policy.yaml"
+    copy.write_text(analysts(demand.replace("8786, ", "")))
+    copy = tmp_path / "one" / "public" / "policy.yaml"
+    copy.write_text(analysts(demand.replace("8787, ", "")))
+    with pytest.raises(ConfigError, match="of two and one would both listen on port 9000"):
+        up(tmp_path, "one", "two")
+    assert not started
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/x", "-x", "a b", "a\n", "twice"])
+def test_a_group_is_one_folder_below_the_one_that_is_named(tmp_path, started, name):
+    with pytest.raises(ConfigError, match=r"is no name|is given twice"):
+        up(tmp_path / "all", "twice", name, policy="sealed")
+    assert not started
+    assert not (tmp_path / "all").exists()
 
 
 def test_a_process_that_ends_ends_the_command(tmp_path, monkeypatch):
@@ -138,7 +183,7 @@ def test_a_scheduler_that_does_not_listen_ends_the_command(tmp_path, monkeypatch
     with pytest.raises(ConfigError, match="does not listen"):
         up_groups(
             *(tmp_path, ["analysts"]),
-            **{"policy": None, "workers": 1, "port": 0, "announce": lambda _: None},
+            **{"policy": "sealed", "workers": 1, "port": 0, "announce": lambda _: None},
         )
 
 
@@ -148,6 +193,6 @@ def test_a_process_that_stays_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(group_clusters, "_END", 0.5)
     cluster = GroupCluster(tmp_path / "analysts")
     cluster._start("worker", group_clusters._command("dask"), [])
-    (process,) = cluster._processes
+    ((process, _),) = cluster._processes
     cluster.end()
     assert process.returncode in (-signal.SIGKILL, -signal.SIGTERM)  # it may not have begun

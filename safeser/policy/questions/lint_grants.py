@@ -201,13 +201,21 @@ def _permits_more(later: Rule, rule: Rule, kind: Kind) -> bool:
     """Tell whether *later* permits messages of *kind* that *rule* refuses, or in a lesser suite."""
     operations = later.operations - rule.operations
     asked = any(WEAKEST[name].strength <= kind.strength for name in operations)
-    if asked or later.suite < rule.suite:
+    unrecorded = later.audit_failure.level > rule.audit_failure.level
+    if asked or later.suite < rule.suite or unrecorded or _takes_more_keys(later, rule, kind):
         return True
     if kind is Kind.ADMIN:
         return False
     return SUBMISSIONS.index(later.submission) > SUBMISSIONS.index(rule.submission) or any(
         set(getattr(later, field)) - set(getattr(rule, field)) for field in _PERMITTING
     )
+
+
+def _takes_more_keys(later: Rule, rule: Rule, kind: Kind) -> bool:
+    """Tell whether *later* lets submissions take keys that *rule* refuses them."""
+    submits = SUBMIT in later.operations and WEAKEST[SUBMIT].strength <= kind.strength
+    words = zip(later.key_conflicts, rule.key_conflicts, strict=True)
+    return submits and later.submission != "none" and ("warn", "refuse") in words
 
 
 #: The fields of a context that permit what they list.

@@ -155,6 +155,8 @@ def narrowed(*contexts: dict[str, str]) -> list[tuple[str, bool, str]]:
     ]
 
 
+SUBMITS = {**CODE_FIELDS, "operations": "{grant: [basic, cluster, update-graph]}"}
+WARNS = {"key_conflicts": "{definition: warn}"}
 PAIR = {"sender": "ann", "recipient": "bea"}
 BOTH = {**CODE_FIELDS, "sender": "[ann, cy]"}
 
@@ -184,6 +186,10 @@ def test_a_peer_of_an_unmeasured_host_is_not_held_back_by_a_narrowed_context() -
         ([{"same_host": "false"}, {"values": "cy", "operations": "{grant: gather}"}], ["c0 c1"]),
         ([{"same_host": "false", "suite": "encrypt"}, {}], ["c0 c1"]),
         ([{"same_host": "false"}, {}], []),
+        ([{"same_host": "false"}, {"audit_failure": "go-on"}], ["c0 c1"]),
+        ([{"same_host": "false", "audit_failure": "go-on"}, {}], []),
+        ([{"same_host": "false", **SUBMITS}, {**SUBMITS, **WARNS}], ["c0 c1"]),
+        ([{"same_host": "false", **SUBMITS, **WARNS}, SUBMITS], []),
         ([{"same_host": "true", **CODE_FIELDS}, {"operations": "{grant: basic}"}], []),
         ([{"same_host": "false", "kinds": "[admin]"}, {"serializers": "[dask, msgpack]"}], []),
         ([{"same_host": "false", "kinds": "[admin]"}, CODE_FIELDS], ["c0 c1"]),
