@@ -126,7 +126,7 @@ def _pack(
 def parse(verified: Verified) -> LibraryMessage:
     """Parse the header of *verified* and join its frames.
 
-    :raises PayloadError: if :func:`pack` could not have made the header. Of the family header only
+    :raises PayloadError: if :func:`_pack` could not have made the header. Of the family header only
         the encoding is checked here.
     """
     try:
