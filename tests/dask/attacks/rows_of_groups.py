@@ -40,7 +40,7 @@ _DELETED = (
     ),
     _row(
         *("a user scatters to any worker", "carol", "scheduler", "scatter", None),
-        **{"data": {"k": 1}, "workers": [_ELSEWHERE], "client": "Client-1"},
+        **{"data": {"k": 1}, "workers": [_ELSEWHERE]},
     ),
     _row(
         *("a user copies to any worker", "carol", "scheduler", "replicate", None),

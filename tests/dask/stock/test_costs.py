@@ -83,7 +83,7 @@ def test_a_frame_may_become_as_large_as_there_is_room():
 @pytest.mark.parametrize(("frames", "elsewhere"), [(1, False), (2, True)])
 def test_values_are_opened_beside_the_event_loop(peer, frames, elsewhere):
     comm = GuardedComm.__new__(GuardedComm)
-    comm.allow_offload = True
+    comm.allow_offload, comm.link = True, peer.link
     heard = peer.link.hear([memoryview(b"x")] * frames)
     assert comm._takes_long(heard) is elsewhere
 
