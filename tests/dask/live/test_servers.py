@@ -125,7 +125,9 @@ class Attacks:
         needed = form not in INERT or (form == "bytes" and "bytes" in places(row.say))
         if "SSRF" in row.name:
             needed = self.role not in ("carol", "worker")  # who may: it has nobody to talk to
-        about = _operations(row)
+        # A nanny may not ask for the broadcast that would make the trap answer.
+        answers = "fake-worker" in row.name and self.role != "nanny"
+        about = {""} if answers else _operations(row)
         found = self.rig.log.wait(
             # What a flood of refusals is counted as, names neither whom they reached nor what.
             lambda r: (
@@ -142,8 +144,8 @@ class Attacks:
 
 
 def _operations(row: Row) -> set[str]:
-    """Return which operations the record of a refusal may name: a greeting and a reply none."""
-    if row.say[0]["op"] == "greet" or "fake-worker" in row.name:
+    """Return which operations the record of a refusal may name: a greeting none."""
+    if row.say[0]["op"] == "greet":
         return {""}
     return {each["op"] for said in row.say for each in (said, said.get("msg", said))}
 

@@ -26,6 +26,8 @@ SUBMITTING = """
 """
 #: Workers submit, and sign for nobody.
 NO_AUTHORS = POLICY.replace("\n  - name: workers-report\n    sender: [worker, nanny]\n", SUBMITTING)
+_BEFORE, _NANNY, _AFTER = NO_AUTHORS.partition("    sender: nanny\n")
+NO_AUTHORS = f"{_BEFORE}{_NANNY}{_AFTER.replace('cluster,', 'nanny-reports,', 1)}"
 LISTED = NO_AUTHORS.replace("authors: [group:engineers]", "authors: [group:engineers, worker]", 1)
 STEPS = {"gathered": 35, "submitted": 14, "computed": 45, "keyed": 2}
 
