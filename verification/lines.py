@@ -1,8 +1,8 @@
 """``python -m verification.lines``: hold the tree to the budgets and ratchets of ``lines.toml``.
 
-The one rule: a number is counted here and compared with ``lines.toml``, never written there. What is
-above its number fails; a budget that the tree no longer uses is lowered by hand, in the commit that
-made the room.
+The one rule: a number is counted here and compared with ``lines.toml``, never written there. What
+is above its number fails; a budget that the tree no longer uses is lowered by hand, in the commit
+that made the room.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _files_of_a_type() -> int:
     return max(sum(name in text for text in texts) for name in _TYPES)
 
 
-#: DESIGN.md, section 13: the rules that a program can count, by their name in ``lines.toml``.
+#: Rules of size that a program can count, by their name in ``lines.toml``.
 RATCHETS: Mapping[str, Callable[[], int]] = {
     "private functions with one use and under 6 lines": _tiny_functions,
     "files under 80 lines": _small_files,
