@@ -53,12 +53,13 @@ test: check
 compat: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.compat
 
-## check: style, types and layering
+## check: style, types, layering, and lines against the budgets of lines.toml
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m verification.lines
 
 ## docs: build the site from docs/ into build/site, strictly; the packages come from requirements/docs.lock
 docs: $(VENV)/docs.stamp

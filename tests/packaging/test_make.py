@@ -68,7 +68,7 @@ def test_a_failed_installation_says_so_and_is_tried_again(tmp_path):
 def test_what_would_slow_or_mislead_every_process_is_not_passed_on(tmp_path, name):
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
-    for tool in ("ruff", "mypy", "lint-imports"):
+    for tool in ("ruff", "mypy", "lint-imports", "python"):
         stub(venv / "bin", tool, f'echo "{tool}, ${{{name}-unset}}, $KEPT"')
     (venv / "dev.stamp").touch()
     ended = make(f"VENV={venv}", "check", KEPT="kept", **{name: "1"})
