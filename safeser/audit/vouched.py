@@ -1,8 +1,8 @@
 """Which entries of an index the present key vouches for, though a key that moved made them.
 
 The one rule: a process acts on no other entry. The record that moves the key states a digest of
-the entries before it, and a tag on that digest which the next key makes. Whoever has no key can
-change an entry, and not the tag; whoever has the next key alone finds it changed.
+the entries before it, and a tag on that digest which the next key makes. Without a key an
+attacker can change an entry, and not the tag; a holder of the next key finds the entry changed.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def permit_pickles(
 def without_unaccepted(link: Link, reply: Any, fields: Collection[str]) -> Any:
     """Return a reply without the plugins that policy lets its recipient take of no such author.
 
-    Each is recorded. Of a plugin that nobody signed, this process is the author.
+    Each is recorded. This process is the author of an unsigned plugin.
 
     :param fields: of the reply that hold what would be unpickled.
     """

@@ -36,7 +36,7 @@ def _payload(value: Any) -> PayloadRow:
 
 #: One byte, of which NumPy prints six to the power of eleven.
 _LONG = _payload(np.broadcast_to(np.array(1, "i1"), (6,) * 11))
-#: A few bytes that whoever goes through them never ends.
+#: A few bytes that take a reader for ever to iterate over.
 _ENDLESS = _payload(range(1 << 60))
 _KEYS = _payload(np.broadcast_to(np.array("k"), (1 << 27,)))
 

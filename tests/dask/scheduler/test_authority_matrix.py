@@ -216,7 +216,7 @@ class Matrix:
             return "."
         opened = row.server is Server.SCHEDULER or sender == "S"
         if row.channel is Channel.STREAM and not opened:
-            return "."  # nobody has a stream to it, whatever is granted
+            return "."  # no process has a stream to it
         request = {"op": row.wire, **SUBJECT, **SHUFFLES.get(row.name, {"id": "y", "run_id": 5})}
         try:
             link.permit_named(link.inbound(row.kind, row.name), where="op")
