@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from safeser import pickles
 from safeser.errors import SafeserError
@@ -20,6 +20,7 @@ from safeser.pickles.trees.reading import read_tree
 from safeser.pickles.trees.writing import write
 from safeser.values import Limits
 from tests.differential.equality import difference
+from tests.draws import draws
 from tests.families.malformed import examples
 from tests.fuzz import seeds
 from tests.pickles.trees.alike import described
@@ -118,7 +119,7 @@ def test_each_form_of_a_value(value):
     assert compare(value)
 
 
-@settings(max_examples=150)
+@draws(150)
 @given(strategies.values())
 def test_any_value(value):
     compare(value)
