@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from safeser import families
 from safeser.errors import PayloadError
-from tests.families.malformed.using import BROKEN, uses
+from tests.samples.uses import BROKEN, uses
 
 NESTED = np.dtype(
     [("a", ">i4"), ("b", [("c", "U3"), ("d", "M8[s]", (2, 1))]), (("title", "e"), "?")], align=True

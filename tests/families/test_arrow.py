@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safeser import families
 from safeser.errors import PayloadError
 from safeser.values import Limits
-from tests.families.malformed.examples.arrow import examples
+from tests.samples.values.arrow import examples
 
 pa = pytest.importorskip("pyarrow")
 np = pytest.importorskip("numpy")
