@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from safeser.channel import Channel, Link, watcher
 from safeser.errors import AuditError
@@ -36,6 +37,9 @@ settings.register_profile(
     "safeser", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("safeser")
+# Hypothesis takes constants out of the modules that are imported: so examples would depend on which
+# tests the process ran before.
+providers._get_local_constants = lambda: providers._local_constants
 
 # Whoever starts the tests in the background has them ignore Ctrl-C, and all that they start too.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,12 +10,13 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from safeser.audit import AuditKey, AuditLog, verify
 from safeser.audit import index as index_module
 from safeser.errors import AuditError, ConfigError
+from tests.draws import draws
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
 
@@ -128,9 +129,7 @@ def test_a_log_file_in_place_of_the_index(make, place, key, tmp_path):
     refused(other, key, "audit.key")
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@draws(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=600), st.none() | st.binary(max_size=300))
 def test_any_bytes_in_place_of_the_index_stay(tmp_path, key, content, head):
     place = tmp_path / "place"

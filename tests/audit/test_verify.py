@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from safeser.audit import AuditKey, Report, verify
@@ -17,6 +17,7 @@ from safeser.audit import record as records
 from safeser.audit.chain import ZERO, file_keys, step
 from safeser.audit.report import limited
 from safeser.audit.verification import scan as scan_module
+from tests.draws import draws
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
 
@@ -393,9 +394,7 @@ def apply(place: Path, change) -> None:
         path.write_bytes(data)
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@draws(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(edits(), min_size=1, max_size=3))
 def test_any_edit_is_found_or_changes_nothing(logs, place, key, tmp_path, changes):
     copy = tmp_path / "copy"

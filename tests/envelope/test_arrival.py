@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.envelope import Sealed
@@ -64,7 +64,6 @@ def fails(session, rule, call, *arguments):
     assert session.ended
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 5000), max_size=4), st.integers(1, 5000))
 def test_pieces_of_any_size(world, lengths, piece):
     a, b = world.sessions()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.envelope import CLAIMS_SIZE, Claims
@@ -22,7 +22,6 @@ claims_strategy = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(claims_strategy)
 def test_round_trip(claims):
     block = claims.encode()
@@ -35,7 +34,6 @@ def test_the_longest_claims_fit():
     assert Claims.decode(longest.encode()) == longest
 
 
-@settings(deadline=None)
 @given(st.integers(0, CLAIMS_SIZE * 8 - 1))
 def test_a_changed_bit_is_refused_or_says_something_else(position):
     block = bytearray(GOOD.encode())
@@ -46,7 +44,6 @@ def test_a_changed_bit_is_refused_or_says_something_else(position):
         assert error.rule == "envelope.claims"  # noqa: PT017  (both outcomes are right)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=CLAIMS_SIZE))
 def test_any_bytes(data):
     for block in (

@@ -10,7 +10,7 @@ import struct
 import tracemalloc
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from safeser.envelope import Claims, HandshakeRefused, preamble
@@ -329,7 +329,6 @@ def test_handshakes_show_and_share_no_secret(world):
             attempt(handshake)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=500), max_size=4), st.booleans())
 @example([PREAMBLE, b"\x09" + bytes(31), bytes(384)], False)
 def test_any_bytes_are_answered_or_refused(world, pieces, initiator):

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.envelope.mac import AuthenticationKeys
@@ -52,7 +52,6 @@ frames_strategy = st.lists(st.tuples(sizes, st.integers(0, 255)), max_size=6).ma
 )
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 2**64 - 1),
     st.binary(min_size=32, max_size=32),
@@ -69,7 +68,6 @@ def test_many_frames_are_one_encoding(count):
     assert tag(1, FIELDS, b"h", frames) == reference(1, FIELDS, b"h", frames)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=3), frames_strategy), min_size=2, max_size=2))
 def test_different_messages_have_different_tags(messages):
     tags = {tag(1, FIELDS, header, frames) for header, frames in messages}

@@ -12,7 +12,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.envelope import MAX_SECONDS, MAX_SESSION_BYTES, Sealed, Verified
@@ -45,7 +45,6 @@ def refused(world, session, data, *rules):
         assert after.value.rule == "envelope.ended"
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=50), frames_strategy)
 def test_what_is_sealed_is_what_is_verified(world, header, frames):
     a, b = world.sessions()
@@ -59,7 +58,6 @@ def test_what_is_sealed_is_what_is_verified(world, header, frames):
     assert verified.sequence == 2
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=8), frames_strategy, st.data())
 def test_a_changed_bit_anywhere(world, header, frames, data):
     a, b = world.sessions()
@@ -181,7 +179,6 @@ def test_bytes_moved_between_header_and_frames(plain):
     refused(world, b, moved, "envelope.mac")
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=5), st.binary(min_size=20, max_size=20))
 def test_bytes_moved_between_frames(plain, cuts, content):
     world = plain
@@ -204,7 +201,6 @@ def test_bytes_moved_between_frames(plain, cuts, content):
         refused(world, b, data, "envelope.mac")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_give_an_error_or_wait(world, data):
     _, b = world.sessions()
@@ -212,7 +208,6 @@ def test_any_bytes_give_an_error_or_wait(world, data):
         world.read(b, data)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=64), st.binary(max_size=40))
 def test_any_bytes_after_a_good_start(world, prelude, table):
     a, b = world.sessions()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from families_attack import FAMILIES, GRANT, mutate_all, through
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from safeser import families
 from safeser.errors import PayloadError
+from tests.draws import draws
 from tests.samples.uses import BROKEN, uses
 
 NESTED = np.dtype(
@@ -34,7 +35,7 @@ def test_scalars(value):
 
 
 @given(hnp.arrays(hnp.scalar_dtypes() | hnp.nested_dtypes(), ()))
-@settings(max_examples=40)
+@draws(40)
 def test_any_scalar(array):
     value = array[()]
     back = through(value)

@@ -6,7 +6,7 @@ import copy
 import numpy as np
 import pytest
 from families_attack import FAMILIES, GRANT, LIMITS, hostile, mutate_all, survives, through
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -15,6 +15,7 @@ from safeser.errors import PayloadError
 from safeser.families.numpy import dtypes
 from safeser.types import numpy as bounds
 from safeser.values import Limits
+from tests.draws import draws
 
 NESTED = np.dtype(
     [("a", ">i4"), ("b", [("c", "U3"), ("d", "M8[s]", (2, 1))]), (("title", "e"), "?")], align=True
@@ -87,13 +88,13 @@ def test_round_trip(name, received):
         hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3),
     )
 )
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@draws(50)
 def test_round_trip_of_any(array):
     identical(through(array), array)
 
 
 @given(hnp.arrays(np.int16, (4, 5)), hnp.basic_indices((4, 5), allow_newaxis=True))
-@settings(max_examples=50)
+@draws(50)
 def test_any_view(array, index):
     view = array[index]
     back = through(view)
@@ -102,7 +103,7 @@ def test_any_view(array, index):
 
 
 @given(hnp.array_dtypes(allow_subarrays=True) | hnp.nested_dtypes() | hnp.scalar_dtypes())
-@settings(max_examples=50)
+@draws(50)
 def test_any_dtype(dtype):
     back = through(dtype)
     assert back == dtype
@@ -254,7 +255,7 @@ def test_headers_that_lie(name):
 
 
 @given(st.data())
-@settings(max_examples=100)
+@draws(100)
 def test_dtypes_that_lie(data):
     description = data.draw(
         st.recursive(

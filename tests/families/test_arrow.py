@@ -9,12 +9,13 @@ import tracemalloc
 
 import pytest
 from families_attack import FAMILIES, GRANT, through
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError
 from safeser.values import Limits
+from tests.draws import draws
 from tests.samples.values.arrow import examples
 
 pa = pytest.importorskip("pyarrow")
@@ -450,7 +451,7 @@ def valued(kind, chance):
     return [valued(kind.value_type, chance) for _ in range(count)]
 
 
-@settings(max_examples=60)
+@draws(60)
 @given(
     st.recursive(plain_types, wider, max_leaves=4),
     st.randoms(use_true_random=False),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import registered_classes as own
 from families_attack import FAMILIES, GRANT, mutate_all, through
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import safeser
@@ -18,6 +18,7 @@ from safeser.errors import ConfigError, PayloadError, SafeserError, Serializatio
 from safeser.families import plain
 from safeser.families.registered.classes import register_class
 from safeser.values import Limits
+from tests.draws import draws
 
 register_class(own.Color)
 register_class(own.Level)
@@ -392,7 +393,7 @@ def test_who_could_register_is_told_how(value):
     assert "register_class" in caught.value.fix
 
 
-@settings(max_examples=40)
+@draws(40)
 @given(
     st.builds(own.Point, st.integers() | st.floats(allow_nan=False) | st.text(), st.none())
     | st.builds(own.Frozen, name=st.text(), parts=st.tuples(st.binary(), st.dates()))

@@ -11,7 +11,7 @@ import zoneinfo
 
 import pytest
 from families_attack import FAMILIES, GRANT, mutate_all, through
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser import families
@@ -19,6 +19,7 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
 from safeser.types import stdlib
 from safeser.values import Limits
+from tests.draws import draws
 
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 ODD = dt.timezone(dt.timedelta(hours=1), "odd")
@@ -79,7 +80,7 @@ def test_a_column_is_one_frame():
         families.serialize([1j] * 1000, FAMILIES, limits=Limits(max_refs=50))
 
 
-@settings(max_examples=25)
+@draws(25)
 @given(
     st.lists(st.datetimes(), min_size=4, max_size=9)
     | st.lists(st.decimals(), min_size=4, max_size=9)

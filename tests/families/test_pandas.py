@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from families_attack import FAMILIES, GRANT, through
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import pandas as hpd
 from pandas.testing import assert_series_equal
@@ -22,6 +22,7 @@ from safeser import families
 from safeser.errors import PayloadError, SerializationError
 from safeser.families.pandas import offsets as pandas_offsets
 from safeser.families.plain import Unencodable
+from tests.draws import draws
 
 COLUMNS = {
     "int": range(4),
@@ -165,19 +166,19 @@ dtypes = st.sampled_from(["i1", "u8", "f8", "f4", "?", "M8[ns]", "m8[ns]", "c16"
         index=hpd.range_indexes() | hpd.indexes(dtype="i8"),
     )
 )  # fmt: skip
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=25)
+@draws(25)
 def test_any_frame(frame):
     same_frame(through(frame), frame)
 
 
 @given(dtypes.flatmap(lambda dtype: hpd.series(dtype=dtype)))
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=30)
+@draws(30)
 def test_any_series(series):
     assert_series_equal(through(series), series, check_exact=True)
 
 
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]))))
-@settings(deadline=None, max_examples=25)
+@draws(25)
 def test_any_text(texts):
     for storage in ("python", "pyarrow"):
         series = pd.Series(texts, dtype=pd.StringDtype(storage))

@@ -8,12 +8,13 @@ from functools import reduce
 
 import pytest
 from families_attack import FAMILIES, GRANT, through
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError
 from safeser.families import plain
+from tests.draws import draws
 
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
@@ -280,7 +281,7 @@ def test_large_buffers_are_not_copied():
     assert chunk.buffers()[1].address in places
 
 
-@settings(max_examples=25)
+@draws(25)
 @given(
     st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), max_size=8),
     st.lists(st.one_of(st.none(), st.text(max_size=20)), max_size=8),

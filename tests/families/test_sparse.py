@@ -6,13 +6,14 @@ import tracemalloc
 import numpy as np
 import pytest
 from families_attack import FAMILIES, GRANT, LIMITS, mutate_all, sent_as, through
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.plain import label
 from safeser.values import Limits
+from tests.draws import draws
 from tests.pickles.forging import Called, New
 
 sparse = pytest.importorskip("scipy.sparse")
@@ -350,7 +351,7 @@ def test_mutated(x):
     assert refused > 50
 
 
-@settings(max_examples=30)
+@draws(30)
 @given(
     shape=st.tuples(st.integers(0, 6), st.integers(0, 6)),
     name=st.sampled_from(FORMATS),

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 from families_attack import FAMILIES, GRANT, hostile
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser import families, pickles
@@ -19,6 +19,7 @@ from safeser.families import (
 )
 from safeser.families.errors.wire import RemoteError
 from safeser.values import Grant, Limits
+from tests.draws import draws
 
 ALL = Grant("all", ("dask", "msgpack", "pickle", "cloudpickle"), profiles=("data", "numpy"))
 MSGPACK = {"serializer": "msgpack"}
@@ -94,7 +95,7 @@ anything = st.recursive(
 
 
 @given(anything, st.lists(st.binary(max_size=9), max_size=3))
-@settings(max_examples=300)
+@draws(300)
 def test_any_header_gives_a_value_or_one_error(header, frames):
     with contextlib.suppress(SafeserError):
         families.claimed(header)

@@ -10,7 +10,7 @@ import stat
 
 import cloudpickle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
@@ -232,7 +232,6 @@ def test_too_large(path):
     refused(path, "too large")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_content(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("any") / "key"

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import AuthenticationError, ConfigError
@@ -23,7 +23,6 @@ LOW = (
 )
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32))
 def test_text_round_trip(secret):
     public = PrivateKey.from_bytes(secret).public
@@ -98,7 +97,6 @@ def test_other_texts_are_refused(text):
     assert caught.value.rule == "config.key"
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text(text):
     for candidate in (text, "x25519:" + text):

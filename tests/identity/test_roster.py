@@ -7,7 +7,7 @@ import os
 import stat
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
@@ -76,7 +76,6 @@ def test_example():
     assert repr(roster) == "Roster(4 keys, 2 active)"
 
 
-@settings(deadline=None)
 @given(entries_strategy)
 def test_round_trip(entries):
     roster = Roster(entries)
@@ -137,7 +136,6 @@ def test_a_bad_line_is_named(line, said):
     assert caught.value.rule == "config.roster"
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text(text):
     for candidate in (text, f"{K1} alice active {DAY} {text}", f"{K1} {text}", f"{K1} {S1} {text}"):

@@ -9,7 +9,7 @@ import cloudpickle
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
@@ -67,7 +67,6 @@ def test_the_vectors_of_the_rfc(seed, public, message, signature):
     assert not KEY.public.verify(signed, data)
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=50))
 def test_text_and_signature_round_trip(seed, data):
     key = SigningKey.from_bytes(seed)
@@ -130,7 +129,6 @@ def test_a_signature_has_one_scalar():
     assert not KEY.public.verify(other, b"data")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_no_signature(data):
     assert KEY.public.verify(data, b"data") is False
@@ -244,7 +242,6 @@ def test_other_texts_are_refused(text):
     assert caught.value.rule == "config.key"
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text(text):
     for candidate in (text, "ed25519:" + text):

@@ -9,11 +9,12 @@ import sys
 import types
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import SafeserError
 from safeser.pickles import Profile, loads
+from tests.draws import draws
 from tests.pickles.conftest import Asm
 
 
@@ -127,7 +128,7 @@ def _readers(data):
     yield pickle._Unpickler(io.BytesIO(data)).load()
 
 
-@settings(max_examples=300)
+@draws(300)
 @given(made())
 def test_what_is_accepted_is_what_cpython_makes(body):
     data = Asm.pickle(body)

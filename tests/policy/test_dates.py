@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, PolicyDenied
@@ -16,6 +16,7 @@ from safeser.policy import Policy, decide, explain
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.readable import read_by
 from safeser.values import Context
+from tests.draws import draws
 from tests.policy.random_policies import (
     DATES,
     QUESTIONS,
@@ -191,7 +192,7 @@ def test_an_observing_policy_records_what_has_ended(clock: Clock) -> None:
 
 
 @given(policies(), st.sampled_from(("2026-01-01", *DATES, "2027-01-01")), STARTS)
-@settings(max_examples=20, deadline=None)
+@draws(20)
 def test_decisions_are_those_of_the_reference_on_every_day(
     spelled: dict[str, Any], day: str, first: int
 ) -> None:
@@ -207,7 +208,7 @@ def test_decisions_are_those_of_the_reference_on_every_day(
 
 
 @given(policies(), STARTS)
-@settings(max_examples=12, deadline=None)
+@draws(12)
 def test_no_day_that_passes_permits_more(spelled: dict[str, Any], first: int) -> None:
     each = [loaded(spelled, day=day) for day in ("2026-01-01", *DATES, "2027-01-01")]
     for question in QUESTIONS[first::STEP]:

@@ -11,7 +11,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, PolicyDenied
@@ -22,6 +22,7 @@ from safeser.policy.decide import Table
 from safeser.policy.rules import CODE_OPERATIONS
 from safeser.policy.source.context import Rule
 from safeser.values import Context, Decision, Kind, Suite
+from tests.draws import draws
 from tests.policy.random_policies import (
     DAY,
     NAMES,
@@ -43,7 +44,7 @@ TAKEN = ("serializers", "deserializers", "operations")
 
 
 @given(policies(), STARTS)
-@settings(max_examples=50, deadline=None)
+@draws(50)
 def test_decide_is_the_reference(spelled: dict[str, Any], first: int) -> None:
     policy = loaded(spelled)
     for context, family, sealing, author in QUESTIONS[first::STEP]:
@@ -53,7 +54,7 @@ def test_decide_is_the_reference(spelled: dict[str, Any], first: int) -> None:
 
 
 @given(policies(), STARTS)
-@settings(max_examples=25, deadline=None)
+@draws(25)
 def test_floors_grants_and_denials(spelled: dict[str, Any], first: int) -> None:
     policy = loaded(spelled)
     for context, family, sealing, author in QUESTIONS[first::STEP]:
@@ -84,7 +85,7 @@ def test_floors_grants_and_denials(spelled: dict[str, Any], first: int) -> None:
 
 
 @given(policies(), st.data(), STARTS)
-@settings(max_examples=25, deadline=None)
+@draws(25)
 def test_taking_away_from_a_context_never_permits_more(
     spelled: dict[str, Any], data: st.DataObject, first: int
 ) -> None:
@@ -103,7 +104,7 @@ def test_taking_away_from_a_context_never_permits_more(
 
 
 @given(policies(), contexts(), STARTS)
-@settings(max_examples=25, deadline=None)
+@draws(25)
 def test_an_appended_context_changes_only_what_nothing_matched(
     spelled: dict[str, Any], last: dict[str, Any], first: int
 ) -> None:
@@ -122,7 +123,7 @@ def test_an_appended_context_changes_only_what_nothing_matched(
 
 
 @given(policies(), st.data(), STARTS)
-@settings(max_examples=25, deadline=None)
+@draws(25)
 def test_removing_a_context_changes_only_what_it_matched(
     spelled: dict[str, Any], data: st.DataObject, first: int
 ) -> None:
@@ -155,7 +156,7 @@ def placed(
 
 
 @given(policies())
-@settings(max_examples=25, deadline=None)
+@draws(25)
 def test_counterparts_are_whom_some_context_joins(spelled: dict[str, Any]) -> None:
     policy = loaded(spelled)
     for one in NAMES:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
 from safeser.policy import Policy
 from safeser.values import Context, Decision, Kind
+from tests.draws import draws
 from tests.policy.random_policies import OPERATIONS_ASKED, QUESTIONS, loaded, policies
 
 # --- for every input -----------------------------------------------------------------------------
@@ -54,7 +55,7 @@ OBJECTS: st.SearchStrategy[Any] = st.one_of(
 
 
 @given(policies(), st.sampled_from(QUESTIONS), OBJECTS, OBJECTS, st.booleans())
-@settings(max_examples=200, deadline=None)
+@draws(200)
 def test_decide_never_raises(
     spelled: dict[str, Any], question: Any, family: Any, author: Any, sealing: bool
 ) -> None:

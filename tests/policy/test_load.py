@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
@@ -15,6 +15,7 @@ from safeser.identity import PrivateKey
 from safeser.operations import GROUPS
 from safeser.policy import Policy
 from safeser.values import Limits
+from tests.draws import draws
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\n"
 PRINCIPALS = "principals:\n  a: {groups: [red]}\n  b: {groups: [red, blue]}\n  c: {}\n"
@@ -539,7 +540,7 @@ _VALUES = st.recursive(
 
 
 @given(st.dictionaries(_WORDS, _VALUES, max_size=6))
-@settings(max_examples=300, deadline=None)
+@draws(300)
 def test_any_tree_gives_a_policy_or_one_error(value: dict[str, object]) -> None:
     text = json.dumps({"safeser": 1, "name": "x", "revision": 1, **value})
     refusals = []

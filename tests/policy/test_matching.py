@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
@@ -14,6 +14,7 @@ from safeser.policy.decide import Table
 from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, Hop
 from safeser.policy.source.context import Rule
 from safeser.values import TRANSPORTS, Context, Kind
+from tests.draws import draws
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\ncontexts:\n"
 
@@ -174,7 +175,7 @@ HOPS = tuple(Hop(*parts) for parts in itertools.product("ab", "ab", Kind, ANY_TR
 
 
 @given(st.lists(RULES, min_size=1, max_size=5))
-@settings(max_examples=40, deadline=None)
+@draws(40)
 def test_shadowed_is_exactly_what_no_hop_reaches(rules: list[Rule]) -> None:
     table = Table(rules, "ab")
     reached = {id(table.match(hop)) for hop in HOPS}
@@ -200,7 +201,7 @@ def test_contexts_that_overlap_in_too_many_ways_are_refused() -> None:
 
 
 @given(st.lists(RULES, min_size=1, max_size=5))
-@settings(max_examples=25, deadline=None)
+@draws(25)
 def test_a_match_is_the_first_that_covers_all_of_a_hop(rules: list[Rule]) -> None:
     table = Table(rules, "ab")
     for hop in HOPS:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
@@ -19,6 +19,7 @@ from safeser.policy.recorded.replay import as_json, replay
 from safeser.policy.recorded.traffic import Example, Message, gather
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Kind
+from tests.draws import draws
 from tests.policy.random_policies import QUESTIONS, loaded, policies
 
 NOON = 1_790_000_000_000_000
@@ -204,7 +205,7 @@ def recorded(policy: Policy, first: int = 0, step: int = 1) -> list[Record]:
 
 
 @given(policies(), st.integers(0, 6), st.sampled_from([13, 40]))
-@settings(max_examples=40, deadline=None)
+@draws(40)
 def test_what_is_learned_loads_and_permits_what_it_was_learned_from(
     spelled: dict[str, Any], first: int, step: int
 ) -> None:

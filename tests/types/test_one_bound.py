@@ -16,8 +16,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.draws import draws
 from tests.samples import seeds
 from tests.samples import values as examples
 from tests.types import strategies
@@ -261,16 +262,16 @@ def test_text_of_any_length_is_refused(make):
     assert "StringDType is refused" in by_typed(make()).message
 
 
-@settings(max_examples=1500)
+@draws(1500)
 @given(strategies.values())
 def test_what_one_accepts_the_other_accepts(value):
     verdicts = compared(value)
     if verdicts is None:
         return
     pickled, typed = verdicts
-    if typed.rule == "families.max-refs" and repr(value).count("re.compile") > 1:
-        # A pattern that is held twice is one in a pickle, and two typed values: of the costliest,
-        # a message may have one. Each sender of a value knows its own cost alone.
+    if {pickled.rule, typed.rule} & {"pickle.max-refs", "families.max-refs"}:
+        # The budget of a message: what is held twice is one in a pickle and two typed values, and a
+        # call of a pickle visits what its arguments hold. The bounds of a value are compared here.
         return
     assert bool(pickled.rule) == bool(typed.rule), (pickled.rule, typed.message)
     # What the receiver refuses, the sender does not send.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from safeser.audit import AuditKey, AuditLog, SessionFacts, names, read
@@ -17,6 +17,7 @@ from safeser.audit.reading.search import Question, follow, search
 from safeser.audit.reading.show import counted
 from safeser.audit.reading.summary import summarize
 from safeser.audit.record import MAX_LINE, Record
+from tests.draws import draws
 
 WORDS = ["alice", "bob", 'a"case":0,', "x\\", "os:system\x7f\u00e9\U0001f4a3", ""]
 PEERS = [SessionFacts(f"{n:012x}", {"peer": word}) for n, word in enumerate(WORDS[:3])]
@@ -50,9 +51,7 @@ QUESTIONS = st.builds(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@draws(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(EVENTS, max_size=20), QUESTIONS)
 def test_nothing_that_matches_is_skipped_unread(tmp_path, no_disk, monkeypatch, events, question):
     monkeypatch.setattr(names, "MAX_CASES", 6)  # so that some events are written in full
@@ -72,9 +71,7 @@ def test_nothing_that_matches_is_skipped_unread(tmp_path, no_disk, monkeypatch, 
     assert [each.record.sequence for each in found if each.record.type == "event"] == wanted
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@draws(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(EVENTS, max_size=20), QUESTIONS)
 def test_sums_are_those_of_records_that_are_parsed(tmp_path, no_disk, events, question):
     folder = tmp_path / os.urandom(8).hex()

@@ -19,7 +19,7 @@ from distributed.protocol.serialize import (
     serialize_and_split,
     to_serialize,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lz4 import block
 
@@ -28,6 +28,7 @@ from safeser.dask.messages.conversation import SKIP
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import RemoteError
 from safeser.values import Context, Kind
+from tests.draws import draws
 
 OK = {"op": "lost-data", "key": "fine"}
 
@@ -447,7 +448,7 @@ MESSAGES = [
 ]
 
 
-@settings(max_examples=60)
+@draws(60)
 @given(st.data())
 def test_any_bytes_are_a_value_or_refused(make_peer, data):
     peer = make_peer().greet()

@@ -10,7 +10,7 @@ import tracemalloc
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import SafeserError
@@ -21,6 +21,7 @@ from safeser.pickles.trees.operations import Operation as Op
 from safeser.pickles.trees.reading import read_tree
 from safeser.pickles.trees.writing import write
 from safeser.values import Limits
+from tests.draws import draws
 from tests.pickles.trees.alike import described
 
 SMALL = Limits(max_bytes=1 << 16, max_refs=2000, max_array=1 << 16, max_string=4096, max_int=64)
@@ -258,7 +259,7 @@ TOKENS = st.one_of(
 )
 
 
-@settings(max_examples=600)
+@draws(600)
 @given(st.lists(TOKENS, max_size=30))
 def test_any_tokens(tokens):
     with contextlib.suppress(SafeserError):
@@ -267,7 +268,7 @@ def test_any_tokens(tokens):
         assert described(again) == described(program)
 
 
-@settings(max_examples=300)
+@draws(300)
 @given(st.binary(max_size=60))
 def test_any_bytes(data):
     with contextlib.suppress(SafeserError):

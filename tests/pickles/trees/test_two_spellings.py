@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from safeser import pickles
 from safeser.errors import SafeserError
@@ -19,6 +19,7 @@ from safeser.pickles.reading.machine import read
 from safeser.pickles.trees.reading import read_tree
 from safeser.pickles.trees.writing import write
 from safeser.values import Limits
+from tests.draws import draws
 from tests.equality import difference
 from tests.pickles.trees.alike import described
 from tests.samples import seeds
@@ -118,7 +119,7 @@ def test_each_form_of_a_value(value):
     assert compare(value)
 
 
-@settings(max_examples=150)
+@draws(150)
 @given(strategies.values())
 def test_any_value(value):
     compare(value)

@@ -7,13 +7,14 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from safeser.policy import Policy, explain
 from safeser.policy.rules import SUBMITTING, WEAKEST
 from safeser.values import HARMLESS, Context, Kind
+from tests.draws import draws
 from tests.policy.random_policies import (
     FAMILIES,
     NAMES,
@@ -80,7 +81,7 @@ def asked(draw: st.DrawFn) -> tuple[Context, Any, bool, str | None]:
 
 
 @given(policies(), asked())
-@settings(max_examples=60, deadline=None)
+@draws(60)
 def test_what_is_advised_permits(
     spelled: dict[str, Any], question: tuple[Context, Any, bool, str | None]
 ) -> None:

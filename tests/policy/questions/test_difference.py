@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.operations import NAMES as OPERATION_NAMES
@@ -18,6 +18,7 @@ from safeser.policy.questions.difference_text import as_json, lines
 from safeser.policy.ready import locate
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context
+from tests.draws import draws
 from tests.policy.random_policies import DATES, QUESTIONS, loaded, policies
 from tests.policy.reference import reference
 
@@ -96,7 +97,7 @@ def possible(context: Context) -> bool:
 
 
 @given(policies(), policies(), st.integers(0, 12), st.sampled_from(("", *DATES, "2026-07-01")))
-@settings(max_examples=15, deadline=None)
+@draws(15)
 def test_what_the_reference_answers_differently_is_a_change(
     old: dict[str, Any], new: dict[str, Any], first: int, day: str
 ) -> None:
@@ -113,7 +114,7 @@ def test_what_the_reference_answers_differently_is_a_change(
 
 
 @given(policies(), policies())
-@settings(max_examples=8, deadline=None)
+@draws(8)
 def test_each_change_is_answered_differently_by_the_reference(
     old: dict[str, Any], new: dict[str, Any]
 ) -> None:
@@ -135,7 +136,7 @@ def test_each_change_is_answered_differently_by_the_reference(
 
 
 @given(policies())
-@settings(max_examples=5, deadline=None)
+@draws(5)
 def test_a_policy_does_not_differ_from_itself(spelled: dict[str, Any]) -> None:
     difference = compare(loaded(spelled), loaded(spelled))
     assert not difference
@@ -144,7 +145,7 @@ def test_a_policy_does_not_differ_from_itself(spelled: dict[str, Any]) -> None:
 
 
 @given(policies(), policies())
-@settings(max_examples=5, deadline=None)
+@draws(5)
 def test_the_reverse_has_the_reverse_effects(old: dict[str, Any], new: dict[str, Any]) -> None:
     there, back = where(compare(loaded(old), loaded(new))), where(compare(loaded(new), loaded(old)))
     other = {"loosens": "tightens", "tightens": "loosens"}
@@ -157,7 +158,7 @@ def test_the_reverse_has_the_reverse_effects(old: dict[str, Any], new: dict[str,
 
 
 @given(policies(), st.data())
-@settings(max_examples=5, deadline=None)
+@draws(5)
 def test_names_of_contexts_and_groups_do_not_count(
     spelled: dict[str, Any], data: st.DataObject
 ) -> None:

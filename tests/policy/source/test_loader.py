@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -14,6 +14,7 @@ from ruamel.yaml.events import NodeEvent
 
 from safeser.errors import ConfigError
 from safeser.policy.source.loader import _MARK, MAX_BYTES, MAX_MARKS, Document, read
+from tests.draws import draws
 
 
 def parse(text: str) -> Document:
@@ -237,7 +238,7 @@ def test_as_many_values_as_the_bound_lets_through_are_read() -> None:
 
 
 @given(_TEXTS)
-@settings(max_examples=400, deadline=None)
+@draws(400)
 def test_no_text_has_many_more_values_than_marks(text: str) -> None:
     try:
         events = list(YAML(typ="safe", pure=True).parse(text))
@@ -253,14 +254,14 @@ def test_nesting_is_bounded() -> None:
 
 
 @given(_TEXTS)
-@settings(max_examples=400, deadline=None)
+@draws(400)
 def test_any_text_gives_a_document_or_one_error(text: str) -> None:
     with contextlib.suppress(ConfigError):
         assert isinstance(parse(text).value, dict)
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=200, deadline=None)
+@draws(200)
 def test_any_bytes_give_a_document_or_one_error(data: bytes) -> None:
     with contextlib.suppress(ConfigError):
         read(data, source="p.yaml")
