@@ -59,6 +59,10 @@ _NEVER_READING = (
 )  # fmt: skip
 
 
+#: Dask's token of a collection pickles the class of its expression and loads it back.
+_TOKENS = ("dask.dataframe.dask_expr.io.io", "FromGraph")
+
+
 class Watch:
     """What the interpreter was asked to do; hooks cannot be removed, so it is switched."""
 
@@ -69,6 +73,8 @@ class Watch:
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.phase:
+            return
+        if event == "pickle.find_class" and args == _TOKENS:
             return
         names = _NEVER if self.phase == 2 else (*_NEVER, *_NEVER_READING)
         if event.startswith(names) and not (event == "open" and _is_zone(args[0])):
