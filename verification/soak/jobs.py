@@ -35,7 +35,7 @@ Job = Callable[[Any, Random], int]
 REFUSED = frozenset({"unsendable", "meets_the_rogue", "submits_nothing"})
 
 CODE: dict[str, Job] = {}
-#: Without shuffles and merges: what their tasks pass on is a class of Dask's own that no profile lists,
+#: Without shuffles and merges: their tasks pass on a class of Dask's own that no profile lists,
 #: so that a policy without cloudpickle refuses it, always.
 BY_TASKS: dict[str, Job] = {}
 DATA: dict[str, Job] = {}
