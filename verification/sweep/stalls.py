@@ -345,7 +345,7 @@ class Bench:
             return type(error).__name__
         if isinstance(answer, dict) and answer.get("status") == "uncaught-error":
             text = str(answer.get("exception_text"))
-            return text.partition("\n  rule: ")[2].partition(" ")[0].strip() or "error"
+            return (text.partition("\n  rule: ")[2].split() or ["error"])[0].rstrip(",")
         return "answered"
 
 
