@@ -130,9 +130,8 @@ brief: $(VENV)/dev.stamp
 	@$(BIN)/python -m verification.fuzz.trees --state .brief/trees --seconds 60
 	@$(BIN)/python -m verification.fuzz.files .brief/files --seconds 60
 	@$(BIN)/python -m verification.fuzz.estimators .brief/estimators --seconds 60
-	@$(BIN)/python -m verification.malformed --cases 20000
+	@$(BIN)/python -m verification.malformed --cases 5000
 	@$(BIN)/python -m verification.differential --seconds 60 --cases 10000000 --state .brief/differential
-	@$(BIN)/python -m verification.sweep.pickles --quick
 	@$(BIN)/python -m verification.sweep.products --quick
 
 ## format: let ruff rewrite what it can
