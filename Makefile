@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat check docs pictures bench dask-suite differential fuzz soak sweep format lock clean
+.PHONY: help demo test compat check docs pictures bench dask-suite differential fuzz soak mutants sweep format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -103,6 +103,10 @@ fuzz: $(VENV)/dev.stamp
 ## soak: an hour of work on a cluster that is killed, cut and attacked; stops and resumes, in .soak
 soak: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.soak --seconds 3600 --state .soak
+
+## mutants: break thirty guarantees, one at a time, and see which tests notice; stops and resumes, in .mutants
+mutants: $(VENV)/dev.stamp
+	@$(BIN)/python -m verification.mutants
 
 ## sweep: what one message costs a scheduler, one constructor a load, two sizes of a value; an hour, exits with 1
 sweep: $(VENV)/dev.stamp
