@@ -33,7 +33,6 @@ _PARALLEL = ("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder")
 #: How many of the mutants a suite may miss.
 _MAY_MISS = {"fast": 3, "test": 0}
 
-_NOT_FOUND, _NO_TESTS = 4, 5
 #: Seconds for one run; a mutant that has tests wait for ever is noticed.
 _MOST_SECONDS = 3600.0
 _NOTICED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -140,7 +139,7 @@ class Checkout:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        if process.returncode in (0, _NOT_FOUND, _NO_TESTS):
+        if process.returncode in (0, 4, 5):  # all pass, are gone, or are not of this suite
             return ""
         found = _NOTICED.search(out)
         return found[1] if found else f"pytest, which ends with {process.returncode}"
@@ -175,10 +174,9 @@ def _output(*command: str) -> str:
 class Run:
     """Asks suites about mutants; what was found is kept in a file, since it takes hours."""
 
-    def __init__(self, folder: Path, mutants: Sequence[Mutant]) -> None:
+    def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._checkout = Checkout(folder / "checkout")
-        self._mutants = mutants
         self._file = folder / "state.json"
         said = json.loads(self._file.read_text("utf-8")) if self._file.exists() else {}
         self._known: dict[str, str] = said.get(self._checkout.tree, {})
@@ -193,27 +191,22 @@ class Run:
 
         :raises MutantError: if a test that the table names fails with nothing broken.
         """
-        self._prove(suite, sorted({test for each in mutants for test in each.catchers(suite)[0]}))
+        tests = sorted({test for each in mutants for test in each.catchers(suite)[0]})
+        sound = f"{suite} with nothing broken: {' '.join(tests)}"
+        if tests and sound not in self._known:
+            print(sound, flush=True)
+            if failed := self._checkout.noticed_by(suite, tests, *_PARALLEL):
+                raise MutantError(f"{failed} fails with nothing broken")
+            self._keep(sound, "")
         noticed = {}
         for number, each in enumerate(mutants, start=1):
-            question = f"{suite} {each}"
-            found = self._known.get(question)
+            found = self._known.get(f"{suite} {each}")
             if found is None:
-                found = self._keep(question, self._asked(suite, each))
-            print(
-                f"{suite} {number} of {len(mutants)}, {each.name}: {found or 'MISSED'}", flush=True
-            )
+                found = self._keep(f"{suite} {each}", self._asked(suite, each))
             noticed[each.name] = found
+            place = f"{suite} {number} of {len(mutants)}"
+            print(f"{place}, {each.name}: {found or 'MISSED'}", flush=True)
         return noticed
-
-    def _prove(self, suite: str, tests: Sequence[str]) -> None:
-        question = f"{suite} with nothing broken: {tests}"
-        if tests and question not in self._known:
-            print(f"{suite}, with nothing broken: {' '.join(tests)}", flush=True)
-            found = self._checkout.noticed_by(suite, tests, *_PARALLEL)
-            if found:
-                raise MutantError(f"{found} fails with nothing broken")
-            self._keep(question, found)
 
     def _asked(self, suite: str, mutant: Mutant) -> str:
         there, gone = mutant.catchers(suite)
@@ -241,7 +234,7 @@ def main() -> int:
         mutants = [Mutant(name, **rows[name]) for name in told.only or rows]
         for each in mutants:
             each.changed()
-        run = Run(told.state.resolve(), mutants)
+        run = Run(told.state.resolve())
         fast = noticed["fast"] = run.ask("fast", mutants)
         if told.suite == "test":
             missed = [each for each in mutants if not fast[each.name]]
