@@ -35,7 +35,7 @@ _MAY_MISS = {"fast": 3, "test": 0}
 
 #: Seconds for one run; a mutant that has tests wait for ever is noticed.
 _MOST_SECONDS = 3600.0
-_NOTICED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_NOTICED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 #: Variables that would have processes import another checkout, or measure.
 _NOT_PASSED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "COVERAGE_", "SAFESER_")
 
