@@ -36,7 +36,8 @@ unexport PYTHONPATH
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fast test compat check docs pictures bench dask-suite differential fuzz soak sweep brief format lock clean
+.PHONY: help demo fast test compat check docs pictures bench dask-suite differential fuzz soak mutants sweep brief \
+	format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -115,13 +116,17 @@ fuzz: $(VENV)/dev.stamp
 soak: $(VENV)/dev.stamp
 	@$(BIN)/python -m verification.soak --seconds 3600 --state .soak
 
+## mutants: break thirty guarantees, one at a time, and see which tests notice; stops and resumes, in .mutants
+mutants: $(VENV)/dev.stamp
+	@$(BIN)/python -m verification.mutants
+
 ## sweep: what one message costs a scheduler, one constructor a load, two sizes of a value; an hour, exits with 1
 sweep: $(VENV)/dev.stamp
 	@$(BIN)/python -m verification.sweep.stalls
 	@$(BIN)/python -m verification.sweep.pickles
 	@$(BIN)/python -m verification.sweep.products
 
-## brief: what CI runs of these tools, so that none rots unseen: ten minutes, kept in .brief
+## brief: what CI runs of these tools, so that none rots unseen; a quarter of an hour, kept in .brief
 brief: $(VENV)/dev.stamp
 	@rm -rf .brief && mkdir .brief
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'atheris>=2.3'
