@@ -1,0 +1,297 @@
+"""Attacks by elements of a stream, up from clients and workers, and down from a scheduler.
+
+The one rule: an element that is refused fails alone. Where somebody waits for it, Dask reads another
+one in its place, which says why.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.dask.attacks.rows import (
+    ALL,
+    EVIL,
+    FORMS,
+    WITHOUT_CODE,
+    Row,
+    in_forms,
+    payload,
+    rows,
+)
+from tests.dask.forged import Eager
+
+__all__ = ["ROWS"]
+
+_HERE, _ELSEWHERE = "safeser://127.0.0.1:1", "safeser://127.0.0.1:2"
+_PAYLOADS = "opaque eager cloudpickle failed author"
+_BYTES = "bare bytes eager-bytes"
+_EVERY = " ".join(ALL)
+
+# --- what is another's to say --------------------------------------------------------------------
+
+_FINISHED = {"op": "task-finished", "key": "x", "type": "int"}
+_OF_WORKERS = (
+    {"op": "task-finished", "key": "x", "worker": "w", "nbytes": 1, "type": None},
+    {"op": "task-finished", "key": "x", "worker": "w", "type": b"x"},
+    {"op": "task-erred", "key": "x", "exception": None},
+    {"op": "add-keys", "keys": ["x"]},
+    {"op": "long-running", "key": "x"},
+    {"op": "log-event", "topic": "warn", "msg": {}},
+    {"op": "compute-task", "key": "x"},
+    {"op": "key-in-memory", "key": "x"},
+    {"op": "register-worker"},
+    {"op": "identity"},
+)
+_OF_CLIENTS = (
+    {"op": "update-graph", "keys": ["x"]},
+    {"op": "client-desires-keys", "keys": ["x"], "client": "Client-1"},
+    {"op": "cancel-keys", "keys": ["x"]},
+    {"op": "close-client"},
+)
+_OTHERS = (
+    *(
+        row
+        for who in ("alice", "bob")
+        for row in rows(
+            f"{who} says what only workers say",
+            *(who, "scheduler", "operation.unknown"),
+            [[each] for each in _OF_WORKERS],
+        )
+    ),
+    *rows(
+        "a worker says what only clients say",
+        *("worker", "scheduler", "operation.unknown"),
+        [[each] for each in _OF_CLIENTS],
+    ),
+    *rows(
+        "an element of no name",
+        *("alice", "scheduler", "operation.missing"),
+        [[{"op": 5}], [5], [{"no": "op"}]],
+    ),
+    *rows("an unknown element", "alice", "scheduler", "operation.unknown", [[{"op": "no-such"}]]),
+    *rows(
+        "an element with a marker",
+        *("alice", "scheduler", "marker.enum"),
+        [[{"op": "heartbeat-client", "note": {"__Enum__": True, "name": "x"}}]],
+    ),
+    *rows(
+        "keys that are text",
+        *("alice", "scheduler", "operation.field-shape"),
+        [[{"op": "cancel-keys", "keys": "x", "client": "Client-1"}]],
+    ),
+    Row(
+        "a worker reports what it is not granted",
+        *("worker", "scheduler", [_FINISHED], "operation.not-granted"),
+        WITHOUT_CODE.replace("{grant: [basic, cluster]}", "{grant: [register-worker]}"),
+    ),
+    *rows(
+        "a stray pickle in an element",
+        *("worker", "scheduler", "operation.unknown-field"),
+        [[{"op": "keep-alive", "traceback": FORMS["opaque"]}]],
+    ),
+)
+
+# --- whose name it is ----------------------------------------------------------------------------
+
+_FORGOTTEN = {"op": "client-desires-keys", "keys": ["x"], "client": "fire-and-forget"}
+_RELEASES = {"op": "client-releases-keys", "keys": ("k",)}
+
+
+def _as_payload(name: str) -> list[Any]:
+    return [Eager(payload(name)), payload(name), (name,), None, 5]
+
+
+_REGISTERS = {"op": "register-worker", "reply": False, "address": _HERE}
+_JOINS = {"op": "register-client", "reply": False, "versions": {}}
+_NAMES = (
+    *rows(
+        "a client speaks for another",
+        *("bob", "scheduler", "stream.identity"),
+        [
+            *([{**_RELEASES, "client": each}] for each in ("Client-2", *_as_payload("Client-1"))),
+            [{"op": "heartbeat-client", "client": "Client-2"}],
+            [_FORGOTTEN],
+        ],
+    ),
+    *rows(
+        "who submits fires and does not forget",
+        *("alice", "scheduler", "stream.identity"),
+        [[{**_FORGOTTEN, "op": "client-releases-keys"}]],
+    ),
+    *rows("who submits may forget", "alice", "scheduler", None, [[_FORGOTTEN]]),
+    *rows(
+        "a worker speaks for another",
+        *("worker", "scheduler", "stream.identity"),
+        [
+            *([{**_FINISHED, "type": each, "worker": _ELSEWHERE}] for each in ("int", b"x")),
+            [{"op": "task-erred", "key": "x", "exception": None, "worker": _ELSEWHERE}],
+            *(
+                [{"op": "add-keys", "keys": ("k",), "worker": each}]
+                for each in (_ELSEWHERE, *_as_payload(_HERE))
+            ),
+        ],
+    ),
+    # A reference equals every other reference to the same row, whatever is in the row.
+    *rows(
+        "a client registers by no plain name",
+        *("bob", "scheduler", "stream.identity"),
+        [_JOINS, *({**_JOINS, "client": each} for each in _as_payload("Client-1"))],
+    ),
+    *rows(
+        "a worker registers at no plain address",
+        *("worker", "scheduler", "stream.identity"),
+        [
+            {"op": "register-worker", "reply": False},
+            *({**_REGISTERS, "address": each} for each in _as_payload(_HERE)),
+        ],
+    ),
+    # Leaving would release what others published, and take what all tasks need from the scheduler.
+    *(
+        row
+        for client in ("fire-and-forget", "queue-q", "variable-v", "published-d")
+        for row in rows(
+            f"a client is called {client}",
+            *("bob", "scheduler", "stream.client-id"),
+            [
+                {**_JOINS, "client": client},
+                {"op": "queue_put", "name": "q", "data": 1, "client": client},
+            ],
+        )
+    ),
+    # Dask's scheduler takes an address for a worker's name before it takes it for an address.
+    *rows(
+        "a worker is called like another one's address",
+        *("worker", "scheduler", "stream.name"),
+        [
+            {**_REGISTERS, "name": name}
+            for name in (
+                *(_ELSEWHERE, "tcp://node:2", "127.0.0.1:2", "localhost:2", "127.0.0.1"),
+                *("::1", "[::1]:2", "fe80::1%eth0"),
+            )
+        ],
+    ),
+    *rows(
+        "a worker has a name of its own",
+        *("worker", "scheduler", None),
+        [{**_REGISTERS, "name": each} for each in (_HERE, "first", "cluster-1:0", 5, "5", "")],
+    ),
+)
+
+# --- pickles up ----------------------------------------------------------------------------------
+
+_GRAPH = {"op": "update-graph", "expr_ser": EVIL, "keys": ["x"]}
+_WARNING = {"message": "careful", "category": "builtins:UserWarning"}
+_WARNINGS = ({**_WARNING, "message": EVIL}, {**_WARNING, "category": EVIL})
+_FAILED = {"op": "task-erred", "key": "x", "exception": None, "traceback": None}
+_UP = (
+    *in_forms("a graph", "bob", "scheduler", {_EVERY: "submission.none"}, [[_GRAPH]]),
+    *rows(
+        "a graph without keys",
+        *("bob", "scheduler", "submission.none"),
+        [[{"op": "update-graph", "keys": keys}] for keys in (None, 5, "xy", {"x": 1}, [])],
+    ),
+    *in_forms(
+        "a graph that is no pickle",
+        *("alice", "scheduler"),
+        {"bytes failed eager-bytes": "submission.none"},
+        [[_GRAPH]],
+    ),
+    *in_forms(
+        "a type from a worker",
+        *("worker", "scheduler"),
+        {_BYTES: "raw.type", _PAYLOADS: "operation.field"},
+        [[{"op": "task-finished", "key": "x", "type": EVIL, "nbytes": 8}]],
+        leaves=("task-finished",),
+    ),
+    *in_forms(
+        "an error from a worker",
+        *("worker", "scheduler"),
+        {"bare eager-bytes": "raw.exception"},
+        [[{**_FAILED, "exception": EVIL}]],
+        leaves=("task-erred",),
+    ),
+    *in_forms(
+        "an error from a worker in a pickle",
+        *("worker", "scheduler"),
+        {_PAYLOADS: "operation.field"},
+        [[{**_FAILED, "exception": EVIL}]],
+    ),
+    *rows(
+        "a traceback from a worker",
+        *("worker", "scheduler", "raw.traceback"),
+        [[{**_FAILED, "traceback": b"x"}]],
+        leaves=("task-erred",),
+    ),
+    *in_forms(
+        "a warning from a worker",
+        *("worker", "scheduler"),
+        {"bare": "context.family", f"bytes eager-bytes {_PAYLOADS}": "raw.payload"},
+        [[{"op": "log-event", "topic": "warn", "msg": each}] for each in _WARNINGS],
+    ),
+)
+
+# --- down ----------------------------------------------------------------------------------------
+
+_TOLD = {"op": "event", "topic": "warn"}
+_NEXT = {"op": "key-in-memory", "key": "y", "type": None}
+_ERRED = {"op": "task-erred", "key": "x", "exception": EVIL, "traceback": b"x"}
+_LOST = {"op": "lost-data", "key": "x", "status": "error", "traceback": None, "exception": EVIL}
+_TASK = {"op": "compute-task", "key": "x", "run_spec": EVIL, "who_has": {"k": ["w"]}}
+_DOWN = (
+    *in_forms(
+        "a warning to a client",
+        *("scheduler", "bob"),
+        {"bare": "context.none", f"bytes eager-bytes {_PAYLOADS}": "raw.payload"},
+        [[{**_TOLD, "event": [1.0, each]}] for each in _WARNINGS],
+    ),
+    *rows(
+        "no warning",
+        *("scheduler", "bob", "raw.warn"),
+        [
+            [{**_TOLD, "event": each}]
+            for each in (None, 5, [1], [1, 2], [1, {"message": 5}], [1, {}], {"message": "x"})
+        ],
+    ),
+    *in_forms(
+        "a type to a client",
+        *("scheduler", "bob"),
+        {_BYTES: "raw.type", _PAYLOADS: "operation.field"},
+        [[{"op": "key-in-memory", "key": "x", "type": EVIL}]],
+        leaves=("key-in-memory",),
+    ),
+    *in_forms(
+        "an error to a client",
+        *("scheduler", "bob"),
+        {_BYTES: "raw.exception raw.traceback", _PAYLOADS: "operation.field"},
+        [[_ERRED, _NEXT]],
+        leaves=("task-erred", "key-in-memory"),
+    ),
+    *in_forms("a status to a client", "scheduler", "bob", {_EVERY: "operation.unknown-field"}, [[_LOST]]),
+    *in_forms(
+        "a status and no name",
+        *("scheduler", "bob"),
+        {_EVERY: "operation.missing"},
+        [[{"status": "error", "exception": EVIL}]],
+    ),
+    *in_forms(
+        "a task to a worker that takes no code",
+        *("scheduler", "worker"),
+        {_PAYLOADS: "context.family"},
+        [[_TASK, {"op": "free-keys", "keys": ["z"]}]],
+        policy=WITHOUT_CODE,
+        leaves=("compute-task", "free-keys"),
+    ),
+    *(
+        row
+        for key, rule in ((None, "operation.field-shape"), (1.5, "context.family"))
+        for row in in_forms(
+            f"a task whose key is {key}",
+            *("scheduler", "worker"),
+            {"opaque": rule},
+            [[{**_TASK, "key": key}]],
+            policy=WITHOUT_CODE,
+        )
+    ),
+)
+
+ROWS: tuple[Row, ...] = (*_OTHERS, *_NAMES, *_UP, *_DOWN)
