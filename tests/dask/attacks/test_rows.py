@@ -10,10 +10,12 @@ import pytest
 from distributed.core import clean_exception
 
 from safeser.dask.contents.failures import Relayed
+from safeser.identity import RosterEntry, today
+from safeser.envelope.noise import HandshakeRefused
 from safeser.errors import SafeserError
 from safeser.operations import NAMES
 from tests.dask.attacks.rows import MARKER, Raw, Row
-from tests.dask.attacks.table import ROWS
+from tests.dask.attacks.table import ROWS, STRANGERS
 from tests.dask.conftest import Talk
 from tests.dask.sealed.test_hostile_scheduler import Signing
 
@@ -79,5 +81,22 @@ def test_each_row_ends_as_its_table_says(row):
     assert not MARKER.exists()
 
 
+@pytest.mark.parametrize("row", STRANGERS, ids=lambda row: row.name)
+def test_who_proves_no_listed_key_has_no_session(row):
+    """Its record is the listener's; see the live runner."""
+    doors = Signing()
+    channel = doors.channel(row.recipient, row.policy)
+    with pytest.raises(HandshakeRefused) as caught:
+        if row.message is not None:
+            channel.handshake(initiator=False).feed(row.message)
+        else:
+            own = doors.identity("bob", "another")
+            listed = doors.roster(channel.policy).with_entry(RosterEntry.of(own, created=today()))
+            stranger = doors.channel("bob", row.policy, identity=own, roster=listed)
+            doors.shake(stranger, channel)
+    assert bool(caught.value.key) is (row.rule == "authentication.key")
+    assert not MARKER.exists()
+
+
 def test_names_are_unique():
-    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert len({row.name for row in (*ROWS, *STRANGERS)}) == len(ROWS) + len(STRANGERS)
