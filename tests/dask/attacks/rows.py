@@ -23,6 +23,7 @@ from tests.dask.forged import Eager
 
 __all__ = [
     "ALL",
+    "BYTES",
     "EVIL",
     "FORMS",
     "MARKER",
@@ -64,7 +65,6 @@ class Row:
         admitted since the promise was deleted.
     :param policy: the name of a ready policy, or the text of one.
     :param asked: the request of the recipient that *message* answers, if it is an answer.
-    :param kind: the class of the attack; of each class, one row goes to a live cluster.
     :param operation: that the record of the refusal names.
     :param leaves: the operations of what Dask reads all the same, or in place of what was refused.
     """
@@ -76,9 +76,38 @@ class Row:
     rule: str | None
     policy: str = "dask-cluster"
     asked: Any = None
-    kind: str = ""
     operation: str | None = None
     leaves: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The class of the attack; of each class, a row goes to a live cluster."""
+        if self.rule is None or self.asked is not None:
+            return "admitted" if self.rule is None else "answer"
+        exact = KINDS.get(self.rule.partition(" ")[0])
+        return exact or KINDS[self.rule.partition(".")[0]]
+
+
+#: The class of an attack, by the rule of its refusal or the first part of it.
+KINDS = {
+    "authentication": "stranger",
+    "operation.not-granted": "role",
+    "operation.unknown": "operation",
+    "operation.missing": "operation",
+    "operation.relayed": "relay",
+    "operation": "field",
+    "context": "pickle",
+    "raw": "pickle",
+    "families": "payload",
+    "peer": "payload",
+    "marker": "message",
+    "payload": "message",
+    "limit": "message",
+    "stream": "stream",
+    "submission": "author",
+    "author": "author",
+    "sealed": "author",
+}
 
 
 class _Touch:

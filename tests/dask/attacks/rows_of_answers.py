@@ -6,7 +6,6 @@ The one rule: nothing in an answer is unpickled but values that were asked for, 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,13 @@ _FAILED = {"status": "uncaught-error", "exception": None, "traceback": None}
 # --- pickles -------------------------------------------------------------------------------------
 
 _CODE = pickle.dumps(len)
-_ERROR = {"status": "error", "type": "Future", "state": "erred", "exception": EVIL, "traceback": None}
+_ERROR = {
+    "status": "error",
+    "type": "Future",
+    "state": "erred",
+    "exception": EVIL,
+    "traceback": None,
+}
 _PLUGIN = {"plugin": pickle.dumps(1), "name": "x"}
 #: Places of an error inside an answer, and what is asked.
 _INSIDE: tuple[tuple[dict[str, Any], Any], ...] = (
@@ -109,6 +114,13 @@ _PICKLES = (
         {"bare": "context.none", "bytes eager-bytes eager": "raw.payload"},
         [[{"key": "x", "type": EVIL}]],
         asked={"op": "get_task_stream", "start": None},
+    ),
+    *in_forms(
+        "a worker's answer to its scheduler",
+        *("worker", "scheduler"),
+        {"opaque eager cloudpickle failed": _FAMILY, "author": "author.relayed"},
+        [{"id": EVIL}],
+        asked=_IDENTITY,
     ),
     *in_forms(
         "a plugin of who may send no code",

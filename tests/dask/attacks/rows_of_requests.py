@@ -10,11 +10,11 @@ from typing import Any
 
 import msgpack
 
+from safeser.dask.wire.codec import PayloadRow
 from tests.dask.attacks.rows import (
-    ALL,
+    BYTES,
     EVIL,
     FORMS,
-    MARKER,
     PICKLE,
     WITHOUT_CODE,
     Raw,
@@ -23,7 +23,6 @@ from tests.dask.attacks.rows import (
     payload,
     rows,
 )
-from safeser.dask.wire.codec import PayloadRow
 from tests.dask.forged import Eager
 
 __all__ = ["ROWS"]
@@ -112,6 +111,15 @@ _CODE = (
             {"op": "log_event", "topic": "warn", "msg": {"message": "x", "category": EVIL}},
         ],
     ),
+)
+
+_AUTHORS = rows(
+    "a value by another author",
+    *("alice", "scheduler", "author.relayed"),
+    [
+        {"op": "scatter", "data": {"x": PayloadRow(PICKLE, (b"",), author)}}
+        for author in ("scheduler", "worker", "nobody", "any", "unknown")
+    ],
 )
 
 
@@ -254,7 +262,13 @@ _AUTHORITIES = (
             ("identity",): "operation.missing",
         }.items()
     ),
-    *rows("no request", "bob", "scheduler", "operation.missing", [{}, "identity", None, {"operation": "x"}]),
+    *rows(
+        "no request",
+        "bob",
+        "scheduler",
+        "operation.missing",
+        [{}, "identity", None, {"operation": "x"}],
+    ),
     Row("no element", "bob", "scheduler", Raw((b"\x90",)), "operation.missing", "demo"),
     # A thief of a worker's key may be the one who listens where a scheduler was.
     *(
@@ -315,8 +329,21 @@ _AMM = (
             [_amm(payload(method)), _amm(Eager(payload(method)))],
         )
     ),
-    Row("a row of the table is no operation", "alice", "scheduler", {"op": "amm_running", "method": "running"}, _UNKNOWN, "demo"),
-    *rows("a relay of it", "alice", "scheduler", _UNKNOWN, [{"op": "broadcast", "msg": _amm(m)} for m in ("running", "stop")]),
+    Row(
+        "a row of the table is no operation",
+        "alice",
+        "scheduler",
+        {"op": "amm_running", "method": "running"},
+        _UNKNOWN,
+        "demo",
+    ),
+    *rows(
+        "a relay of it",
+        "alice",
+        "scheduler",
+        _UNKNOWN,
+        [{"op": "broadcast", "msg": _amm(m)} for m in ("running", "stop")],
+    ),
     *(
         Row(f"{who} asks it to {method}", who, "scheduler", _amm(method), None, "demo")
         for who, method in (
@@ -334,7 +361,15 @@ _OWN = (
         Row(f"{who} has a {at} counted", who, at, _COUNTS, _NOT_GRANTED, "demo")
         for who, at in (("bob", "scheduler"), ("alice", "worker"), ("worker", "worker"))
     ),
-    Row("a relay has workers counted", "bob", "scheduler", {"op": "broadcast", "msg": _COUNTS}, _NOT_GRANTED, "demo", operation="serialization_counts"),
+    Row(
+        "a relay has workers counted",
+        "bob",
+        "scheduler",
+        {"op": "broadcast", "msg": _COUNTS},
+        _NOT_GRANTED,
+        "demo",
+        operation="serialization_counts",
+    ),
     *rows(
         "counts of another shape",
         *("alice", "scheduler", _SHAPE),
@@ -359,11 +394,22 @@ _OWN = (
 _BAD = {"__Enum__": True, "name": "x"}
 _MALFORMED = (
     *(
-        Row(f"a marker in {operation or number}", "bob", "scheduler", said, "marker.enum", "demo", operation=operation)
+        Row(
+            f"a marker in {operation or number}",
+            "bob",
+            "scheduler",
+            said,
+            "marker.enum",
+            "demo",
+            operation=operation,
+        )
         for number, (said, operation) in enumerate(
             (
                 ({"op": "identity", "note": _BAD}, "identity"),
-                ({"note": _BAD, "op": "variable-future-received-confirm"}, "variable-future-received-confirm"),
+                (
+                    {"note": _BAD, "op": "variable-future-received-confirm"},
+                    "variable-future-received-confirm",
+                ),
                 ({"note": _BAD, "op": "no-such-operation"}, ""),
                 ({"note": _BAD, "op": {"op": "identity"}}, ""),
                 ({"note": _BAD, "op": "identity" * 100}, ""),
@@ -401,7 +447,9 @@ _MALFORMED = (
 #: One guest's event, or one worker's report, that nobody can open would end answers for everybody.
 _POISON = {
     "unsent": PayloadRow({"serializer": "msgpack"}, (b"\xa1x",), None, True),
-    "unknown": PayloadRow({"serializer": "dask", "type": "shop.things:Thing", "sub-header": {}}, (b"x",)),
+    "unknown": PayloadRow(
+        {"serializer": "dask", "type": "shop.things:Thing", "sub-header": {}}, (b"x",)
+    ),
     "another's": PayloadRow({"serializer": "msgpack"}, (b"\xa1x",), "alice", True),
 }
 _METRICS = {
@@ -438,24 +486,60 @@ _KEPT = tuple(
 #: Whoever passes a value on checks the shape of its header and frames.
 _THING = {"serializer": "dask", "type": "shop.things:Thing", "sub-header": {}}
 _PASSED_ON = tuple(
-    Row(f"a value to pass on ({number})", "alice", "scheduler", {"op": "scatter", "data": {"x": PayloadRow(header, frames)}}, rule, "demo")
+    Row(
+        f"a value to pass on ({number})",
+        "alice",
+        "scheduler",
+        {"op": "scatter", "data": {"x": PayloadRow(header, frames)}},
+        rule,
+        "demo",
+    )
     for number, (header, frames, rule) in enumerate(
         (
             ({**_THING, "type": "x" * 200}, (b"x",), "families.header"),
             ({**_THING, "type": "a\nb"}, (b"x",), "families.header"),
             ({**_THING, "sub-header": {5: 5}}, (b"x",), "families.header"),
             ({**_THING, "type-serialized": b"x"}, (b"x",), "families.type-serialized"),
-            ({**_THING, "sub-headers": [_THING], "frame-lengths": [2]}, (b"x",), "families.frame-count"),
+            (
+                {**_THING, "sub-headers": [_THING], "frame-lengths": [2]},
+                (b"x",),
+                "families.frame-count",
+            ),
             ({"serializer": "msgpack"}, (b"\xc1",), "families.msgpack"),
-            ({"serializer": "dask", "type": "builtins:bytes", "sub-header": {}}, (), "families.frame-count"),
+            (
+                {"serializer": "dask", "type": "builtins:bytes", "sub-header": {}},
+                (),
+                "families.frame-count",
+            ),
             ({"serializer": "parcels", "sub-header": {}}, (b"x",), "families.serializer"),
         )
     )
 )
 
+_INSIDE = {**_THING, "sub-headers": [PICKLE], "frame-lengths": [1]}
+_MORE = (
+    Row(
+        "a pickle in a value to pass on",
+        *("bob", "scheduler", {"op": "scatter", "data": {"x": PayloadRow(_INSIDE, (BYTES,))}}),
+        *("context.family", "demo"),
+    ),
+    Row(
+        "a value of no class that is opened",
+        *("alice", "scheduler"),
+        {"op": "set_metadata", "keys": ["x"], "value": Eager(PayloadRow(_THING, (b"x",)))},
+        *("families.type", "demo"),
+    ),
+    Row(
+        "a value of no class to a worker",
+        *("scheduler", "worker", {"op": "update_data", "data": {"x": PayloadRow(_THING, (b"x",))}}),
+        *("families.type", "demo"),
+    ),
+)
+
 ROWS: tuple[Row, ...] = (
     *_IN_FIELDS,
     *_CODE,
+    *_AUTHORS,
     *_SHARDS,
     *_RELAYS,
     *_AUTHORITIES,
@@ -464,4 +548,5 @@ ROWS: tuple[Row, ...] = (
     *_MALFORMED,
     *_KEPT,
     *_PASSED_ON,
+    *_MORE,
 )

@@ -1,18 +1,20 @@
 """Attacks by elements of a stream, up from clients and workers, and down from a scheduler.
 
-The one rule: an element that is refused fails alone. Where somebody waits for it, Dask reads another
-one in its place, which says why.
+The one rule: an element that is refused fails alone. Where somebody waits for it, Dask reads one in
+its place, which says why.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from safeser.dask.wire.codec import PayloadRow
 from tests.dask.attacks.rows import (
     ALL,
     EVIL,
     FORMS,
     WITHOUT_CODE,
+    Raw,
     Row,
     in_forms,
     payload,
@@ -183,6 +185,10 @@ _GRAPH = {"op": "update-graph", "expr_ser": EVIL, "keys": ["x"]}
 _WARNING = {"message": "careful", "category": "builtins:UserWarning"}
 _WARNINGS = ({**_WARNING, "message": EVIL}, {**_WARNING, "category": EVIL})
 _FAILED = {"op": "task-erred", "key": "x", "exception": None, "traceback": None}
+_REPORT = {
+    **{"op": "task-finished", "key": "x", "stimulus_id": "s", "run_id": 1, "nbytes": 1},
+    **{"typename": "int", "startstops": (), "status": "OK", "thread": 1},
+}
 _UP = (
     *in_forms("a graph", "bob", "scheduler", {_EVERY: "submission.none"}, [[_GRAPH]]),
     *rows(
@@ -221,6 +227,27 @@ _UP = (
         *("worker", "scheduler", "raw.traceback"),
         [[{**_FAILED, "traceback": b"x"}]],
         leaves=("task-erred",),
+    ),
+    *(
+        row
+        for number, (header, more) in enumerate(
+            (
+                ({"serializer": "msgpack"}, (None, True)),
+                ({"serializer": "msgpack"}, ("alice", True)),
+            )
+        )
+        for row in rows(
+            f"what is known of a task, {number}",
+            *("worker", "scheduler", "peer.unsent"),
+            [[{**_REPORT, "metadata": {"x": PayloadRow(header, (b"\xa1x",), *more)}}]],
+            leaves=("task-erred",),
+        )
+    ),
+    *(
+        Row(f"no batch up {number}", "bob", "scheduler", Raw((body,), listed=True), rule, "demo")
+        for number, (body, rule) in enumerate(
+            ((b"\xc1", "payload.msgpack"), (b"", "payload.msgpack"))
+        )
     ),
     *in_forms(
         "a warning from a worker",
@@ -266,7 +293,24 @@ _DOWN = (
         [[_ERRED, _NEXT]],
         leaves=("task-erred", "key-in-memory"),
     ),
-    *in_forms("a status to a client", "scheduler", "bob", {_EVERY: "operation.unknown-field"}, [[_LOST]]),
+    *(
+        Row(f"no batch down {number}", "scheduler", "alice", Raw(frames, listed=True), rule, "demo")
+        for number, (frames, rule) in enumerate(
+            (
+                ((b"\x92\xc1\xc1",), "payload.msgpack"),
+                ((b"\x93\x80",), "payload.msgpack"),
+                ((b"\x81\x01",), "payload.msgpack"),
+                ((b"\x91\x80\x80",), "payload.msgpack"),
+                ((b"\x91" * 3000,), "payload.msgpack"),
+                ((b"\x92\xc7\x04\x01\0\0\0\0\xc7\x04\x01\0\0\0\0",), "payload.table"),
+                ((b"",), "payload.msgpack"),
+                ((), "payload.empty"),
+            )
+        )
+    ),
+    *in_forms(
+        "a status to a client", "scheduler", "bob", {_EVERY: "operation.unknown-field"}, [[_LOST]]
+    ),
     *in_forms(
         "a status and no name",
         *("scheduler", "bob"),

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from distributed.protocol.serialize import Pickled
-
 from examples.demo.messages import BUILDERS, evil, payload
 from examples.demo.rogue import _frames
-from safeser.envelope import preamble
-from safeser.values import Suite
-from tests.dask.attacks.rows import MARKER, PICKLE, Raw, Row
-from tests.dask.forged import forged
 from safeser.dask.wire.codec import PayloadRow
-from tests.dask.live.wires import Stock
+from tests.dask.attacks.rows import MARKER, PICKLE, Raw, Row
 from tests.dask.forged import Eager
+from tests.dask.live.wires import Stock
 
 __all__ = ["ROWS"]
 
@@ -52,8 +47,14 @@ _FAILED = {**_FAILED, "exception_text": "an error", "traceback_text": ""}
 _ASKED = {"op": "get_data", "keys": ["x"], "who": None}
 
 ROWS: tuple[Row, ...] = (
-    Row(*("stranger-scheduler", "unknown", "scheduler", Stock.encoded({"note": payload(MARKER)})), *("authentication", "demo")),
-    Row(*("stranger-worker", "unknown", "worker", Stock.encoded({"note": payload(MARKER)})), *("authentication", "demo")),
+    Row(
+        *("stranger-scheduler", "unknown", "scheduler", Stock.encoded({"note": payload(MARKER)})),
+        *("authentication", "demo"),
+    ),
+    Row(
+        *("stranger-worker", "unknown", "worker", Stock.encoded({"note": payload(MARKER)})),
+        *("authentication", "demo"),
+    ),
     Row("impostor", "unknown", "scheduler", None, "authentication.key", "demo", operation=""),
     *(
         Row(f"{name}-{form}", "bob", recipient, _raw(said), rule, "demo", operation=operation)
@@ -61,7 +62,15 @@ ROWS: tuple[Row, ...] = (
         for form, (said, rule) in enumerate(zip(_says(name), rules, strict=True))
     ),
     *(
-        Row(f"error-reply-{form}", "worker", "scheduler", {**_FAILED, "exception": said}, rule, "demo", _ASKED)
+        Row(
+            f"error-reply-{form}",
+            "worker",
+            "scheduler",
+            {**_FAILED, "exception": said},
+            rule,
+            "demo",
+            _ASKED,
+        )
         for form, (said, rule) in enumerate(
             ((_EVIL, "raw.exception"), (Eager(PayloadRow(PICKLE, (_EVIL,))), "context.family"))
         )

@@ -164,24 +164,6 @@ def test_payloads_of_the_elements_that_are_left_stay_theirs(talk):
     assert [e["event"][1] for e in t.attack_back(batch)] == ["second", "fourth"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"\x92\xc1\xc1",
-        b"\x93\x80",
-        b"\x81\x01",
-        b"\x91\x80\x80",
-        b"\x91" * 3000,
-        b"\x92\xc7\x04\x01\0\0\0\0\xc7\x04\x01\0\0\0\0",
-        b"",
-    ],
-)
-def test_what_is_no_batch_is_left_out_whole(talk, body):
-    t = talk("alice").client_stream()
-    assert t.raw_back(body) is t.SKIP
-    assert t.refused_by_asker
-
-
 @pytest.mark.parametrize("index", [b"\0\0\0\0", b"\0\0\0\2", b"\xff\xff\xff\xff"])
 def test_nor_do_those_that_are_left_share_a_payload_or_name_one_that_is_not_there(talk, index):
     t = talk("alice").client_stream()
@@ -198,12 +180,6 @@ def test_a_reference_has_one_form(talk, reference):
     body, *rest = t.forged([event(row_of(t, "first")), event(row_of(t, "second"))])
     assert t.raw_back(bytes(body).replace(SECOND, reference), *rest) is not t.SKIP
     assert t.refused_by_asker == ["payload.table"]
-
-
-def test_a_batch_without_frames_is_left_out(talk):
-    t = talk("alice").client_stream()
-    assert t.raw_back() is t.SKIP
-    assert t.refused_by_asker == ["payload.empty"]
 
 
 @pytest.mark.parametrize("value", ["\udcff", nested(600), {"a\udcff": 1}])

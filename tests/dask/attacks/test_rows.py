@@ -10,9 +10,9 @@ import pytest
 from distributed.core import clean_exception
 
 from safeser.dask.contents.failures import Relayed
-from safeser.identity import RosterEntry, today
 from safeser.envelope.noise import HandshakeRefused
 from safeser.errors import SafeserError
+from safeser.identity import RosterEntry, today
 from safeser.operations import NAMES
 from tests.dask.attacks.rows import MARKER, Raw, Row
 from tests.dask.attacks.table import ROWS, STRANGERS
@@ -81,19 +81,23 @@ def test_each_row_ends_as_its_table_says(row):
     assert not MARKER.exists()
 
 
+def _shakes(doors: Any, stranger: Any, channel: Any, said: bytes | None) -> None:
+    if said is None:
+        doors.shake(stranger, channel)
+    else:
+        channel.handshake(initiator=False).feed(said)
+
+
 @pytest.mark.parametrize("row", STRANGERS, ids=lambda row: row.name)
 def test_who_proves_no_listed_key_has_no_session(row):
     """Its record is the listener's; see the live runner."""
     doors = Signing()
     channel = doors.channel(row.recipient, row.policy)
+    own = doors.identity("bob", "another")
+    listed = doors.roster(channel.policy).with_entry(RosterEntry.of(own, created=today()))
+    stranger = doors.channel("bob", row.policy, identity=own, roster=listed)
     with pytest.raises(HandshakeRefused) as caught:
-        if row.message is not None:
-            channel.handshake(initiator=False).feed(row.message)
-        else:
-            own = doors.identity("bob", "another")
-            listed = doors.roster(channel.policy).with_entry(RosterEntry.of(own, created=today()))
-            stranger = doors.channel("bob", row.policy, identity=own, roster=listed)
-            doors.shake(stranger, channel)
+        _shakes(doors, stranger, channel, row.message)
     assert bool(caught.value.key) is (row.rule == "authentication.key")
     assert not MARKER.exists()
 

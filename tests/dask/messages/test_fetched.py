@@ -22,7 +22,8 @@ from safeser.dask.messages.fetched import Unfetched
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire
 from safeser.operations import Server
-from tests.dask.attacks.test_replies import PICKLE, TRUSTED_WITHOUT_CODE
+from tests.dask.attacks.rows import PICKLE
+from tests.dask.attacks.rows import WITHOUT_CODE as TRUSTED_WITHOUT_CODE
 from tests.dask.patched import serve, with_rows
 
 #: Malformed ways to write a value, and by which rule each is refused.
