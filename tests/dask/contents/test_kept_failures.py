@@ -25,15 +25,16 @@ def failed(talk, asker, exception):
     return clean_exception(got["exception"], got["traceback"])[1]
 
 
-def test_an_actors_error_comes_whole_though_dask_does_not_pickle_it(talk):
-    raised = failed(talk, "client", to_serialize(TwoParts(1, 2)))
-    assert type(raised) is TwoParts
-    assert type(failed(talk, "reader", to_serialize(TwoParts(1, 2)))) is RemoteError
-
-
-def test_an_error_that_cannot_be_pickled_comes_as_data_then(talk):
-    raised = failed(talk, "client", to_serialize(TwoParts(1, (each for each in ()))))
-    assert type(raised) is RemoteError
+@pytest.mark.parametrize(
+    ("asker", "held", "cls"),
+    [
+        ("client", 2, TwoParts),
+        ("reader", 2, RemoteError),
+        ("client", (each for each in ()), RemoteError),  # which cannot be pickled
+    ],
+)
+def test_an_actors_error_comes_whole_though_dask_does_not_pickle_it(talk, asker, held, cls):
+    assert type(failed(talk, asker, to_serialize(TwoParts(1, held)))) is cls
 
 
 def test_so_does_a_listed_one_that_was_raised_from_an_unlisted_one(talk):
