@@ -159,15 +159,6 @@ def test_a_failure_crosses_as_data(talk):
     assert traceback is None
 
 
-def test_a_failure_without_a_readable_pickle_keeps_its_text(talk):
-    t = talk("bob")
-    t.request({"op": "who_has", "keys": [], "reply": True})
-    got = t.reply(
-        {"status": "uncaught-error", "exception": b"\x80junk", "exception_text": "what it said"}
-    )
-    assert "what it said" in str(got["exception"])
-
-
 # --- refused requests -----------------------------------------------------------------------
 
 
@@ -246,18 +237,6 @@ def test_a_workers_failure_reaches_the_client_as_it_was(talk):
     )
     assert isinstance(seen["exception"], KeyError)
     assert any("in task" in note for note in seen["exception"].__notes__)
-
-
-def test_a_warning_crosses_as_text(talk):
-    up, down = talk("worker").worker_stream(), talk("bob").client_stream()
-    event = {"message": pickle.dumps("careful"), "category": pickle.dumps(FutureWarning)}
-    [got] = up.request([{"op": "log-event", "topic": "warn", "msg": event}])
-    assert got["msg"] == {"message": "careful", "category": "builtins:FutureWarning"}
-    [seen] = down.reply([{"op": "event", "topic": "warn", "event": (1.5, got["msg"])}])
-    stamp, shown = seen["event"]
-    assert stamp == 1.5
-    assert pickle.loads(shown["message"]) == "careful"
-    assert pickle.loads(shown["category"]) is FutureWarning
 
 
 def test_an_unknown_element_is_not_sent(talk):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.dask.messages.pending import NO_REQUEST, pending, rows_of
+from safeser.dask.messages.pending import pending
 from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.slots import find
 from safeser.operations import Encoding, Server
@@ -66,8 +66,3 @@ def test_calls_of_actors_directly_or_by_a_relay():
     assert pending({"op": "proxy", "msg": call}).is_actor_call
     assert pending({"op": "proxy", "msg": call}).known == pending(call).known
     assert not pending({"op": "broadcast", "msg": call}).is_actor_call
-
-
-def test_where_nothing_was_asked_nothing_is_known():
-    assert NO_REQUEST.name == ""
-    assert rows_of(None) == rows_of({"op": 1}) == rows_of({"op": "nonsense"}) == ()

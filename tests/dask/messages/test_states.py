@@ -104,11 +104,18 @@ def test_a_transfer_of_values_ends_with_a_word(talk):
     assert "operation.missing" in t.refused_by_server
 
 
-def test_a_client_opens_its_stream(talk):
-    t = talk("client", policy="default")
-    ask = {"op": "register-client", "client": "Client-1", "reply": False, "versions": {}}
-    assert seen(t, lambda: t.request(ask), lambda: t.reply([{"op": "stream-start"}])) == [
-        (State.STARTING, State.STREAMING),
+@pytest.mark.parametrize(
+    ("who", "more", "answer", "between"),
+    [
+        ("client", {"client": "Client-1", "versions": {}}, [{"op": "stream-start"}], "STARTING"),
+        ("worker", {"address": "safeser://127.0.0.1:1"}, {"status": "OK"}, "OPENING"),
+    ],
+)
+def test_who_registers_opens_a_stream(talk, who, more, answer, between):
+    t = talk(who, policy="default")
+    ask = {"op": f"register-{who}", "reply": False, **more}
+    assert seen(t, lambda: t.request(ask), lambda: t.reply(answer)) == [
+        (State[between], State.STREAMING),
         (State.STREAMING, State.STREAMING),
     ]
 
@@ -120,12 +127,3 @@ def test_a_stream_that_does_not_start_is_forgotten(talk):
         t.reply([{"op": "key-in-memory", "key": "x"}])
     assert t.asker.state is State.UNOPENED
     assert t.asker.forgotten
-
-
-def test_a_worker_opens_its_stream(talk):
-    t = talk("worker", policy="default")
-    ask = {"op": "register-worker", "address": "safeser://127.0.0.1:1", "reply": False}
-    assert seen(t, lambda: t.request(ask), lambda: t.reply({"status": "OK"})) == [
-        (State.OPENING, State.STREAMING),
-        (State.STREAMING, State.STREAMING),
-    ]
