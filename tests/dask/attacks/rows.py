@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ __all__ = [
     "WITHOUT_CODE",
     "Raw",
     "Row",
+    "by",
     "in_forms",
     "payload",
     "rows",
@@ -150,6 +151,15 @@ def filled(template: Any, form: Any) -> Any:
     if isinstance(template, list):
         return [filled(item, form) for item in template]
     return template
+
+
+def by(sender: str, recipient: str = "scheduler") -> Callable[..., tuple[Row, ...]]:
+    """Return :func:`rows` for one sender and recipient."""
+
+    def made(title: str, *said: Any, **more: Any) -> tuple[Row, ...]:
+        return rows(title, sender, recipient, *said, **more)
+
+    return made
 
 
 def rows(

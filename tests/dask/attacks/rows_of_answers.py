@@ -11,18 +11,12 @@ from typing import Any
 import numpy as np
 
 from safeser.dask.wire.codec import PayloadRow
-from tests.dask.attacks.rows import (
-    EVIL,
-    FORMS,
-    PICKLE,
-    WITHOUT_CODE,
-    Row,
-    in_forms,
-    payload,
-    rows,
-)
+from tests.dask.attacks.rows import EVIL, FORMS, PICKLE, WITHOUT_CODE, Row, by, in_forms, payload
 
 __all__ = ["ROWS"]
+
+_to_alice = by("scheduler", "alice")
+_to_client = by("scheduler", "client")
 
 _FAMILY = "context.family"
 _PAYLOADS = "opaque eager cloudpickle failed author"
@@ -102,9 +96,9 @@ _PICKLES = (
         [{"w": EVIL}],
         asked={"op": "broadcast", "msg": _IDENTITY},
     ),
-    *rows(
+    *_to_alice(
         "bytes that a worker answered",
-        *("scheduler", "alice", None),
+        None,
         [{"w": FORMS[form]} for form in _BYTES.split()],
         asked={"op": "broadcast", "msg": _IDENTITY},
     ),
@@ -130,9 +124,9 @@ _PICKLES = (
         policy=WITHOUT_CODE,
         asked={"op": "register_nanny", "address": "x"},
     ),
-    *rows(
+    *_to_alice(
         "a pickle by whoever its author is",
-        *("scheduler", "alice", _FAMILY),
+        _FAMILY,
         [
             {"data": {"x": PayloadRow(PICKLE, FORMS["opaque"].frames, author)}}
             for author in ("scheduler", "alice", "worker", "nobody", "any", "unknown")
@@ -190,9 +184,9 @@ _FORM = (
         for number, (asked, said) in enumerate(_TOLD)
         if asked["op"] != "dump_state"
     ),
-    *rows(
+    *_to_client(
         "no state of a cluster",
-        *("scheduler", "client", "reply.form"),
+        "reply.form",
         [{"workers": []}, [], "x"],
         policy="trusted",
         asked={"op": "get_cluster_state", "exclude": ()},
@@ -202,9 +196,9 @@ _FORM = (
         for who, asked in (("worker", {"op": "get_data", "keys": ["x"]}), ("scheduler", _GATHER))
         for said in ({"status": "OK", "data": {}, "stray": 1},)
     ),
-    *rows(
+    *_to_alice(
         "a marker in an answer",
-        *("scheduler", "alice", "marker.enum"),
+        "marker.enum",
         [{"x": {"__Enum__": True}}],
         asked={"op": "who_has", "keys": []},
     ),

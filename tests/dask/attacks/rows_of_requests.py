@@ -19,6 +19,7 @@ from tests.dask.attacks.rows import (
     WITHOUT_CODE,
     Raw,
     Row,
+    by,
     in_forms,
     payload,
     rows,
@@ -26,6 +27,10 @@ from tests.dask.attacks.rows import (
 from tests.dask.forged import Eager
 
 __all__ = ["ROWS"]
+
+_alice = by("alice")
+_bob = by("bob")
+_bob_to_worker = by("bob", "worker")
 
 _NOT_GRANTED, _UNKNOWN = "operation.not-granted", "operation.unknown"
 _SHAPE, _FIELD = "operation.field-shape", "operation.unknown-field"
@@ -190,9 +195,9 @@ _RELAYS = (
             operation=op,
         )
     ),
-    *rows(
+    *_alice(
         "a relay of a relay or an element",
-        *("alice", "scheduler", _UNKNOWN),
+        _UNKNOWN,
         [
             said
             for op in ("broadcast", "proxy", "compute-task")
@@ -243,10 +248,10 @@ _GUESTS_MAY_NOT = (
     {"op": "register-worker", "address": "x", "reply": False},
 )
 _AUTHORITIES = (
-    *rows("a guest asks for authority", "bob", "scheduler", _NOT_GRANTED, _GUESTS_MAY_NOT),
-    *rows(
+    *_bob("a guest asks for authority", _NOT_GRANTED, _GUESTS_MAY_NOT),
+    *_bob_to_worker(
         "a guest asks a worker for authority",
-        *("bob", "worker", _NOT_GRANTED),
+        _NOT_GRANTED,
         [{"op": op, **more} for op, more in _AUTHORITY.items()],
     ),
     *(
@@ -262,13 +267,7 @@ _AUTHORITIES = (
             ("identity",): "operation.missing",
         }.items()
     ),
-    *rows(
-        "no request",
-        "bob",
-        "scheduler",
-        "operation.missing",
-        [{}, "identity", None, {"operation": "x"}],
-    ),
+    *_bob("no request", "operation.missing", [{}, "identity", None, {"operation": "x"}]),
     Row("no element", "bob", "scheduler", Raw((b"\x90",)), "operation.missing", "demo"),
     # A thief of a worker's key may be the one who listens where a scheduler was.
     *(
@@ -311,12 +310,12 @@ def _amm(method: Any) -> dict[str, Any]:
 
 _OTHERS = ("__init__", "add_policy", "policies", "_run_policies", "", 5, None)
 _AMM = (
-    *rows(
+    *_bob(
         "who has no control steers the memory manager",
-        *("bob", "scheduler", _NOT_GRANTED),
+        _NOT_GRANTED,
         map(_amm, ("start", "stop", "run_once", *_OTHERS)),
     ),
-    *rows("another attribute of it", "alice", "scheduler", _SHAPE, map(_amm, _OTHERS)),
+    *_alice("another attribute of it", _SHAPE, map(_amm, _OTHERS)),
     *(
         row
         for who, method, rule in (
@@ -337,10 +336,8 @@ _AMM = (
         _UNKNOWN,
         "demo",
     ),
-    *rows(
+    *_alice(
         "a relay of it",
-        "alice",
-        "scheduler",
         _UNKNOWN,
         [{"op": "broadcast", "msg": _amm(m)} for m in ("running", "stop")],
     ),
@@ -370,9 +367,9 @@ _OWN = (
         "demo",
         operation="serialization_counts",
     ),
-    *rows(
+    *_alice(
         "counts of another shape",
-        *("alice", "scheduler", _SHAPE),
+        _SHAPE,
         [
             {**_COUNTS, **changed}
             for changed in (
@@ -382,9 +379,9 @@ _OWN = (
         ],
     ),
     Row("counts with a stray field", "alice", "scheduler", {**_COUNTS, "more": 1}, _FIELD, "demo"),
-    *rows(
+    *_alice(
         "counts of nothing",
-        *("alice", "scheduler", "operation.field-missing"),
+        "operation.field-missing",
         [{n: v for n, v in _COUNTS.items() if n != lost} for lost in ("trace", "seconds")],
     ),
 )
@@ -432,9 +429,9 @@ _MALFORMED = (
         )
     ),
     Row("all workers", "bob", "scheduler", {"op": "identity", "n_workers": "all"}, _SHAPE, "demo"),
-    *rows(
+    *_bob(
         "a stray field",
-        *("bob", "scheduler", _FIELD),
+        _FIELD,
         [
             {"op": "gather", "keys": ["x"], "note": 1},
             {"op": "gather", "who_has": {"x": ["tcp://127.0.0.1:1"]}},

@@ -16,6 +16,7 @@ from tests.dask.attacks.rows import (
     WITHOUT_CODE,
     Raw,
     Row,
+    by,
     in_forms,
     payload,
     rows,
@@ -23,6 +24,11 @@ from tests.dask.attacks.rows import (
 from tests.dask.forged import Eager
 
 __all__ = ["ROWS"]
+
+_alice = by("alice")
+_bob = by("bob")
+_to_bob = by("scheduler", "bob")
+_worker = by("worker")
 
 _HERE, _ELSEWHERE = "safeser://127.0.0.1:1", "safeser://127.0.0.1:2"
 _PAYLOADS = "opaque eager cloudpickle failed author"
@@ -60,25 +66,19 @@ _OTHERS = (
             [[each] for each in _OF_WORKERS],
         )
     ),
-    *rows(
-        "a worker says what only clients say",
-        *("worker", "scheduler", "operation.unknown"),
-        [[each] for each in _OF_CLIENTS],
+    *_worker(
+        "a worker says what only clients say", "operation.unknown", [[each] for each in _OF_CLIENTS]
     ),
-    *rows(
-        "an element of no name",
-        *("alice", "scheduler", "operation.missing"),
-        [[{"op": 5}], [5], [{"no": "op"}]],
-    ),
-    *rows("an unknown element", "alice", "scheduler", "operation.unknown", [[{"op": "no-such"}]]),
-    *rows(
+    *_alice("an element of no name", "operation.missing", [[{"op": 5}], [5], [{"no": "op"}]]),
+    *_alice("an unknown element", "operation.unknown", [[{"op": "no-such"}]]),
+    *_alice(
         "an element with a marker",
-        *("alice", "scheduler", "marker.enum"),
+        "marker.enum",
         [[{"op": "heartbeat-client", "note": {"__Enum__": True, "name": "x"}}]],
     ),
-    *rows(
+    *_alice(
         "keys that are text",
-        *("alice", "scheduler", "operation.field-shape"),
+        "operation.field-shape",
         [[{"op": "cancel-keys", "keys": "x", "client": "Client-1"}]],
     ),
     Row(
@@ -86,9 +86,9 @@ _OTHERS = (
         *("worker", "scheduler", [_FINISHED], "operation.not-granted"),
         WITHOUT_CODE.replace("{grant: [basic, cluster]}", "{grant: [register-worker]}"),
     ),
-    *rows(
+    *_worker(
         "a stray pickle in an element",
-        *("worker", "scheduler", "operation.unknown-field"),
+        "operation.unknown-field",
         [[{"op": "keep-alive", "traceback": FORMS["opaque"]}]],
     ),
 )
@@ -106,24 +106,24 @@ def _as_payload(name: str) -> list[Any]:
 _REGISTERS = {"op": "register-worker", "reply": False, "address": _HERE}
 _JOINS = {"op": "register-client", "reply": False, "versions": {}}
 _NAMES = (
-    *rows(
+    *_bob(
         "a client speaks for another",
-        *("bob", "scheduler", "stream.identity"),
+        "stream.identity",
         [
             *([{**_RELEASES, "client": each}] for each in ("Client-2", *_as_payload("Client-1"))),
             [{"op": "heartbeat-client", "client": "Client-2"}],
             [_FORGOTTEN],
         ],
     ),
-    *rows(
+    *_alice(
         "who submits fires and does not forget",
-        *("alice", "scheduler", "stream.identity"),
+        "stream.identity",
         [[{**_FORGOTTEN, "op": "client-releases-keys"}]],
     ),
-    *rows("who submits may forget", "alice", "scheduler", None, [[_FORGOTTEN]]),
-    *rows(
+    *_alice("who submits may forget", None, [[_FORGOTTEN]]),
+    *_worker(
         "a worker speaks for another",
-        *("worker", "scheduler", "stream.identity"),
+        "stream.identity",
         [
             *([{**_FINISHED, "type": each, "worker": _ELSEWHERE}] for each in ("int", b"x")),
             [{"op": "task-erred", "key": "x", "exception": None, "worker": _ELSEWHERE}],
@@ -134,14 +134,14 @@ _NAMES = (
         ],
     ),
     # A reference equals every other reference to the same row, whatever is in the row.
-    *rows(
+    *_bob(
         "a client registers by no plain name",
-        *("bob", "scheduler", "stream.identity"),
+        "stream.identity",
         [_JOINS, *({**_JOINS, "client": each} for each in _as_payload("Client-1"))],
     ),
-    *rows(
+    *_worker(
         "a worker registers at no plain address",
-        *("worker", "scheduler", "stream.identity"),
+        "stream.identity",
         [
             {"op": "register-worker", "reply": False},
             *({**_REGISTERS, "address": each} for each in _as_payload(_HERE)),
@@ -161,9 +161,9 @@ _NAMES = (
         )
     ),
     # Dask's scheduler takes an address for a worker's name before it takes it for an address.
-    *rows(
+    *_worker(
         "a worker is called like another one's address",
-        *("worker", "scheduler", "stream.name"),
+        "stream.name",
         [
             {**_REGISTERS, "name": name}
             for name in (
@@ -172,9 +172,9 @@ _NAMES = (
             )
         ],
     ),
-    *rows(
+    *_worker(
         "a worker has a name of its own",
-        *("worker", "scheduler", None),
+        None,
         [{**_REGISTERS, "name": each} for each in (_HERE, "first", "cluster-1:0", 5, "5", "")],
     ),
 )
@@ -191,9 +191,9 @@ _REPORT = {
 }
 _UP = (
     *in_forms("a graph", "bob", "scheduler", {_EVERY: "submission.none"}, [[_GRAPH]]),
-    *rows(
+    *_bob(
         "a graph without keys",
-        *("bob", "scheduler", "submission.none"),
+        "submission.none",
         [[{"op": "update-graph", "keys": keys}] for keys in (None, 5, "xy", {"x": 1}, [])],
     ),
     *in_forms(
@@ -222,9 +222,9 @@ _UP = (
         {_PAYLOADS: "operation.field"},
         [[{**_FAILED, "exception": EVIL}]],
     ),
-    *rows(
+    *_worker(
         "a traceback from a worker",
-        *("worker", "scheduler", "raw.traceback"),
+        "raw.traceback",
         [[{**_FAILED, "traceback": b"x"}]],
         leaves=("task-erred",),
     ),
@@ -271,9 +271,9 @@ _DOWN = (
         {"bare": "context.none", f"bytes eager-bytes {_PAYLOADS}": "raw.payload"},
         [[{**_TOLD, "event": [1.0, each]}] for each in _WARNINGS],
     ),
-    *rows(
+    *_to_bob(
         "no warning",
-        *("scheduler", "bob", "raw.warn"),
+        "raw.warn",
         [
             [{**_TOLD, "event": each}]
             for each in (None, 5, [1], [1, 2], [1, {"message": 5}], [1, {}], {"message": "x"})
