@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.dask.contents.failures import Relayed
-from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Channel as How
 from safeser.operations import Server, lookup
 from tests.dask.registered import METRICS
@@ -42,12 +42,6 @@ def test_a_relay_passes_on_what_it_has_no_class_for(talk):
     got = t.attack(scattered(t, THING))
     assert isinstance(got["data"]["x"], Relayed)
     assert got["data"]["x"].sealed_header == THING
-
-
-def test_whoever_opens_it_needs_the_class(talk):
-    t = talk("scheduler", "worker")
-    t.refuses({"op": "update_data", "data": {"x": t.Row(THING, (b"x",))}})
-    assert t.refused_by_server == ["families.type"]
 
 
 def test_a_scheduler_keeps_payloads_and_failures_unopened_and_opens_all_else(talk):
@@ -97,27 +91,23 @@ def test_a_call_of_an_actor_that_is_refused_fails_and_is_not_waited_for(talk, as
     assert t.asker.take_reply() is None
 
 
-def test_a_call_of_an_actor_that_the_server_refuses_fails_as_well(talk):
-    t = talk("alice")
-    t.request({"op": "proxy", "msg": {"op": "actor_attribute"}, "worker": "x", "reply": True})
-    answer = t.reply(
-        {"status": "uncaught-error", "exception": PolicyDenied("no"), "traceback": None}
-    )
-    assert answer["status"] == "error"
-    assert isinstance(answer["exception"], PolicyDenied)
-    t.request({"op": "proxy", "msg": {"op": "actor_attribute"}, "worker": "x", "reply": True})
-    answer = t.attack_back({"status": "OK", "result": t.Row(THING, (b"x",))})
-    assert isinstance(answer["exception"], PayloadError)
-
-
-def test_a_call_of_an_actor_whose_worker_nobody_reaches_raises_as_dask_expects(talk):
-    # Dask's actor looks for it elsewhere, and says by itself that it cannot be reached.
+@pytest.mark.parametrize(
+    ("said", "status", "cls"),
+    [
+        (PolicyDenied("no"), "error", PolicyDenied),
+        # Dask's actor looks for it elsewhere, and says by itself that it cannot be reached.
+        (OSError("timed out"), "uncaught-error", OSError),
+        (None, "error", PayloadError),  # its result is of no class that is known here
+    ],
+)
+def test_a_call_of_an_actor_that_fails_elsewhere_fails_as_well(talk, said, status, cls):
     t = talk("alice")
     t.request({"op": "proxy", "msg": {"op": "actor_execute"}, "worker": "x", "reply": True})
-    lost = {"status": "uncaught-error", "exception": OSError("timed out"), "traceback": None}
-    answer = t.reply(lost)
-    assert answer["status"] == "uncaught-error"
-    assert type(answer["exception"]) is OSError
+    if said is None:
+        answer = t.attack_back({"status": "OK", "result": t.Row(THING, (b"x",))})
+    else:
+        answer = t.reply({"status": "uncaught-error", "exception": said, "traceback": None})
+    assert (answer["status"], type(answer["exception"])) == (status, cls)
 
 
 def test_no_relay_is_known_to_whom_a_relay_asks():
@@ -129,32 +119,28 @@ def test_no_relay_is_known_to_whom_a_relay_asks():
 # --- refusals of the server that a relay asks -----------------------------------------------------
 
 
-def refusal_of(talk, said):
-    """Return what a relay raises when its server answers *said*, or the answer."""
+@pytest.mark.parametrize(
+    "said",
+    [
+        PolicyDenied("no", rule="a.b", fix="Do that.").decided_by("lab revision 1", "worker"),
+        *(ValueError("no"), OSError("lost"), RuntimeError("x")),
+    ],
+    ids=lambda said: type(said).__name__,
+)
+def test_a_refusal_is_raised_as_itself_where_a_relay_asked_and_all_else_left_to_dask(talk, said):
+    # Dask would raise an Exception of its text, since nothing is opened there.
     t = talk("scheduler", "worker")
     t.request({"op": "update_data", "data": {}, "reply": True})
-    try:
-        return t.reply({"status": "uncaught-error", "exception": said, "traceback": None})
-    except SafeserError as error:
-        return error
-
-
-def test_a_refusal_is_raised_as_itself_where_a_relay_asked(talk):
-    # Dask would raise an Exception of its text, since nothing is opened there.
-    said = PolicyDenied("no", rule="a.b", fix="Do that.").decided_by("lab revision 1", "worker")
-    error = refusal_of(talk, said)
-    assert type(error) is PolicyDenied
-    assert str(error) == str(said)
+    failed = {"status": "uncaught-error", "exception": said, "traceback": None}
+    if not isinstance(said, PolicyDenied):
+        assert isinstance(t.reply(failed)["exception"], Relayed)
+        return
+    with pytest.raises(PolicyDenied) as caught:
+        t.reply(failed)
+    assert str(caught.value) == str(said)
     # The process that is told next adds the note.
-    assert error.__notes__ == []
-    assert error.logged
-
-
-@pytest.mark.parametrize("said", [ValueError("no"), OSError("lost"), RuntimeError("x")])
-def test_any_other_failure_is_left_to_dask(talk, said):
-    answer = refusal_of(talk, said)
-    assert answer["status"] == "uncaught-error"
-    assert isinstance(answer["exception"], Relayed)
+    assert not caught.value.__notes__
+    assert caught.value.logged
 
 
 # --- text that peers write ------------------------------------------------------------------------
