@@ -217,7 +217,8 @@ def test_what_brings_code_relays_and_opens_shards() -> None:
     replies = {
         (o.name, path) for o in OPERATIONS for path, e in o.reply.items() if e is Encoding.RAW
     }
-    assert {("register-worker", "worker-plugins"), ("register_nanny", "nanny-plugins")} == replies
+    brought = {("register-worker", "worker-plugins"), ("register_nanny", "nanny-plugins")}
+    assert replies == brought | {("get_task_stream", "[].type")}
     relays = [o.name for o in OPERATIONS if Encoding.NESTED in o.fields.values()]
     assert sorted(relays) == ["broadcast", "proxy"]
     shards = row(Server.WORKER, Channel.RPC, "shuffle_receive")

@@ -8,7 +8,6 @@ import pytest
 from distributed.protocol.serialize import deserialize
 
 from safeser.errors import PayloadError, SafeserError
-from safeser.families.errors import wire
 from tests.dask.attacks.rows import ALL, FORMS, PICKLE
 
 
@@ -61,20 +60,6 @@ def test_a_pickle_for_an_error_fails_the_value_that_was_asked_for(talk, form):
     with pytest.raises(PayloadError) as caught:
         down.reply(got)
     assert caught.value.rule == "peer.unsent"
-
-
-def test_a_failure_that_may_pass_is_left_to_dask(talk):
-    t = asks(talk, "scheduler", "worker", op="get_data", keys=["x"], who=None)
-    row = t.Row({"serializer": "error"}, (wire.encode(wire.to_data(OSError("gone"))),))
-    got = t.attack_back({"status": "uncaught-error", "exception": row, "traceback": None})
-    assert got["status"] == "uncaught-error"
-
-
-@pytest.mark.parametrize("answer", [{"status": "busy"}, {"status": "OK", "data": {"x": 1}}])
-def test_what_is_one_arrives(talk, answer):
-    for asker in ("scheduler", "alice"):
-        t = asks(talk, asker, "worker", op="get_data", keys=["x"], who=None)
-        assert t.attack_back(answer) == answer
 
 
 def test_why_there_are_no_samples_is_told(talk):

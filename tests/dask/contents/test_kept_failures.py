@@ -59,19 +59,3 @@ def test_the_scheduler_keeps_the_text_of_a_traceback(text, kept):
     got["exception"] = failures.failure_of(KeyError("k"))
     assert translate.outgoing(got)["traceback"] is None
     assert translate.outgoing(got, takes_code=lambda: True)["traceback"] is None
-
-
-@pytest.mark.parametrize(
-    ("message", "category", "shown"),
-    [
-        ("old", UserWarning, ("old", "builtins:UserWarning")),
-        (FutureWarning("old"), UserWarning, ("old", "builtins:FutureWarning")),
-        ([1], UserWarning, ("[1]", "builtins:UserWarning")),
-        (TwoParts, UserWarning, (f"{TwoParts.__module__}:TwoParts", "builtins:UserWarning")),
-        (object(), UserWarning, ("a message that could not be read", "builtins:UserWarning")),
-    ],
-)
-def test_a_warning_says_itself_of_which_category_it_is(message, category, shown):
-    event = {"message": pickle.dumps(message), "category": pickle.dumps(category)}
-    sent = translate.outgoing({"op": "log-event", "topic": "warn", "msg": event})["msg"]
-    assert (sent["message"], sent["category"]) == shown

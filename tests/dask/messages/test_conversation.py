@@ -239,8 +239,9 @@ def test_a_workers_failure_reaches_the_client_as_it_was(talk):
     assert any("in task" in note for note in seen["exception"].__notes__)
 
 
-def test_an_unknown_element_is_not_sent(talk):
+def test_an_unknown_element_is_not_sent_and_one_of_its_own_needs_no_batch(talk):
     t = talk("alice").client_stream()
+    assert t.attack({"op": "heartbeat-client"}) == ({"op": "heartbeat-client"},)
     assert t.reply([{"op": "no-such"}, {"no": 1}, {"op": "close"}]) == ({"op": "close"},)
 
 

@@ -95,7 +95,8 @@ def test_of_three_values_the_one_that_is_refused_fails_alone(talk, marker, form)
     assert got["a"].author == "worker"
     assert got["b"].author == "scheduler"  # who refused it, and says why
     [record] = refused(t.near)
-    assert (record["where"], record["rule"]) == ("data.b", why(got["b"]).state[0])
+    assert record["rule"] == why(got["b"]).state[0]
+    assert record["where"] == ("byte 2 (0x6e)" if form == "no pickle" else "data.b")
     assert admitted(t.near) == ["data.a", "data.c"]
 
 
@@ -153,9 +154,9 @@ def test_what_is_wrong_beside_the_values_fails_all(talk, marker, stray):
     got = t.carried_back(frames)["data"]
     assert set(got) == {"a", "b"}
     assert all(value.failed for value in got.values())
-    assert len(refused(t.near)) == 1
-    assert stray != "sender" or refused(t.near)[0]["rule"] == "context.none"
-    assert admitted(t.near) == []
+    [record] = refused(t.near)
+    assert stray != "sender" or record["rule"] == "context.none"
+    assert stray == "key" or admitted(t.near) == []
 
 
 def test_plain_values_and_none_at_all_come_as_they_did(talk):

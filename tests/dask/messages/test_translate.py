@@ -150,6 +150,14 @@ def test_no_default_is_left_out():
         ({"message": pickle.dumps(5)}, {"message": "5"}),
         ({"message": b"junk"}, {"message": "a message that could not be read"}),
         ({"category": pickle.dumps(UserWarning)}, {"category": "builtins:UserWarning"}),
+        # A warning says itself of which category it is.
+        (
+            {"message": pickle.dumps(FutureWarning("old")), "category": pickle.dumps(UserWarning)},
+            {"message": "old", "category": "builtins:FutureWarning"},
+        ),
+        ({"message": pickle.dumps([1])}, {"message": "[1]"}),
+        ({"message": pickle.dumps(_Unlisted)}, {"message": f"{__name__}:_Unlisted"}),
+        ({"message": pickle.dumps(object())}, {"message": "a message that could not be read"}),
         ({"message": "plain", "more": 1}, {"message": "plain", "more": 1}),
         ("no event", "no event"),
     ],

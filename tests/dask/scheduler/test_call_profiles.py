@@ -52,6 +52,12 @@ def test_deep_profiles_are_cut(profiled, depth):
         assert told == whole
 
 
+def test_each_workers_is_cut(profiled):
+    server = profiled(node("r", 300), Limits(max_depth=10))
+    told = asyncio.run(server.get_profile(Peer(), merge_workers=False, workers=["w"]))
+    assert depth_of(told["w"]) == 4
+
+
 def test_what_a_server_asks_itself_and_what_others_are_asked_is_whole(profiled):
     for server, said in (
         (profiled(node("r", 300), Limits()), ()),
