@@ -35,10 +35,6 @@ def test_each_message_means_something_in_each_state(state, body):
     assert meaning_of_malformed(state) in Meaning
 
 
-def test_each_event_happens_in_some_state():
-    assert {event for table in states._NEXT.values() for event in table} == set(Event)
-
-
 def test_an_asker_is_asked_nothing():
     served = {Meaning.REQUEST, Meaning.LAST_WORD}
     for state in reached(ASKER):
@@ -51,27 +47,6 @@ def test_a_server_reads_no_replies():
     for state in reached(SERVER):
         assert not asked & {meaning_of(state, body) for body in (OPERATION, ANSWER, BATCH, WORD)}
         assert meaning_of_malformed(state) not in asked
-
-
-@pytest.mark.parametrize(
-    ("state", "body", "meaning"),
-    [
-        (SERVER, OPERATION, Meaning.GREETING),
-        (State.SERVING, OPERATION, Meaning.REQUEST),
-        (State.SERVING, WORD, Meaning.REQUEST),
-        (State.CONFIRMING, OPERATION, Meaning.REQUEST),
-        (State.CONFIRMING, WORD, Meaning.LAST_WORD),
-        (State.CONFIRMING, ANSWER, Meaning.LAST_WORD),
-        (State.ASKING, OPERATION, Meaning.REPLY),
-        (State.ASKING, BATCH, Meaning.REPLY),
-        (State.STARTING, ANSWER, Meaning.START),
-        (State.OPENING, ANSWER, Meaning.REPLY),
-        (State.OPENING, BATCH, Meaning.ELEMENTS),
-        (State.STREAMING, ANSWER, Meaning.ELEMENTS),
-    ],
-)
-def test_what_a_message_is(state, body, meaning):
-    assert meaning_of(state, body) is meaning
 
 
 def test_a_stream_stays_one():

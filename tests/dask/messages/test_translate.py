@@ -17,7 +17,6 @@ from safeser.dask.contents.failures import Failure, Relayed
 from safeser.dask.messages import translate
 from safeser.dask.messages.translate import outgoing
 from safeser.dask.wire import fields
-from safeser.dask.wire.codec import Reference
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.families.errors import wire
 from safeser.families.errors.wire import from_data
@@ -130,11 +129,6 @@ def test_what_a_peer_wrote_passes_as_it_is():
     assert outgoing({"exception": relayed})["exception"] is relayed
     failure = failures.failure_of(ValueError("x"))
     assert outgoing({"exception": failure})["exception"] == failure
-
-
-@pytest.mark.parametrize("message", [None, "OK", 5, [1], {"op": "x"}, {"exception": None}])
-def test_other_messages_pass_as_they_are(message):
-    assert outgoing(message) is message
 
 
 def test_no_default_is_left_out():
@@ -256,17 +250,3 @@ def test_values_at_a_path_are_replaced_in_a_copy(path, after):
     assert fields.transform(MESSAGE, path, lambda value: -value) == after
     assert kept["e"] == 4
     assert fields.transform({"a": 1, "b": 2}, "*", str) == {"a": "1", "b": "2"}
-
-
-def test_every_bytes_value_is_found():
-    value = {"a": b"1", "b": [b"2", {"c": {b"3"}}], "d": b"", "e": "text"}
-    assert list(fields.pickled(value, "x")) == [
-        ("x.a", b"1"),
-        ("x.b[0]", b"2"),
-        ("x.b[1].c[0]", b"3"),
-    ]
-
-
-def test_every_reference_is_found():
-    value = {Reference(0, False): {Reference(1, True)}, "x": (1, [Reference(2, False)])}
-    assert sorted(fields.references(value)) == [0, 1, 2]
