@@ -44,19 +44,14 @@ def test_fields_of_many_elements_depend_on_the_sender(spelt):
     assert (less.structure - FLOOR - FEW, less.elements) == (16, FEW_ELEMENTS)
 
 
-def test_each_fixed_field_adds_what_it_takes_at_most():
+def test_each_field_adds_what_it_takes_at_most():
     assert of("a:flag").other.structure == FLOOR + 16
     assert of("a:word?", "b:text").other.structure == FLOOR + (1 << 12) + (1 << 20)
     assert of("a:number|word?").other.structure == FLOOR + (1 << 12)
-
-
-def test_code_in_plain_bytes_has_no_ceiling_for_a_submitter():
+    # Code in plain bytes has no ceiling for who submits.
     most, less = of("function:any", code=True)
-    assert most.structure == UNBOUNDED
-    assert less.structure == FLOOR + FEW
-
-
-def test_values_are_bounded_where_nobody_lists_them():
+    assert (most.structure, less.structure) == (UNBOUNDED, FLOOR + FEW)
+    # Values are bounded where nobody lists them.
     assert of("data:any", values=True).other.values == UNBOUNDED
     assert of("data:any").other.values == FEW
     assert of("data:any").submitter.values == UNBOUNDED

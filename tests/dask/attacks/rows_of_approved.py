@@ -126,6 +126,8 @@ _TASKS = {
     "typed data": _handed(_typed),
     "an actor": _handed(_code, actors=True),
 }
+#: A task that a worker refuses fails by the reason.
+_FAILS = ("compute-task",)
 _RUN = _requested("run", "run.function", _SYSTEM, wait=True)
 _PLUGIN = _requested("plugin-add", "plugin-add.plugin:p", _SYSTEM, name="p")
 
@@ -141,11 +143,11 @@ ROWS: tuple[Row, ...] = (
         for name, made in _GRAPHS.items()
     ),
     *(
-        Row(f"{name} of alice is handed out", "scheduler", "worker", made, "author.relayed")
-        for name, made in _TASKS.items()
-    ),
-    *(
-        Row(f"{name} of an author", "scheduler", "worker", made, "sealed.author", _LISTED)
+        Row(*(f"{name} of {who}", "scheduler", "worker", made, rule, policy), leaves=_FAILS)
+        for who, rule, policy in (
+            ("alice", "author.relayed", "dask-cluster"),
+            ("an author", "sealed.author", _LISTED),
+        )
         for name, made in _TASKS.items()
     ),
     *(

@@ -14,8 +14,7 @@ from distributed.protocol import to_serialize
 
 from safeser.dask.contents.failures import Relayed
 from safeser.errors import PayloadError, PolicyDenied
-
-PICKLE = {"serializer": "pickle", "writeable": []}
+from tests.dask.attacks.rows import PICKLE
 
 POLICY = """
 safeser: 1
@@ -71,15 +70,13 @@ def test_what_a_worker_says_of_an_author_the_scheduler_does_not_repeat(talk, cla
     assert down.near.audit.events[-1]["author"] == "any"
 
 
-@pytest.mark.parametrize("claimed", ["worker", None])
-def test_what_a_worker_wrote_stays_its_own(talk, claimed):
-    relayed = fetched(talk, talk("worker").Row(*talk("worker").in_msgpack(7), claimed))
-    assert relayed.author == "worker"
-
-
-def test_of_whom_the_context_lists_a_relay_passes_the_name_on(talk):
-    row = talk("worker").Row(*talk("worker").in_msgpack(7), "alice")
-    assert fetched(talk, row, POLICY).author == "alice"
+@pytest.mark.parametrize(
+    ("claimed", "policy", "author"),
+    [("worker", "demo", "worker"), (None, "demo", "worker"), ("alice", POLICY, "alice")],
+)
+def test_what_a_worker_wrote_is_its_own_or_of_whom_the_context_lists(talk, claimed, policy, author):
+    row = talk("worker").Row(*talk("worker").in_msgpack(7), claimed)
+    assert fetched(talk, row, policy).author == author
 
 
 def test_pickles_of_listed_authors_reach_a_client_and_no_others(talk):
@@ -94,23 +91,20 @@ def test_pickles_of_listed_authors_reach_a_client_and_no_others(talk):
         delivered(talk, relayed, policy=POLICY)
 
 
-def test_the_client_keeps_the_list_by_itself(talk):
+@pytest.mark.parametrize(
+    ("author", "rule"),
+    [
+        *((author, "author.relayed") for author in ("alice", "any", "nanny")),
+        # A listed author sends no code where none is granted.
+        *((author, "context.family") for author in ("worker", "scheduler")),
+    ],
+)
+def test_the_client_keeps_the_list_by_itself(talk, marker, author, rule):
     down = talk("bob", "scheduler", POLICY)
-    for author in ("alice", "any", "nanny"):
-        down.request({"op": "gather", "keys": ["x"], "reply": True})
-        row = down.Row(PICKLE, (pickle.dumps(1),), author)
-        with pytest.raises(PolicyDenied) as caught:
-            down.attack_back({"status": "OK", "data": {"x": row}})
-        assert caught.value.rule == "author.relayed"
-
-
-def test_a_listed_author_sends_no_code_where_none_is_granted(talk, marker):
-    down = talk("bob", "scheduler", POLICY)
-    for author in ("worker", "scheduler"):
-        down.request({"op": "gather", "keys": ["x"], "reply": True})
-        with pytest.raises(PolicyDenied) as caught:
-            down.attack_back({"data": {"x": down.Row(PICKLE, (marker.pickle,), author)}})
-        assert caught.value.rule == "context.family"
+    down.request({"op": "gather", "keys": ["x"], "reply": True})
+    with pytest.raises(PolicyDenied) as caught:
+        down.attack_back({"data": {"x": down.Row(PICKLE, (marker.pickle,), author)}})
+    assert caught.value.rule == rule
 
 
 def test_arrays_pass_whoever_wrote_them(talk):

@@ -25,15 +25,16 @@ def failed(talk, asker, exception):
     return clean_exception(got["exception"], got["traceback"])[1]
 
 
-def test_an_actors_error_comes_whole_though_dask_does_not_pickle_it(talk):
-    raised = failed(talk, "client", to_serialize(TwoParts(1, 2)))
-    assert type(raised) is TwoParts
-    assert type(failed(talk, "reader", to_serialize(TwoParts(1, 2)))) is RemoteError
-
-
-def test_an_error_that_cannot_be_pickled_comes_as_data_then(talk):
-    raised = failed(talk, "client", to_serialize(TwoParts(1, (each for each in ()))))
-    assert type(raised) is RemoteError
+@pytest.mark.parametrize(
+    ("asker", "held", "cls"),
+    [
+        ("client", 2, TwoParts),
+        ("reader", 2, RemoteError),
+        ("client", (each for each in ()), RemoteError),  # which cannot be pickled
+    ],
+)
+def test_an_actors_error_comes_whole_though_dask_does_not_pickle_it(talk, asker, held, cls):
+    assert type(failed(talk, asker, to_serialize(TwoParts(1, held)))) is cls
 
 
 def test_so_does_a_listed_one_that_was_raised_from_an_unlisted_one(talk):
@@ -58,19 +59,3 @@ def test_the_scheduler_keeps_the_text_of_a_traceback(text, kept):
     got["exception"] = failures.failure_of(KeyError("k"))
     assert translate.outgoing(got)["traceback"] is None
     assert translate.outgoing(got, takes_code=lambda: True)["traceback"] is None
-
-
-@pytest.mark.parametrize(
-    ("message", "category", "shown"),
-    [
-        ("old", UserWarning, ("old", "builtins:UserWarning")),
-        (FutureWarning("old"), UserWarning, ("old", "builtins:FutureWarning")),
-        ([1], UserWarning, ("[1]", "builtins:UserWarning")),
-        (TwoParts, UserWarning, (f"{TwoParts.__module__}:TwoParts", "builtins:UserWarning")),
-        (object(), UserWarning, ("a message that could not be read", "builtins:UserWarning")),
-    ],
-)
-def test_a_warning_says_itself_of_which_category_it_is(message, category, shown):
-    event = {"message": pickle.dumps(message), "category": pickle.dumps(category)}
-    sent = translate.outgoing({"op": "log-event", "topic": "warn", "msg": event})["msg"]
-    assert (sent["message"], sent["category"]) == shown

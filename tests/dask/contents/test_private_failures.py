@@ -12,7 +12,6 @@ from distributed.protocol import to_serialize
 
 from safeser.dask.contents.failures import Relayed
 from safeser.dask.messages import translate
-from safeser.errors import PolicyDenied
 from tests.dask.contents.test_whole_failures import CODE
 
 SECRET = "/srv/secret folder/dask"
@@ -72,24 +71,25 @@ def test_a_failing_handler_names_no_folder_of_its_server(talk, server):
     assert any('File "test_private_failures.py"' in note for note in raised.__notes__)
 
 
-def test_so_does_one_that_was_asked_to_run_code_and_failed_itself(talk):
+RUN = {"op": "run_function", "function": pickle.dumps(print), "args": b"", "kwargs": b""}
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "told"),
+    [
+        (RUN, "error", True),  # what a principal had run fails with all its files
+        (RUN, "uncaught-error", False),  # the handler itself failed
+        ({"op": "identity"}, "error", False),  # which is about no code
+    ],
+)
+def test_only_what_a_principal_had_run_names_files(talk, asked, status, told):
     t = talk("client", "scheduler", CODE)
-    t.request({"op": "run_function", "function": pickle.dumps(print), "args": b"", "kwargs": b""})
-    assert b"secret" not in on_the_wire(t, message("uncaught-error"))
-
-
-def test_what_a_principal_had_run_fails_with_all_its_files(talk):
-    t = talk("client", "scheduler", CODE)
-    t.request({"op": "run_function", "function": pickle.dumps(print), "args": b"", "kwargs": b""})
-    got = t.reply(message("error"))
-    assert str(got["exception"]) == f"cannot write {SECRET}/state.msgpack"
-    assert __file__ in got["traceback_text"]
-
-
-def test_a_status_of_error_alone_is_not_about_code(talk):
-    t = talk("client", "scheduler", CODE)
-    t.request({"op": "identity"})
-    assert b"secret" not in on_the_wire(t, message("error"))
+    t.request(asked)
+    assert (b"secret" in on_the_wire(t, message(status))) is told
+    t.request(asked)
+    got = t.reply(message(status))
+    assert (str(got["exception"]) == f"cannot write {SECRET}/state.msgpack") is told
+    assert (__file__ in str(got["traceback_text"])) is told
 
 
 def test_a_task_fails_with_its_own_files_and_names_libraries_by_themselves():
@@ -135,25 +135,6 @@ def test_a_worker_that_closes_logs_it_as_text(talk):
     assert "RuntimeError" in sent["exception_text"]
     assert "secret" not in str(sent)
     assert 'File "test_private_failures.py"' in sent["traceback_text"]
-
-
-def test_what_users_log_is_theirs():
-    event = {"op": "log-event", "topic": "mine", "msg": {"exception": f"in {SECRET}"}}
-    assert translate.outgoing(event) is event
-    value = {"op": "log-event", "topic": "mine", "msg": {"exception": to_serialize(5)}}
-    assert translate.outgoing(value) is value
-
-
-def test_a_refusal_that_a_handler_passed_on_comes_without_its_frames(talk):
-    t = talk("bob")
-    t.request({"op": "who_has", "keys": [], "reply": True})
-    said = PolicyDenied("no", rule="a.b").decided_by("", "worker")
-    try:
-        raise said
-    except PolicyDenied as error:
-        failed = error_message(error, status="uncaught-error")
-    error = t.reply(failed)["exception"]
-    assert str(error) == str(said)
-    assert error.__notes__ == [
-        "Another process says so, about its own policy: nothing was refused here."
-    ]
+    for said in (f"in {SECRET}", to_serialize(5)):  # what users log is theirs
+        mine = {"op": "log-event", "topic": "mine", "msg": {"exception": said}}
+        assert translate.outgoing(mine) is mine

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.dask.messages.pending import NO_REQUEST, pending, rows_of
+from safeser.dask.messages.pending import pending
 from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.slots import find
-from safeser.operations import Encoding, Server
 
 
 def declared(asked, reply):
     """Return where the reply to *asked* has payloads that may be pickles."""
     return [slot.where for slot in find(reply, pending(asked).fields.plan) if slot.role.declared]
-
-
-def test_a_name_that_several_servers_know_has_the_fields_of_all():
-    asked = pending({"op": "gather", "keys": ["x"]})
-    assert {row.server for row in asked.rows} == {Server.SCHEDULER, Server.WORKER}
-    assert asked.name == "gather"
-    assert asked.known is not None
-    assert "data" in asked.known
 
 
 def test_any_reply_may_say_why_it_failed():
@@ -52,22 +43,3 @@ def test_what_users_put_in_is_not_looked_at_as_text():
     fields = pending({"op": "broadcast", "msg": {"op": "run"}}).fields
     assert set(fields.unshown) == {"*.result", "*.exception", "*.traceback"}
     assert pending({"op": "get_runspec"}).fields.unshown == ("",)
-
-
-def test_pickles_that_stand_bare():
-    fields = pending({"op": "register_nanny"}).fields
-    assert fields.raw == ("nanny-plugins",)
-    assert fields.encodings == {"nanny-plugins": Encoding.RAW}
-
-
-def test_calls_of_actors_directly_or_by_a_relay():
-    call = {"op": "actor_execute"}
-    assert pending(call).is_actor_call
-    assert pending({"op": "proxy", "msg": call}).is_actor_call
-    assert pending({"op": "proxy", "msg": call}).known == pending(call).known
-    assert not pending({"op": "broadcast", "msg": call}).is_actor_call
-
-
-def test_where_nothing_was_asked_nothing_is_known():
-    assert NO_REQUEST.name == ""
-    assert rows_of(None) == rows_of({"op": 1}) == rows_of({"op": "nonsense"}) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 
 import msgpack
@@ -16,19 +17,16 @@ KEEP_ALIVE = {"op": "keep-alive"}
 
 
 def test_a_request_that_cannot_be_recorded_is_answered(talk, marker):
-    t = talk("alice")
-    t.far.audit.broken = {"admit", "refuse"}
-    assert t.attack({"op": "run_function", "function": marker.pickle}) is t.SKIP
-    assert isinstance(t.answers[0]["exception"], AuditError)
-    t.far.audit.broken = set()
-    assert t.request({"op": "who_has", "keys": []})["op"] == "who_has"
-
-
-def test_a_plain_request_that_cannot_be_counted_is_answered(talk):
-    t = talk("bob")
-    t.far.audit.broken = {"count"}
-    assert t.request({"op": "who_has", "keys": []}) is t.SKIP
-    assert isinstance(t.answers[0]["exception"], AuditError)
+    for who, broken, said in (
+        ("alice", {"admit", "refuse"}, {"op": "run_function", "function": marker.pickle}),
+        ("bob", {"count"}, {"op": "who_has", "keys": []}),
+    ):
+        t = talk(who)
+        t.far.audit.broken = broken
+        assert t.attack(said) is t.SKIP
+        assert isinstance(t.answers[0]["exception"], AuditError)
+        t.far.audit.broken = set()
+        assert t.request({"op": "who_has", "keys": []})["op"] == "who_has"
 
 
 def test_an_element_that_cannot_be_recorded_is_replaced(talk, marker):
@@ -49,38 +47,23 @@ def test_a_graph_that_cannot_be_recorded_fails_its_futures(talk, marker):
     assert isinstance(element["exception"], AuditError)
 
 
-def test_every_payload_of_a_message_is_recorded_before_one_is_opened(talk, monkeypatch):
-    t = talk("scheduler", "worker")
-    order = t.far.audit
-    real = building.load_part
-
-    def noted(*arguments):
-        order.note("load")
-        return real(*arguments)
-
-    monkeypatch.setattr(building, "load_part", noted)
+@pytest.mark.parametrize("listed", [False, True])
+def test_every_payload_is_recorded_before_one_is_opened(talk, monkeypatch, listed):
+    """Of a message, and of a batch, whose records are one write."""
+    t = talk("worker").worker_stream() if listed else talk("scheduler", "worker")
+    log = t.near.audit if listed else t.far.audit
+    real, together, writes = building.load_part, log.record_all, []
+    monkeypatch.setattr(log, "record_all", lambda all_: writes.append(len(all_)) or together(all_))
+    monkeypatch.setattr(building, "load_part", lambda *said: log.note("load") or real(*said))
     rows = {name: t.Row(PICKLE, (pickle.dumps(name),)) for name in "abc"}
-    got = t.attack({"op": "update_data", "data": rows, "reply": True})
-    assert got["data"] == {"a": "a", "b": "b", "c": "c"}
-    assert order.order == ["admit"] * 3 + ["load"] * 3
-
-
-def test_every_element_of_a_batch_is_recorded_before_one_is_opened(talk, monkeypatch):
-    t = talk("worker").worker_stream()
-    order = t.near.audit
-    real = building.load_part
-
-    def noted(*arguments):
-        order.note("load")
-        return real(*arguments)
-
-    monkeypatch.setattr(building, "load_part", noted)
-    tasks = [
-        {"op": "compute-task", "key": key, "run_spec": t.Row(PICKLE, (pickle.dumps(key),))}
-        for key in "ab"
-    ]
-    assert [task["run_spec"] for task in t.attack_back(tasks)] == ["a", "b"]
-    assert order.order == ["admit", "admit", "load", "load"]
+    if listed:
+        tasks = [{"op": "compute-task", "key": k, "run_spec": row} for k, row in rows.items()]
+        assert [task["run_spec"] for task in t.attack_back(tasks)] == ["a", "b", "c"]
+        assert writes == [3]
+    else:
+        got = t.attack({"op": "update_data", "data": rows, "reply": True})
+        assert got["data"] == {"a": "a", "b": "b", "c": "c"}
+    assert log.order == ["admit"] * 3 + ["load"] * 3
 
 
 def test_of_a_batch_that_cannot_be_recorded_nothing_is_opened(talk, marker):
@@ -101,21 +84,6 @@ def test_of_a_batch_that_cannot_be_recorded_nothing_is_opened(talk, marker):
         got["b"]()
 
 
-def test_the_records_of_a_batch_are_one_write(talk, monkeypatch):
-    t = talk("worker").worker_stream()
-    writes = []
-    real = t.near.audit.record_all
-    monkeypatch.setattr(
-        t.near.audit, "record_all", lambda events: writes.append(len(events)) or real(events)
-    )
-    tasks = [
-        {"op": "compute-task", "key": key, "run_spec": t.Row(PICKLE, (pickle.dumps(key),))}
-        for key in "abc"
-    ]
-    assert len(t.attack_back(tasks)) == 3
-    assert writes == [3]
-
-
 def test_the_counts_of_a_batch_are_one_call(talk, monkeypatch):
     t = talk("worker").worker_stream()
     calls = []
@@ -130,36 +98,27 @@ def test_the_counts_of_a_batch_are_one_call(talk, monkeypatch):
     assert calls == [("keep-alive", 3)]
 
 
-def test_a_batch_whose_counts_cannot_be_kept_is_refused(talk):
-    t = talk("worker").worker_stream()
-    t.far.audit.broken = {"count"}
-    assert t.attack([KEEP_ALIVE]) is t.SKIP
-
-
-def test_nothing_is_opened_while_its_record_waits(doors):
+@pytest.mark.parametrize("broken", [False, True])
+def test_nothing_is_opened_before_its_record_is_written(doors, broken):
     """Whoever keeps records together cannot load before they are written."""
     near, far = doors.links("worker", "scheduler")
     context = far.inbound(Kind.DATA)
     sealed = near.seal([1], near.outbound(Kind.DATA))
-    with far.recorded_together() as records:
+    far.audit.broken = {"admit"} if broken else set()
+    with (
+        pytest.raises(AuditError) if broken else contextlib.nullcontext(),
+        far.recorded_together() as records,
+    ):
         admitted = far.admit_message(far.verify(sealed), context, records=records)
         with pytest.raises(TypeError, match="not recorded yet"):
             far.load(admitted)
         assert not far.audit.events
-    assert far.load(admitted) == [[1]]
-    assert [event["event"] for event in far.audit.events] == ["admit"]
-
-
-def test_nothing_is_opened_whose_record_could_not_be_written(doors):
-    near, far = doors.links("worker", "scheduler")
-    context = far.inbound(Kind.DATA)
-    sealed = near.seal([1], near.outbound(Kind.DATA))
-    far.audit.broken = {"admit"}
-    with pytest.raises(AuditError), far.recorded_together() as records:
-        admitted = far.admit_message(far.verify(sealed), context, records=records)
-    far.audit.broken = set()
-    with pytest.raises(TypeError, match="not recorded yet"):
-        far.load(admitted)
+    if broken:
+        with pytest.raises(TypeError, match="not recorded yet"):
+            far.load(admitted)
+    else:
+        assert far.load(admitted) == [[1]]
+        assert [event["event"] for event in far.audit.events] == ["admit"]
 
 
 def test_plugins_reach_a_worker_that_asks_for_msgpack(talk):
@@ -246,10 +205,3 @@ def test_a_shard_that_could_not_be_sent_is_its_reason(opened, marker):
     assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
     assert "peer.unsent" in t.refused_by_server
     assert t.far.audit.order == ["admit", "load msgpack", "refuse"]
-
-
-def test_bytes_that_come_out_of_a_pickle_are_not_handed_on(opened, marker):
-    t = opened
-    row = t.Row(PICKLE, (pickle.dumps(marker.pickle),))
-    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
-    assert "raw.wrapped" in t.refused_by_server

@@ -127,15 +127,3 @@ def test_an_error_forgets_what_it_was_raised_from():
     assert error.__traceback__ is None
     assert isinstance(error.__cause__, msgpack.ExtraData)  # why, which is told
     assert error.__cause__.__traceback__ is None
-
-
-def test_an_error_raised_while_another_is_handled_forgets_it():
-    try:
-        try:
-            msgpack.unpackb(b"\x01" + LARGE)
-        except msgpack.ExtraData:
-            raise PayloadError("trailing bytes") from None
-    except PayloadError as found:
-        error = found.without_frames()
-    assert error.__context__ is None
-    assert error.__traceback__ is None

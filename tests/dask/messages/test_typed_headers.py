@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgpack
+import pytest
 
 import safeser
 from safeser.dask.wire.codec import Encoder, PayloadRow, parse
@@ -28,6 +29,7 @@ def written_again(header: Any, frames: Any) -> tuple[bytes, list[bytes]]:
     return msgpack.packb(header), [bytes(frame) for frame in frames]
 
 
+@pytest.mark.slow
 def test_every_typed_value_arrives_in_a_message_as_it_does_without_one():
     examples, _ = collect()
     assert len(examples) > 200

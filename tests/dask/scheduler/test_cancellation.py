@@ -35,6 +35,9 @@ def test_force_reaches_what_nobody_else_wants(doors):
         assert s.cancel("bob", "both", force=False) == []
         assert s.cancel("carol", "both", "kept", force=True) == ["both", "kept"]
         assert s.links["carol"].audit.rules == []
+        # A client that is no peer cancels as ever.
+        s.task("more", "Client-alice")
+        assert s.cancel("viewer", "more", force=True) == ["more"]
 
     shared(doors, cancels)
 
@@ -46,6 +49,12 @@ def test_force_reaches_nothing_of_others_by_what_it_depends_on(doors):
         assert s.cancel("bob", "first", force=True) == []
         s.hear("client-releases-keys", keys=["second"], client="Client-alice")
         assert s.cancel("bob", "first", force=True) == ["first"]
+        # Tasks that wait for each other end the look.
+        first, second = s.task("third", "Client-bob"), s.task("fourth", "Client-alice")
+        second.add_dependency(first)
+        first.add_dependency(second)
+        assert s.cancel("bob", "third", "fourth", force=True) == []
+        assert s.links["bob"].audit.rules[-1] == "key.cancel"
 
     shared(doors, cancels)
 
@@ -109,14 +118,6 @@ def test_bypass_what_depends_on_a_key_and_nobody_wants_ends_no_cancelling(doors)
     shared(doors, cancels)
 
 
-def test_a_client_that_is_no_peer_cancels_as_ever(doors):
-    def cancels(s: Shared) -> None:
-        s.task("alices", "Client-alice")
-        assert s.cancel("viewer", "alices", force=True) == ["alices"]
-
-    shared(doors, cancels)
-
-
 def test_many_keys_that_much_depends_on_are_looked_at_once(doors):
     """Each key with all that depends on it is a number of looks that grows with its square."""
 
@@ -139,17 +140,6 @@ def test_many_keys_that_much_depends_on_are_looked_at_once(doors):
         s.hear("client-desires-keys", keys=names[-1:], client="Client-alice")
         assert s.cancel("bob", *names, force=True) == []
         assert len(looks) <= 202 + 2 * clients
-
-    shared(doors, cancels)
-
-
-def test_tasks_that_wait_for_each_other_end_the_look(doors):
-    def cancels(s: Shared) -> None:
-        first, second = s.task("first", "Client-bob"), s.task("second", "Client-alice")
-        second.add_dependency(first)
-        first.add_dependency(second)
-        assert s.cancel("bob", "first", "second", force=True) == []
-        assert s.links["bob"].audit.rules == ["key.cancel"]
 
     shared(doors, cancels)
 

@@ -42,19 +42,10 @@ def test_nobody_fails_what_another_worker_computes(doors, guarded):
         hear["task-erred"](**erred("unknown", 2))
         hear["task-finished"](**finished("k", 1))
         assert task.state == "forgotten"  # since nobody wants it
-
-    on(doors, guarded, main)
-
-
-def test_nobody_reports_on_what_no_worker_was_given(doors, guarded):
-    async def main(c: Cluster) -> None:
-        other = await c.register(1)
-        task = c.scheduler.new_task("k", None, "waiting")
-        hear = c.scheduler.stream_handlers
-        hear["task-finished"](**finished("k", 1, run_id=task.run_id))
-        assert bool(task.metadata) is not guarded
-        if guarded:
-            assert other.link.audit.rules == ["worker.task"]
+        given_to_none = c.scheduler.new_task("l", None, "waiting")
+        hear["task-finished"](**finished("l", 2, run_id=given_to_none.run_id))
+        assert not given_to_none.metadata
+        assert other.link.audit.rules == ["worker.task"] * 3
 
     on(doors, guarded, main)
 

@@ -141,37 +141,31 @@ contexts:
 """
 
 
-@pytest.mark.parametrize(
-    ("peer", "stored"), [("alice", True), ("bob", False), ("eve", False), ("dora", False)]
-)
-def test_authors_of_sealed_tasks_of_its_scheduler_change_a_workers_values(doors, peer, stored):
-    """Eve's tasks would run here for another scheduler, bob's for none, and dora submits none."""
-    _, far = doors.links(peer, "worker", SEALED)
-    worker = held()
-    said = asked(worker, worker.handlers, Peer(far), "update_data", data={"k": 1})
-    if stored:
-        assert said == "stored"
-    else:
-        assert said["exception"].rule == "key.direct"
-
-
-@pytest.mark.parametrize("same_host", [True, False])
-def test_data_is_brought_by_the_hop_on_which_it_comes(doors, same_host):
-    nearby = POLICY.replace(
-        "name: bring-with-code\n", "name: bring-with-code\n    same_host: true\n"
-    )
-    elsewhere = (
-        nearby
-        + """  - name: bring-from-elsewhere
+BY_HOST = POLICY.replace("name: bring-with-code\n", "name: bring-with-code\n    same_host: true\n")
+BY_HOST += """  - name: bring-from-elsewhere
     sender: alice
     recipient: worker
     deserializers: [dask, msgpack]
     operations: {grant: [update_data]}
 """
-    )
-    near, far = doors.links("alice", "worker", elsewhere)
-    del near
+
+
+@pytest.mark.parametrize(
+    ("policy", "peer", "same_host", "stored"),
+    [
+        # Eve's tasks would run here for another scheduler, bob's for none, and dora submits none.
+        *((SEALED, peer, True, peer == "alice") for peer in ("alice", "bob", "eve", "dora")),
+        # Data is brought by the hop on which it comes.
+        (BY_HOST, "alice", True, True),
+        (BY_HOST, "alice", False, False),
+    ],
+)
+def test_whose_tasks_would_run_here_changes_a_workers_values(
+    doors, policy, peer, same_host, stored
+):
+    _, far = doors.links(peer, "worker", policy)
     far.transport, far.same_host = "safeser", same_host
     worker = held()
     said = asked(worker, worker.handlers, Peer(far), "update_data", data={"k": 1})
-    assert (said == "stored") is same_host
+    assert (said == "stored") is stored
+    assert stored or said["exception"].rule == "key.direct"

@@ -24,9 +24,8 @@ from safeser.dask.servers import part_of
 from safeser.dask.worker.value_authors import Authors
 from safeser.errors import PolicyDenied
 from safeser.operations import Server
-from safeser.values import KeyConflicts
 from tests.dask.patched import Peer, serve, with_rows
-from tests.dask.scheduler.test_worker_reports import address
+from tests.dask.registered import address
 
 POLICY = """
 safeser: 1
@@ -176,20 +175,6 @@ def test_a_former_value_is_not_reported_as_the_result_of_a_task(doors, guarded):
 
 
 @both
-def test_a_former_value_is_not_given_to_what_depends_on_the_key(doors, guarded):
-    site = Site(doors, guarded=guarded)
-    site.has_copy("k")
-    site.hears(compute("uses", "bob", 7, k=[SECOND]))
-    assert site.state_of("uses") == ("waiting" if guarded else "executing")
-    assert ("k" in site.state.data) is not guarded
-    if guarded:
-        assert site.state.tasks["k"].coming_from == SECOND
-        site.hears(fetched(SECOND, k="bob's"))
-        assert site.state.data["k"] == "bob's"
-        assert site.state_of("uses") == "executing"
-
-
-@both
 def test_a_former_actor_is_not_the_task_that_has_its_key(doors, guarded):
     site = Site(doors, guarded=guarded)
     made = compute("k", "alice", 6)
@@ -211,43 +196,31 @@ def test_a_value_of_the_same_author_is_there_as_ever(doors):
     assert [each["run_id"] for each in site.sent("task-finished")] == [7]
 
 
-def test_a_value_whose_author_is_not_known_is_there_as_ever(doors):
-    site = Site(doors)
-    site.worker.update_data({"k": "scattered by a task"})
-    site.hears(compute("uses", "bob", 7, k=[HERE]))
-    assert site.state.data["k"] == "scattered by a task"
-
-
 # --- copies --------------------------------------------------------------------------------------
 
 
-@both
-def test_a_former_value_is_no_copy_of_what_the_key_names(doors, guarded):
-    site = Site(doors, guarded=guarded)
-    site.has_copy("k")
-    site.hears(acquire("bob", k=[SECOND]))
-    assert ("k" in site.state.data) is not guarded
-    if guarded:
-        site.hears(fetched(SECOND, k="bob's"))
-        assert site.state.data["k"] == "bob's"
-
-
+@pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("how", ["needed", "copied"])
 @both
-def test_a_former_value_on_its_way_is_fetched_anew(doors, guarded, how):
+def test_a_former_value_is_no_copy_and_is_fetched_anew(doors, guarded, how, there):
     site = Site(doors, guarded=guarded)
-    site.hears(acquire("alice", k=[FIRST]))
-    assert site.state_of("k") == "flight"
+    if there:
+        site.has_copy("k")
+    else:  # on its way
+        site.hears(acquire("alice", k=[FIRST]))
+        assert site.state_of("k") == "flight"
     if how == "needed":
         site.hears(compute("uses", "bob", 7, k=[SECOND]))
     else:
         site.hears(acquire("bob", k=[SECOND]))
-    site.hears(fetched(FIRST, k="alice's"))
+    if not there:
+        site.hears(fetched(FIRST, k="alice's"))
     assert ("k" in site.state.data) is not guarded
     if guarded:
         assert site.state.tasks["k"].coming_from == SECOND
         site.hears(fetched(SECOND, k="bob's"))
         assert site.state.data["k"] == "bob's"
+        assert how == "copied" or site.state_of("uses") == "executing"
 
 
 def test_a_worker_says_whose_copy_it_has(doors):
@@ -271,14 +244,10 @@ def test_a_worker_says_whose_value_it_fetches(doors):
     assert said("k") == {"author": "alice"}
     assert said("k", "l", "m") == {"authors": {"k": "alice", "l": "bob"}}
     assert said("m") == {}
-
-
-def test_it_says_nothing_where_keys_can_be_taken(doors):
+    # Where keys can be taken, whose a value is is open.
     site = Site(doors, policy=WARNS)
-    assert site.known.channel.policy.lets_keys_be_taken
     site.authors.note({"k": "alice"})
-    assert "author" not in asyncio.run(site.worker.gather_dep(FIRST, ["k"]))
-    assert KeyConflicts().definition == "refuse"
+    assert said("k") == {}
 
 
 # --- what is gathered and brought ----------------------------------------------------------------
@@ -332,14 +301,10 @@ def test_a_client_brings_no_data_in_the_place_of_anothers_value(doors):
     assert (site.state.data, site.authors.of("k")) == ({"k": "alice's"}, "alice")
     site.worker.update_data(site.comm("alice"), data={"k": "more", "l": 1})
     assert (site.state.data["l"], site.authors.of("l")) == (1, "alice")
-
-
-def test_a_client_brings_no_data_in_the_place_of_anothers_task(doors):
-    site = Site(doors)
-    site.hears(compute("k", "alice", 7))
+    site.hears(compute("t", "alice", 7))
     with pytest.raises(PolicyDenied, match="another author"):
-        site.worker.update_data(site.comm("bob"), data={"k": "bob's"})
-    assert (site.state_of("k"), site.authors.of("k")) == ("executing", "alice")
+        site.worker.update_data(site.comm("bob"), data={"t": "bob's"})
+    assert (site.state_of("t"), site.authors.of("t")) == ("executing", "alice")
 
 
 @pytest.mark.parametrize("came", [{}, {"k": "alice's"}])

@@ -63,25 +63,22 @@ def test_a_nanny_hears_of_its_own_worker_that_it_retires(nanny, doors):
     assert nanny.said == ["r"] * 3
 
 
-@pytest.mark.parametrize("pid", [None, os.getpid(), 1 << 30], ids=["none", "own", "nobody"])
-def test_a_nanny_hears_it_of_no_other_worker(nanny, doors, pid):
+@pytest.mark.parametrize(
+    ("pid", "listens"), [(None, True), (1 << 30, True), (os.getpid(), False), (os.getpid(), True)]
+)
+@pytest.mark.parametrize("worker_key", ["its worker's", None])
+def test_a_nanny_hears_it_of_no_other_worker(doors, worker_key, pid, listens):
+    nanny = watching(worker_key)
     nanny.pid = pid
-    other = comm(doors, "worker", "another's")
-    said = ask(nanny, other)
-    assert said["exception"].rule == "nanny.another"
-    assert other.link.audit.rules == ["nanny.another"]
-    assert nanny.said == []
-
-
-def test_a_worker_with_another_key_is_known_by_its_process(doors):
-    nanny = watching(None)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"safeser://127.0.0.1:{server.getsockname()[1]}"
-        by = comm(doors, "worker", "one that only it knows", address)
-        assert ask(nanny, by)["exception"].rule == "nanny.another"
-        nanny.pid = os.getpid()
-        assert ask(nanny, by) is None
-    assert nanny.said == ["r"]
+        port = server.getsockname()[1] if listens else 1
+        by = comm(doors, "worker", "another's", f"safeser://127.0.0.1:{port}")
+        said = ask(nanny, by)
+    # A worker with a key that only it knows is known by its process.
+    known = pid == os.getpid() and listens
+    assert nanny.said == ["r"] * known
+    assert by.link.audit.rules == ["nanny.another"] * (not known)
+    assert known or said["exception"].rule == "nanny.another"
 
 
 CONFINED = (

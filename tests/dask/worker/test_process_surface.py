@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import stat
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,22 +110,12 @@ def test_a_web_server_listens_on_loopback_or_where_policy_says(hosts, address, e
     assert [host for host, _ in bound] == expected
 
 
-def test_an_address_that_this_machine_does_not_have_is_an_error():
-    with pytest.raises(ConfigError) as caught:
-        confined(Node(*routes(health)), policy("192.0.2.1"))
-    assert caught.value.rule == "config.dashboard"
-
-
 @pytest.mark.parametrize(
     "spelled", ["localhost", "192.0.2", "::g", "1", "127.0.0.1:8787", "[127.0.0.1]", " "]
 )
 def test_the_policy_names_an_address_and_nothing_else(spelled):
     with pytest.raises(ConfigError):
         policy(spelled)
-
-
-def test_the_policy_may_name_none():
-    assert policy().dashboard is None
     assert policy("::1").dashboard == "::1"
 
 
@@ -132,18 +123,24 @@ class Shell(RequestHandler):
     pass
 
 
-@pytest.mark.parametrize("pages", [routes(api), [("/shell", Shell)]])
-def test_pages_that_do_something_are_refused(pages):
+@pytest.mark.parametrize(
+    ("more", "address", "rule"),
+    [
+        (routes(api), "", "config.http-routes"),
+        ([("/shell", Shell)], "", "config.http-routes"),
+        ([], "192.0.2.1", "config.dashboard"),  # which this machine does not have
+        ([route for module in (info, json, missing_bokeh) for route in routes(module)], "", ""),
+    ],
+    ids=["api", "shell", "address", "as Dask has them"],
+)
+def test_pages_that_do_something_are_refused_and_an_address_of_nobody(more, address, rule):
+    node = Node(*routes(health), *more)
+    if not rule:
+        assert confined(node, policy(address))
+        return
     with pytest.raises(ConfigError) as caught:
-        confined(Node(*routes(health), *pages), policy())
-    assert caught.value.rule == "config.http-routes"
-
-
-def test_the_pages_that_dask_serves_by_default_stay():
-    shown = Node(
-        *(route for module in (health, info, json, missing_bokeh) for route in routes(module))
-    )
-    assert confined(shown, policy())
+        confined(node, policy(address))
+    assert caught.value.rule == rule
 
 
 def test_the_proxy_is_not_there():
@@ -181,7 +178,10 @@ def test_who_came_in_before_the_web_server_was_moved_is_not_answered():
     assert asyncio.run(go()) == b""
 
 
-@pytest.mark.parametrize("url", ["http://192.0.2.1/p.py", "https://192.0.2.1/p.py"])
+WEB = "http://192.0.2.1/p.py"
+
+
+@pytest.mark.parametrize("url", [WEB, WEB.replace("http:", "https:")])
 def test_preloads_from_the_web_are_refused(url):
     with (
         patched("distributed.preloading:_download_module"),
@@ -190,92 +190,93 @@ def test_preloads_from_the_web_are_refused(url):
         preloading.Preload(SimpleNamespace(), url, [], None)
     assert caught.value.rule == "config.preload"
     assert "192.0.2.1" not in str(caught.value)
-    for owner in (
-        SimpleNamespace(preloads=[SimpleNamespace(name="os"), SimpleNamespace(name=url)]),
-        SimpleNamespace(preload=url),
-        SimpleNamespace(preload=["os", url]),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            process_surface.confine(owner, policy())
-        assert caught.value.rule == "config.preload"
-    process_surface.confine(
-        SimpleNamespace(preloads=[SimpleNamespace(name="os")], preload=None), policy()
-    )
 
 
-def test_jupyter_is_refused():
-    with pytest.raises(ConfigError) as caught:
-        process_surface.confine(SimpleNamespace(jupyter=True), policy())
-    assert caught.value.rule == "config.jupyter"
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        ({"preloads": [SimpleNamespace(name="os"), SimpleNamespace(name=WEB)]}, "config.preload"),
+        ({"preload": WEB}, "config.preload"),
+        ({"preload": ["os", WEB]}, "config.preload"),
+        ({"preloads": [SimpleNamespace(name="os")], "preload": None}, ""),
+        ({"jupyter": True}, "config.jupyter"),
+    ],
+)
+def test_what_a_server_was_told_to_load(said, rule):
+    with pytest.raises(ConfigError) if rule else contextlib.nullcontext() as caught:
+        process_surface.confine(SimpleNamespace(**said), policy())
+    assert not rule or caught.value.rule == rule
 
 
-def test_a_folder_of_ones_own_becomes_private(tmp_path):
-    folder = tmp_path / "dask-scratch-space" / "worker-1"
+# --- folders -------------------------------------------------------------------------------------
+
+
+def kept_in(folder: Any) -> str:
+    """Return the rule by which *folder* is refused as a server's own, if it is."""
+    try:
+        process_surface.confine(SimpleNamespace(local_directory=str(folder)), policy())
+    except ConfigError as error:
+        return error.rule
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    return ""
+
+
+def linked(tmp_path: Any) -> Any:
+    """Return a folder behind a link of one's own to a place that others may replace."""
+    open_to_all, own = tmp_path / "open", tmp_path / "own"
+    (open_to_all / "below" / "worker-1").mkdir(parents=True)
+    own.mkdir()
+    (own / "link").symlink_to(open_to_all / "below")
+    open_to_all.chmod(0o777)
+    return own / "link" / "worker-1"
+
+
+def below(tmp_path: Any, mode: int) -> Any:
+    folder = tmp_path / "space" / "worker-1"
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    process_surface.confine(SimpleNamespace(local_directory=str(folder)), policy())
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.parent.chmod(mode)
+    return folder
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
-def test_a_folder_that_others_could_replace_is_refused(tmp_path, mode):
-    above = tmp_path / "space"
-    folder = above / "worker-1"
-    folder.mkdir(parents=True)
-    above.chmod(mode)
-    owner = SimpleNamespace(local_directory=str(folder))
-    with pytest.raises(ConfigError) as caught:
-        process_surface.confine(owner, policy())
-    assert caught.value.rule == "config.local-directory"
-    above.chmod(mode | stat.S_ISVTX)  # as /tmp: only its owner renames a folder there
-    process_surface.confine(owner, policy())
-
-
-def test_a_folder_behind_a_link_lies_where_the_link_leads(tmp_path):
-    open_to_all, own = tmp_path / "open", tmp_path / "own"
-    folder = open_to_all / "below" / "worker-1"
-    folder.mkdir(parents=True)
-    own.mkdir()
-    (own / "link").symlink_to(folder.parent)
-    open_to_all.chmod(0o777)  # others may put another "below" there
-    with pytest.raises(ConfigError) as caught:
-        process_surface.confine(
-            SimpleNamespace(local_directory=str(own / "link" / "worker-1")), policy()
-        )
-    assert caught.value.rule == "config.local-directory"
-
-
-def test_a_link_is_no_folder(tmp_path):
-    real = tmp_path / "real"
-    real.mkdir()
-    (tmp_path / "link").symlink_to(real)
+def of_kind(tmp_path: Any, kind: str) -> Any:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "file").touch()
-    for name in ("link", "file"):
-        with pytest.raises(ConfigError) as caught:
-            process_surface.confine(SimpleNamespace(local_directory=str(tmp_path / name)), policy())
-        assert caught.value.rule == "config.local-directory"
+    return tmp_path / kind
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
-    mine = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
-    with pytest.raises(ConfigError) as caught:
-        process_surface.confine(SimpleNamespace(local_directory=str(tmp_path)), policy())
-    assert "no folder of this user's" in str(caught.value)
+FOLDERS = {
+    "one's own": (partial(below, mode=0o755), True),
+    **{f"below {mode:o}": (partial(below, mode=mode), False) for mode in (0o777, 0o775, 0o757)},
+    # As /tmp: only its owner renames a folder there.
+    "below a sticky one": (partial(below, mode=0o777 | stat.S_ISVTX), True),
+    "where a link leads": (linked, False),
+    "a link": (partial(of_kind, kind="link"), False),
+    "a file": (partial(of_kind, kind="file"), False),
+}
 
 
-def test_what_lies_below_a_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_is_ones_own_and_becomes_private(tmp_path, name):
+    make, private = FOLDERS[name]
+    assert kept_in(make(tmp_path)) == ("" if private else "config.local-directory")
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_a_folder_of_somebody_else_or_below_one_is_refused(tmp_path, monkeypatch, above):
     folder = tmp_path / "worker-1"
     folder.mkdir()
-    other = os.geteuid() + 1
-    real = process_surface.Path.stat
+    real, other = process_surface.Path.stat, os.geteuid() + 1
 
     def owned_by_another(path: Any, **options: Any) -> Any:
         found = real(path, **options)
-        return SimpleNamespace(st_uid=other, st_mode=found.st_mode) if path == tmp_path else found
+        if path != tmp_path:
+            return found
+        return SimpleNamespace(st_uid=other, st_mode=found.st_mode)
 
-    monkeypatch.setattr(process_surface.Path, "stat", owned_by_another)
-    monkeypatch.setattr(process_surface.os, "geteuid", os.geteuid)
-    with pytest.raises(ConfigError) as caught:
-        process_surface.confine(SimpleNamespace(local_directory=str(folder)), policy())
-    assert "belongs to another user" in str(caught.value)
+    if above:
+        monkeypatch.setattr(process_surface.Path, "stat", owned_by_another)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+    assert kept_in(folder) == "config.local-directory"

@@ -98,40 +98,40 @@ def test_an_actor_answers_who_may_read_its_authors_values(rig, operation):
 # --- who says whose a value is -------------------------------------------------------------------
 
 
-def computing(keys: StatedKeys, spec: Any = None) -> Any:
+def computing(keys: Any, spec: Any = None) -> Any:
     event = object.__new__(ComputeTaskEvent)
     event.key, event.who_has, event.run_spec = "task", keys, spec
     return event
 
 
-def test_the_scheduler_states_the_authors_of_a_task_and_of_its_inputs(rig):
-    element = {"who_has": {"x": [], "y": []}, "author": "carol", "authors": {"y": "erin"}}
+def copying(keys: Any) -> Any:
+    return AcquireReplicasEvent(who_has=keys, nbytes={}, stimulus_id="")
+
+
+def signed(keys: Any) -> Any:
+    return computing(keys, SimpleNamespace(author="carol"))
+
+
+@pytest.mark.parametrize(
+    ("said", "event", "authors"),
+    [
+        (
+            {"who_has": {"x": [], "y": []}, "author": "carol", "authors": {"y": "erin"}},
+            computing,
+            {"task": "carol", "x": "carol", "y": "erin"},
+        ),
+        # Who signed a task counts more than what the scheduler says.
+        ({"who_has": {}, "author": "alice"}, signed, {"task": "carol"}),
+        ({"who_has": {"x": []}, "authors": {"x": "carol"}}, copying, {"x": "carol"}),
+        ({"who_has": {"theirs": []}}, copying, {"theirs": "carol"}),  # which states nothing
+    ],
+)
+def test_the_scheduler_states_the_authors_of_tasks_inputs_and_copies(rig, said, event, authors):
+    element = {**said}
     StatedKeys.taken_from(element)
-    assert element == {"who_has": {"x": [], "y": []}}
-    rig.authors.note(stated_by(computing(element["who_has"])))
-    assert list(map(rig.authors.of, ("task", "x", "y"))) == ["carol", "carol", "erin"]
-
-
-def test_who_signed_a_task_counts_more_than_what_the_scheduler_says(rig):
-    element = {"who_has": {}, "author": "alice"}
-    StatedKeys.taken_from(element)
-    event = computing(element["who_has"], SimpleNamespace(author="carol"))
-    rig.authors.note(stated_by(event))
-    assert rig.authors.of("task") == "carol"
-
-
-def test_copies_are_of_the_stated_authors(rig):
-    element = {"who_has": {"x": []}, "authors": {"x": "carol"}}
-    StatedKeys.taken_from(element)
-    event = AcquireReplicasEvent(who_has=element["who_has"], nbytes={}, stimulus_id="")
-    rig.authors.note(stated_by(event))
-    assert rig.authors.of("x") == "carol"
-
-
-def test_an_event_that_states_nothing_changes_nothing(rig):
-    event = AcquireReplicasEvent(who_has={"theirs": []}, nbytes={}, stimulus_id="")
-    rig.authors.note(stated_by(event))
-    assert rig.authors.of("theirs") == "carol"
+    assert element.keys() == {"who_has"}
+    rig.authors.note(stated_by(event(element["who_has"])))
+    assert {key: rig.authors.of(key) for key in authors} == authors
 
 
 @pytest.mark.parametrize(("peer", "author"), [("scheduler", "carol"), ("erin", None)])
@@ -143,16 +143,19 @@ def test_who_asks_a_worker_to_fetch_says_nothing_of_authors_but_its_scheduler(ri
 
 @pytest.mark.parametrize(
     ("peer", "said", "author"),
-    [("scheduler", "carol", "carol"), ("scheduler", None, None), ("erin", "alice", "erin")],
+    [
+        ("scheduler", "carol", "carol"),
+        ("scheduler", None, None),
+        ("erin", "alice", "erin"),
+        (None, None, None),  # a worker that fetches by itself
+    ],
 )
 def test_data_is_of_who_brings_it_or_as_the_scheduler_says(rig, peer, said, author):
-    rig.worker.update_data(rig.comm(peer), data={"x": 1}, author=said)
+    if peer is None:
+        assert rig.worker.update_data(data={"x": 1}) == "stored"
+    else:
+        rig.worker.update_data(rig.comm(peer), data={"x": 1}, author=said)
     assert rig.authors.of("x") == author
-
-
-def test_a_worker_that_fetches_by_itself_states_nothing(rig):
-    assert rig.worker.update_data(data={"x": 1}) == "stored"
-    assert rig.authors.of("x") is None
 
 
 def test_keys_that_are_gone_are_forgotten(rig):
