@@ -1,4 +1,4 @@
-"""The attacks on a client, one row for each in the inventory of Dask's protocol.
+"""The attacks on a client, one row for each class and each place that it unpickles in.
 
 The one rule: a row is what a client does, and the one answer or stream element that it gets. The
 stock client of the controls was given ``deserializers=['dask', 'msgpack']``.
@@ -19,7 +19,6 @@ __all__ = ["CLIENT_ROWS", "Told"]
 class Told:
     """One attack on a client.
 
-    :param name: as the inventory has it; those that begin with ``more`` are not in its tables.
     :param does: what the client is about to do, by its name in ``victim.py``.
     :param op: the request that is answered so; ``stream`` for an element of the client's stream,
         ``greet`` for Dask's handshake.
@@ -99,15 +98,8 @@ CLIENT_ROWS = (
     Told("client.handshake.__Pickled__", "nothing", "greet", Evil("pickled")),
     Told("client.progressbar.feed.__Pickled__", "feed", "feed", Evil("pickled")),
     Told("client.recreate_task.get_runspec", "runspec", "get_runspec", Evil("pickled")),
-    _reply("Serialized-pickle(control)", "opaque", runs=False),
     _reply("__Pickled__", "pickled"),
-    _reply("collection-nested-pickle(control)", "collection", runs=False),
-    _reply("cuda-family(control)", "cuda", runs=False),
-    _reply("dask-type-serialized", "dask-type"),
-    _reply("numpy-custom-dtype", "custom-dtype"),
-    _reply("numpy-masked-fill-value", "fill-value"),
     _reply("numpy-object-array", "object-array"),
-    _reply("register_generic-dict-type", "generic-type"),
     _reply("register_generic-nested-Serialized-pickle", "generic-nested"),
     Told(
         "client.reply.uncaught-error-raw-exception-bytes",

@@ -41,10 +41,10 @@ def traps(rig: Rig) -> Iterator[Traps]:
     made.close()
 
 
-def _told(rig: Rig, name: str, principal: str, *arguments: str) -> Iterator[dict[str, Told]]:
-    """Yield the process that runs *name* on stock Dask, and the one that is *principal* here."""
-    plain = base_environment()
-    environments = {STOCK: plain, "safeser": rig.cluster.environment(principal)}
+def _told(
+    rig: Rig, name: str, environments: dict[str, dict[str, str]], *arguments: str
+) -> Iterator[dict[str, Told]]:
+    """Yield processes that run *name*, each by its kind and in its environment."""
     made = {
         kind: Told(
             Path(__file__).with_name(f"{name}.py"),
@@ -62,11 +62,15 @@ def _told(rig: Rig, name: str, principal: str, *arguments: str) -> Iterator[dict
 
 @pytest.fixture(scope="package")
 def victims(rig: Rig) -> Iterator[dict[str, Told]]:
-    """Clients."""
-    yield from _told(rig, "victim", "alice")
+    """Clients: on stock Dask, on safeser:// as alice, and guarded on tcp://."""
+    own = rig.cluster.environment("alice")
+    plain = base_environment()
+    yield from _told(rig, "victim", {STOCK: plain, "safeser": own, "guarded": plain})
 
 
 @pytest.fixture(scope="package")
 def recruits(rig: Rig) -> Iterator[dict[str, Told]]:
     """Workers and nannies."""
-    yield from _told(rig, "recruit", "worker", str(rig.path / "recruits"))
+    own = rig.cluster.environment("worker")
+    folder = str(rig.path / "recruits")
+    yield from _told(rig, "recruit", {STOCK: base_environment(), "safeser": own}, folder)

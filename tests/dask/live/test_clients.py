@@ -126,18 +126,31 @@ def _attacked(rig: Rig, victim: Victim, server: Hostile, row: Told) -> Iterator[
     yield from (f"{row.name}: RAN {each}" for each in markers if rig.made(each))
 
 
+def _guarded(rig: Rig, victim: Victim, server: Hostile, row: Told) -> Iterator[str]:
+    """Have a guarded client of the stock server hear what ran in a stock client."""
+    marker = rig.marker("guarded-client")
+    said = _done(victim, server, row, [in_stock(row.say, marker, _named)])
+    if rig.made(marker) or _has_read(said):
+        yield f"{row.name}: RAN in a guarded client"
+    if row.op != "greet" and said["then"] != 5:
+        yield f"{row.name}: the guarded client completes no other future: {said}"
+
+
 def test_no_code_reaches_a_client(
     rig: Rig, victims: dict[str, Victim], servers: dict[str, Hostile]
 ) -> None:
     failures = []
-    modules: set[str] = set()
+    modules: dict[str, set[str]] = {}
     for row in CLIENT_ROWS:
         failures.append(_control(rig, victims["stock"], servers["stock"], row))
         failures += _attacked(rig, victims["safeser"], servers["safeser"], row)
-        modules = modules or set(victims["safeser"].ask({"does": "modules"}))
-    new = set(victims["safeser"].ask({"does": "modules"})) - modules
-    if named := {name for name in new if not name.startswith("importlib.")}:
-        failures.append(f"the client imported {sorted(named)}")
+        failures += _guarded(rig, victims["guarded"], servers["stock"], row)
+        for kind in ("safeser", "guarded"):
+            now = set(victims[kind].ask({"does": "modules"}))
+            new = {n for n in now - modules.setdefault(kind, now) if not n.startswith("importlib.")}
+            if new:
+                failures.append(f"{row.name}: the {kind} client imported {sorted(new)}")
+                modules[kind] = now
     failures = [each for each in failures if each]
     assert not failures, "\n".join(failures)
 
