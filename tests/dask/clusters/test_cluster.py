@@ -25,15 +25,9 @@ def alice(cluster):
 @pytest.mark.parametrize(
     ("step", "result"),
     [
-        ("submit", 2),
-        ("gather", [0, 2, 4, 6, 8]),
-        ("scatter", [100_000.0, {"a": 1, "b": [1, 2]}]),
         ("direct", [3.0, [0, 1, 4]]),
-        ("missing_key", ["missing"]),
         ("failed_future_in_a_queue", "ZeroDivisionError"),
-        ("published", [True, [1, 2, 3]]),
         ("warns", [["careful", "FutureWarning"]]),
-        ("run_that_fails", "division by zero"),
         ("own_classes", [True, "of glass"]),
         ("relayed_classes", [True, 5, [4, 5], True, False]),
         (

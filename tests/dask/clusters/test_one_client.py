@@ -63,14 +63,19 @@ SUBMITTED = {
 }
 
 
-@pytest.fixture(scope="module", params=["refuse", "warn"])
-def word(request):
+@pytest.fixture(scope="module", params=[("code", "warn"), ("sealed", "refuse")])
+def way(request):
     return request.param
 
 
-@pytest.fixture(scope="module", params=SUBMITTED)
-def seen(cluster_under, word, request):
-    submitted = SUBMITTED[request.param]
+@pytest.fixture(scope="module")
+def word(way):
+    return way[1]
+
+
+@pytest.fixture(scope="module")
+def seen(cluster_under, way):
+    submitted, word = SUBMITTED[way[0]], way[1]
     principals = ("scheduler", "worker", "nanny", submitted.principal)
     with cluster_under(submitted.text(word), principals, workers=1, nannies=0) as cluster:
         ended = cluster.run(submitted.principal, PROGRAM, cluster.address, word, timeout=170)

@@ -76,7 +76,7 @@ def test_a_viewer_looks_and_fetches(dashboard):
 
 
 def test_a_viewer_is_refused_all_else_and_nothing_of_it_happened(dashboard):
-    assert len(dashboard["tries"]) == 31
+    assert len(dashboard["tries"]) == 8
     refused = {"submit": "submission.none", "persist": "submission.none"}
     for name, outcome in dashboard["tries"].items():
         assert outcome == [refused.get(name, "operation.not-granted")], name

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from tests.dask.live.wires import (
     PayloadRow,
     Stock,
     Wire,
-    place,
     value_of,
 )
 
@@ -125,13 +123,6 @@ def at_once(messages: list[Any]) -> bytes:
     return b"".join(map(Stock.encoded, [GREETING, *messages]))
 
 
-def _said_at_once(rig: Rig, row: Row, messages: list[Any]) -> tuple[Wire, bytes]:
-    wire = Stock(socket.create_connection(place(rig.stock[row.target]), timeout=20))
-    wire.socket.sendall(at_once(messages))
-    wire.read()
-    return wire, b"" if is_stream(row) or messages[0]["op"] == "greet" else _answer(wire)
-
-
 def _said_in_turn(rig: Rig, row: Row, messages: list[Any]) -> tuple[Wire, bytes]:
     if messages[0]["op"] == "greet":
         return rig.stock_to(row.target, note=messages[0]["note"]), b""
@@ -139,11 +130,8 @@ def _said_in_turn(rig: Rig, row: Row, messages: list[Any]) -> tuple[Wire, bytes]
     return wire, send_all(wire, row, messages)
 
 
-def control(rig: Rig, traps: Traps, row: Row, *, in_turn: bool = True) -> str:
-    """Send *row* to stock Dask; return what is wrong with that, if anything.
-
-    :param in_turn: wait for each answer, or for none.
-    """
+def control(rig: Rig, traps: Traps, row: Row) -> str:
+    """Send *row* to stock Dask; return what is wrong with that, if anything."""
     marker = rig.marker("stock")
     blocked = "blocked-" if row.target.startswith("blocked-") else ""
     named = traps.here(marker, stock=True, blocked=blocked)
@@ -153,7 +141,7 @@ def control(rig: Rig, traps: Traps, row: Row, *, in_turn: bool = True) -> str:
         return module if name == "new-module" else named(name)
 
     messages = [in_stock(each, marker, here) for each in row.say]
-    wire, answer = (_said_in_turn if in_turn else _said_at_once)(rig, row, messages)
+    wire, answer = _said_in_turn(rig, row, messages)
     with wire:
         ran = _worked(rig, row, marker, answer)
         deadline = time.monotonic() + (RUNS if row.runs and row.effect in ("ran", "wrote") else 0)

@@ -273,6 +273,7 @@ _FILES = (
     ),
 )
 
+
 def _of_a_header(who: str, how: str, effect: str = "ran") -> Row:
     return Row(f"{who}.any-op.{how}", who, (_ask("identity", note=Evil(how)),), effect=effect)
 

@@ -27,23 +27,6 @@ import safeser
 
 
 @step
-def submit(client: Any) -> Any:
-    return client.submit(lambda x: x + 1, 1).result(timeout=30)
-
-
-@step
-def gather(client: Any) -> Any:
-    return client.gather(client.map(lambda x: x * 2, range(5)))
-
-
-@step
-def scatter(client: Any) -> Any:
-    array = client.scatter(np.ones(100_000))
-    pieces = client.scatter({"a": 1, "b": [1, 2]})
-    return [float(client.submit(np.sum, array).result(timeout=30)), client.gather(pieces)]
-
-
-@step
 def direct(client: Any) -> Any:
     """Past the scheduler: the client itself connects to workers."""
     array = client.scatter(np.ones(3), direct=True)
@@ -61,15 +44,6 @@ def failing(client: Any) -> Any:
         future.result(timeout=30)
     except ZeroDivisionError as error:
         return [str(error), "".join(traceback.format_exception(error))]
-    return None
-
-
-@step
-def missing_key(client: Any) -> Any:
-    try:
-        client.submit(lambda: {}["missing"]).result(timeout=30)
-    except KeyError as error:
-        return error.args
     return None
 
 
@@ -106,12 +80,6 @@ def failed_future_in_a_queue(client: Any) -> Any:
 
 
 @step
-def published(client: Any) -> Any:
-    client.publish_dataset(numbers=[1, 2, 3])
-    return ["numbers" in client.list_datasets(), client.get_dataset("numbers")]
-
-
-@step
 def warns(client: Any) -> Any:
     def work() -> int:
         from distributed.worker import warn
@@ -141,15 +109,6 @@ def from_inside(client: Any) -> Any:
         return client.submit(work).result(timeout=30)
     except Exception as error:  # the refusal crossed twice, as data
         return str(error)
-
-
-@step
-def run_that_fails(client: Any) -> Any:
-    try:
-        client.run(lambda: 1 / 0)
-    except ZeroDivisionError as error:
-        return str(error)
-    return None
 
 
 SHAPES = """
