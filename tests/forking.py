@@ -48,7 +48,7 @@ _IMPORTED = (
 
 def _others(environment: Mapping[str, str]) -> dict[str, str]:
     """Return *environment* without what processes read when they need it, or never."""
-    read_later = ("DASK_SAFESER__", "PYTEST_CURRENT_TEST")
+    read_later = ("DASK_SAFESER__", "PYTEST_CURRENT_TEST", "LIVE_SECRET")
     return {name: it for name, it in environment.items() if not name.startswith(read_later)}
 
 

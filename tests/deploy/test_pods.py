@@ -13,15 +13,16 @@ from safeser.audit import verify
 from safeser.identities import make_identities
 from safeser.policy.ready import locate
 from tests.conftest import until
+from tests.needs import needs
 from tests.pods import Network, Place, Pod, possible
+
+#: The pods have a /tmp of their own.
+IN_TMP = Path(sys.executable).parts[:2] == ("/", "tmp")
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(not possible(), reason="this machine lets nobody make namespaces"),
-    pytest.mark.skipif(
-        Path(sys.executable).parts[:2] == ("/", "tmp"),
-        reason="the pods have a /tmp of their own, which hides this Python",
-    ),
+    needs("the right to make namespaces", possible()),
+    needs("a Python outside of /tmp", not IN_TMP),
 ]
 
 SCHEDULER, WORKER, CLIENT = "192.0.2.1", "192.0.2.2", "192.0.2.3"

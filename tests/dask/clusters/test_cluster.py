@@ -36,6 +36,7 @@ def alice(cluster):
         ),
         ("actors", [8, 5, "inside", "<Actor: Counter, "]),
         ("actors_of_two_clients", [True, True, True]),
+        ("metered", [True, True]),
         ("published_collections", [10.0, 6, 41]),
         ("restart", "again"),
     ],

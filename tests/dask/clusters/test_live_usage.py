@@ -50,7 +50,6 @@ STARTED = {
         "shows": True,
         "logs": ["Cluster", "Scheduler", "safeser"],
     },
-    "asynchronous": [2, [0, 2, 4], [0, 1, 2], "division by zero", 1],
 }
 
 
@@ -70,6 +69,5 @@ def test_what_policy_grants_works(used, step):
 
 
 def test_clusters_that_a_program_starts(folder):
-    """LocalCluster, and one with ``await``: one process after the other."""
     ended = folder.run("alice", PROGRAMS / "embedded.py", timeout=300)
     assert ended.answer == STARTED, ended.err[-6000:]

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from safeser.identity import Identity
-from safeser.policy.ready import locate
 from tests.conftest import base_environment
 from tests.dask.live.controls import Traps
-from tests.dask.live.rig import SECRET, Rig, policy_text
+from tests.dask.live.rig import Rig
 from tests.dask.live.told import Told
 
 #: Names of processes that hold no key.
@@ -19,19 +17,13 @@ STOCK = "stock"
 
 
 @pytest.fixture(scope="package")
-def rig(cluster_under) -> Iterator[Rig]:
-    patch = pytest.MonkeyPatch()
-    carol = Identity.generate("carol")
-    text = policy_text(carol, locate("demo").read_text())
-    with patch.context() as context:
-        context.setenv("LIVE_SECRET", SECRET)
-        with cluster_under(text) as cluster:
-            made = Rig(cluster, carol)
-            try:
-                made.begin()
-                yield made
-            finally:
-                made.end()
+def rig(clusters) -> Iterator[Rig]:
+    made = Rig(clusters["demo"])
+    try:
+        made.begin()
+        yield made
+    finally:
+        made.end()
 
 
 @pytest.fixture(scope="package")

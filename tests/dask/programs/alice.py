@@ -294,6 +294,24 @@ def published_collections(client: Any) -> Any:
 
 
 @step
+def metered(client: Any) -> Any:
+    """Dask's fine performance metrics of serialization, as on tcp://."""
+
+    def measured(dask_worker: Any) -> Any:
+        return [[str(p) for p in key] for key in dask_worker.digests_total if type(key) is tuple]
+
+    one, other = client.scheduler_info()["workers"]
+    made = client.submit(np.zeros, 100_000, workers=[one], pure=False)
+    client.submit(np.sum, made, workers=[other], pure=False).result(timeout=30)
+    made.result(timeout=30)
+    found = client.run(measured)
+    return [
+        ["get-data", "serialize", "seconds"] in found[one],
+        ["gather-dep", "deserialize", "seconds"] in found[other],
+    ]
+
+
+@step
 def restart(client: Any) -> Any:
     client.restart(timeout=60)
     client.wait_for_workers(2, timeout=60)
