@@ -591,6 +591,7 @@ def cluster_under(
 def folder(tmp_path: Path) -> Iterator[Folder]:
     """Keys for processes of one test alone, which end with it."""
     made = Folder(tmp_path)
+    made.fresh = False
     try:
         yield made
     finally:

@@ -216,14 +216,11 @@ _SHORT = ("bytes", "eager", "marker")
 
 
 def in_all_forms(
-    template: Any, marker: Callable[[str], Path], here: Callable[[str], Any], *, short: bool
+    template: Any, marker: Callable[[str], Path], here: Callable[[str], Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the message with each form that safeser could take for the payload, by its name.
-
-    :param short: the most likely forms and the place's own only.
-    """
+    """Yield the message with the most likely forms of the payload and the place's own, by name."""
     own = {f"stock-{how}" for how in places(template)}
-    names = [name for name in FORMS if not short or name in _SHORT or name in own]
+    names = [name for name in FORMS if name in _SHORT or name in own]
     for form in names if own else ["as-is"]:
 
         def make(place: Any, form: str = form) -> Any:

@@ -33,10 +33,6 @@ pytestmark = pytest.mark.cluster
 #: Forms that may arrive as what they are, unless a client would open them: bytes are data.
 INERT = {"bytes", "in-msgpack", "eager-in-msgpack"}
 
-
-#: These come in every form there is.
-IN_FULL = {"client.reply.__Pickled__", "client.stream.__Pickled__ in event"}
-
 #: An honest scheduler sends bytes here, too: they are read as data, and never opened.
 AS_DATA = {"client.run.broadcast-raw-bytes": {"bytes"}}
 
@@ -103,7 +99,7 @@ def _attacked(rig: Rig, victim: Victim, server: Hostile, row: Told) -> Iterator[
         markers.append(rig.marker(f"client-{form}"))
         return markers[-1]
 
-    forms = list(in_all_forms(row.say, marker, _named, short=row.name not in IN_FULL))
+    forms = list(in_all_forms(row.say, marker, _named))
     batches = [[each] for each in forms] if row.op == "greet" else [forms]
     for batch in batches:
         rig.log.new()

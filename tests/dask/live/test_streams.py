@@ -177,7 +177,7 @@ def test_what_is_refused_takes_nothing_with_it(rig: Rig, sides: dict[str, Side])
     heard = _batch(sides["stock"], in_stock(Evil("pickled"), marker, str), "batch-stock")
     assert marker.exists(), "the control did not run"
     assert heard == ["first", "second"]
-    for form, payload in in_all_forms(Evil("pickled"), marked, str, short=False):
+    for form, payload in in_all_forms(Evil("pickled"), marked, str):
         rig.log.new()
         heard = _batch(sides["safeser"], payload, f"batch-{form}")
         if heard != ["first", "second"]:

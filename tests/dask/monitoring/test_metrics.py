@@ -110,13 +110,13 @@ def test_metrics_are_registered_once(monkeypatch):
 
 
 def dashboard(cluster: Cluster, name: str) -> str:
-    """Return where the dashboard of the process whose log is called *name* listens."""
+    """Return where the dashboard of the process whose log is called *name* listens by now."""
 
     def said() -> str | None:
-        found = re.search(r"dashboard at: *(?:http://)?(127\.0\.0\.1:\d+)", cluster.log(name))
-        return found and f"http://{found[1]}"
+        found = re.findall(r"dashboard at: *(?:http://)?(127\.0\.0\.1:\d+)", cluster.log(name))
+        return found[-1] if found else None
 
-    return str(until("the dashboard", said))
+    return f"http://{until('the dashboard', said)}"
 
 
 def scrape(cluster: Cluster, name: str) -> Samples:

@@ -29,7 +29,7 @@ BEGINNINGS = {
     "tcp": """
 import distributed
 cluster = distributed.LocalCluster(
-    n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
 )
 client = distributed.Client(cluster)
 def keep(cls):
