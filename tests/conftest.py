@@ -34,7 +34,7 @@ from tests.needs import require
 from tests.shared import Shared
 
 # The same examples every time, however slow or busy the machine is: luck has its place in the long
-# runs of tests/fuzz, tests/differential and tests/families/malformed.
+# runs of verification/fuzz, verification/differential and verification/malformed.
 settings.register_profile(
     "safeser", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

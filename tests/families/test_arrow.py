@@ -16,7 +16,7 @@ from safeser import families
 from safeser.errors import PayloadError
 from safeser.values import Limits
 from tests.draws import draws
-from tests.families.malformed.examples.arrow import examples
+from tests.samples.values.arrow import examples
 
 pa = pytest.importorskip("pyarrow")
 np = pytest.importorskip("numpy")
