@@ -17,13 +17,10 @@ STOCK = "stock"
 
 
 @pytest.fixture(scope="package")
-def rig(clusters) -> Iterator[Rig]:
+def rig(clusters) -> Rig:
     made = Rig(clusters["demo"])
-    try:
-        made.begin()
-        yield made
-    finally:
-        made.end()
+    made.begin()
+    return made
 
 
 @pytest.fixture(scope="package")

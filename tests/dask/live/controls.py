@@ -16,16 +16,14 @@ from tests.dask.live.payloads import Evil, evil, in_stock
 from tests.dask.live.rig import CONFIGURED, SECRET, Rig
 from tests.dask.live.table import NEW_MODULES, Row
 from tests.dask.live.wires import (
-    GREETING,
     Eager,
     Host,
     PayloadRow,
-    Stock,
     Wire,
     value_of,
 )
 
-__all__ = ["Traps", "at_once", "control", "is_stream", "send_all"]
+__all__ = ["Traps", "control", "is_stream", "send_all"]
 
 #: How long stock Dask may take until it has run what it was sent.
 RUNS = 20.0
@@ -57,7 +55,7 @@ class Traps:
             row = PayloadRow({"serializer": "pickle", "writeable": []}, (evil(self.marker),))
             wire.send({"status": "OK", "data": {"x": Eager(row)}})
 
-    def here(self, marker: Path, *, stock: bool, blocked: str = "") -> Any:
+    def here(self, marker: Path, *, stock: bool) -> Any:
         """Return what tells what a name stands for in a message with that marker."""
         self.marker = marker
         addresses = self.rig.stock if stock else self.rig.sealed
@@ -67,7 +65,7 @@ class Traps:
         named = {
             "client": f"Client-{marker.name}",
             "nobody": f"{scheme}://127.0.0.1:{1 + number % 1000}",
-            "worker": addresses[f"{blocked}worker"],
+            "worker": addresses["worker"],
             "hostile": host.address,
             "hostile-tcp": self.stock.address,
             "module-name": f"live_{marker.name.partition('-')[0]}.py",
@@ -116,13 +114,6 @@ def _worked(rig: Rig, row: Row, marker: Path, answer: bytes) -> bool:
     return rig.made(marker)
 
 
-def at_once(messages: list[Any]) -> bytes:
-    """Return what somebody sends who waits for no answer: the greeting and all of *messages*."""
-    if messages[0]["op"] == "greet":
-        return Stock.encoded({**GREETING, "note": messages[0]["note"]})
-    return b"".join(map(Stock.encoded, [GREETING, *messages]))
-
-
 def _said_in_turn(rig: Rig, row: Row, messages: list[Any]) -> tuple[Wire, bytes]:
     if messages[0]["op"] == "greet":
         return rig.stock_to(row.target, note=messages[0]["note"]), b""
@@ -133,8 +124,7 @@ def _said_in_turn(rig: Rig, row: Row, messages: list[Any]) -> tuple[Wire, bytes]
 def control(rig: Rig, traps: Traps, row: Row) -> str:
     """Send *row* to stock Dask; return what is wrong with that, if anything."""
     marker = rig.marker("stock")
-    blocked = "blocked-" if row.target.startswith("blocked-") else ""
-    named = traps.here(marker, stock=True, blocked=blocked)
+    named = traps.here(marker, stock=True)
     module = _not_imported(rig, row.target) if row.effect == "imported" else ""
 
     def here(name: str) -> Any:

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import pickle
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,6 @@ from tests.shared import SECRET
 __all__ = ["DASK", "SECRET", "Log", "Rig", "Silent"]
 
 DASK = str(Path(sys.executable).parent / "dask")
-BLOCKED = Path(__file__).parent / "blocked.py"
 
 #: What configuration holds and no answer to an attacker has a reason to.
 CONFIGURED = "allowed-imports"
@@ -121,7 +119,6 @@ class Rig:
         self.stock: dict[str, str] = {}  # addresses
         self.pids: dict[str, int] = {}  # of stock processes
         self.sealed: dict[str, str] = {}
-        self._helper: subprocess.Popen[str] | None = None
 
     # --- keys -----------------------------------------------------------------------------------
 
@@ -170,16 +167,6 @@ class Rig:
     def begin(self) -> None:
         """Start stock Dask; return when both clusters work."""
         plain = base_environment() | {"LIVE_SECRET": SECRET}
-        self._helper = subprocess.Popen(
-            [sys.executable, str(BLOCKED), str(self.path / "blocked")],
-            env=plain,
-            cwd=self.path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
         where = self.path / "stock.json"
         options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
         command = [DASK, "scheduler", "--port", "0", *options, "--scheduler-file", str(where)]
@@ -190,11 +177,6 @@ class Rig:
         command = [DASK, "worker", self.stock["scheduler"], *options, *scratch]
         self.cluster.start("stock-worker", *command, environment=plain)
         self.sealed["scheduler"] = self.cluster.address
-        assert self._helper.stdout is not None
-        told = json.loads(self._helper.stdout.readline())
-        for name in ("scheduler", "worker"):
-            self.stock[f"blocked-{name}"] = told[name]
-            self.pids[f"blocked-{name}"] = told["pid"]
         with self.stock_to("scheduler") as wire:
             self.stock |= _until(lambda: _workers(wire, 1))
             self.pids["worker"] = self._pid(wire, nanny=False)
@@ -217,11 +199,6 @@ class Rig:
                 return {self.sealed[target]: value_of(answer["result"])}
             message = {"op": "broadcast", "msg": {"op": "run", **call}, "nanny": target == "nanny"}
             return {k: value_of(v["result"]) for k, v in wire.ask(message).items()}
-
-    def end(self) -> None:
-        if self._helper is not None:
-            self._helper.kill()
-            self._helper.communicate()
 
 
 def _refusal(sender: str, recipient: str, operation: str, rule: str) -> dict[str, Any]:

@@ -19,8 +19,7 @@ __all__ = ["NEW_MODULES", "REGISTER_WORKER", "ROWS", "Row"]
 class Row:
     """One attack on a server.
 
-    :param target: who is sent it: ``scheduler``, ``worker`` or ``nanny``; with ``blocked-`` before
-        it, stock Dask is one whose configuration blocks ``run_function``.
+    :param target: who is sent it: ``scheduler``, ``worker`` or ``nanny``.
     :param say: the messages; a first one that registers opens a stream for what follows.
         ``greet`` in place of an operation stands for Dask's handshake.
     :param runs: whether it works on stock Dask.
@@ -231,32 +230,6 @@ _NANNY = (
     _on("nanny", "plugin_add", _ask("plugin_add", plugin=Evil("bytes"), name="x")),
 )
 
-_BLOCKED = (
-    Row(
-        "blocked.run_function op itself",
-        "blocked-scheduler",
-        (_ask("run_function", function=Evil("bytes", "print")),),
-        runs=False,
-    ),
-    Row(
-        "blocked-handlers bypass: __Pickled__ in a blocked op's body",
-        "blocked-scheduler",
-        (_ask("run_function", function=Evil("pickled")),),
-    ),
-    Row(
-        "blocked-handlers bypass: proxy>run (same code path as broadcast)",
-        "blocked-scheduler",
-        (_ask("proxy", msg=_RUN, worker=Here("worker")),),
-        by="blocked-worker",
-    ),
-    Row(
-        "blocked-handlers bypass: stream handler update-graph",
-        "blocked-scheduler",
-        (_CLIENT, _GRAPH),
-    ),
-)
-
-
 _FILES = (
     _on(
         "scheduler",
@@ -298,7 +271,6 @@ ROWS = (
     *(row for who in ("scheduler", "worker", "nanny") for row in _leaks(who)),
     *_WORKER,
     *_NANNY,
-    *_BLOCKED,
     *_IMPORTS,
     *_FILES,
     *_HEADERS,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from safeser.errors import SafeserError
-from tests.dask.live.payloads import FORMS, data_of
+from tests.dask.live.payloads import FORMS, data_of, filled
+from tests.dask.live.table import REGISTER_WORKER
 
 #: By whose key, in whose server, and a message with the place of the payload.
 SERVERS = {
@@ -54,3 +55,9 @@ def test_no_client_opens_it(talk, payload, place, form):
     except SafeserError:
         assert t.refused_by_asker
     assert t.refused_by_asker or form in DATA
+
+
+@pytest.mark.parametrize("field", ["address", "nanny"])
+def test_no_address_of_a_worker_leads_to_another_scheme(talk, field):
+    fine = filled(REGISTER_WORKER, lambda place: "safeser://127.0.0.1:1")
+    talk("worker").refuses({**fine, field: "tcp://127.0.0.1:1"})

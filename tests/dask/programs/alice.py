@@ -6,24 +6,38 @@ program.
 
 from __future__ import annotations
 
+import io
 import json
+import logging
+import operator
+import os
 import sys
 import time
 import traceback
 import warnings
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+from dask import delayed
 from distributed import Client as _DaskClient
-from distributed import Queue, wait
+from distributed import NannyPlugin, Queue, SchedulerPlugin, WorkerPlugin, span, wait
 from steps import step, taken
 
 import safeser
+
+
+def until(probe: Any) -> Any:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if found := probe():
+            return found
+        time.sleep(0.02)
+    raise TimeoutError("it did not happen")
 
 
 @step
@@ -174,52 +188,6 @@ def relayed_classes(client: Any) -> Any:
     return [*out, client.run_on_scheduler(lambda: "parcels" in sys.modules)]
 
 
-def table() -> Any:
-    import pyarrow as pa
-
-    return pa.table({"a": [1, None], "b": ["x", "y"]})
-
-
-def sparse() -> Any:
-    import scipy.sparse
-
-    return scipy.sparse.random_array((20, 30), density=0.2, format="csr", rng=5)
-
-
-def fitted() -> Any:
-    from sklearn.linear_model import LinearRegression
-
-    return LinearRegression().fit(np.eye(3), [1.0, 2.0, 3.0])
-
-
-def turned() -> Any:
-    return np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2)
-
-
-def mixed() -> Any:
-    frame = pd.DataFrame({"t": ["a", None], "n": [1, 2], "o": ["x", Fraction(1, 2)]})
-    return frame.assign(c=frame["t"].astype("category"))
-
-
-def group() -> Any:
-    return ExceptionGroup("all", [ValueError(1), KeyError("k")])
-
-
-@step
-def typed(client: Any) -> Any:
-    """Each comes as it is, and is then the same as the one that is made here."""
-    futures = [client.submit(make) for make in (table, sparse, fitted, turned, mixed, group)]
-    arrow, matrix, model, array, frame, errors = client.gather(futures)
-    return {
-        "table": arrow.equals(table()),
-        "sparse": (matrix != sparse()).nnz == 0,
-        "fitted": model.predict(np.eye(3)).tolist() == fitted().predict(np.eye(3)).tolist(),
-        "turned": array.tolist() == turned().tolist() and array.strides == turned().strides,
-        "mixed": frame.equals(mixed()) and frame.dtypes.equals(mixed().dtypes),
-        "group": [str(one) for one in errors.exceptions] == ["1", "'k'"],
-    }
-
-
 class Odd:
     pass
 
@@ -291,6 +259,142 @@ def published_collections(client: Any) -> Any:
         int(got["frame"].v.sum().compute()),
         got["one"].result(timeout=10),
     ]
+
+
+@step
+def copies(client: Any) -> Any:
+    """Broadcast, replicate and rebalance: where copies are."""
+    client.amm.stop()  # every two seconds it takes back what is there more than once
+    everywhere = client.scatter(np.arange(10), broadcast=True, direct=True)
+    one = client.scatter(np.arange(11))
+    client.replicate([one], n=2)
+    client.rebalance()
+    who = client.who_has([everywhere, one])
+    client.amm.start()
+    return [len(who[everywhere.key]), len(who[one.key]), client.gather(one, direct=True).tolist()]
+
+
+@step
+def annotations(client: Any) -> Any:
+    """Workers, resources, priorities and retries by name."""
+    one, two = sorted(client.scheduler_info()["workers"])
+
+    def where() -> str:
+        from distributed import get_worker
+
+        return get_worker().address
+
+    async def give(dask_worker: Any) -> None:
+        await dask_worker.set_resources(GLASS=1)
+
+    client.run(give, workers=[two])
+    needs = client.submit(where, resources={"GLASS": 1}, pure=False).result(timeout=30)
+    with dask.annotate(workers=[one], priority=5, retries=1):
+        placed = delayed(where)().compute(optimize_graph=False)
+    with span("of glass"):  # tasks of one name are one group, which stays in its first span
+        client.submit(where, key="glass").result(timeout=30)
+    spans = client.run_on_scheduler(
+        lambda dask_scheduler: [
+            list(each.name) for each in dask_scheduler.extensions["spans"].spans.values()
+        ]
+    )
+    return [needs == two, placed == one, ["of glass"] in spans]
+
+
+@step
+def runs(client: Any) -> Any:
+    workers = client.run(os.getpid)
+    nannies = client.run(os.getpid, nanny=True)
+    scheduler = client.run_on_scheduler(os.getpid)
+    return len({*workers.values(), *nannies.values(), scheduler, os.getpid()})
+
+
+class OnWorkers(WorkerPlugin):
+    name = "on-workers"
+
+    def setup(self, worker: Any) -> None:
+        worker.of_glass = 1
+
+    def teardown(self, worker: Any) -> None:
+        worker.of_glass = 2
+
+
+class OnScheduler(SchedulerPlugin):
+    name = "on-scheduler"
+
+    def start(self, scheduler: Any) -> None:
+        scheduler.of_glass = 1
+
+
+class OnNannies(NannyPlugin):
+    name = "on-nannies"
+
+    def setup(self, nanny: Any) -> None:
+        nanny.of_glass = 1
+
+
+@step
+def plugins(client: Any) -> Any:
+    for plugin in (OnWorkers(), OnScheduler(), OnNannies()):
+        client.register_plugin(plugin)
+    there = [
+        *client.run(lambda dask_worker: dask_worker.of_glass).values(),
+        client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.of_glass),
+        *client.run(lambda dask_worker: dask_worker.of_glass, nanny=True).values(),
+    ]
+    client.unregister_worker_plugin("on-workers")
+    client.unregister_scheduler_plugin("on-scheduler")
+    client.unregister_worker_plugin("on-nannies", nanny=True)
+    return [there, *client.run(lambda dask_worker: dask_worker.of_glass).values()]
+
+
+@step
+def forwards(client: Any) -> Any:
+    """What workers log and what tasks report arrives where the client listens."""
+    lines, events = io.StringIO(), []
+    handler = logging.StreamHandler(lines)
+    logger = logging.getLogger("of.glass")
+    logger.addHandler(handler)
+    client.forward_logging("of.glass", level=logging.INFO)
+    client.subscribe_topic("of-glass", events.append)
+
+    def says(x: int) -> None:
+        from distributed import get_worker
+
+        logging.getLogger("of.glass").warning("a worker says %s", x)
+        get_worker().log_event("of-glass", {"x": x})
+
+    client.submit(says, 5).result(timeout=30)
+    client.log_event("of-glass", {"x": 6})
+    until(lambda: "a worker says 5" in lines.getvalue() and len(events) == 2)
+    client.unforward_logging("of.glass")
+    client.unsubscribe_topic("of-glass")
+    logger.removeHandler(handler)
+    return sorted(event["x"] for _, event in events)
+
+
+@step
+def looks(client: Any) -> Any:
+    """Everything that tells about the cluster."""
+    future = client.submit(operator.neg, 3)
+    wait(future)
+    client.get_versions(check=True)
+    asked = {
+        "ncores": client.ncores(),
+        "has_what": client.has_what(),
+        "nbytes": client.nbytes(),
+        "scheduler_logs": client.get_scheduler_logs(),
+        "worker_logs": client.get_worker_logs(),
+        "nanny_logs": client.get_worker_logs(nanny=True),
+        "story": client.story(future.key),
+        "profile": client.profile(),
+    }
+    client.processing()
+    client.call_stack()
+    client.amm.stop()
+    stopped = client.amm.running()
+    client.amm.start()
+    return [sorted(name for name, value in asked.items() if value), stopped, client.amm.running()]
 
 
 @step

@@ -1,7 +1,6 @@
-"""Clusters that a program starts by itself, step by step; prints what came out as JSON.
+"""A cluster that a program starts by itself; prints what came out as JSON.
 
-Each step's result is compared in tests/dask/clusters/test_live_usage.py. Run as a program, which is
-imported again by each worker.
+Run as a program, which is imported again by each worker.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def local() -> Any:
 
 
 def main() -> None:
-    print(json.dumps({"local": local()}))
+    print(json.dumps(local()))
 
 
 if __name__ == "__main__":

@@ -196,16 +196,6 @@ def test_a_worker_speaks_of_its_own_folder_and_address_alone(nanny, tmp_path, sa
     assert nanny.channel.audit.rules == [START_RULE]
 
 
-@pytest.mark.cluster
-def test_a_stock_nanny_deletes_the_folder_of_anothers_worker(tmp_path):
-    nanny = Watcher(tmp_path)
-    theirs = Path(Watcher(tmp_path)._original_local_dir, "worker-y")
-    theirs.mkdir()
-    _, failure = started(nanny, functools.partial(Says, dir=str(theirs)))
-    assert failure is None
-    assert not theirs.exists()
-
-
 class Starts:
     """A nanny, as far as it starts workers."""
 
