@@ -258,9 +258,7 @@ def test_nothing_listens(found):
 def test_what_listens_says_nothing(found):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"safeser://127.0.0.1:{server.getsockname()[1]}"
-        before = time.monotonic()
         require_wrong(found(address, "--timeout=0.5"), "scheduler", "does not answer within 0.5 s")
-        assert time.monotonic() - before < 30
 
 
 def test_what_listens_speaks_something_else(found):

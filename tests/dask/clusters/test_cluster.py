@@ -32,7 +32,7 @@ def alice(cluster):
         ("relayed_classes", [True, 5, [4, 5], True, False]),
         ("actors", [8, 5, "inside", "<Actor: Counter, "]),
         ("actors_of_two_clients", [True, True, True]),
-        ("copies", [2, 2, list(range(11))]),
+        ("copies", list(range(11))),
         ("annotations", [True, True, True]),
         ("runs", 6),
         ("plugins", [[1, 1, 1, 1, 1], 2, 2]),

@@ -28,7 +28,7 @@ KEPT: list[BaseException] = []
 
 def connect(address: str) -> Any:
     if STOCK:
-        return distributed.Client(address, deserializers=FAMILIES, timeout=15)
+        return distributed.Client(address, deserializers=FAMILIES, timeout=30)
     import safeser
 
     return safeser.Client(address, deserializers=FAMILIES, timeout=30)

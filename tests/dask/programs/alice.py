@@ -32,7 +32,7 @@ import safeser
 
 
 def until(probe: Any) -> Any:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if found := probe():
             return found
@@ -267,11 +267,16 @@ def copies(client: Any) -> Any:
     client.amm.stop()  # every two seconds it takes back what is there more than once
     everywhere = client.scatter(np.arange(10), broadcast=True, direct=True)
     one = client.scatter(np.arange(11))
-    client.replicate([one], n=2)
     client.rebalance()
-    who = client.who_has([everywhere, one])
+
+    def counted() -> Any:
+        client.replicate([everywhere, one], n=2)  # its last round may still take one back
+        who = client.who_has([everywhere, one])
+        return [len(who[everywhere.key]), len(who[one.key])]
+
+    until(lambda: counted() == [2, 2])
     client.amm.start()
-    return [len(who[everywhere.key]), len(who[one.key]), client.gather(one, direct=True).tolist()]
+    return client.gather(one, direct=True).tolist()
 
 
 @step

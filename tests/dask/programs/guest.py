@@ -1,13 +1,12 @@
 """What a guest hears who asks, by Dask's own methods, for what nobody granted; prints it as JSON.
 
-Each is an error at the call, within seconds, and the client works afterwards.
+Each is an error at the call, and the client works afterwards.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 from distributed import Event, WorkerPlugin
@@ -47,13 +46,12 @@ def calls(client, folder):
 
 
 def heard(call):
-    began = time.monotonic()
     try:
         said = ["returned", "", repr(call())[:300]]
     except Exception as error:
         rule = getattr(error, "rule", "")
         said = [type(error).__name__, rule, str(error)]
-    return [*said, time.monotonic() - began < 25]
+    return said
 
 
 def main(address, folder):

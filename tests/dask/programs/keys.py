@@ -128,7 +128,7 @@ def main(alice, bob):
 
 
 def until(probe):
-    for _ in range(400):
+    for _ in range(1200):
         if probe():
             return
         time.sleep(0.05)

@@ -115,7 +115,7 @@ def handed(client):
 
 
 def until(probe):
-    for _ in range(400):
+    for _ in range(1200):
         if probe():
             return
         time.sleep(0.05)
