@@ -23,7 +23,6 @@ class Told:
     :param op: the request that is answered so; ``stream`` for an element of the client's stream,
         ``greet`` for Dask's handshake.
     :param say: the answer.
-    :param runs: whether it works on stock Dask.
     :param effect: what shows that: ``ran`` and ``wrote`` (a marker), ``imported``, or ``read`` (the
         answer is what one of the client's modules holds).
     """
@@ -32,12 +31,11 @@ class Told:
     does: str
     op: str
     say: Any
-    runs: bool = True
     effect: str = "ran"
 
 
-def _reply(name: str, how: str, *, runs: bool = True) -> Told:
-    return Told(f"client.reply.{name}", "metadata", "get_metadata", Evil(how), runs)
+def _reply(name: str, how: str) -> Told:
+    return Told(f"client.reply.{name}", "metadata", "get_metadata", Evil(how))
 
 
 def _element(name: str, say: dict[str, Any], kind: str = "client.stream") -> Told:

@@ -1,7 +1,7 @@
 """The attacks on servers, one row for each class and each sink of Dask's protocol.
 
-The one rule: a row is one message and what stock Dask makes of it. ``runs=False`` is for what stock
-Dask was measured not to run either; every other row counts only if it ran in the same job.
+The one rule: a row is one message and what stock Dask makes of it; it counts only if it ran there
+in the same job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ class Row:
     :param target: who is sent it: ``scheduler``, ``worker`` or ``nanny``.
     :param say: the messages; a first one that registers opens a stream for what follows.
         ``greet`` in place of an operation stands for Dask's handshake.
-    :param runs: whether it works on stock Dask.
     :param effect: what shows that: ``ran`` (a marker), ``leaked`` (a secret in the answer),
         ``wrote`` (a file of the sender's choice) or ``imported``.
     :param by: who runs it, if not the target.
@@ -32,7 +31,6 @@ class Row:
     name: str
     target: str
     say: tuple[dict[str, Any], ...]
-    runs: bool = True
     effect: str = "ran"
     by: str = ""
     authority: bool = False

@@ -77,16 +77,16 @@ def _control(rig: Rig, victim: Victim, server: Hostile, row: Told) -> str:
     marker = rig.marker("stock-client")
     known = set(victim.ask({"does": "modules"})) if row.effect == "imported" else set()
     said = _done(victim, server, row, [in_stock(row.say, marker, _named)])
-    if row.runs and row.effect == "wrote":  # once nothing in the client holds the object any more
+    if row.effect == "wrote":  # once nothing in the client holds the object any more
         until(row.name, marker.exists)
     ran = marker.exists()
     if row.effect == "imported":
         ran = NEW_MODULES[0] in set(victim.ask({"does": "modules"})) - known
     if row.effect == "read":
         ran = _has_read(said)
-    if ran is not row.runs:
-        return f"{row.name}: the control {'ran' if ran else 'did not run'} in a stock client {said}"
-    if ran and row.effect == "ran" and int(marker.read_text()) != victim.process.pid:
+    if not ran:
+        return f"{row.name}: the control did not run in a stock client {said}"
+    if row.effect == "ran" and int(marker.read_text()) != victim.process.pid:
         return f"{row.name}: the control ran in another process than the client's"
     return ""
 
