@@ -60,6 +60,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (-counts[item.path], str(item.path)))
 
 
+#: Folders whose files one test process runs, since they share what is slow to start.
+TOGETHER = ("tests/dask/live/",)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give test processes one file after the other, or all of such a folder."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return next((each for each in TOGETHER if file.startswith(each)), file)
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_finish() -> None:
     """Leave fourteen thousand tests and their modules out of every later search for garbage.
 
