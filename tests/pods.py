@@ -209,6 +209,8 @@ def _script(pod: Pod, layer: Path) -> Iterator[str]:
                 yield f"chmod o+x {root}{q(str(folder))}"
     for name, address in pod.hosts.items():
         yield f"echo {q(address)} {q(name)} >> {root}/etc/hosts"
+    image = f"{root}{q(str(CHECKOUT))}"
+    yield f"mkdir {top}/image && mount --bind {image} {top}/image"
     for number, place in enumerate(pod.places):
         # Bound from outside first, where what covers a parent does not hide it.
         at, kept = f"{root}{q(place.path)}", f"{top}/place-{number}"
@@ -218,6 +220,8 @@ def _script(pod: Pod, layer: Path) -> Iterator[str]:
         yield f"mkdir -p {root}{parent} && {make} {at} && mount --bind {kept} {at}"
         if place.read_only:
             yield f"mount -o remount,bind,ro {at}"
+    # A pod's own /tmp hides a checkout that lies there.
+    yield f"mkdir -p {image} && mount --bind {top}/image {image}"
     yield f"mount --rbind /proc {root}/proc && mount --rbind /dev {root}/dev"
     if pod.read_only:
         yield f"mount -o remount,bind,ro {root}"
