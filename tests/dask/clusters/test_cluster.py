@@ -33,7 +33,7 @@ def alice(cluster):
         ("actors", [8, 5, "inside", "<Actor: Counter, "]),
         ("actors_of_two_clients", [True, True, True]),
         ("copies", list(range(11))),
-        ("annotations", [True, True, True]),
+        ("annotations", [True, True]),
         ("runs", 6),
         ("plugins", [[1, 1, 1, 1, 1], 2, 2]),
         ("forwards", [5, 6]),
