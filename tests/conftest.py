@@ -30,6 +30,8 @@ from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.values import Suite
 from tests.forking import DASK, Forked, can_fork
+from tests.needs import require
+from tests.shared import Shared
 
 # The same examples every time, however slow or busy the machine is: luck has its place in the long
 # runs of verification/fuzz, verification/differential and verification/malformed.
@@ -58,6 +60,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (-counts[item.path], str(item.path)))
 
 
+#: Folders whose files one test process runs, since they share what is slow to start.
+TOGETHER = ("tests/dask/live/",)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give test processes one file after the other, or all of such a folder."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return next((each for each in TOGETHER if file.startswith(each)), file)
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_finish() -> None:
     """Leave fourteen thousand tests and their modules out of every later search for garbage.
 
@@ -77,6 +96,11 @@ def pytest_runtest_protocol(
         gc.collect()
         gc.freeze()
     return result
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        require(*mark.args)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -470,25 +494,35 @@ class Cluster(Folder):
     """A scheduler and two workers with nannies, by the commands that users type."""
 
     def __init__(
-        self, path: Path, policy: str = "demo", principals: tuple[str, ...] = PRINCIPALS
+        self,
+        path: Path,
+        policy: str = "demo",
+        principals: tuple[str, ...] = PRINCIPALS,
+        **environment: str,
     ) -> None:
         super().__init__(path, policy, principals)
         self.fresh = False
         self.address = ""
         self.scheduler = 0  # its process
+        self._own = environment
+        self._begun: dict[str, subprocess.Popen[bytes]] = {}
 
-    def begin(self, workers: int = 2, *, nannies: int = 1, dashboard: bool = False) -> None:
-        """Start a scheduler and *workers* commands of so many *nannies* each, or of a worker alone.
+    def environment(self, principal: str, **more: str) -> dict[str, str]:
+        return super().environment(principal, **{**self._own, **more})
 
-        :param dashboard: with pages of Bokeh, which it takes each process half a second to import.
-        """
+    def ended(self) -> list[str]:
+        """Return which of the processes that it began with have ended."""
+        return [name for name, each in self._begun.items() if each.poll() is not None]
+
+    def begin(self, workers: int = 2, *, nannies: int = 1) -> None:
+        """Start a scheduler and *workers* commands, each of so many *nannies* or a worker alone."""
         where = self.path / "scheduler.json"
-        options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
-        options += [] if dashboard else ["--no-dashboard"]
+        options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
         scheduler = [DASK, "scheduler", "--protocol", "safeser", "--port", "0", *options]
         scheduler += ["--scheduler-file", str(where)]
         started = self.start("scheduler", *scheduler, environment=self.environment("scheduler"))
         self.scheduler = started.pid
+        self._begun["scheduler"] = started
 
         def written() -> Any:
             assert started.poll() is None, self.logs()
@@ -500,7 +534,7 @@ class Cluster(Folder):
         assert self.address.startswith("safeser://127.0.0.1:")
         for number in range(workers):
             scratch = ["--local-directory", str(self.path / f"scratch-{number}")]
-            self.start(
+            self._begun[f"worker-{number}"] = self.start(
                 f"worker-{number}",
                 *(DASK, "worker", self.address, "--nthreads", "1"),
                 *(("--nworkers", str(nannies)) if nannies else ("--no-nanny",)),
@@ -509,21 +543,36 @@ class Cluster(Folder):
             )
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The one cluster of many files, under policy ``demo``: alice may submit, bob may not.
+#: The one :class:`Shared` of this process, once a test has asked for it.
+_SHARED: list[Shared] = []
 
-    Its processes are what users start, and import for themselves. Each test leaves it with its two
-    workers.
-    """
-    made = Cluster(tmp_path_factory.mktemp("cluster"))
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Report the test that a shared cluster lost a process in."""
+    result = yield
+    lost = [each for shared in _SHARED for each in shared.lost()]
+    if lost and item.get_closest_marker("cluster") is not None:
+        pytest.fail(f"{'; '.join(lost)} ended during {item.nodeid}", pytrace=False)
+    return result
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """The clusters that tests share, by name: see :mod:`tests.shared`."""
+    made = Shared(lambda name: tmp_path_factory.mktemp(f"cluster-{name}"))
+    _SHARED.append(made)
     try:
-        made.fresh = True
-        made.begin(dashboard=True)
-        made.fresh = False
         yield made
     finally:
+        _SHARED.remove(made)
         made.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(clusters: Shared) -> Cluster:
+    """The shared cluster under policy ``demo``: alice may submit, bob may not."""
+    return clusters["demo"]
 
 
 @pytest.fixture(scope="session")
@@ -559,6 +608,7 @@ def cluster_under(
 def folder(tmp_path: Path) -> Iterator[Folder]:
     """Keys for processes of one test alone, which end with it."""
     made = Folder(tmp_path)
+    made.fresh = False
     try:
         yield made
     finally:

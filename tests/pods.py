@@ -12,7 +12,6 @@ import functools
 import os
 import shlex
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,28 +75,6 @@ class Place:
             os.chown(source, 0, group)
             source.chmod(0o2777)
         return cls(path, source)
-
-    @classmethod
-    def credentials(cls, path: str, source: Path, files: Mapping[str, bytes], user: int):
-        """What systemd hands out by ``LoadCredential``: root's, with an entry for the service."""
-        source.mkdir()
-        for name, data in files.items():
-            (source / name).write_bytes(data)
-            (source / name).chmod(0o400)
-            _let_in(source / name, user, 4)
-        source.chmod(0o500)
-        _let_in(source, user, 5)
-        return cls(path, source, read_only=True)
-
-
-def _let_in(path: Path, user: int, permissions: int) -> None:
-    nobody = 0xFFFFFFFF
-    entries = [
-        (0x01, permissions, nobody), (0x02, permissions, user), (0x04, 0, nobody),
-        (0x10, permissions, nobody), (0x20, 0, nobody),
-    ]  # fmt: skip
-    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
-    os.setxattr(path, "system.posix_acl_access", acl)
 
 
 @dataclass
@@ -232,6 +209,8 @@ def _script(pod: Pod, layer: Path) -> Iterator[str]:
                 yield f"chmod o+x {root}{q(str(folder))}"
     for name, address in pod.hosts.items():
         yield f"echo {q(address)} {q(name)} >> {root}/etc/hosts"
+    image = f"{root}{q(str(CHECKOUT))}"
+    yield f"mkdir {top}/image && mount --bind {image} {top}/image"
     for number, place in enumerate(pod.places):
         # Bound from outside first, where what covers a parent does not hide it.
         at, kept = f"{root}{q(place.path)}", f"{top}/place-{number}"
@@ -241,6 +220,8 @@ def _script(pod: Pod, layer: Path) -> Iterator[str]:
         yield f"mkdir -p {root}{parent} && {make} {at} && mount --bind {kept} {at}"
         if place.read_only:
             yield f"mount -o remount,bind,ro {at}"
+    # A pod's own /tmp hides a checkout that lies there.
+    yield f"mkdir -p {image} && mount --bind {top}/image {image}"
     yield f"mount --rbind /proc {root}/proc && mount --rbind /dev {root}/dev"
     if pod.read_only:
         yield f"mount -o remount,bind,ro {root}"

@@ -18,6 +18,7 @@ from safeser.confinement.own import DEVICES
 from safeser.errors import ConfigError
 from safeser.policy import Confined
 from tests.conftest import base_environment
+from tests.needs import require
 
 INSIDE = Path(__file__).with_name("inside.py")
 WALLS = ("witness", "landlock", "seccomp")
@@ -114,5 +115,4 @@ def bench(tmp_path: Path) -> Bench:
 @pytest.fixture(scope="session")
 def landlock() -> None:
     reason = lacks_landlock()
-    if reason:
-        pytest.skip(reason)
+    require(f"Landlock: {reason}", not reason)

@@ -6,7 +6,6 @@ import datetime
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,15 +22,14 @@ from safeser.policy.questions.task_workers import TaskWorkers
 from safeser.policy.ready import locate
 from safeser.policy.taken_tasks import Takes
 from tests.conftest import DASK, base_environment
+from tests.needs import needs
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "deploy" / "confined"
 UNIT = "safeser-analysts.service"
 SAFESER = Path(DASK).with_name("safeser")
 
-systemd = pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None, reason="systemd is not installed"
-)
+systemd = needs("systemd-analyze")
 
 
 @pytest.fixture
@@ -116,7 +114,7 @@ def confined(write: Path, read: Path) -> Policy:
     return Policy.parse(text.replace("  worker: {}\n", told))
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+@needs("bwrap")
 @pytest.mark.usefixtures("landlock")
 def test_every_probe_fails_in_bubblewrap(tmp_path) -> None:
     make_identities(tmp_path / "keys", ("scheduler", "worker"))

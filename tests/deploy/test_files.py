@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import shutil
 import subprocess
 from importlib.resources import files as resources
 from pathlib import Path
@@ -13,11 +12,11 @@ from pathlib import Path
 import jsonschema
 import kubernetes_validate
 import pytest
-import yaml
 from distributed.cli.dask_scheduler import main as scheduler_command
 from distributed.cli.dask_worker import main as worker_command
 
 from safeser.dask.settings import Settings
+from tests.needs import needs
 
 ENVIRONMENT = re.compile(r"DASK_SAFESER__(?:(?:WORKER|NANNY|SCHEDULER|CLIENT)__)?([A-Z_]+)\Z")
 UNITS = ["safeser-scheduler.service", "safeser-worker.service"]
@@ -83,7 +82,7 @@ def test_a_unit_names_what_it_loads(deploy, name):
     assert environment["DASK_SAFESER__AUDIT"].startswith(tuple(below))
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@needs("systemd-analyze")
 @pytest.mark.parametrize("name", UNITS)
 def test_systemd_finds_nothing_wrong_with_a_unit(deploy, tmp_path, name):
     text = (deploy / "systemd" / name).read_text()
@@ -226,36 +225,6 @@ def test_probes_ask_the_web_server_where_the_command_binds_it(manifests):
             program = probe["exec"]["command"][2]
             ast.parse(program)
             assert f"http://{bound}/health" in program
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_kustomize_makes_the_same_of_it(deploy, manifests, tmp_path):
-    folder = tmp_path / "kubernetes"
-    shutil.copytree(deploy / "kubernetes", folder)
-    (folder / "keys").mkdir()
-    made = manifests["Kustomization/kustomization"]
-    for each in (*made["secretGenerator"], *made["configMapGenerator"]):
-        for file in each["files"]:
-            (folder / file).write_text(file)
-    ended = subprocess.run(
-        ["kubectl", "kustomize", str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    found = list(yaml.safe_load_all(ended.stdout))
-    for each in found:
-        kubernetes_validate.validate(each, KUBERNETES[-1], strict=True)
-    named = {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
-    assert set(named["Secret/safeser-worker-keys"]["data"]) == {
-        "worker.key", "nanny.key", "audit.key",
-    }  # fmt: skip
-    assert set(named["ConfigMap/safeser-config"]["data"]) == {"roster", "policy.yaml"}
-    for name, spec in pods(manifests).items():
-        assert named[name]["spec"]["template"]["spec"]["containers"] == spec["containers"]
-        assert named[name]["spec"]["template"]["spec"]["volumes"] == spec["volumes"]
 
 
 # --- SLURM ---------------------------------------------------------------------------------------

@@ -1,11 +1,8 @@
-"""The Kubernetes, systemd and compose files run here: their mounts, ids, probes and commands."""
+"""The Kubernetes files run here: their mounts, ids, probes and commands."""
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +12,10 @@ from safeser.audit import verify
 from safeser.identities import make_identities
 from safeser.policy.ready import locate
 from tests.conftest import until
+from tests.needs import needs
 from tests.pods import Network, Place, Pod, possible
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(not possible(), reason="this machine lets nobody make namespaces"),
-    pytest.mark.skipif(
-        Path(sys.executable).parts[:2] == ("/", "tmp"),
-        reason="the pods have a /tmp of their own, which hides this Python",
-    ),
-]
+pytestmark = [pytest.mark.cluster, needs("the right to make namespaces", possible())]
 
 SCHEDULER, WORKER, CLIENT = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 PROGRAM = """
@@ -213,112 +204,3 @@ def test_a_secret_that_is_mounted_otherwise_is_refused_with_what_to_set(
     [line] = [each for each in said.splitlines() if each.startswith("safeser: ")]
     assert says in line
     assert "/etc/safeser/keys/scheduler.key" in line
-
-
-# --- systemd -------------------------------------------------------------------------------------
-
-
-def unit(deploy, name: str, files, path: Path, **variables) -> Pod:
-    """What systemd makes of a unit: credentials, folders, environment, user, command."""
-    lines = [
-        line.partition("=")[::2]
-        for line in (deploy / "systemd" / f"safeser-{name}.service").read_text().splitlines()
-        if "=" in line and not line.startswith("#")
-    ]
-    one = dict(lines)
-    user = {"scheduler": 10001, "worker": 10002}[name]
-    folder = f"/run/credentials/safeser-{name}.service"
-    loaded = [value.partition(":") for key, value in lines if key == "LoadCredential"]
-    credentials = {as_: files[Path(where).name] for as_, _, where in loaded}
-    environment = dict(
-        value.replace("%d", folder).partition("=")[::2]
-        for key, value in lines
-        if key == "Environment"
-    )
-    environment |= variables
-    places = [Place.credentials(folder, path / f"{name}-credentials", credentials, user)]
-    for key, below in (
-        ("LogsDirectory", "/var/log"),
-        ("CacheDirectory", "/var/cache"),
-        ("RuntimeDirectory", "/run"),
-    ):
-        if key in one:
-            source = path / f"{name}-{key}"
-            source.mkdir()
-            source.chmod(int(one[f"{key}Mode"], 8))
-            os.chown(source, user, user)
-            places.append(Place(f"{below}/{one[key]}", source))
-    if one["PrivateTmp"] == "yes":
-        (path / f"{name}-tmp").mkdir()
-        (path / f"{name}-tmp").chmod(0o1777)
-        places.append(Place("/tmp", path / f"{name}-tmp"))
-    etc = path / f"{name}-etc"
-    etc.mkdir(mode=0o755)
-    for public in ("roster", "policy.yaml"):
-        (etc / public).write_bytes(files[public])
-    places.append(Place("/etc/safeser", etc))
-    command = re.sub(r"\$\{(\w+)\}", lambda found: environment[found[1]], one["ExecStart"])
-    return Pod(
-        name, user, user,
-        shlex.split(command.replace("/opt/safeser/bin/", "")),
-        environment, places, folder=one["WorkingDirectory"],
-    )  # fmt: skip
-
-
-def test_the_units_of_systemd_work(deploy, network, files, tmp_path, cluster):
-    address = f"safeser://{SCHEDULER}:8786"
-    scheduler = unit(deploy, "scheduler", files, tmp_path, SAFESER_HOST=SCHEDULER)
-    worker = unit(deploy, "worker", files, tmp_path, SAFESER_HOST=WORKER, SAFESER_SCHEDULER=address)
-    network.start(scheduler)
-    network.start(worker)
-    check_work(network, cluster.client(PROGRAM.replace("ADDRESS", address)))
-    assert list((tmp_path / "scheduler-LogsDirectory" / "scheduler").glob("*.log"))
-
-
-# --- compose -------------------------------------------------------------------------------------
-
-
-def service(compose, name: str, files, path: Path, address: str) -> Pod:
-    """What compose makes of a service: files of the user here, bound one by one."""
-    given = compose["services"][name]
-    shared = path / "compose"
-    if not shared.exists():
-        shared.mkdir()
-        (shared / "logs").mkdir(mode=0o700)
-        for key, data in files.items():
-            (shared / key).write_bytes(data)
-            (shared / key).chmod(0o600 if key.endswith(".key") else 0o644)
-        for each in (shared / "logs", *shared.iterdir()):
-            os.chown(each, 10001, 10001)
-    sources = {key: Path(each["file"]).name for key, each in compose["secrets"].items()}
-    places = [
-        Place(f"/run/secrets/{key}", shared / sources[key], read_only=True)
-        for key in given["secrets"]
-    ]
-    for each in given["configs"]:
-        file = Path(compose["configs"][each["source"]]["file"]).name
-        places.append(Place(each["target"], shared / file, read_only=True))
-    places.append(Place("/logs", shared / "logs"))
-    for each in given["tmpfs"]:
-        target, _, options = each.partition(":")
-        source = path / f"{name}{target.replace('/', '-')}"
-        source.mkdir()
-        source.chmod(int(options.removeprefix("mode="), 8))
-        places.append(Place(target, source))
-    command = [
-        word.replace("$$", "$").replace("$(hostname -i)", address) for word in given["command"]
-    ]
-    return Pod(
-        name, 10001, 10001, command, given["environment"], places,
-        folder=given["working_dir"], hosts={"scheduler": SCHEDULER}, read_only=given["read_only"],
-    )  # fmt: skip
-
-
-def test_the_services_of_compose_work(compose, network, files, tmp_path, cluster):
-    scheduler = service(compose, "scheduler", files, tmp_path, SCHEDULER)
-    network.start(scheduler)
-    check = compose["services"]["scheduler"]["healthcheck"]["test"]
-    assert check[0] == "CMD"
-    until("health", lambda: network.inside(scheduler, check[1:]).returncode == 0)
-    network.start(service(compose, "worker", files, tmp_path, WORKER))
-    check_work(network, cluster.client(PROGRAM))

@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import functools
 import json
-import sys
 import threading
 
 import dask
@@ -111,7 +110,3 @@ def main(policy: str) -> None:
     thread.join()
     loop.close()
     print(json.dumps(said))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

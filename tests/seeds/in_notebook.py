@@ -32,7 +32,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def main() -> None:
-    definitions = PROGRAM.read_text("utf-8").partition('\nif __name__ == "__main__"')[0]
+    definitions = PROGRAM.read_text("utf-8")
     begun = [definitions, 'main("default")', CELL]
     notebook = executed([*begun, *REFUSED.values(), "client.close()"], Path.cwd())
     printed = "".join(out.text for out in notebook.cells[1].outputs if out.output_type == "stream")

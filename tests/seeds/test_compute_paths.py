@@ -20,16 +20,7 @@ from safeser.dask.clients.unsendable import blaming, graph_parts
 from safeser.errors import PayloadError, PolicyDenied, SerializationError
 from tests.seeds.running import run
 
-PROGRAM = Path(__file__).with_name("compute_paths.py")
 PROJECT = Path(__file__).parents[2]
-
-
-@pytest.mark.cluster
-def test_every_path_agrees_and_names_the_culprit(tmp_path):
-    ended = run(str(PROGRAM), "default", cwd=tmp_path)
-    check_paths(ended.answer)
-    # Neither tracebacks of safeser's nor distributed's own report of what it could not pickle.
-    assert "Failed to serialize" not in ended.err
 
 
 def check_paths(said):
@@ -47,7 +38,7 @@ def check_paths(said):
 
 
 @pytest.mark.cluster
-def test_in_a_jupyter_kernel_every_path_agrees_too(tmp_path):
+def test_in_a_jupyter_kernel_every_path_agrees_and_names_the_culprit(tmp_path):
     environment = {
         **{name: text for name, text in os.environ.items() if not name.startswith("DASK_")},
         "PYTHONPATH": str(PROJECT),

@@ -19,6 +19,7 @@ from safeser.families.registered.dispatch import Dispatch, Functions
 from safeser.families.registered.hosted import SMALL_FRAME
 from safeser.families.registry import Registry
 from safeser.values import Context, Limits
+from tests.needs import needs
 from tests.seeds.running import run
 
 #: The page's own example, but for the name of the package.
@@ -200,7 +201,7 @@ safeser.register_serialization_family("shared", same_host.dumps, same_host.loads
 
 
 @pytest.mark.cluster
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory has no folder here")
+@needs("/dev/shm", Path("/dev/shm").is_dir())
 def test_a_family_uses_shared_memory_between_workers_of_one_host(tmp_path):
     project = Path(__file__).parents[2]
     default = (project / "policies" / "default.yaml").read_text("utf-8")

@@ -25,23 +25,30 @@ def alice(cluster):
 @pytest.mark.parametrize(
     ("step", "result"),
     [
-        ("submit", 2),
-        ("gather", [0, 2, 4, 6, 8]),
-        ("scatter", [100_000.0, {"a": 1, "b": [1, 2]}]),
         ("direct", [3.0, [0, 1, 4]]),
-        ("missing_key", ["missing"]),
         ("failed_future_in_a_queue", "ZeroDivisionError"),
-        ("published", [True, [1, 2, 3]]),
         ("warns", [["careful", "FutureWarning"]]),
-        ("run_that_fails", "division by zero"),
         ("own_classes", [True, "of glass"]),
         ("relayed_classes", [True, 5, [4, 5], True, False]),
-        (
-            "typed",
-            dict.fromkeys(("table", "sparse", "fitted", "turned", "mixed", "group"), True),
-        ),
         ("actors", [8, 5, "inside", "<Actor: Counter, "]),
         ("actors_of_two_clients", [True, True, True]),
+        ("copies", list(range(11))),
+        ("annotations", [True, True]),
+        ("runs", 6),
+        ("plugins", [[1, 1, 1, 1, 1], 2, 2]),
+        ("forwards", [5, 6]),
+        (
+            "looks",
+            [
+                [
+                    *("has_what", "nanny_logs", "nbytes", "ncores", "profile", "scheduler_logs"),
+                    *("story", "worker_logs"),
+                ],
+                False,
+                True,
+            ],
+        ),
+        ("metered", [True, True]),
         ("published_collections", [10.0, 6, 41]),
         ("restart", "again"),
     ],
@@ -226,6 +233,17 @@ def test_a_result_that_needs_code_fails_once_and_a_client_may_be_left_open(folde
     assert ended.answer == ["peer.unsent", True, 7]
     assert "the log is closed" not in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_a_cluster_spills_and_computes_again_what_a_worker_took_with_it(folder):
+    ended = folder.run("alice", PROGRAMS / "embedded.py", timeout=300)
+    assert ended.answer == {
+        "address": True,
+        "spills": [True, list(range(8)), 1_000_000, True],
+        "recomputes": [18, True],
+        "shows": True,
+        "logs": ["Cluster", "Scheduler", "safeser"],
+    }, ended.err[-6000:]
 
 
 def test_each_client_that_is_left_open_is_closed_before_the_log(cluster):

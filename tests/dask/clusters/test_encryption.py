@@ -203,61 +203,25 @@ except Exception as error:
 """
 
 
-def test_a_client_with_a_weaker_policy_is_refused_and_told_what_to_check(cluster_under):
-    with cluster_under(in_suite("demo", Suite.ENCRYPT), workers=1, nannies=0) as cluster:
-        weaker = cluster.path / "weaker.yaml"
-        weaker.write_text(in_suite("demo", Suite.AUTHENTICATE))
-        said = cluster.run(
-            "alice", SUBMITS, cluster.address, DASK_SAFESER__POLICY=str(weaker)
-        ).answer
-        assert said[0] == "AuthenticationError"
-        assert "both policies ask for the same suite" in said[1]
-        assert "would be of suite authenticate" in cluster.log("scheduler")
+@pytest.mark.parametrize("traffic", [Suite.ENCRYPT], indirect=True, ids=["encrypt"])
+def test_a_client_with_a_weaker_policy_is_refused_and_told_what_to_check(traffic):
+    _, _, relays, cluster = traffic
+    weaker = cluster.path / "weaker.yaml"
+    weaker.write_text(in_suite("demo", Suite.AUTHENTICATE))
+    said = cluster.run("alice", SUBMITS, relays[0].address, DASK_SAFESER__POLICY=str(weaker)).answer
+    assert said[0] == "AuthenticationError"
+    assert "both policies ask for the same suite" in said[1]
+    assert "would be of suite authenticate" in cluster.log("scheduler")
 
-        def recorded():
-            return ("suite.authenticate", False) in suites(cluster)["alice", "scheduler"]
+    def recorded():
+        return ("suite.authenticate", False) in suites(cluster)["alice", "scheduler"]
 
-        until("the refusal in the audit log", recorded)
-        assert cluster.run("alice", SUBMITS, cluster.address).answer == [3, "encrypt"]
-
-
-def test_a_client_with_a_stricter_policy_encrypts_its_own_connections(cluster_under):
-    with cluster_under(in_suite("demo", Suite.AUTHENTICATE), workers=1, nannies=0) as cluster:
-        stricter = cluster.path / "stricter.yaml"
-        stricter.write_text(in_suite("demo", Suite.ENCRYPT))
-        said = cluster.run("alice", SUBMITS, cluster.address, DASK_SAFESER__POLICY=str(stricter))
-        assert said.answer == [3, "encrypt"]
+    until("the refusal in the audit log", recorded)
+    assert cluster.run("alice", SUBMITS, relays[0].address).answer == [3, "encrypt"]
 
 
-LOCAL = """
-import json, sys
-import numpy as np, safeser
-from safeser.dask.cluster import LocalCluster
-
-def main():
-    with (
-        LocalCluster(policy=sys.argv[1], n_workers=2, threads_per_worker=1) as cluster,
-        safeser.Client(cluster) as client,
-    ):
-        array = np.arange(1_000_000)
-        future = client.scatter(array)
-        print(json.dumps([
-            client.scheduler_comm.comm.link.session.suite.word,
-            bool((future.result(timeout=60) == array).all()),
-            int(client.submit(np.sum, future).result(timeout=60)),
-            sum(client.gather(client.map(lambda n: n * n, range(20)))),
-            "encrypt (traffic is encrypted)" in client._repr_html_(),
-        ]))
-
-if __name__ == "__main__":
-    main()
-"""
-
-
-def test_a_local_cluster(folder):
-    chosen = folder.path / "policy.yaml"
-    chosen.write_text(in_suite("default", Suite.ENCRYPT))
-    program = folder.path / "local.py"
-    program.write_text(LOCAL)
-    ended = folder.run("alice", program, str(chosen), timeout=200)
-    assert ended.answer == ["encrypt", True, 499_999_500_000, 2470, True], ended.err
+def test_a_client_with_a_stricter_policy_encrypts_its_own_connections(cluster, tmp_path):
+    stricter = tmp_path / "stricter.yaml"
+    stricter.write_text(in_suite("demo", Suite.ENCRYPT))
+    said = cluster.run("alice", SUBMITS, cluster.address, DASK_SAFESER__POLICY=str(stricter))
+    assert said.answer == [3, "encrypt"]

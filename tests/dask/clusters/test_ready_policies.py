@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -14,29 +13,23 @@ from safeser.policy.ready import locate
 pytestmark = pytest.mark.cluster
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
-PRINCIPALS = ("scheduler", "worker", "nanny", "carol", "alice", "dashboard")
 
 
 @pytest.fixture(scope="module")
-def shared(cluster_under):
-    """A cluster under dask-cluster on which carol left something to look at."""
-    policy = locate("dask-cluster").read_text("utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        # Scheduler and workers have the operator's library; see programs/mylib.
-        paths = [str(PROGRAMS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-        with cluster_under(policy, PRINCIPALS) as cluster:
-            left = cluster.run("carol", PROGRAMS / "carol.py", cluster.address)
-            answer = left.answer
-            cluster.passed, cluster.recreated = answer.pop("passed on"), answer.pop("recreated")
-            cluster.refused = answer.pop("refused")
-            cluster.brought = answer.pop("brought")
-            assert answer == {
-                "squares": [0, 1, 4, 9],
-                "empty part moved": True,
-                "run": [4, 4],
-            }, cluster.logs()
-            yield cluster
+def shared(clusters):
+    """The cluster under dask-cluster, on which carol left something to look at."""
+    cluster = clusters["dask-cluster"]
+    left = cluster.run("carol", PROGRAMS / "carol.py", cluster.address)
+    answer = left.answer
+    cluster.passed, cluster.recreated = answer.pop("passed on"), answer.pop("recreated")
+    cluster.refused = answer.pop("refused")
+    cluster.brought = answer.pop("brought")
+    assert answer == {
+        "squares": [0, 1, 4, 9],
+        "empty part moved": True,
+        "run": [4, 4],
+    }, cluster.logs()
+    return cluster
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +69,7 @@ def test_a_viewer_looks_and_fetches(dashboard):
 
 
 def test_a_viewer_is_refused_all_else_and_nothing_of_it_happened(dashboard):
-    assert len(dashboard["tries"]) == 31
+    assert len(dashboard["tries"]) == 8
     refused = {"submit": "submission.none", "persist": "submission.none"}
     for name, outcome in dashboard["tries"].items():
         assert outcome == [refused.get(name, "operation.not-granted")], name
@@ -167,7 +160,7 @@ def test_analysts_compute_on_a_cluster_of_their_own(cluster_under):
     policy = "".join(line for line in lines if not line.startswith("    confined: "))
     policy = policy.replace("  worker:\n", "  worker: {}\n")
     assert "confined:" not in policy
-    with cluster_under(policy, ("scheduler", "worker", "nanny", "alice")) as cluster:
+    with cluster_under(policy, ("scheduler", "worker", "alice"), nannies=0) as cluster:
         ended = cluster.run("alice", ANALYST, cluster.address)
         assert ended.answer == {
             "lambda": 2,

@@ -220,7 +220,7 @@ def ended(server, folder) -> Any:
     if server.channel is None:
         environment = {k: v for k, v in environment.items() if not k.startswith("DASK_SAFESER")}
     command = (sys.executable, "-c", PROGRAM, server.address)
-    return lambda: folder.call(*command, environment=environment, timeout=25)
+    return lambda: folder.call(*command, environment=environment, timeout=100)
 
 
 @pytest.mark.cluster

@@ -1,4 +1,4 @@
-"""The attacks on a client, one row for each in the inventory of Dask's protocol.
+"""The attacks on a client, one row for each class and each place that it unpickles in.
 
 The one rule: a row is what a client does, and the one answer or stream element that it gets. The
 stock client of the controls was given ``deserializers=['dask', 'msgpack']``.
@@ -19,12 +19,10 @@ __all__ = ["CLIENT_ROWS", "Told"]
 class Told:
     """One attack on a client.
 
-    :param name: as the inventory has it; those that begin with ``more`` are not in its tables.
     :param does: what the client is about to do, by its name in ``victim.py``.
     :param op: the request that is answered so; ``stream`` for an element of the client's stream,
         ``greet`` for Dask's handshake.
     :param say: the answer.
-    :param runs: whether it works on stock Dask.
     :param effect: what shows that: ``ran`` and ``wrote`` (a marker), ``imported``, or ``read`` (the
         answer is what one of the client's modules holds).
     """
@@ -33,12 +31,11 @@ class Told:
     does: str
     op: str
     say: Any
-    runs: bool = True
     effect: str = "ran"
 
 
-def _reply(name: str, how: str, *, runs: bool = True) -> Told:
-    return Told(f"client.reply.{name}", "metadata", "get_metadata", Evil(how), runs)
+def _reply(name: str, how: str) -> Told:
+    return Told(f"client.reply.{name}", "metadata", "get_metadata", Evil(how))
 
 
 def _element(name: str, say: dict[str, Any], kind: str = "client.stream") -> Told:
@@ -77,37 +74,15 @@ CLIENT_ROWS = (
         {"status": "OK", "data": {"k": Evil("dask-type")}},
     ),
     Told(
-        "client.gather.numpy-object-array",
-        "gather",
-        "gather",
-        {"status": "OK", "data": {"k": Evil("object-array")}},
-    ),
-    Told(
         "client.get_dataset.object-array",
         "dataset",
         "publish_get",
         [{"data": Evil("object-array"), "keys": ["k"]}],
     ),
-    Told("client.get_events.__Pickled__", "events", "events", [(0, Evil("pickled"))]),
-    Told("client.handshake.Serialized-dask-type", "nothing", "greet", Evil("dask-type")),
-    Told(
-        "client.handshake.Serialized-pickle(no deserializers kw at handshake)",
-        "nothing",
-        "greet",
-        Evil("opaque"),
-    ),
     Told("client.handshake.__Pickled__", "nothing", "greet", Evil("pickled")),
     Told("client.progressbar.feed.__Pickled__", "feed", "feed", Evil("pickled")),
     Told("client.recreate_task.get_runspec", "runspec", "get_runspec", Evil("pickled")),
-    _reply("Serialized-pickle(control)", "opaque", runs=False),
     _reply("__Pickled__", "pickled"),
-    _reply("collection-nested-pickle(control)", "collection", runs=False),
-    _reply("cuda-family(control)", "cuda", runs=False),
-    _reply("dask-type-serialized", "dask-type"),
-    _reply("numpy-custom-dtype", "custom-dtype"),
-    _reply("numpy-masked-fill-value", "fill-value"),
-    _reply("numpy-object-array", "object-array"),
-    _reply("register_generic-dict-type", "generic-type"),
     _reply("register_generic-nested-Serialized-pickle", "generic-nested"),
     Told(
         "client.reply.uncaught-error-raw-exception-bytes",
@@ -123,7 +98,6 @@ CLIENT_ROWS = (
     ),
     Told("client.run.broadcast-raw-bytes", "run", "broadcast", {"w": _BYTES}),
     Told("client.run_on_scheduler.error-exception-bytes", "scheduler", "run_function", _ERROR),
-    _element("Serialized-dask-type", _event(Evil("dask-type"))),
     _element("Serialized-pickle(no deserializers kw on stream)", _event(Evil("opaque"))),
     _element("__Pickled__ in event", _event(Evil("pickled"))),
     _element("key-in-memory.type", {"op": "key-in-memory", "key": "k", "type": Evil("bytes")}),

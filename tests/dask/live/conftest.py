@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from safeser.identity import Identity
-from safeser.policy.ready import locate
 from tests.conftest import base_environment
 from tests.dask.live.controls import Traps
-from tests.dask.live.rig import SECRET, Rig, policy_text
+from tests.dask.live.rig import Rig
 from tests.dask.live.told import Told
 
 #: Names of processes that hold no key.
@@ -19,19 +17,10 @@ STOCK = "stock"
 
 
 @pytest.fixture(scope="package")
-def rig(cluster_under) -> Iterator[Rig]:
-    patch = pytest.MonkeyPatch()
-    carol = Identity.generate("carol")
-    text = policy_text(carol, locate("demo").read_text())
-    with patch.context() as context:
-        context.setenv("LIVE_SECRET", SECRET)
-        with cluster_under(text) as cluster:
-            made = Rig(cluster, carol)
-            try:
-                made.begin()
-                yield made
-            finally:
-                made.end()
+def rig(clusters) -> Rig:
+    made = Rig(clusters["demo"])
+    made.begin()
+    return made
 
 
 @pytest.fixture(scope="package")
@@ -41,10 +30,10 @@ def traps(rig: Rig) -> Iterator[Traps]:
     made.close()
 
 
-def _told(rig: Rig, name: str, principal: str, *arguments: str) -> Iterator[dict[str, Told]]:
-    """Yield the process that runs *name* on stock Dask, and the one that is *principal* here."""
-    plain = base_environment()
-    environments = {STOCK: plain, "safeser": rig.cluster.environment(principal)}
+def _told(
+    rig: Rig, name: str, environments: dict[str, dict[str, str]], *arguments: str
+) -> Iterator[dict[str, Told]]:
+    """Yield processes that run *name*, each by its kind and in its environment."""
     made = {
         kind: Told(
             Path(__file__).with_name(f"{name}.py"),
@@ -62,11 +51,15 @@ def _told(rig: Rig, name: str, principal: str, *arguments: str) -> Iterator[dict
 
 @pytest.fixture(scope="package")
 def victims(rig: Rig) -> Iterator[dict[str, Told]]:
-    """Clients."""
-    yield from _told(rig, "victim", "alice")
+    """Clients: on stock Dask, on safeser:// as alice, and guarded on tcp://."""
+    own = rig.cluster.environment("alice")
+    plain = base_environment()
+    yield from _told(rig, "victim", {STOCK: plain, "safeser": own, "guarded": plain})
 
 
 @pytest.fixture(scope="package")
 def recruits(rig: Rig) -> Iterator[dict[str, Told]]:
     """Workers and nannies."""
-    yield from _told(rig, "recruit", "worker", str(rig.path / "recruits"))
+    own = rig.cluster.environment("worker")
+    folder = str(rig.path / "recruits")
+    yield from _told(rig, "recruit", {STOCK: base_environment(), "safeser": own}, folder)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,14 @@ from tests.dask.live.payloads import Evil, evil, in_stock
 from tests.dask.live.rig import CONFIGURED, SECRET, Rig
 from tests.dask.live.table import NEW_MODULES, Row
 from tests.dask.live.wires import (
-    GREETING,
     Eager,
     Host,
     PayloadRow,
-    Stock,
     Wire,
-    place,
     value_of,
 )
 
-__all__ = ["Traps", "at_once", "control", "is_stream", "send_all"]
+__all__ = ["Traps", "control", "is_stream", "send_all"]
 
 #: How long stock Dask may take until it has run what it was sent.
 RUNS = 20.0
@@ -59,7 +55,7 @@ class Traps:
             row = PayloadRow({"serializer": "pickle", "writeable": []}, (evil(self.marker),))
             wire.send({"status": "OK", "data": {"x": Eager(row)}})
 
-    def here(self, marker: Path, *, stock: bool, blocked: str = "") -> Any:
+    def here(self, marker: Path, *, stock: bool) -> Any:
         """Return what tells what a name stands for in a message with that marker."""
         self.marker = marker
         addresses = self.rig.stock if stock else self.rig.sealed
@@ -69,7 +65,7 @@ class Traps:
         named = {
             "client": f"Client-{marker.name}",
             "nobody": f"{scheme}://127.0.0.1:{1 + number % 1000}",
-            "worker": addresses[f"{blocked}worker"],
+            "worker": addresses["worker"],
             "hostile": host.address,
             "hostile-tcp": self.stock.address,
             "module-name": f"live_{marker.name.partition('-')[0]}.py",
@@ -118,20 +114,6 @@ def _worked(rig: Rig, row: Row, marker: Path, answer: bytes) -> bool:
     return rig.made(marker)
 
 
-def at_once(messages: list[Any]) -> bytes:
-    """Return what somebody sends who waits for no answer: the greeting and all of *messages*."""
-    if messages[0]["op"] == "greet":
-        return Stock.encoded({**GREETING, "note": messages[0]["note"]})
-    return b"".join(map(Stock.encoded, [GREETING, *messages]))
-
-
-def _said_at_once(rig: Rig, row: Row, messages: list[Any]) -> tuple[Wire, bytes]:
-    wire = Stock(socket.create_connection(place(rig.stock[row.target]), timeout=20))
-    wire.socket.sendall(at_once(messages))
-    wire.read()
-    return wire, b"" if is_stream(row) or messages[0]["op"] == "greet" else _answer(wire)
-
-
 def _said_in_turn(rig: Rig, row: Row, messages: list[Any]) -> tuple[Wire, bytes]:
     if messages[0]["op"] == "greet":
         return rig.stock_to(row.target, note=messages[0]["note"]), b""
@@ -139,32 +121,28 @@ def _said_in_turn(rig: Rig, row: Row, messages: list[Any]) -> tuple[Wire, bytes]
     return wire, send_all(wire, row, messages)
 
 
-def control(rig: Rig, traps: Traps, row: Row, *, in_turn: bool = True) -> str:
-    """Send *row* to stock Dask; return what is wrong with that, if anything.
-
-    :param in_turn: wait for each answer, or for none.
-    """
+def control(rig: Rig, traps: Traps, row: Row) -> str:
+    """Send *row* to stock Dask; return what is wrong with that, if anything."""
     marker = rig.marker("stock")
-    blocked = "blocked-" if row.target.startswith("blocked-") else ""
-    named = traps.here(marker, stock=True, blocked=blocked)
+    named = traps.here(marker, stock=True)
     module = _not_imported(rig, row.target) if row.effect == "imported" else ""
 
     def here(name: str) -> Any:
         return module if name == "new-module" else named(name)
 
     messages = [in_stock(each, marker, here) for each in row.say]
-    wire, answer = (_said_in_turn if in_turn else _said_at_once)(rig, row, messages)
+    wire, answer = _said_in_turn(rig, row, messages)
     with wire:
         ran = _worked(rig, row, marker, answer)
-        deadline = time.monotonic() + (RUNS if row.runs and row.effect in ("ran", "wrote") else 0)
+        deadline = time.monotonic() + (RUNS if row.effect in ("ran", "wrote") else 0)
         while not ran and time.monotonic() < deadline:
             time.sleep(0.01)
             ran = _worked(rig, row, marker, answer)
     if row.effect == "imported":
         ran = module in _modules(rig, row.target)
-    if ran is not row.runs:
-        return f"{row.name}: the control {'ran' if ran else 'did not run'} on stock Dask"
-    if ran and row.effect == "ran":
+    if not ran:
+        return f"{row.name}: the control did not run on stock Dask"
+    if row.effect == "ran":
         wrote, expected = _pid_in(marker), rig.pids[row.by or row.target]
         if wrote != expected:
             return f"{row.name}: the control ran in process {wrote}, not in {expected}"

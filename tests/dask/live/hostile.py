@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any
 
 import msgpack
+from distributed.protocol.serialize import Serialized
 
 from tests.dask.live.wires import Host, Wire
 
@@ -20,8 +21,7 @@ __all__ = ["Hostile"]
 class Hostile:
     """One hostile server on one wire.
 
-    :param row: makes a payload row of safeser's; None on stock Dask, where no honest value is asked
-        for.
+    :param row: makes a payload row of safeser's; None on stock Dask.
     :param keys: holds the key of whoever listens; None on stock Dask.
     """
 
@@ -88,7 +88,10 @@ class Hostile:
         return "OK"
 
     def _value(self, value: Any) -> Any:
-        return self._row({"serializer": "msgpack"}, (msgpack.packb(value),))
+        header, frame = {"serializer": "msgpack"}, msgpack.packb(value)
+        if self._row is None:
+            return Serialized(header, [frame])
+        return self._row(header, (frame,))
 
     def _elements(self, wire: Wire, elements: Any) -> None:
         for element in elements:

@@ -28,6 +28,7 @@ __all__ = [
     "FORMS",
     "Evil",
     "Here",
+    "data_of",
     "evil",
     "filled",
     "in_all_forms",
@@ -124,7 +125,7 @@ def _without_init(path: bytes) -> Serialized:
     return Serialized(_typed(_DICT, sub), [])
 
 
-def _data(how: str, marker: Path, then: str) -> bytes:
+def data_of(how: str, marker: Path, then: str = "None") -> bytes:
     """Return what goes into a payload that is taken as *how*."""
     if how.removeprefix("stock-") == _WITHOUT_INIT:
         return str(marker).encode()
@@ -163,7 +164,7 @@ def in_stock(template: Any, marker: Path, here: Callable[[str], Any]) -> Any:
     def make(place: Any) -> Any:
         if isinstance(place, Here):
             return here(place.name)
-        return _STOCK[place.how](_data(place.how, marker, place.then))
+        return _STOCK[place.how](data_of(place.how, marker, place.then))
 
     return filled(template, make)
 
@@ -215,19 +216,16 @@ _SHORT = ("bytes", "eager", "marker")
 
 
 def in_all_forms(
-    template: Any, marker: Callable[[str], Path], here: Callable[[str], Any], *, short: bool
+    template: Any, marker: Callable[[str], Path], here: Callable[[str], Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the message with each form that safeser could take for the payload, by its name.
-
-    :param short: the most likely forms and the place's own only.
-    """
+    """Yield the message with the most likely forms of the payload and the place's own, by name."""
     own = {f"stock-{how}" for how in places(template)}
-    names = [name for name in FORMS if not short or name in _SHORT or name in own]
+    names = [name for name in FORMS if name in _SHORT or name in own]
     for form in names if own else ["as-is"]:
 
         def make(place: Any, form: str = form) -> Any:
             if isinstance(place, Here):
                 return here(place.name)
-            return FORMS[form](_data(form, marker(form), place.then))
+            return FORMS[form](data_of(form, marker(form), place.then))
 
         yield form, filled(template, make)

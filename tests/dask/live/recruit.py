@@ -31,9 +31,9 @@ async def recruit(kind: str, address: str, policy: str | None) -> str:
     options = {"host": "127.0.0.1", "nthreads": 1, "local_directory": FOLDER}
     server = SERVERS[kind](address, security=security(policy), **options)
     try:
-        await asyncio.wait_for(server, 20)
+        await asyncio.wait_for(server, 60)
         if kind == "told":  # its scheduler says when it is over
-            await asyncio.wait_for(server.finished(), 20)
+            await asyncio.wait_for(server.finished(), 60)
     except Exception as error:  # so does a refused registration end
         return f"{type(error).__name__}: {error}"[:300]
     finally:

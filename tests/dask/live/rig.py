@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import pickle
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,44 +24,14 @@ from safeser.identity import Identity, Roster
 from safeser.policy import Policy
 from tests.conftest import base_environment
 from tests.dask.live.wires import Sealing, Stock, Wire, value_of
+from tests.shared import SECRET
 
-__all__ = ["DASK", "Log", "Rig", "Silent", "policy_text"]
+__all__ = ["DASK", "SECRET", "Log", "Rig", "Silent"]
 
 DASK = str(Path(sys.executable).parent / "dask")
-BLOCKED = Path(__file__).parent / "blocked.py"
 
-#: What only the attacked processes know.
-SECRET = "safeser-live-secret-of-the-target"
 #: What configuration holds and no answer to an attacker has a reason to.
 CONFIGURED = "allowed-imports"
-
-#: As policy ``demo``, and carol: she has authority over everything, and no pickle at all.
-_CAROL = """
-  - name: carol-operates
-    sender: carol
-    recipient: [scheduler, worker, nanny]
-    submission: code
-    serializers: [dask, msgpack]
-    deserializers: [dask, msgpack]
-    operations:
-      grant: [basic, cluster, run, plugins, control, files, diagnose, actors, benchmark, debug]
-  - name: carol-reads
-    sender: [scheduler, worker, nanny]
-    recipient: carol
-    kinds: [admin, data]
-    serializers: [dask, msgpack]
-    deserializers: [dask, msgpack]
-    operations: {grant: [basic]}
-"""
-
-
-def policy_text(carol: Identity, demo: str) -> str:
-    """Return policy ``demo`` with carol in it."""
-    principals = f"  carol: {{keys: ['{carol.public.text}']}}\n  alice:"
-    text = demo.replace("  alice:", principals, 1).replace("name: demo", "name: live", 1)
-    # Who reads the values of all users is given them by workers.
-    text = text.replace("values: [group:engineers, group:guests]", "values: [group:guests, carol]")
-    return text.replace("\nacknowledge:", f"{_CAROL}\nacknowledge:", 1)
 
 
 class Silent:
@@ -137,7 +106,7 @@ class Rig:
     :param cluster: the one on safeser, already running.
     """
 
-    def __init__(self, cluster: Any, carol: Identity) -> None:
+    def __init__(self, cluster: Any) -> None:
         self.cluster = cluster
         self.path: Path = cluster.path
         self.markers = self.path / "markers"
@@ -145,12 +114,11 @@ class Rig:
         self.log = Log(cluster.audit)
         self.policy = Policy.load(cluster.policy)
         self.roster = Roster.load(cluster.keys / "roster")
-        self._channels: dict[str, Channel] = {"carol": self._channel_of(carol)}
+        self._channels: dict[str, Channel] = {}
         self._number = itertools.count()
         self.stock: dict[str, str] = {}  # addresses
         self.pids: dict[str, int] = {}  # of stock processes
         self.sealed: dict[str, str] = {}
-        self._helper: subprocess.Popen[str] | None = None
 
     # --- keys -----------------------------------------------------------------------------------
 
@@ -166,7 +134,7 @@ class Rig:
 
     def _channel_of(self, identity: Identity) -> Channel:
         roster = self.roster
-        if roster.principal_of(identity.public) is None and identity.principal != "carol":
+        if roster.principal_of(identity.public) is None:
             roster = Roster.parse(f"{identity.public.text} alice active 2026-01-01\n")
             known = [e for e in self.roster.entries if e.principal != "alice"]
             for entry in known:
@@ -198,17 +166,7 @@ class Rig:
 
     def begin(self) -> None:
         """Start stock Dask; return when both clusters work."""
-        plain = base_environment()
-        self._helper = subprocess.Popen(
-            [sys.executable, str(BLOCKED), str(self.path / "blocked")],
-            env=plain,
-            cwd=self.path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        plain = base_environment() | {"LIVE_SECRET": SECRET}
         where = self.path / "stock.json"
         options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
         command = [DASK, "scheduler", "--port", "0", *options, "--scheduler-file", str(where)]
@@ -219,11 +177,6 @@ class Rig:
         command = [DASK, "worker", self.stock["scheduler"], *options, *scratch]
         self.cluster.start("stock-worker", *command, environment=plain)
         self.sealed["scheduler"] = self.cluster.address
-        assert self._helper.stdout is not None
-        told = json.loads(self._helper.stdout.readline())
-        for name in ("scheduler", "worker"):
-            self.stock[f"blocked-{name}"] = told[name]
-            self.pids[f"blocked-{name}"] = told["pid"]
         with self.stock_to("scheduler") as wire:
             self.stock |= _until(lambda: _workers(wire, 1))
             self.pids["worker"] = self._pid(wire, nanny=False)
@@ -246,11 +199,6 @@ class Rig:
                 return {self.sealed[target]: value_of(answer["result"])}
             message = {"op": "broadcast", "msg": {"op": "run", **call}, "nanny": target == "nanny"}
             return {k: value_of(v["result"]) for k, v in wire.ask(message).items()}
-
-    def end(self) -> None:
-        if self._helper is not None:
-            self._helper.kill()
-            self._helper.communicate()
 
 
 def _refusal(sender: str, recipient: str, operation: str, rule: str) -> dict[str, Any]:

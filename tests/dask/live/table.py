@@ -1,7 +1,7 @@
-"""The attacks on servers, one row for each in the inventory of Dask's protocol.
+"""The attacks on servers, one row for each class and each sink of Dask's protocol.
 
-The one rule: a row is one message and what stock Dask makes of it. ``runs=False`` is for what stock
-Dask was measured not to run either; every other row counts only if it ran in the same job.
+The one rule: a row is one message and what stock Dask makes of it; it counts only if it ran there
+in the same job.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ __all__ = ["NEW_MODULES", "REGISTER_WORKER", "ROWS", "Row"]
 class Row:
     """One attack on a server.
 
-    :param name: as the inventory has it; those that begin with ``more`` are not in its tables.
-    :param target: who is sent it: ``scheduler``, ``worker`` or ``nanny``; with ``blocked-`` before
-        it, stock Dask is one whose configuration blocks ``run_function``.
+    :param target: who is sent it: ``scheduler``, ``worker`` or ``nanny``.
     :param say: the messages; a first one that registers opens a stream for what follows.
         ``greet`` in place of an operation stands for Dask's handshake.
-    :param runs: whether it works on stock Dask.
     :param effect: what shows that: ``ran`` (a marker), ``leaked`` (a secret in the answer),
         ``wrote`` (a file of the sender's choice) or ``imported``.
     :param by: who runs it, if not the target.
@@ -34,7 +31,6 @@ class Row:
     name: str
     target: str
     say: tuple[dict[str, Any], ...]
-    runs: bool = True
     effect: str = "ran"
     by: str = ""
     authority: bool = False
@@ -106,7 +102,6 @@ def _enum(module: Any, name: str, member: str) -> dict[str, Any]:
 
 _ENVIRON = _enum("distributed.utils", "os", "environ")
 _CONFIG = _enum("dask", "config", "config")
-_BOKEH = _enum("distributed.bokeh", "os", "environ")
 #: Not imported by any server. The inventory asked for distributed.cli.dask_ssh, which the command
 #: line of today imports by itself.
 #: Each control takes one of them that its target does not know yet.
@@ -123,36 +118,12 @@ _NOTED = _ask("identity", note=Evil("opaque"))
 _PLUGIN = {"plugin": Evil("bytes"), "name": "x", "idempotent": False}
 _UPLOAD = _ask("upload_file", filename=Here("module-name"), data=Here("module"))
 
-_FORMS = {
-    "__Pickled__": "pickled",
-    "Serialized-pickle": "opaque",
-    "Serialized-dask-type": "dask-type",
-    "numpy-object-array": "object-array",
-}
 
-
-def _handshakes(who: str) -> tuple[Row, ...]:
-    return tuple(
-        Row(
-            f"{who}.handshake.{form}",
-            who,
-            (_ask("greet", note=Evil(_FORMS[form])),),
-            runs=who != "scheduler" or form == "__Pickled__",
-        )
-        for form in ("__Pickled__", "Serialized-dask-type")
-    )
-
-
-def _any_operation(who: str) -> tuple[Row, ...]:
-    return tuple(
-        Row(
-            f"{who}.any-op.{form}",
-            who,
-            (_ask("identity", note=Evil(how)),),
-            # A scheduler passes on what it is not told to open.
-            runs=who != "scheduler" or form == "__Pickled__",
-        )
-        for form, how in _FORMS.items()
+def _everywhere(who: str) -> tuple[Row, ...]:
+    """Return what any server opens: a field of the handshake, and one of any operation."""
+    return (
+        Row(f"{who}.handshake.__Pickled__", who, (_ask("greet", note=Evil("pickled")),)),
+        Row(f"{who}.any-op.__Pickled__", who, (_ask("identity", note=Evil("pickled")),)),
     )
 
 
@@ -160,13 +131,6 @@ def _leaks(who: str) -> tuple[Row, ...]:
     return (
         Row(f"{who}.Enum->echo leaks os.environ", who, (_ENVIRON,), effect="leaked"),
         Row(f"{who}.Enum->echo leaks dask.config.config", who, (_CONFIG,), effect="leaked"),
-        Row(
-            f"{who}.Enum imports arbitrary dask/distributed submodule (distributed.bokeh)",
-            who,
-            (_BOKEH,),
-            runs=False,
-            effect="leaked",
-        ),
     )
 
 
@@ -245,6 +209,11 @@ _WORKER = (
         "actor_execute.args",
         _ask("actor_execute", actor="x", function="f", args=[Evil("opaque")], kwargs={}),
     ),
+    _on(
+        "worker",
+        "actor_attribute",
+        _ask("actor_attribute", actor=Evil("opaque"), attribute="f"),
+    ),
     _on("worker", "upload_file(msgpack only)", _UPLOAD, authority=True),
     _on("worker", "connection_stream->compute-task.run_spec", _ask("connection_stream"), _TASK),
     _on(
@@ -258,45 +227,6 @@ _NANNY = (
     _on("nanny", "run", _RUN),
     _on("nanny", "plugin_add", _ask("plugin_add", plugin=Evil("bytes"), name="x")),
 )
-
-_BLOCKED = (
-    Row(
-        "blocked.run_function op itself",
-        "blocked-scheduler",
-        (_ask("run_function", function=Evil("bytes", "print")),),
-        runs=False,
-    ),
-    Row(
-        "blocked-handlers bypass: __Pickled__ in a blocked op's body",
-        "blocked-scheduler",
-        (_ask("run_function", function=Evil("pickled")),),
-    ),
-    Row(
-        "blocked-handlers bypass: proxy>run (same code path as broadcast)",
-        "blocked-scheduler",
-        (_ask("proxy", msg=_RUN, worker=Here("worker")),),
-        by="blocked-worker",
-    ),
-    Row(
-        "blocked-handlers bypass: stream handler update-graph",
-        "blocked-scheduler",
-        (_CLIENT, _GRAPH),
-    ),
-)
-
-
-def _more_leaks(who: str) -> tuple[Row, ...]:
-    name = "Enum imports not-yet-imported submodule distributed.cli.dask_ssh"
-    return (
-        Row(
-            f"{who}.Enum->echo raw reply contains target-only env secret",
-            who,
-            (_ENVIRON,),
-            effect="leaked",
-        ),
-        _on(who, name, _IMPORT, effect="imported"),
-    )
-
 
 _FILES = (
     _on(
@@ -314,58 +244,32 @@ _FILES = (
     ),
 )
 
-#: Beside the tables: each other trick of a typed header, where a server opens one. A scheduler does
-#: so in a graph's expression alone.
-_TRICKS = ("custom-dtype", "fill-value", "generic-type", "generic-nested", "without-init", "cuda")
+
+def _of_a_header(who: str, how: str, effect: str = "ran") -> Row:
+    return Row(f"{who}.any-op.{how}", who, (_ask("identity", note=Evil(how)),), effect=effect)
 
 
-def _effect(how: str) -> str:
-    return "wrote" if how == "without-init" else "ran"
+#: One class of trick with a typed header each; test_forms.py has all of them in every server.
+_HEADERS = (
+    _of_a_header("worker", "dask-type"),
+    _of_a_header("worker", "object-array"),
+    _of_a_header("nanny", "generic-nested"),
+    _of_a_header("worker", "cuda"),
+    _of_a_header("worker", "without-init", "wrote"),
+)
 
-
-def _tricks(who: str) -> tuple[Row, ...]:
-    return tuple(
-        Row(f"more.{who}.{how}", who, (_ask("identity", note=Evil(how)),), effect=_effect(how))
-        for how in _TRICKS
-    )
-
-
-def _tricks_in_graphs() -> tuple[Row, ...]:
-    return tuple(
-        Row(
-            f"more.scheduler.update-graph.{how}",
-            "scheduler",
-            (_CLIENT, {**_GRAPH, "expr_ser": Evil(how)}),
-            effect=_effect(how),
-        )
-        for how in ("dask-type", "object-array", *_TRICKS)
-    )
-
-
-_MORE = (
-    *_tricks_in_graphs(),
-    *(row for who in ("worker", "nanny") for row in _tricks(who)),
-    Row("more.nanny.Enum->echo leaks os.environ", "nanny", (_ENVIRON,), effect="leaked"),
-    Row("more.nanny.Enum->echo leaks dask.config.config", "nanny", (_CONFIG,), effect="leaked"),
-    Row("more.nanny.Enum imports a submodule", "nanny", (_IMPORT,), effect="imported"),
-    Row(
-        "more.worker.actor_attribute",
-        "worker",
-        (_ask("actor_attribute", actor=Evil("opaque"), attribute="f"),),
-    ),
+_IMPORTS = tuple(
+    _on(who, "Enum imports a submodule", _IMPORT, effect="imported")
+    for who in ("scheduler", "worker", "nanny")
 )
 
 ROWS = (
-    *(row for who in ("scheduler", "worker", "nanny") for row in _handshakes(who)),
-    *(row for who in ("scheduler", "worker", "nanny") for row in _any_operation(who)),
+    *(row for who in ("scheduler", "worker", "nanny") for row in _everywhere(who)),
     *_SCHEDULER,
-    *_leaks("scheduler"),
-    *_leaks("worker"),
+    *(row for who in ("scheduler", "worker", "nanny") for row in _leaks(who)),
     *_WORKER,
     *_NANNY,
-    *_BLOCKED,
-    *_more_leaks("scheduler"),
-    *_more_leaks("worker"),
+    *_IMPORTS,
     *_FILES,
-    *_MORE,
+    *_HEADERS,
 )

@@ -33,10 +33,6 @@ pytestmark = pytest.mark.cluster
 #: Forms that may arrive as what they are, unless a client would open them: bytes are data.
 INERT = {"bytes", "in-msgpack", "eager-in-msgpack"}
 
-
-#: These come in every form there is.
-IN_FULL = {"client.reply.__Pickled__", "client.stream.__Pickled__ in event"}
-
 #: An honest scheduler sends bytes here, too: they are read as data, and never opened.
 AS_DATA = {"client.run.broadcast-raw-bytes": {"bytes"}}
 
@@ -81,16 +77,16 @@ def _control(rig: Rig, victim: Victim, server: Hostile, row: Told) -> str:
     marker = rig.marker("stock-client")
     known = set(victim.ask({"does": "modules"})) if row.effect == "imported" else set()
     said = _done(victim, server, row, [in_stock(row.say, marker, _named)])
-    if row.runs and row.effect == "wrote":  # once nothing in the client holds the object any more
+    if row.effect == "wrote":  # once nothing in the client holds the object any more
         until(row.name, marker.exists)
     ran = marker.exists()
     if row.effect == "imported":
         ran = NEW_MODULES[0] in set(victim.ask({"does": "modules"})) - known
     if row.effect == "read":
         ran = _has_read(said)
-    if ran is not row.runs:
-        return f"{row.name}: the control {'ran' if ran else 'did not run'} in a stock client {said}"
-    if ran and row.effect == "ran" and int(marker.read_text()) != victim.process.pid:
+    if not ran:
+        return f"{row.name}: the control did not run in a stock client {said}"
+    if row.effect == "ran" and int(marker.read_text()) != victim.process.pid:
         return f"{row.name}: the control ran in another process than the client's"
     return ""
 
@@ -103,7 +99,7 @@ def _attacked(rig: Rig, victim: Victim, server: Hostile, row: Told) -> Iterator[
         markers.append(rig.marker(f"client-{form}"))
         return markers[-1]
 
-    forms = list(in_all_forms(row.say, marker, _named, short=row.name not in IN_FULL))
+    forms = list(in_all_forms(row.say, marker, _named))
     batches = [[each] for each in forms] if row.op == "greet" else [forms]
     for batch in batches:
         rig.log.new()
@@ -126,18 +122,31 @@ def _attacked(rig: Rig, victim: Victim, server: Hostile, row: Told) -> Iterator[
     yield from (f"{row.name}: RAN {each}" for each in markers if rig.made(each))
 
 
+def _guarded(rig: Rig, victim: Victim, server: Hostile, row: Told) -> Iterator[str]:
+    """Have a guarded client of the stock server hear what ran in a stock client."""
+    marker = rig.marker("guarded-client")
+    said = _done(victim, server, row, [in_stock(row.say, marker, _named)])
+    if rig.made(marker) or _has_read(said):
+        yield f"{row.name}: RAN in a guarded client"
+    if row.op != "greet" and said["then"] != 5:
+        yield f"{row.name}: the guarded client completes no other future: {said}"
+
+
 def test_no_code_reaches_a_client(
     rig: Rig, victims: dict[str, Victim], servers: dict[str, Hostile]
 ) -> None:
     failures = []
-    modules: set[str] = set()
+    modules: dict[str, set[str]] = {}
     for row in CLIENT_ROWS:
         failures.append(_control(rig, victims["stock"], servers["stock"], row))
         failures += _attacked(rig, victims["safeser"], servers["safeser"], row)
-        modules = modules or set(victims["safeser"].ask({"does": "modules"}))
-    new = set(victims["safeser"].ask({"does": "modules"})) - modules
-    if named := {name for name in new if not name.startswith("importlib.")}:
-        failures.append(f"the client imported {sorted(named)}")
+        failures += _guarded(rig, victims["guarded"], servers["stock"], row)
+        for kind in ("safeser", "guarded"):
+            now = set(victims[kind].ask({"does": "modules"}))
+            new = {n for n in now - modules.setdefault(kind, now) if not n.startswith("importlib.")}
+            if new:
+                failures.append(f"{row.name}: the {kind} client imported {sorted(new)}")
+                modules[kind] = now
     failures = [each for each in failures if each]
     assert not failures, "\n".join(failures)
 

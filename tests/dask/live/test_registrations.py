@@ -152,7 +152,7 @@ def _attacked(rig: Rig, recruit: Told, role: str, policy: str) -> Iterator[str]:
     said_in = role in ("worker", "scheduler")  # whoever else holds a key gets no word in
     with impostor.host:
         for row in REPLIES if said_in else (REPLIES[0], REPLIES[2]):
-            forms = in_all_forms([row.more, list(row.then)], marker, str, short=True)
+            forms = in_all_forms([row.more, list(row.then)], marker, str)
             for form, (impostor.reply, impostor.then) in forms:
                 impostor.op = row.op
                 rig.log.new()

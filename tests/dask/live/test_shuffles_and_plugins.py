@@ -186,7 +186,7 @@ def test_no_server_opens_why_another_failed(rig: Rig, name: str) -> None:
         rig.log.new()
         told = cloudpickle.dumps((liar.host.address, *row.arguments))
         call = {"function": _by_value(row.function), "args": told, "wait": True}
-        for form, liar.exception in in_all_forms(Evil(row.how), marked, str, short=True):
+        for form, liar.exception in in_all_forms(Evil(row.how), marked, str):
             if (row.by, form) == ("scheduler", "eager"):
                 continue  # what a scheduler says is code, a nanny of this policy may open
             with rig.sealed_to("scheduler", "alice") as wire:
@@ -240,7 +240,7 @@ def test_shards_are_opened_by_nobody_but_safeser(rig: Rig) -> None:
     template = {**shard, "data": Evil("bytes", "[]")}
     for role in ("worker", "bob", "carol", "alice"):
         with rig.sealed_to("worker", role) as wire:
-            for form, message in in_all_forms(template, marked, str, short=role != "worker"):
+            for form, message in in_all_forms(template, marked, str):
                 rig.log.new()
                 answer = wire.ask(message)
                 assert answer["status"] == "uncaught-error", (role, form)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import CHROMIUM, tab
+from tests.browser import tab
 from tests.conftest import Folder, until
 from tests.dask.monitoring.programs import DASHBOARD
+from tests.needs import needs
 
 pytestmark = pytest.mark.cluster
 
@@ -43,7 +44,7 @@ def test_the_other_pages_lead_to_it(dashboard):
         assert '<a href="safeser">Safeser</a>' in get(f"{dashboard}/{page}")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+@needs("chromium")
 def test_a_browser_shows_decisions_and_runs_nothing(dashboard, tmp_path: Path):
     async def look() -> None:
         async with tab(f"{dashboard}/safeser", tmp_path / "browser") as page:

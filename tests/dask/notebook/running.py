@@ -23,11 +23,14 @@ OPERATIONS = (HERE / "operations.py", HERE / "library_operations.py")
 #: Seconds for one cell on a busy machine, where one that hangs would wait for ever.
 DEADLINE = 100
 
-#: What a user writes at the beginning; the rest of the notebook is the same.
+#: What a user writes at the beginning; the rest of the notebook is the same. Stock workers are
+#: threads of the kernel: what they compute is the same, and nothing is imported three times.
 BEGINNINGS = {
     "tcp": """
 import distributed
-cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+cluster = distributed.LocalCluster(
+    n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
+)
 client = distributed.Client(cluster)
 def keep(cls):
     return cls

@@ -6,41 +6,38 @@ program.
 
 from __future__ import annotations
 
+import io
 import json
+import logging
+import operator
+import os
 import sys
 import time
 import traceback
 import warnings
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+from dask import delayed
 from distributed import Client as _DaskClient
-from distributed import Queue, wait
+from distributed import NannyPlugin, Queue, SchedulerPlugin, WorkerPlugin, span, wait
 from steps import step, taken
 
 import safeser
 
 
-@step
-def submit(client: Any) -> Any:
-    return client.submit(lambda x: x + 1, 1).result(timeout=30)
-
-
-@step
-def gather(client: Any) -> Any:
-    return client.gather(client.map(lambda x: x * 2, range(5)))
-
-
-@step
-def scatter(client: Any) -> Any:
-    array = client.scatter(np.ones(100_000))
-    pieces = client.scatter({"a": 1, "b": [1, 2]})
-    return [float(client.submit(np.sum, array).result(timeout=30)), client.gather(pieces)]
+def until(probe: Any) -> Any:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if found := probe():
+            return found
+        time.sleep(0.02)
+    raise TimeoutError("it did not happen")
 
 
 @step
@@ -61,15 +58,6 @@ def failing(client: Any) -> Any:
         future.result(timeout=30)
     except ZeroDivisionError as error:
         return [str(error), "".join(traceback.format_exception(error))]
-    return None
-
-
-@step
-def missing_key(client: Any) -> Any:
-    try:
-        client.submit(lambda: {}["missing"]).result(timeout=30)
-    except KeyError as error:
-        return error.args
     return None
 
 
@@ -106,12 +94,6 @@ def failed_future_in_a_queue(client: Any) -> Any:
 
 
 @step
-def published(client: Any) -> Any:
-    client.publish_dataset(numbers=[1, 2, 3])
-    return ["numbers" in client.list_datasets(), client.get_dataset("numbers")]
-
-
-@step
 def warns(client: Any) -> Any:
     def work() -> int:
         from distributed.worker import warn
@@ -141,15 +123,6 @@ def from_inside(client: Any) -> Any:
         return client.submit(work).result(timeout=30)
     except Exception as error:  # the refusal crossed twice, as data
         return str(error)
-
-
-@step
-def run_that_fails(client: Any) -> Any:
-    try:
-        client.run(lambda: 1 / 0)
-    except ZeroDivisionError as error:
-        return str(error)
-    return None
 
 
 SHAPES = """
@@ -213,52 +186,6 @@ def relayed_classes(client: Any) -> Any:
     failed = client.submit(lambda: sys.modules["parcels"].breaks(), pure=False)
     out.append(type(failed.exception(timeout=30)) is parcels.Broken)
     return [*out, client.run_on_scheduler(lambda: "parcels" in sys.modules)]
-
-
-def table() -> Any:
-    import pyarrow as pa
-
-    return pa.table({"a": [1, None], "b": ["x", "y"]})
-
-
-def sparse() -> Any:
-    import scipy.sparse
-
-    return scipy.sparse.random_array((20, 30), density=0.2, format="csr", rng=5)
-
-
-def fitted() -> Any:
-    from sklearn.linear_model import LinearRegression
-
-    return LinearRegression().fit(np.eye(3), [1.0, 2.0, 3.0])
-
-
-def turned() -> Any:
-    return np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2)
-
-
-def mixed() -> Any:
-    frame = pd.DataFrame({"t": ["a", None], "n": [1, 2], "o": ["x", Fraction(1, 2)]})
-    return frame.assign(c=frame["t"].astype("category"))
-
-
-def group() -> Any:
-    return ExceptionGroup("all", [ValueError(1), KeyError("k")])
-
-
-@step
-def typed(client: Any) -> Any:
-    """Each comes as it is, and is then the same as the one that is made here."""
-    futures = [client.submit(make) for make in (table, sparse, fitted, turned, mixed, group)]
-    arrow, matrix, model, array, frame, errors = client.gather(futures)
-    return {
-        "table": arrow.equals(table()),
-        "sparse": (matrix != sparse()).nnz == 0,
-        "fitted": model.predict(np.eye(3)).tolist() == fitted().predict(np.eye(3)).tolist(),
-        "turned": array.tolist() == turned().tolist() and array.strides == turned().strides,
-        "mixed": frame.equals(mixed()) and frame.dtypes.equals(mixed().dtypes),
-        "group": [str(one) for one in errors.exceptions] == ["1", "'k'"],
-    }
 
 
 class Odd:
@@ -331,6 +258,160 @@ def published_collections(client: Any) -> Any:
         float(got["ones"].sum().compute()),
         int(got["frame"].v.sum().compute()),
         got["one"].result(timeout=10),
+    ]
+
+
+@step
+def copies(client: Any) -> Any:
+    """Broadcast, replicate and rebalance: where copies are."""
+    client.amm.stop()  # every two seconds it takes back what is there more than once
+    everywhere = client.scatter(np.arange(10), broadcast=True, direct=True)
+    one = client.scatter(np.arange(11))
+    client.rebalance()
+
+    def counted() -> Any:
+        client.replicate([everywhere, one], n=2)  # its last round may still take one back
+        who = client.who_has([everywhere, one])
+        return [len(who[everywhere.key]), len(who[one.key])]
+
+    until(lambda: counted() == [2, 2])
+    client.amm.start()
+    return client.gather(one, direct=True).tolist()
+
+
+@step
+def annotations(client: Any) -> Any:
+    """Workers, priorities and retries by name, and spans."""
+    one, _ = sorted(client.scheduler_info()["workers"])
+
+    def where() -> str:
+        from distributed import get_worker
+
+        return get_worker().address
+
+    with dask.annotate(workers=[one], priority=5, retries=1):
+        placed = delayed(where)().compute(optimize_graph=False)
+    with span("of glass"):  # tasks of one name are one group, which stays in its first span
+        client.submit(where, key="glass").result(timeout=30)
+    spans = client.run_on_scheduler(
+        lambda dask_scheduler: [
+            list(each.name) for each in dask_scheduler.extensions["spans"].spans.values()
+        ]
+    )
+    return [placed == one, ["of glass"] in spans]
+
+
+@step
+def runs(client: Any) -> Any:
+    workers = client.run(os.getpid)
+    nannies = client.run(os.getpid, nanny=True)
+    scheduler = client.run_on_scheduler(os.getpid)
+    return len({*workers.values(), *nannies.values(), scheduler, os.getpid()})
+
+
+class OnWorkers(WorkerPlugin):
+    name = "on-workers"
+
+    def setup(self, worker: Any) -> None:
+        worker.of_glass = 1
+
+    def teardown(self, worker: Any) -> None:
+        worker.of_glass = 2
+
+
+class OnScheduler(SchedulerPlugin):
+    name = "on-scheduler"
+
+    def start(self, scheduler: Any) -> None:
+        scheduler.of_glass = 1
+
+
+class OnNannies(NannyPlugin):
+    name = "on-nannies"
+
+    def setup(self, nanny: Any) -> None:
+        nanny.of_glass = 1
+
+
+@step
+def plugins(client: Any) -> Any:
+    for plugin in (OnWorkers(), OnScheduler(), OnNannies()):
+        client.register_plugin(plugin)
+    there = [
+        *client.run(lambda dask_worker: dask_worker.of_glass).values(),
+        client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.of_glass),
+        *client.run(lambda dask_worker: dask_worker.of_glass, nanny=True).values(),
+    ]
+    client.unregister_worker_plugin("on-workers")
+    client.unregister_scheduler_plugin("on-scheduler")
+    client.unregister_worker_plugin("on-nannies", nanny=True)
+    return [there, *client.run(lambda dask_worker: dask_worker.of_glass).values()]
+
+
+@step
+def forwards(client: Any) -> Any:
+    """What workers log and what tasks report arrives where the client listens."""
+    lines, events = io.StringIO(), []
+    handler = logging.StreamHandler(lines)
+    logger = logging.getLogger("of.glass")
+    logger.addHandler(handler)
+    client.forward_logging("of.glass", level=logging.INFO)
+    client.subscribe_topic("of-glass", events.append)
+
+    def says(x: int) -> None:
+        from distributed import get_worker
+
+        logging.getLogger("of.glass").warning("a worker says %s", x)
+        get_worker().log_event("of-glass", {"x": x})
+
+    client.submit(says, 5).result(timeout=30)
+    client.log_event("of-glass", {"x": 6})
+    until(lambda: "a worker says 5" in lines.getvalue() and len(events) == 2)
+    client.unforward_logging("of.glass")
+    client.unsubscribe_topic("of-glass")
+    logger.removeHandler(handler)
+    return sorted(event["x"] for _, event in events)
+
+
+@step
+def looks(client: Any) -> Any:
+    """Everything that tells about the cluster."""
+    future = client.submit(operator.neg, 3)
+    wait(future)
+    client.get_versions(check=True)
+    asked = {
+        "ncores": client.ncores(),
+        "has_what": client.has_what(),
+        "nbytes": client.nbytes(),
+        "scheduler_logs": client.get_scheduler_logs(),
+        "worker_logs": client.get_worker_logs(),
+        "nanny_logs": client.get_worker_logs(nanny=True),
+        "story": client.story(future.key),
+        "profile": client.profile(),
+    }
+    client.processing()
+    client.call_stack()
+    client.amm.stop()
+    stopped = client.amm.running()
+    client.amm.start()
+    return [sorted(name for name, value in asked.items() if value), stopped, client.amm.running()]
+
+
+@step
+def metered(client: Any) -> Any:
+    """Dask's fine performance metrics of serialization, as on tcp://."""
+
+    def measured(dask_worker: Any) -> Any:
+        return [[str(p) for p in key] for key in dask_worker.digests_total if type(key) is tuple]
+
+    one, other = client.scheduler_info()["workers"]
+    made = client.submit(np.zeros, 100_000, workers=[one], pure=False)
+    client.submit(np.sum, made, workers=[other], pure=False).result(timeout=30)
+    made.result(timeout=30)
+    found = client.run(measured)
+    return [
+        ["get-data", "serialize", "seconds"] in found[one],
+        ["gather-dep", "deserialize", "seconds"] in found[other],
     ]
 
 

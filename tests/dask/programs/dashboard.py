@@ -6,8 +6,7 @@ import json
 import sys
 from typing import Any
 
-from distributed import Event, Future, Lock, Queue, Semaphore, Variable
-from distributed.diagnostics.plugin import WorkerPlugin
+from distributed import Event, Future, Variable
 
 import safeser
 
@@ -36,43 +35,16 @@ def looks(client: Any, squares: Future) -> dict[str, Any]:
     }
 
 
-class Plugin(WorkerPlugin):
-    name = "own"
-
-
 def tries(client: Any, squares: Future) -> dict[str, Any]:
     return {
         "submit": lambda: client.submit(len, "x"),
         "persist": lambda: client.get({"a": (len, "x")}, "a"),
-        "scatter": lambda: client.scatter([7], hash=False),
         "direct": lambda: client.scatter([7], hash=False, direct=True),
         "run": lambda: client.run(len, "x"),
-        "scheduler": lambda: client.run_on_scheduler(len, "x"),
-        "restart": lambda: client.restart(),
-        "retire": lambda: client.retire_workers(),
-        "upload": lambda: client.upload_file(sys.argv[0]),
-        "plugin": lambda: client.register_plugin(Plugin()),
-        "dump": lambda: client.dump_cluster_state("dump"),
         "metadata": lambda: client.set_metadata("owner", "eve"),
-        "publish": lambda: client.publish_dataset(squares, name="mine"),
-        "unpublish": lambda: client.unpublish_dataset("published"),
-        "queue": lambda: Queue("q").put(1, timeout=5),
-        "variable": lambda: Variable("squares").set(1, timeout=5),
-        "event": lambda: Event("e").set(),
-        "lock": lambda: Lock("l").acquire(timeout=5),
-        "semaphore": lambda: Semaphore(name="s", max_leases=1).acquire(timeout=5),
-        "log": lambda: client.log_event("all", "x"),
-        "replicate": lambda: client.replicate([squares]),
-        "rebalance": lambda: client.rebalance(),
-        "retry": lambda: client.retry([squares]),
-        "amm": lambda: client.amm.stop(),
-        "logs": lambda: client.get_worker_logs(),
-        "stacks": lambda: client.call_stack(),
         "shutdown": lambda: client.shutdown(),
-        "stream": lambda: client.sync(client.scheduler.connection_stream),
         "cancel": lambda: client.cancel([squares], force=True),
         "delete": lambda: Variable("squares").delete(),
-        "close": lambda: Queue("q").close(),
     }
 
 

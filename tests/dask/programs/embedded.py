@@ -1,18 +1,14 @@
-"""Clusters that a program starts by itself, step by step; prints what came out as JSON.
+"""A cluster that a program starts by itself; prints what came out as JSON.
 
-Each step's result is compared in tests/dask/clusters/test_live_usage.py. Run as a program, which is
-imported again by each worker.
+Run as a program, which is imported again by each worker.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
-import sys
 import time
-import traceback
 from typing import Any
 
 import dask
@@ -72,40 +68,8 @@ def local() -> Any:
     return out
 
 
-async def asynchronous() -> Any:
-    out: list[Any] = []
-    async with (
-        LocalCluster(n_workers=1, threads_per_worker=1, asynchronous=True) as cluster,
-        safeser.Client(cluster, asynchronous=True) as client,
-    ):
-        out.append(await client.submit(lambda x: x + 1, 1))
-        out.append(await client.gather(client.map(lambda x: x * 2, range(3))))
-        [array] = await client.scatter([np.arange(3)])
-        out.append((await array).tolist())
-        failing = client.submit(lambda: 1 / 0)
-        try:
-            await failing
-        except ZeroDivisionError as error:
-            out.append(str(error))
-        out.append(len(await client.run(os.getpid)))
-    return out
-
-
 def main() -> None:
-    out: dict[str, Any] = {}
-    for name, step in {
-        "local": local,
-        "asynchronous": lambda: asyncio.run(asynchronous()),
-    }.items():
-        begun = time.monotonic()
-        try:
-            out[name] = step()
-        # What fails is what the test wants to hear of, whatever it is.
-        except BaseException as error:
-            traceback.print_exc()
-            out[name] = f"{type(error).__name__}: {error}"
-        print(f"{name}: {time.monotonic() - begun:.1f} s", file=sys.stderr)
-    print(json.dumps(out))
+    print(json.dumps(local()))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-import dask.array as da
 import distributed
 from dask.tokenize import tokenize
 from dask.utils import funcname
@@ -126,11 +125,10 @@ def main(alice, bob):
     out["failing_graph"] = tried(lambda: fail(alice, "theirs"))
     wait(bob.submit(add, 5, 5))  # what was sent before has arrived
     out["others_future"] = theirs.status
-    out["honest"] = tried(lambda: honest(alice))
 
 
 def until(probe):
-    for _ in range(400):
+    for _ in range(1200):
         if probe():
             return
         time.sleep(0.05)
@@ -161,23 +159,6 @@ def fail(client, key):
         return future.result(timeout=60)
     except ValueError as error:
         return str(error)
-
-
-def honest(client):
-    """What one client may do in a notebook, cells run again, without any alarm."""
-    kept = []
-    for _ in range(2):
-        x = da.ones((40, 40), chunks=20)
-        y = (x + 1) * 2
-        kept.append(client.compute(y.sum()))
-        kept.append(client.persist(y))
-        kept.append(client.compute(kept[-1].sum()))
-        kept.append(client.persist(x))
-        kept.append(client.compute(y.sum(), optimize_graph=False))
-        kept.append(client.compute(y.T.mean(axis=0)))
-        kept.append(client.submit(lambda a: a + 1, 1))
-        kept += client.map(lambda a: a * 2, range(3))
-    return [sum(f.result(timeout=60).sum() if hasattr(f, "result") else 0 for f in kept[:1])]
 
 
 if __name__ == "__main__":

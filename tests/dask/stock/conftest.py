@@ -23,7 +23,7 @@ from distributed.protocol import dumps
 from safeser.channel import OpenLink
 from safeser.dask.stock.conversation import GuardedConversation
 from safeser.policy import Policy
-from tests.conftest import base_environment
+from tests.conftest import Witness, base_environment
 
 GREETING = {"compression": None, "python": (3, 11, 7), "pickle-protocol": 5}
 ADDRESS = "tcp://127.0.0.1:8786"
@@ -73,42 +73,10 @@ def memoryview_of(frame: Any) -> memoryview:
     return memoryview(frame).cast("B")
 
 
-class Log:
-    """An audit sink in memory."""
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-        self.counts: list[str] = []
-
-    def record(self, event: Any, /) -> None:
-        self.events.append(dict(event))
-
-    def record_all(self, events: Any, /) -> None:
-        for event in events:
-            self.record(event)
-
-    def count(
-        self,
-        sender: str,
-        recipient: str,
-        operation: str,
-        rule: str,
-        permitted: bool,
-        *,
-        times: int = 1,
-        kind: str = "admin",
-    ) -> None:
-        self.counts += [rule] * times
-
-    @property
-    def rules(self) -> list[str]:
-        return [event["rule"] for event in self.events if not event["permitted"]]
-
-
 @pytest.fixture(scope="session")
 def make_peer() -> Any:
     policy = Policy.load("stock-cluster")
-    return lambda **options: Peer(Log(), policy, **options)
+    return lambda **options: Peer(Witness(), policy, **options)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_a_refused_answer_leaves_the_connection(guard):
 
 def test_what_a_worker_waits_for_is_said_after_a_refusal(guard):
     async def main():
-        heard = []
+        heard, over = [], asyncio.Event()
 
         async def talk(reader, writer):
             for each in (GREETING, {"status": "OK", "data": {"k": ToPickle(print)}}):
@@ -114,6 +114,7 @@ def test_what_a_worker_waits_for_is_said_after_a_refusal(guard):
                 heard.append(await reader.read(1 << 16))
             heard.append(await reader.read(1 << 16))
             writer.close()
+            over.set()
 
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
@@ -123,7 +124,7 @@ def test_what_a_worker_waits_for_is_said_after_a_refusal(guard):
             await comm.read()
         comm.abort()
         server.close()
-        await asyncio.sleep(0.05)
+        await over.wait()
         return heard
 
     assert any(b"OK" in each for each in run(main()))

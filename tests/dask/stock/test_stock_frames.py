@@ -25,8 +25,9 @@ from safeser.dask.clients.stock_frames import _TYPES, frame_writer, rebuild_valu
 from safeser.dask.stock.comm import Guard
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.policy import Policy
+from tests.conftest import Witness
 from tests.dask.clients.test_gathering import Known
-from tests.dask.stock.conftest import ADDRESS, Log
+from tests.dask.stock.conftest import ADDRESS
 from tests.dask.stock.frames import DAYS, FRAMES, LIMITS, PLACES, same
 from tests.dask.stock.test_hostile_frames import HOSTILE
 
@@ -196,7 +197,7 @@ class Client(Gathering, Dask):
 
     def __init__(self, held, answers):
         super().__init__(held, answers)
-        self.log = Log()
+        self.log = Witness()
         policy = Policy.load("stock-cluster")
         self._guard = Guard("tcp", "client", policy, self.log, ("dask", "msgpack"))
 
