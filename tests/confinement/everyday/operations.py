@@ -15,6 +15,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import xarray as xr
+from distributed import as_completed
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -47,20 +48,50 @@ def in_francs(part, rate):
 # %% arrays: reduce by blocks
 ARRAY.sum().compute(), ARRAY.mean(axis=0).compute(), ARRAY.std().compute()
 
+# %% arrays: multiply matrices
+(ARRAY @ ARRAY.T).trace().compute()
+
+# %% arrays: rechunk from rows to columns
+da.ones((40, 40), chunks=(40, 5)).rechunk((5, 40)).cumsum(axis=0).sum().compute()
+
 # %% arrays: map_blocks(lambda)
 ARRAY.map_blocks(lambda block: block * 2 - block.min(), dtype=ARRAY.dtype).compute()
 
 # %% arrays: map_overlap with an own function
 ARRAY.map_overlap(lambda block: block + np.roll(block, 1, 0), depth=1, boundary=0).compute().sum()
 
+# %% arrays: select by a mask
+ARRAY[ARRAY % 7 == 0].compute_chunk_sizes().compute()
+
+# %% arrays: singular values
+da.linalg.svd(da.arange(60.0, chunks=60).reshape(20, 3).rechunk((5, 3)))[1].compute().round(6)
+
 # %% arrays: random numbers by a seed
 da.random.default_rng(7).normal(size=(100,), chunks=25).sum().compute().round(9)
+
+# %% arrays: histogram and percentile
+(
+    da.histogram(ARRAY.ravel(), bins=5, range=(0, 400))[0].compute(),
+    da.percentile(ARRAY.ravel(), [10, 50]).compute(),
+)
+
+# %% arrays: apply_gufunc with an own function
+da.apply_gufunc(lambda a: a.mean(-1), "(i)->()", ARRAY, allow_rechunk=True).compute()
+
+# %% frames: mean of columns
+FRAME[["amount", "weight"]].mean().compute()
+
+# %% frames: query
+FRAME.query("amount > 30 and place == 'Bern'").compute()
 
 # %% frames: apply(lambda) to a column
 FRAME.amount.apply(lambda n: n**2 + 1, meta=("amount", "i8")).compute()
 
 # %% frames: apply(lambda) to rows
 FRAME.apply(lambda row: row.amount * row.weight, axis=1, meta=(None, "f8")).compute()
+
+# %% frames: assign and strings
+FRAME.assign(short=FRAME.place.str.upper().str[:2], weekday=FRAME.day.dt.dayofweek).compute()
 
 # %% frames: group and aggregate
 FRAME.groupby("place").agg({"amount": ["sum", "max"], "weight": "mean"}).compute().sort_index()
@@ -74,18 +105,57 @@ FRAME.groupby("place")[["amount", "weight"]].apply(
 right = dd.from_pandas(pd.DataFrame({"amount": range(0, 60, 2), "even": True}), npartitions=3)
 FRAME.merge(right, on="amount").compute().sort_values("amount").reset_index(drop=True)
 
+# %% frames: set_index and loc
+FRAME.set_index("amount").loc[10:14].compute()
+
+# %% frames: sort_values
+FRAME.sort_values("weight", ascending=False).compute().head(5)
+
 # %% frames: map_partitions with an own function
 FRAME.map_partitions(in_francs, RATES).francs.sum().compute()
+
+# %% frames: value_counts and nunique
+[FRAME.place.value_counts().compute().sort_index(), FRAME.place.nunique().compute()]
+
+# %% frames: rolling and resample
+[
+    FRAME.weight.rolling(3).mean().compute(),
+    FRAME.set_index("day").amount.resample("30D").sum().compute(),
+]
+
+# %% frames: pivot_table
+FRAME.categorize("place").pivot_table(
+    index="amount", columns="place", values="weight", aggfunc="sum"
+).compute()
+
+# %% frames: describe and quantile
+[FRAME.describe().compute(), FRAME.weight.quantile(0.3).compute()]
 
 # %% bags: map, filter and frequencies
 words = db.from_sequence("the cat and the dog".split(), npartitions=2)
 sorted(words.map(str.title).filter(lambda word: len(word) == 3).frequencies().compute())
+
+# %% bags: foldby and groupby
+numbers = db.range(20, npartitions=4)
+[
+    sorted(numbers.foldby(lambda n: n % 3, lambda a, b: a + b, 0).compute()),
+    sorted((k, sorted(v)) for k, v in numbers.groupby(lambda n: n % 3).compute()),
+]
+
+# %% bags: to a frame
+db.from_sequence([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], npartitions=2).to_dataframe().compute()
 
 # %% own functions: submit(lambda)
 client.submit(lambda a, b: a * b, 6, 7).result()
 
 # %% own functions: map and gather
 client.gather(client.map(double, range(10)))
+
+# %% own functions: as_completed
+sorted(result for _, result in as_completed(client.map(double, range(5)), with_results=True))
+
+# %% own functions: a tree of delayed calls
+dask.delayed(sum)([dask.delayed(double)(n) for n in range(8)]).compute()
 
 # %% own functions: methods of an own class
 (dask.delayed(Model)(3).predict(4)).compute()
