@@ -51,7 +51,7 @@ test: check
 
 ## compat: the attacks and a program of common uses on five releases of Dask; environments in .compat
 compat: $(VENV)/dev.stamp
-	@$(BIN)/python -m tests.compat
+	@$(BIN)/python -m verification.compat
 
 ## check: style, types, layering, and lines against the budgets of lines.toml
 check: $(VENV)/dev.stamp
@@ -72,43 +72,43 @@ pictures: $(VENV)/demo.stamp
 
 ## bench: measure pickles, tokens, typed serialization, sealed calls, the audit log, policy, safeser:// and many workers; an hour
 bench: $(VENV)/demo.stamp
-	@$(BIN)/python -m benchmarks.pickles
-	@$(BIN)/python -m benchmarks.families
-	@$(BIN)/python -m benchmarks.tokens
-	@$(BIN)/python -m benchmarks.sealed
-	@$(BIN)/python -m benchmarks.serialization
-	@$(BIN)/python -m benchmarks.audit
-	@$(BIN)/python -m benchmarks.policy
-	@$(BIN)/python -m benchmarks.dask
-	@$(BIN)/python -m benchmarks.scale
+	@$(BIN)/python -m verification.benchmarks.pickles
+	@$(BIN)/python -m verification.benchmarks.families
+	@$(BIN)/python -m verification.benchmarks.tokens
+	@$(BIN)/python -m verification.benchmarks.sealed
+	@$(BIN)/python -m verification.benchmarks.serialization
+	@$(BIN)/python -m verification.benchmarks.audit
+	@$(BIN)/python -m verification.benchmarks.policy
+	@$(BIN)/python -m verification.benchmarks.dask
+	@$(BIN)/python -m verification.benchmarks.scale
 
 ## dask-suite: distributed's own tests, of its protocol and of clusters; DISTRIBUTED=path/to/checkout
 dask-suite: $(VENV)/dev.stamp
-	@$(BIN)/python -m tests.dask_suite "$(DISTRIBUTED)"
-	@$(BIN)/python -m tests.dask_suite.clusters "$(DISTRIBUTED)"
-	@$(BIN)/python -m tests.dask_suite.clusters --sealed "$(DISTRIBUTED)"
+	@$(BIN)/python -m verification.dask_suite "$(DISTRIBUTED)"
+	@$(BIN)/python -m verification.dask_suite.clusters "$(DISTRIBUTED)"
+	@$(BIN)/python -m verification.dask_suite.clusters --sealed "$(DISTRIBUTED)"
 
 ## differential: compare ten million pickles with CPython's readers; an hour, stops and resumes
 differential: $(VENV)/dev.stamp
-	@$(BIN)/python -m tests.differential --cases 10000000 --state .differential
+	@$(BIN)/python -m verification.differential --cases 10000000 --state .differential
 
 ## fuzz: an hour on pickles, quarters on trees and files for inspect, half on models; kept in .fuzz
 fuzz: $(VENV)/dev.stamp
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'atheris>=2.3'
-	@$(BIN)/python -m tests.fuzz.pickles .fuzz/pickles --seconds 3600
-	@$(BIN)/python -m tests.fuzz.trees --state .fuzz/trees --seconds 900
-	@$(BIN)/python -m tests.fuzz.files .fuzz/files --seconds 900
-	@$(BIN)/python -m tests.fuzz.estimators .fuzz/estimators --seconds 1800
+	@$(BIN)/python -m verification.fuzz.pickles .fuzz/pickles --seconds 3600
+	@$(BIN)/python -m verification.fuzz.trees --state .fuzz/trees --seconds 900
+	@$(BIN)/python -m verification.fuzz.files .fuzz/files --seconds 900
+	@$(BIN)/python -m verification.fuzz.estimators .fuzz/estimators --seconds 1800
 
 ## soak: an hour of work on a cluster that is killed, cut and attacked; stops and resumes, in .soak
 soak: $(VENV)/dev.stamp
-	@$(BIN)/python -m tests.soak --seconds 3600 --state .soak
+	@$(BIN)/python -m verification.soak --seconds 3600 --state .soak
 
 ## sweep: what one message costs a scheduler, one constructor a load, two sizes of a value; an hour, exits with 1
 sweep: $(VENV)/dev.stamp
-	@$(BIN)/python -m tests.sweep.stalls
-	@$(BIN)/python -m tests.sweep.pickles
-	@$(BIN)/python -m tests.sweep.products
+	@$(BIN)/python -m verification.sweep.stalls
+	@$(BIN)/python -m verification.sweep.pickles
+	@$(BIN)/python -m verification.sweep.products
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp

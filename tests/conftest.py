@@ -32,7 +32,7 @@ from safeser.values import Suite
 from tests.forking import DASK, Forked, can_fork
 
 # The same examples every time, however slow or busy the machine is: luck has its place in the long
-# runs of tests/fuzz, tests/differential and tests/families/malformed.
+# runs of verification/fuzz, verification/differential and verification/malformed.
 settings.register_profile(
     "safeser", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,9 +1,9 @@
 """Every operation of Dask's protocol: its server, its fields, and its kind.
 
 The one rule: an operation that is not in this table is not known, and an unknown one is refused.
-The rows were compared, in both directions, with the handlers that running servers register in each
-release from :data:`FIRST` on (``python -m tests.compat.operations``). A row or field that not all
-releases have says ``since`` or ``until``; a newer release has those of the newest compared one.
+``python -m verification.compat.operations`` compared the rows, in both directions, with the
+handlers that running servers register in each release from :data:`FIRST` on. A row or field that
+not all have says ``since`` or ``until``; a newer release has those of the newest compared one.
 
 Grants are by name and a name may stand for different things on different servers. Four do:
 ``gather``, ``task-erred`` and ``close`` are in two groups, and ``restart``, which a client merely

@@ -26,9 +26,9 @@ from safeser.dask.patches.fingerprints import (
 )
 from safeser.dask.patches.patch import ANY, apply, rebind, stock_of
 from safeser.errors import ConfigError
-from tests.compat.fingerprints import definition, modules
 from tests.dask.assignments import modules_of, replaced_in
 from tests.dask.patched import undo
+from verification.compat.fingerprints import definition, modules
 
 PROGRAM = Path(__file__).parent / "programs" / "changed.py"
 PACKAGE = Path(safeser.__file__).parent

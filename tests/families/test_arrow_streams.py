@@ -14,7 +14,7 @@ np = pytest.importorskip("numpy")
 pd = pytest.importorskip("pandas")
 
 from safeser.families.arrow import streams  # noqa: E402 - needs Arrow
-from tests.families.malformed.examples.arrow import examples  # noqa: E402
+from tests.samples.values.arrow import examples  # noqa: E402
 
 LIMITS = Limits()
 HUGE = 1 << 30

@@ -420,5 +420,5 @@ def use(made):
 
 
 def test_mutated():
-    # Larger ones are mutated by tests.families.malformed.
+    # Larger ones are mutated by verification.malformed.
     assert mutate_all(linear_model.Ridge().fit(X, X[:, 0]), use, every=11)[0] > 20

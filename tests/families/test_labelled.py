@@ -290,5 +290,5 @@ def use(made):
 
 @pytest.mark.parametrize(("made", "every"), [(VARIABLE, 2), (INDEX, 9)])
 def test_mutated(made, every):
-    # Larger ones are mutated by tests.families.malformed.
+    # Larger ones are mutated by verification.malformed.
     assert mutate_all(made, use, every=every)[0] > 20

@@ -6,12 +6,12 @@ import pytest
 
 from safeser import families
 from safeser.errors import PayloadError
-from tests.families.malformed.parent import run
+from verification.malformed.parent import run
 
 #: Names under which nothing travels, each to refuse it with advice; and paths of another system.
 _NOTHING_TRAVELS = ["numpy:memmap", "pandas:GroupBy", "pathlib:WindowsPath", "polars:LazyFrame"]
 
-# Some ten cases of each example; long runs are tests.families.malformed's own.
+# Some ten cases of each example; long runs are verification.malformed's own.
 _CASES = 2_500
 
 
@@ -21,7 +21,7 @@ def test_malformed_headers_and_frames_give_a_value_or_one_error():
     assert not outcome.broken, str(outcome)
     assert outcome.counted["refused"] > outcome.counted["accepted"] > _CASES // 20
     assert outcome.counted["refused"] + outcome.counted["accepted"] == _CASES
-    # Whoever adds a serializer adds an example of it: see tests.families.malformed.
+    # Whoever adds a serializer adds an example of it: see verification.malformed.
     assert set(outcome.unseen) <= set(_NOTHING_TRAVELS)
 
 

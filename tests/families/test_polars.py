@@ -20,7 +20,7 @@ pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 np = pytest.importorskip("numpy")
 
-from tests.families.malformed.examples.polars import columns  # noqa: E402 - it needs polars
+from tests.samples.values.polars import columns  # noqa: E402 - it needs polars
 
 COLUMNS = columns()
 

@@ -9,7 +9,7 @@ from numpy.polynomial import Chebyshev, Hermite, HermiteE, Laguerre, Legendre, P
 
 from safeser import families
 from safeser.errors import PayloadError
-from tests.families.malformed.using import BROKEN
+from tests.samples.uses import BROKEN
 
 KINDS = [Chebyshev, Hermite, HermiteE, Laguerre, Legendre, Polynomial]
 

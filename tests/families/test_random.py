@@ -13,8 +13,8 @@ from families_attack import FAMILIES, GRANT, mutate_all, sent_as, through
 
 from safeser import families, pickles
 from safeser.errors import PayloadError
-from tests.families.malformed.using import BROKEN
 from tests.pickles.forging import Called
+from tests.samples.uses import BROKEN
 
 KINDS = [np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64]
 

@@ -346,7 +346,7 @@ def test_many_elements_take_no_call_each():
 
 @pytest.mark.parametrize("x", [CSR, LIL], ids=lambda x: x.format)
 def test_mutated(x):
-    # The others are mutated by tests.families.malformed.
+    # The others are mutated by verification.malformed.
     refused, _ = mutate_all(x, use, every=3)
     assert refused > 50
 

@@ -1,6 +1,6 @@
 """The table against what servers of the installed Dask register, in both directions.
 
-``python -m tests.compat.operations`` compares it with the other releases that are supported.
+``python -m verification.compat.operations`` compares it with the other releases that are supported.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from safeser.dask.patches.fingerprints import known_sources
 from safeser.operations import FIRST
 
 PROJECT = Path(__file__).parents[2]
@@ -85,6 +86,7 @@ def test_the_oldest_and_the_newest_release_have_a_lock():
     [tested] = [version for name, version, _ in pins("dev.lock") if name == "distributed"]
     assert {oldest, tested} <= set(releases)
     assert len(releases) >= 5
+    assert set(releases) <= set(known_sources().releases)  # what safeser replaces was reviewed
 
 
 @pytest.mark.parametrize("lock", ["demo.lock", "dev.lock", "docs.lock", *COMPAT])

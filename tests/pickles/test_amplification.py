@@ -17,7 +17,7 @@ import pytest
 from safeser.errors import PayloadError
 from safeser.pickles import DATA_PROFILES, loads
 from safeser.values import Limits
-from tests.sweep.attack import templates
+from tests.samples.repeated import templates
 
 #: Bytes of the pickles; half of one is the value.
 SIZE = 300_000

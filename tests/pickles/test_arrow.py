@@ -7,8 +7,8 @@ import decimal
 
 import pytest
 
-from tests.families.malformed.examples.arrow import examples
 from tests.pickles.forging import reopened
+from tests.samples.values.arrow import examples
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.differential.case import make, outcome
+from verification.differential.case import make, outcome
 
 CASES = 4000
 

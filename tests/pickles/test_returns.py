@@ -14,7 +14,7 @@ from safeser.pickles.nodes import Call
 from safeser.pickles.profiles import _entries
 from safeser.pickles.reading.machine import read
 from safeser.values import Limits
-from tests.fuzz.seeds import seeds
+from tests.samples.seeds import seeds
 
 PROFILE = Profile.named(*DATA_PROFILES)
 

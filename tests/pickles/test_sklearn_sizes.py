@@ -1,7 +1,7 @@
 """Profile sklearn, attacked: sizes that an estimator states, by which it makes arrays when used.
 
-Each was found by forging estimators and using them (tests/fuzz/estimators.py): a number that took
-gigabytes for each row, or a loop that did not end.
+Each was found by forging estimators and using them (verification/fuzz/estimators.py): a number that
+took gigabytes for each row, or a loop that did not end.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pickle
 
 from safeser.pickles import DATA_PROFILES, Profile, inspect
 from safeser.pickles.judge import judge
-from tests.fuzz.seeds import seeds
+from tests.samples.seeds import seeds
 
 
 def test_the_first_problem_under_every_profile(asm):

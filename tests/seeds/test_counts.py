@@ -17,7 +17,7 @@ def found(tmp_path_factory):
     """Pickles and unpickles of one object by transport, case and role."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(PROJECT))
-        from benchmarks.serialization.measuring import counted, running
+        from verification.benchmarks.serialization.measuring import counted, running
 
         folder = tmp_path_factory.mktemp("counts")
         with running(folder) as clusters:

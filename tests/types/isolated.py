@@ -42,7 +42,7 @@ def outcome_of(case: dict[str, Any]) -> str:
     """Load *case* here, and use what comes of it."""
     from safeser import pickles
     from safeser.errors import SafeserError
-    from tests.families.malformed.using import uses
+    from tests.samples.uses import uses
 
     if case.get("aborts"):
         os.abort()

@@ -30,7 +30,7 @@ from hypothesis.extra import numpy as hnp
 from tests.types.arrow_strategies import ARROW, ARROW_TYPES
 from tests.types.making import made
 
-__all__ = ["columns", "dtypes", "indexes", "values"]
+__all__ = ["columns", "dtypes", "indexes", "opened", "values"]
 
 
 def powers(most):
@@ -342,6 +342,17 @@ def _offset(draw):
     if kind is pd.offsets.Week and draw(st.booleans()):
         more = {"weekday": draw(st.integers(0, 6))}
     return kind(count, normalize=draw(st.booleans()), **more) if more else kind(count)
+
+
+def opened(count):
+    """Return *count* openings of one day."""
+    step = 24 * 60 // count
+    starts = [at * step for at in range(count)]
+    clock = "{:02d}:{:02d}".format
+    return {
+        "start": [clock(*divmod(at, 60)) for at in starts],
+        "end": [clock(*divmod(at + step - 1, 60)) for at in starts],
+    }
 
 
 def _date_offset(draw):

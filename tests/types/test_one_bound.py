@@ -19,9 +19,8 @@ import scipy.sparse as sp
 from hypothesis import given
 
 from tests.draws import draws
-from tests.families.malformed import examples
-from tests.fuzz import seeds
-from tests.sweep.product_samples import opened
+from tests.samples import seeds
+from tests.samples import values as examples
 from tests.types import strategies
 from tests.types.both import by_pickle, by_typed
 from tests.types.only_one import PICKLE, TYPED, TYPES_OF_PICKLE
@@ -113,7 +112,7 @@ def in_order(codes, depth):
 
 
 def hours(openings):
-    return pd.offsets.CustomBusinessHour(7, **opened(openings))
+    return pd.offsets.CustomBusinessHour(7, **strategies.opened(openings))
 
 
 YEARS = {"weekday": 1, "startingMonth": 1, "variation": "nearest"}

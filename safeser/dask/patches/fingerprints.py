@@ -37,7 +37,7 @@ __all__ = [
     "unknown",
 ]
 
-#: The file that :mod:`tests.compat.fingerprints` writes.
+#: The file that :mod:`verification.compat.fingerprints` writes.
 DATA = "fingerprints.toml"
 
 _BLANKS = re.compile(r"\s+")

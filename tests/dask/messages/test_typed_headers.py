@@ -10,7 +10,7 @@ import safeser
 from safeser.dask.wire.codec import Encoder, PayloadRow, parse
 from safeser.errors import SafeserError
 from safeser.values import Limits
-from tests.families.malformed.examples import collect
+from tests.samples.values import collect
 
 LIMITS = Limits()
 

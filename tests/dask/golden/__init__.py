@@ -1,4 +1,0 @@
-"""Golden traces: the decisions of a real cluster on 84 workloads, recorded and compared.
-
-``python -m tests.dask.golden`` runs them and compares; ``--update`` records.
-"""

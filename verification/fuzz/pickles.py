@@ -1,0 +1,122 @@
+"""A coverage-guided fuzz target for restricted pickle; run it with ``make fuzz``.
+
+The one rule it checks: any bytes give an object that can be used, or a SafeserError; nothing is
+imported on the way. libFuzzer keeps what reached new code in a folder, so a run can be resumed.
+
+    python -m verification.fuzz.pickles FOLDER [--seconds 3600] [any flag of libFuzzer]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pickletools
+import random
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["safeser.pickles"]):
+    from safeser import pickles
+    from safeser.pickles.shims import registry
+
+    for _module in registry._MODULES.values():
+        try:
+            importlib.import_module(_module)
+        except ImportError:
+            continue  # its library is not installed here
+
+from safeser.errors import SafeserError
+from safeser.values import Limits
+from tests.samples import seeds
+from verification.fuzz import running
+
+LIMITS = Limits(max_bytes=1 << 20, max_refs=20_000)
+BUFFERS = (b"", bytes(64), bytearray(range(256)), memoryview(bytes(1024)))
+PROFILE = pickles.Profile.named(*pickles.DATA_PROFILES)
+
+
+class Escaped(Exception):
+    """A pickle did something that no pickle may do."""
+
+
+def warm_up() -> None:
+    """Load what the profiles need once: whatever is imported after that, a pickle asked for."""
+    for entry in PROFILE.entries.values():
+        for name in filter(None, (entry.make, entry.state)):
+            try:
+                registry.shim(name)
+            except SafeserError:
+                continue  # its library is not installed here
+    for seed in seeds.seeds():
+        one_input(seed, strict=False)
+
+
+def one_input(data: bytes, *, strict: bool = True) -> None:
+    """Load one input: the low two bits of its first byte say how many buffers come with it."""
+    if not data:
+        return
+    given = [BUFFERS[number] for number in range(data[0] & 3)]
+    body = data[1:]
+    before = len(sys.modules)
+    try:
+        loaded = pickles.loads(body, buffers=given, profile=PROFILE, limits=LIMITS)
+    except SafeserError as error:
+        if not error.rule:
+            raise Escaped("a refusal without a rule") from error
+    else:
+        repr(loaded)
+        pickles.check(body, buffers=len(given), profile=PROFILE, limits=LIMITS)
+    with contextlib.suppress(SafeserError):
+        pickles.inspect(body, profile=PROFILE, limits=LIMITS)
+    if strict and len(sys.modules) != before:
+        raise Escaped("a pickle imported something")
+
+
+def mutate(data: bytes, max_size: int, seed: int) -> bytes:
+    """Half of the time, change a pickle by whole opcodes; else leave it to libFuzzer."""
+    chance = random.Random(seed)
+    if chance.random() < 0.5 or len(data) < 3:
+        return atheris.Mutate(data, max_size)
+    parts = opcodes(data[1:])
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(parts))
+        kind = chance.randrange(4)
+        if kind == 0:
+            del parts[at : at + chance.randint(1, 4)]
+        elif kind == 1:
+            parts.insert(at, chance.choice(parts))
+        elif kind == 2:
+            other = opcodes(chance.choice(SEEDS)[1:])
+            start = chance.randrange(len(other))
+            parts[at:at] = other[start : start + chance.randint(1, 8)]
+        else:
+            other_at = chance.randrange(len(parts))
+            parts[at], parts[other_at] = parts[other_at], parts[at]
+        if not parts:
+            return atheris.Mutate(data, max_size)
+    return (data[:1] + b"".join(parts))[:max_size]
+
+
+def opcodes(body: bytes) -> list[bytes]:
+    """Cut *body* into whole opcodes as far as pickletools reads it."""
+    starts: list[int] = []
+    # A broken pickle is just what a fuzzer has, and pickletools says so in many ways.
+    with contextlib.suppress(Exception):
+        starts.extend(at for _, _, at in pickletools.genops(body) if at is not None)
+    starts.append(len(body))
+    return [body[a:b] for a, b in zip([0, *starts], starts, strict=False) if b > a] or [body]
+
+
+SEEDS = seeds.seeds()
+
+
+def main() -> None:
+    options, passed_on = running.options_of(__doc__, 3600)
+    running.write_seeds(options.folder, SEEDS)
+    warm_up()
+    running.fuzz(options, passed_on, one_input, mutate, longest=4096)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""The process in which cases are read and used; whoever started it sees what it survived.
+
+The one rule: which case runs is written down before it runs, in memory that outlives a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import mmap
+import os
+import resource
+import signal
+import struct
+import sys
+import traceback
+import warnings
+import zoneinfo
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TextIO
+
+from safeser import families
+from safeser.errors import SafeserError
+from safeser.families import plain, registry
+from safeser.values import Grant, Limits
+from tests.samples.uses import BROKEN, uses
+from tests.samples.values import collect
+from verification.malformed.mutate import FOREIGN_NODES, Case, Tree, make
+
+__all__ = ["LIMITS", "PROGRESS", "pool_of"]
+
+GRANT = Grant("malformed", ("dask", "msgpack"))
+FAMILIES = ("dask", "msgpack")
+#: Small, so that what they let through is quick to use.
+LIMITS = Limits(max_array=1 << 18, max_refs=20_000, max_bytes=1 << 22)
+
+#: Number of the case, then 0 while it is made, 1 while it is read, 2 while it is used.
+PROGRESS = struct.Struct("<qq")
+
+#: Rooms whose rules refuse payloads.
+_RULES = ("families", "context", "pickle", "value")
+
+_CPU_SECONDS = 20.0  # the slowest honest case takes a hundredth
+_RECURSION = sys.getrecursionlimit()  # that of whoever reads a message
+_MEMORY = 1 << 30  # beyond what is mapped before the first case
+
+#: Nothing that a value is built or used for does these.
+_NEVER = (
+    "os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.Popen", "socket.connect",
+    "socket.bind", "ctypes.dlopen", "shutil.", "os.remove", "os.rename", "pty.spawn",
+)  # fmt: skip
+#: While it is read, these neither. Importing is asking for what is not loaded yet.
+_NEVER_READING = (
+    "open", "import", "exec", "compile", "ctypes.", "socket.", "os.listdir", "os.scandir",
+    "marshal.loads", "pickle.find_class", "glob.", "tempfile.",
+)  # fmt: skip
+
+
+class Watch:
+    """What the interpreter was asked to do; hooks cannot be removed, so it is switched."""
+
+    def __init__(self) -> None:
+        self.phase = 0
+        self.seen: list[str] = []
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.phase:
+            return
+        names = _NEVER if self.phase == 2 else (*_NEVER, *_NEVER_READING)
+        if event.startswith(names) and not (event == "open" and _is_zone(args[0])):
+            self.seen.append(f"{event} {args!r:.200}")
+
+
+def _is_sparse(value: Any) -> bool:
+    """Whether *value* may stand for far more than it holds; all of it never fits into memory."""
+    return type(value).__module__.startswith("scipy.sparse")
+
+
+def _is_zone(path: object) -> bool:
+    """Whether *path* is a file of the time zone database, whose names are checked before."""
+    roots = (*zoneinfo.TZPATH, *(f"{root}/tzdata" for root in sys.path))
+    return isinstance(path, str) and ".." not in path and path.startswith(roots)
+
+
+def pool_of(examples: dict[str, object]) -> dict[str, Tree]:
+    """Return how each example travels."""
+    pool = {}
+    for name, value in examples.items():
+        header, frames = families.serialize(value, FAMILIES)
+        header = plain.decode(plain.encode(header))
+        pool[name] = Tree.of(header, [bytes(frame) for frame in frames])
+    return pool
+
+
+def _types_in(pool: dict[str, Tree]) -> set[str]:
+    nodes = (node for tree in pool.values() for node in tree.nodes())
+    return {node.header.get("type", "") for node in nodes}
+
+
+def _listed() -> set[str]:
+    packages = {name: name.partition(":")[0].partition(".")[0] for name in registry.names()}
+    return {name for name, top in packages.items() if top != "tests" and find_spec(top)}
+
+
+def read(case: Case) -> Any:
+    header = plain.decode(case.raw, limits=LIMITS) if case.raw else case.header
+    families.claimed(header, limits=LIMITS)
+    families.derive(header, case.frames, limits=LIMITS)
+    families.check(header, case.frames, limits=LIMITS)
+    return families.deserialize(header, case.frames, GRANT, limits=LIMITS)
+
+
+class Runner:
+    """Runs cases and writes down what broke the contract."""
+
+    def __init__(
+        self, found: TextIO, progress: Any, breaking: dict[str, str], files: list[str]
+    ) -> None:
+        self.found = found
+        self.breaking = breaking
+        self.progress = progress
+        self.examples, self.more = collect(files)
+        self.pool = pool_of(self.examples)
+        self.counted: Counter[str] = Counter()
+        #: Typed serializers that no example shows, of packages that are installed.
+        self.unseen = sorted(_listed() - _types_in(self.pool))
+        # What is loaded on first use is loaded now; from here on, nothing may be.
+        for tree in self.pool.values():
+            self.use(read(Case(*tree.flat())))
+        "\n".encode("unicode_escape")
+        for header, frames in (*FOREIGN_NODES, ({"serializer": "nobody's"}, [])):
+            with contextlib.suppress(SafeserError):
+                read(Case(header, list(frames)))
+        self.watch = Watch()
+
+    def names(self, only: str) -> list[str]:
+        return [name for name in self.pool if not only or fnmatch.fnmatch(name, f"*{only}*")]
+
+    def run(self, name: str, seed: int, number: int, position: int) -> None:
+        self.progress[:] = PROGRESS.pack(position, 0)
+        sys.setrecursionlimit(20_000)
+        case = make(name, seed, number, self.pool)
+        sys.setrecursionlimit(_RECURSION)
+        self.progress[:] = PROGRESS.pack(position, 1)
+        broken = self.breaking.get(str(position))
+        signal.setitimer(signal.ITIMER_PROF, 0.1 if broken else _CPU_SECONDS)
+        if broken:
+            _break(broken)
+        problem = ""
+        value: Any = None
+        self.watch.phase = 1
+        modules = len(sys.modules)
+        try:
+            value = read(case)
+            if len(sys.modules) != modules:
+                problem = "a module was imported"
+        except SafeserError as error:
+            self.watch.phase = 0
+            self.counted["refused"] += 1
+            if error.rule.partition(".")[0] not in _RULES:
+                problem = f"an unexpected rule: {error.rule}"
+            elif len(str(error)) > 1000:
+                problem = "a message without bounds"
+        # The contract is that nothing else is raised.
+        except BaseException as error:
+            self.watch.phase = 0
+            problem = "".join(traceback.format_exception(error)[-4:])
+        else:
+            self.watch.phase = 0
+            self.counted["accepted"] += 1
+            self.progress[:] = PROGRESS.pack(position, 2)
+            self.watch.phase = 2
+            problem = problem or self.use(value)
+            self.watch.phase = 0
+        if self.watch.seen:
+            problem = problem or f"the interpreter was asked to: {'; '.join(self.watch.seen[:4])}"
+            self.watch.seen.clear()
+        if problem:
+            self.report(name, seed, number, problem, case)
+
+    def use(self, value: Any) -> str:
+        try:
+            for act in [*uses(value), *(act for more in self.more for act in more(value))]:
+                try:
+                    act()
+                except BROKEN as error:
+                    if isinstance(error, MemoryError) and _is_sparse(value):
+                        continue
+                    return "in use: " + "".join(traceback.format_exception(error)[-4:])
+                except Exception:  # an odd value may raise anything ordinary
+                    self.counted["raised in use"] += 1
+        except Exception as error:  # a way to use it that is wrong itself
+            return "in use: " + "".join(traceback.format_exception(error)[-4:])
+        return ""
+
+    def report(self, name: str, seed: int, number: int, problem: str, case: Case) -> None:
+        self.counted["broken"] += 1
+        entry = {"name": name, "seed": seed, "case": number, "done": case.done, "problem": problem}
+        print(json.dumps(entry), file=self.found, flush=True)
+
+
+def main(options: dict[str, Any]) -> None:
+    with open(options["progress"], "r+b") as file:
+        progress = mmap.mmap(file.fileno(), PROGRESS.size)
+    warnings.simplefilter("ignore")
+    with open(options["found"], "a") as found:
+        runner = Runner(found, progress, options["breaking"], options["files"])
+        _bound_memory()
+        warnings.simplefilter("error")
+        names = runner.names(options["only"])
+        entry = {"names": names, "unseen": runner.unseen}
+        print(json.dumps(entry), file=found, flush=True)
+        single = options["case"]
+        last = options["cases"] if single is None else len(names)
+        for position in range(options["start"], last if names else 0):
+            name = names[position % len(names)]
+            number = position // len(names) if single is None else single
+            runner.run(name, options["seed"], number, position)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        runner.counted["examples"] = len(names)
+        print(json.dumps({"counted": runner.counted}), file=found, flush=True)
+
+
+def _break(how: str) -> None:
+    """Do what no case may, so that a test sees that it is noticed."""
+    if how == "abort":
+        os.abort()
+    while how == "spin":
+        pass
+
+
+def _bound_memory() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    bound = pages * mmap.PAGESIZE + _MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,346 @@
+"""Objects of every kind that the shipped profiles load, at a size of one's choice.
+
+The one rule: each sample is made by the library itself and written by a real pickler, so that every
+call in it has valid arguments; only a few that no library makes any more are put together by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import collections
+import datetime
+import decimal
+import email.message
+import email.policy
+import fractions
+import functools
+import importlib
+import io
+import ipaddress
+import itertools
+import logging
+import operator
+import os
+import pathlib
+import pickle
+import random
+import re
+import statistics
+import string
+import time
+import types
+import urllib.parse
+import uuid
+import warnings
+import zoneinfo
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from safeser import pickles
+from safeser.errors import SafeserError
+from verification.fuzz.models import models
+from verification.sweep.library_samples import (
+    arrow_samples,
+    dask_samples,
+    extension_array_samples,
+    frame_samples,
+    index_samples,
+    moment_samples,
+    numpy_samples,
+    scipy_samples,
+)
+from verification.sweep.makers import Maker, labels_of, text_of
+
+__all__ = ["Maker", "enums", "estimators", "exceptions", "makers", "rest"]
+
+
+def _plain() -> dict[str, Maker]:
+    return {
+        "complex": lambda n: complex(1, 2),
+        "bytearray": lambda n: bytearray(n),
+        "range": lambda n: range(3),
+        "slice": lambda n: slice(1, 2, 3),
+        "set": lambda n: set(range(n)),
+        "frozenset": lambda n: frozenset(range(n)),
+        "ellipsis": lambda n: ...,
+        "OrderedDict": lambda n: collections.OrderedDict.fromkeys(range(n)),
+        "Counter": lambda n: collections.Counter(range(n)),
+        "deque": lambda n: collections.deque(range(n), n),
+        "defaultdict": lambda n: collections.defaultdict(list, dict.fromkeys(range(n))),
+        "date": lambda n: datetime.date(2026, 1, 2),
+        "time": lambda n: datetime.time(1, 2, 3, 4),
+        "datetime": lambda n: datetime.datetime(2026, 1, 2),
+        "timedelta": lambda n: datetime.timedelta(1, 2, 3),
+        "timezone": lambda n: datetime.timezone(datetime.timedelta(hours=1), "x"),
+        "Decimal": lambda n: decimal.Decimal("1" * min(n, 4000)),
+        "Decimal-exponent": lambda n: decimal.Decimal("1e-99"),
+        "Fraction": lambda n: fractions.Fraction(int("1" * min(n, 4000)), 7),
+        "UUID": lambda n: uuid.UUID(int=7),
+        "PurePosixPath": lambda n: pathlib.PurePosixPath("a" * n),
+        "PurePosixPath-parts": lambda n: pathlib.PurePosixPath(*["a"] * min(n, 100)),
+        "PureWindowsPath": lambda n: pathlib.PureWindowsPath("a" * n),
+        "PosixPath": lambda n: pathlib.Path("a" * n),
+        "array": lambda n: array.array("d", range(n)),
+        "IPv4Address": lambda n: ipaddress.ip_address("127.0.0.1"),
+        "IPv6Address": lambda n: ipaddress.ip_address("::1"),
+        "IPv4Network": lambda n: ipaddress.ip_network("10.0.0.0/8"),
+        "IPv6Network": lambda n: ipaddress.ip_network("::/8"),
+        "IPv4Interface": lambda n: ipaddress.ip_interface("10.0.0.0/8"),
+        "IPv6Interface": lambda n: ipaddress.ip_interface("::/8"),
+    }
+
+
+def _holders() -> dict[str, Maker]:
+    def mail(kind: Any, policy: Any) -> Maker:
+        def make(n: int) -> Any:
+            made = kind(policy=policy)
+            for at in range(max(1, n // 20)):
+                made[f"X-{at}"] = "value"
+            made.set_payload("text")
+            return made
+
+        return make
+
+    return {
+        "ChainMap": lambda n: collections.ChainMap(*({} for _ in range(n))),
+        "UserDict": lambda n: collections.UserDict(dict.fromkeys(range(n))),
+        "UserList": lambda n: collections.UserList(range(n)),
+        "UserString": lambda n: collections.UserString(text_of(n)),
+        "SimpleNamespace": lambda n: types.SimpleNamespace(
+            **dict.fromkeys(map("a{}".format, range(n)))
+        ),
+        "argparse.Namespace": lambda n: argparse.Namespace(
+            **dict.fromkeys(map("a{}".format, range(n)))
+        ),
+        "Template": lambda n: string.Template(text_of(n)),
+        "NormalDist": lambda n: statistics.NormalDist(1, 2),
+        "LogRecord": lambda n: logging.LogRecord("a", 10, "f", 1, text_of(n), (), None),
+        "Message": mail(email.message.Message, email.policy.compat32),
+        "EmailMessage": lambda n: email.message.EmailMessage(),
+    }
+
+
+def _records() -> dict[str, Maker]:
+    return {
+        "struct_time": lambda n: time.gmtime(0),
+        "stat_result": lambda n: os.stat_result(range(10)),
+        "terminal_size": lambda n: os.terminal_size((80, 24)),
+        "DefragResult": lambda n: urllib.parse.urldefrag("http://a/" + text_of(n)),
+        "DefragResultBytes": lambda n: urllib.parse.urldefrag(b"http://a/b"),
+        "ParseResult": lambda n: urllib.parse.urlparse("http://a/" + text_of(n)),
+        "ParseResultBytes": lambda n: urllib.parse.urlparse(b"http://a/b"),
+        "SplitResult": lambda n: urllib.parse.urlsplit("http://a/" + text_of(n)),
+        "SplitResultBytes": lambda n: urllib.parse.urlsplit(b"http://a/b"),
+        "DecimalTuple": lambda n: decimal.Decimal("1" * min(n, 4000)).as_tuple(),
+        "Context": lambda n: decimal.Context(prec=5),
+        "BytesIO": lambda n: io.BytesIO(bytes(n)),
+        "StringIO": lambda n: io.StringIO(text_of(n)),
+        "Random": lambda n: random.Random(1),
+        "count": lambda n: itertools.count(3, 2),
+        "repeat": lambda n: itertools.repeat("x", 3),
+        "iterator": lambda n: iter(list(range(n))),
+        "iterator-text": lambda n: iter(text_of(n)),
+        "iterator-bytes": lambda n: iter(bytes(n)),
+        "iterator-tuple": lambda n: iter(tuple(range(n))),
+        "iterator-range": lambda n: iter(range(n)),
+        "pattern": lambda n: re.compile("a" * min(n, 4000)),
+        "pattern-branches": lambda n: re.compile("|".join(labels_of(min(n, 800)))),
+        "pattern-classes": lambda n: re.compile("[a-z\u0100-\u0200]" * min(n, 60)),
+        "ZoneInfo": lambda n: zoneinfo.ZoneInfo("Europe/Zurich"),
+        "ZoneInfo-alone": lambda n: zoneinfo.ZoneInfo.no_cache("Europe/Zurich"),
+    }
+
+
+def _exceptions() -> dict[str, Maker]:
+    def noted(n: int) -> Exception:
+        error = ValueError("text", *range(n))
+        error.add_note("a note")
+        return error
+
+    def without_memory(n: int) -> Exception:
+        try:
+            return Exception(np.empty((10**9, 10**6)))
+        except MemoryError as error:
+            return error.with_traceback(None)
+
+    return {
+        "ValueError": noted,
+        "_ArrayMemoryError": without_memory,
+        "ExceptionGroup": lambda n: ExceptionGroup("x", [ValueError(at) for at in range(n)]),
+        "UnicodeDecodeError": lambda n: UnicodeDecodeError("utf-8", bytes(n), 0, 1, "bad"),
+        "UnicodeEncodeError": lambda n: UnicodeEncodeError("utf-8", text_of(n), 0, 1, "bad"),
+        "UnicodeTranslateError": lambda n: UnicodeTranslateError(text_of(n), 0, 1, "bad"),
+    }
+
+
+def _functions() -> dict[str, Maker]:
+    import dask.utils
+    import toolz
+
+    return {
+        "itemgetter": lambda n: operator.itemgetter(*range(n)),
+        "attrgetter": lambda n: operator.attrgetter(*(["shape"] * n)),
+        "methodcaller": lambda n: operator.methodcaller("upper"),
+        "bound": lambda n: "x,y".split,
+        "alias": lambda n: list[int],
+        "NoneType": lambda n: type(None),
+        "partial": lambda n: functools.partial(max, *range(n)),
+        "Compose": lambda n: toolz.compose(*([len] * n), len, list),
+        "curry": lambda n: toolz.curry(operator.add, 1),
+        "dask.methodcaller": lambda n: dask.utils.methodcaller("sum"),
+        "dask.itemgetter": lambda n: dask.utils.itemgetter(1),
+    }
+
+
+def _estimators() -> dict[str, Maker]:
+    from sklearn import ensemble, linear_model, neighbors, tree
+
+    def rows(n: int) -> Any:
+        return np.arange(4.0 * max(n, 4)).reshape(-1, 4) % 7
+
+    def fitted(make: Callable[[], Any]) -> Maker:
+        def sized(n: int) -> Any:
+            given = rows(n)
+            return make().fit(given, given[:, 0] > 3)
+
+        return sized
+
+    return {
+        "DecisionTree": lambda n: tree.DecisionTreeRegressor().fit(
+            np.arange(float(max(n, 4))).reshape(-1, 1), np.arange(float(max(n, 4)))
+        ),
+        "RandomForest": fitted(lambda: ensemble.RandomForestClassifier(n_estimators=3)),
+        "HistGradientBoosting": fitted(lambda: ensemble.HistGradientBoostingClassifier(max_iter=2)),
+        "LinearRegression": fitted(linear_model.LinearRegression),
+        "neighbors.KDTree": lambda n: neighbors.KDTree(rows(n), 2),
+        "neighbors.BallTree": lambda n: neighbors.BallTree(rows(n), 2, "minkowski", p=3),
+        "KNeighbors": fitted(lambda: neighbors.KNeighborsClassifier(2)),
+    }
+
+
+def _small_estimators() -> Iterator[Any]:
+    """Yield what scikit-learn's fitted estimators hold now and then, and kinds of them."""
+    from sklearn import decomposition, frozen, linear_model, metrics, model_selection
+    from sklearn._loss import loss
+    from sklearn.gaussian_process import kernels
+    from sklearn.linear_model import _sgd_fast
+    from sklearn.neural_network import _stochastic_optimizers as optimizers
+    from sklearn.utils import Bunch
+
+    yield from (
+        loss.AbsoluteError(), loss.HalfBinomialLoss(), loss.HalfTweedieLoss(), loss.HuberLoss(),
+        loss.PinballLoss(), loss.HalfMultinomialLoss(n_classes=3),
+        _sgd_fast.EpsilonInsensitive(1.0), _sgd_fast.ModifiedHuber(),
+        _sgd_fast.SquaredEpsilonInsensitive(1.0), _sgd_fast.SquaredHinge(),
+        decomposition.SparseCoder(np.eye(2)), frozen.FrozenEstimator(linear_model.Ridge()),
+        optimizers.SGDOptimizer([np.zeros(2)]), metrics.make_scorer(metrics.accuracy_score),
+        Bunch(a=1),
+    )  # fmt: skip
+    one, two = kernels.RBF(), kernels.WhiteKernel()
+    yield from (
+        kernels.CompoundKernel([one]), kernels.DotProduct(), kernels.ExpSineSquared(),
+        kernels.Exponentiation(one, 2), kernels.Matern(), kernels.RationalQuadratic(), one + two,
+        one * two, kernels.ConstantKernel(),
+    )  # fmt: skip
+    for name in (
+        "GroupKFold", "GroupShuffleSplit", "LeaveOneGroupOut", "LeaveOneOut",
+        "ShuffleSplit", "StratifiedGroupKFold",
+        "StratifiedShuffleSplit", "TimeSeriesSplit",
+    ):  # fmt: skip
+        yield getattr(model_selection, name)()
+    yield model_selection.LeavePOut(2)
+    yield model_selection.PredefinedSplit([0, 1])
+    importlib.import_module("sklearn.experimental.enable_iterative_imputer")
+    imputer = importlib.import_module("sklearn.impute").IterativeImputer()
+    yield imputer.fit([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
+
+
+def estimators() -> Iterator[tuple[str, Any]]:
+    """Yield fitted estimators of one size, all that the profile lists; it takes half a minute."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for made in (*_small_estimators(), *models()):
+            yield type(made).__name__, made
+
+
+def exceptions() -> Iterator[tuple[str, bytes]]:
+    """Yield a pickle of each listed exception, of the first arguments that its class takes."""
+    profile = pickles.Profile.named(*pickles.DATA_PROFILES)
+    text, number = b"\x8c\x01x", b"K\x01"
+    tried = [b")", *(b"(" + part + b"t" for part in _combined(text, number, 5))]
+    for name, entry in profile.entries.items():
+        if entry.make not in ("exceptions.exception", "exceptions.foreign"):
+            continue
+        module, _, qualname = name.partition(":")
+        callee = b"".join(b"\x8c%c%b" % (len(part), part.encode()) for part in (module, qualname))
+        for arguments in tried:
+            data = b"\x80\x04" + callee + b"\x93" + arguments + b"R."
+            try:
+                pickles.loads(data, profile=profile)
+            except SafeserError as error:
+                if error.rule == "pickle.unresolved":
+                    break
+                continue
+            yield name, data
+            break
+
+
+def _combined(text: bytes, number: bytes, most: int) -> Iterator[bytes]:
+    for length in range(1, most + 1):
+        for chosen in itertools.product((text, number), repeat=length):
+            yield b"".join(chosen)
+
+
+def rest() -> Iterator[tuple[str, bytes]]:
+    """Yield pickles of what nobody writes here: tblib's, and what older versions wrote."""
+
+    def call(name: str, *arguments: bytes, state: bytes = b"") -> bytes:
+        module, _, qualname = name.partition(":")
+        callee = b"".join(b"\x8c%c%b" % (len(part), part.encode()) for part in (module, qualname))
+        return callee + b"\x93(" + b"".join(arguments) + b"tR" + state
+
+    def named(name: str) -> bytes:
+        return call(name).partition(b"(")[0]
+
+    times = b")\x81}\x8c\x09n_repeatsK\x01sb"
+    error, fields = named("builtins:ValueError"), b"}(\x8c\x04args)\x8c\x08__dict__}u"
+    made = {
+        "tblib:Frame": named("tblib:Frame") + b")\x81}b",
+        "tblib:Code": named("tblib:Code") + b")\x81}b",
+        "tblib:Traceback": named("tblib:Traceback") + b")\x81}b",
+        "traceback": call("tblib.pickling_support:unpickle_traceback", b"N", b"K\x01", b"N"),
+        "exception": call("tblib.pickling_support:unpickle_exception", error, b")", b"N", b"N"),
+        "attributes": call(
+            "tblib.pickling_support:unpickle_exception_with_attrs",
+            error, fields, b"N", b"N", b"N", b"\x89", b"N", b")",
+        ),
+        # What they hold is a class, which no profile lets stand for itself.
+        **{
+            kind: named(f"sklearn.model_selection._split:{kind}") + times
+            for kind in ("RepeatedKFold", "RepeatedStratifiedKFold")
+        },
+    }  # fmt: skip
+    for label, body in made.items():
+        yield label, b"\x80\x04" + body + b"."
+
+
+def enums() -> Iterator[tuple[str, bytes]]:
+    """Yield a pickle of a member of each listed enum."""
+    profile = pickles.Profile.named(*pickles.DATA_PROFILES)
+    for name, entry in profile.entries.items():
+        if entry.role == "enum":
+            yield name, pickle.dumps(next(iter(profile.object_of(entry))), 3)
+
+
+def makers() -> Iterator[tuple[str, Maker]]:
+    """Yield a label and a maker for each kind."""
+    groups = (
+        _plain, _holders, _records, _exceptions, _functions, numpy_samples, index_samples,
+        frame_samples, extension_array_samples, moment_samples, arrow_samples, scipy_samples,
+        dask_samples, _estimators,
+    )  # fmt: skip
+    for group in groups:
+        yield from group().items()
