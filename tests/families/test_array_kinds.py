@@ -10,12 +10,8 @@ from hypothesis.extra import numpy as hnp
 
 from safeser import families
 from safeser.errors import PayloadError
-<<<<<<< HEAD
 from tests.draws import draws
-from tests.families.malformed.using import BROKEN, uses
-=======
 from tests.samples.uses import BROKEN, uses
->>>>>>> tools
 
 NESTED = np.dtype(
     [("a", ">i4"), ("b", [("c", "U3"), ("d", "M8[s]", (2, 1))]), (("title", "e"), "?")], align=True

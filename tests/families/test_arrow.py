@@ -15,12 +15,8 @@ from hypothesis import strategies as st
 from safeser import families
 from safeser.errors import PayloadError
 from safeser.values import Limits
-<<<<<<< HEAD
 from tests.draws import draws
-from tests.families.malformed.examples.arrow import examples
-=======
 from tests.samples.values.arrow import examples
->>>>>>> tools
 
 pa = pytest.importorskip("pyarrow")
 np = pytest.importorskip("numpy")

@@ -19,14 +19,8 @@ from safeser.pickles.reading.machine import read
 from safeser.pickles.trees.reading import read_tree
 from safeser.pickles.trees.writing import write
 from safeser.values import Limits
-<<<<<<< HEAD
-from tests.differential.equality import difference
 from tests.draws import draws
-from tests.families.malformed import examples
-from tests.fuzz import seeds
-=======
 from tests.equality import difference
->>>>>>> tools
 from tests.pickles.trees.alike import described
 from tests.samples import seeds
 from tests.samples import values as examples
