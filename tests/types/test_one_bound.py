@@ -7,7 +7,6 @@ import decimal
 import fractions
 import math
 import pathlib
-import pickle
 import types
 from datetime import timedelta, timezone
 
@@ -19,11 +18,9 @@ import scipy.sparse as sp
 from hypothesis import given
 
 from tests.draws import draws
-from tests.samples import seeds
-from tests.samples import values as examples
 from tests.types import strategies
-from tests.types.both import by_pickle, by_typed
-from tests.types.only_one import PICKLE, TYPED, TYPES_OF_PICKLE
+from tests.types.both import by_pickle, by_typed, compared
+from tests.types.only_one import PICKLE, TYPED
 
 # pandas speaks of what it will not do in a later version.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -236,23 +233,6 @@ def alike(made, value):
     return made == value
 
 
-def compared(value):
-    """Return what both spellings say of *value*, or None where only one of them knows of it."""
-    pickled = by_pickle(value)
-    if pickled is None or (pickled.rule and not _loads(value)) or type(value) in TYPES_OF_PICKLE:
-        return None
-    return pickled, by_typed(value)
-
-
-def _loads(value):
-    """Tell whether pickle loads what it wrote of *value*; some scalars of Arrow's it does not."""
-    try:
-        pickle.loads(pickle.dumps(value))
-    except Exception:  # whatever the library raises
-        return False
-    return True
-
-
 @pytest.mark.parametrize(
     "make", [np.dtypes.StringDType, lambda: np.array(["a"], np.dtypes.StringDType())]
 )
@@ -276,37 +256,6 @@ def test_what_one_accepts_the_other_accepts(value):
     assert bool(pickled.rule) == bool(typed.rule), (pickled.rule, typed.message)
     # What the receiver refuses, the sender does not send.
     assert typed.rule == "" or not typed.sent, typed.rule
-
-
-def samples():
-    """Return the project's own honest values: what its fuzzers begin with."""
-    found = dict(examples.collect(EXAMPLES)[0])
-    for make in (*SEEDS, seeds.models, seeds.searched):
-        for at, made in enumerate(make()):
-            parts = made if type(made) is tuple else (made,)
-            found |= {f"{make.__name__}/{at}/{n}": part for n, part in enumerate(parts)}
-    return found
-
-
-#: The files of examples whose types both spellings know.
-EXAMPLES = ("arrays", "arrow", "estimators", "frames", "sparse", "stdlib")
-SEEDS = (seeds.plain, seeds.rarer, seeds.arrays, seeds.frames, seeds.tables)
-
-
-@pytest.mark.unmeasured
-def test_honest_values_have_one_verdict():
-    names = []
-    for name, value in samples().items():
-        verdicts = compared(value)
-        if verdicts is not None and not _is_looped(value):
-            pickled, typed = verdicts
-            assert bool(pickled.rule) == bool(typed.rule), name
-            names.append(name)
-    assert len(names) > 300
-
-
-def _is_looped(value):
-    return type(value) is list and any(item is value for item in value)
 
 
 @pytest.mark.parametrize("name", PICKLE)
