@@ -3,12 +3,11 @@
 import contextlib
 import pickle
 
+import pyarrow as pa
 import pytest
-from families_attack import through
 
-pa = pytest.importorskip("pyarrow")
-
-from safeser.pickles import loads  # noqa: E402 - needs Arrow
+from safeser.pickles import loads
+from tests.samples.typed import through
 
 PROFILE = ("data", "numpy", "pandas")
 CODED = pa.dictionary(pa.int8(), pa.string())

@@ -4,19 +4,18 @@ import ctypes
 import pickle
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
-from families_attack import FAMILIES, GRANT, through
+import xarray as xr
+from sklearn.utils import Bunch
 
+import safeser.types.pandas as bounds
 from safeser import families, pickles
 from safeser.errors import PayloadError
 from safeser.pickles.shims import labels
 from safeser.types.numpy import MEMORY
-
-pd = pytest.importorskip("pandas")
-pa = pytest.importorskip("pyarrow")
-bounds = pytest.importorskip("safeser.types.pandas")
-xr = pytest.importorskip("xarray")
-Bunch = pytest.importorskip("sklearn.utils").Bunch
+from tests.samples.typed import FAMILIES, GRANT, through
 
 NAME = "__array_interface__"
 PROFILE = pickles.Profile.named("data", "numpy", "pandas", "sklearn")

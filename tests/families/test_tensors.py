@@ -4,10 +4,10 @@ import collections
 
 import numpy as np
 import pytest
-from families_attack import FAMILIES, GRANT, LIMITS, mutate_all, through
 
 from safeser import families
 from safeser.errors import PayloadError, SafeserError
+from tests.samples.typed import FAMILIES, GRANT, LIMITS, mutate_all, through
 
 torch = pytest.importorskip("torch")
 
