@@ -374,7 +374,7 @@ def refused():
         if name in REFUSED:
             yield sent.set_index(name), "index"
     bad = pd.DataFrame({"ok": [1, 2], "bad": pd.Series([1, frozenset({object()})])})
-    yield bad["bad"].rename(None), "at (values)[1]"
+    yield bad["bad"].rename(None), "(values)[1]"
     for waiting in (bad.groupby("ok"), bad["ok"].groupby([1, 2]), bad.rolling(2)):
         yield waiting, "group it on the receiver"
     for base, made in ((pd.DataFrame, ()), (pd.Series, ([1],))):

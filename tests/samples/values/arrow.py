@@ -89,35 +89,32 @@ def examples() -> dict[str, object]:
 
 def uses(value: object) -> Iterator[Callable[[], object]]:
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        for name in ("flatten", "drop_null", "sort", "get_total_buffer_size", "__reduce__"):
+            yield lambda name=name: getattr(value, name)()
         yield lambda: pa.chunked_array([value, value]).combine_chunks()
         yield lambda: pa.chunked_array([value, value[1:]]).to_pylist()[:200]
-        yield lambda: value.flatten()
         yield lambda: value.take([len(value) - 1, 0])
-        yield lambda: value.drop_null()
         yield lambda: value.fill_null(value[0])
-        yield lambda: value.sort()
         yield lambda: compute.list_flatten(value)
         yield lambda: compute.is_in(value, value)
         yield lambda: compute.if_else(compute.is_valid(value), value, value)
         yield lambda: compute.run_end_decode(value)
-        yield lambda: value.get_total_buffer_size()
         yield lambda: value.cast(pa.large_string())
-        yield lambda: value.__reduce__()
         yield lambda: value[-1].as_py()
         yield lambda: value.diff(value)
         yield lambda: _streamed(pa.table({"x": value}))
     elif isinstance(value, (pa.Table, pa.RecordBatch)):
-        yield lambda: _streamed(value)
         yield lambda: value.to_pandas()
+        yield lambda: _streamed(value)
         yield lambda: value.group_by(value.column_names[0]).aggregate([([], "count_all")])
         if pa.struct([]) not in value.schema.types:
             # Arrow 26 follows a null pointer when it sorts by an honest one of these.
             yield lambda: value.sort_by(value.column_names[0])
-        yield lambda: [column.to_pylist() for column in value.columns]
         yield lambda: value.to_batches()
+        yield lambda: [column.to_pylist() for column in value.columns]
     elif isinstance(value, pa.DataType):
-        yield lambda: pa.nulls(2, value).to_pylist()
         yield lambda: value.to_pandas_dtype()
+        yield lambda: pa.nulls(2, value).to_pylist()
     elif isinstance(value, pa.Schema):
         yield lambda: value.empty_table().to_pandas()
         yield lambda: value.to_string(show_field_metadata=True)

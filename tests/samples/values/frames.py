@@ -83,54 +83,51 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: value.is_on_offset(pd.Timestamp("2020-01-01"))
         return
     if isinstance(value, pd.Timestamp | pd.Timedelta | pd.Period):
-        yield lambda: value + value
         yield lambda: value.to_numpy()
         yield lambda: value.isoformat()
+        yield lambda: value + value
         return
     frame = value.to_frame() if isinstance(value, pd.Series) else value
     if isinstance(frame, pd.DataFrame):
+        for name in ("drop_duplicates", "stack", "to_csv", "to_records", "convert_dtypes"):
+            yield lambda name=name: getattr(frame, name)()
         yield lambda: frame.iloc[:, ::-1].sum()
         yield lambda: frame.columns.tolist()
         yield lambda: frame.merge(frame, left_index=True, right_index=True)
-        yield lambda: frame.drop_duplicates()
         yield lambda: frame.groupby(list(frame.columns)).size()
         yield lambda: frame.sort_values(list(frame.columns))
         yield lambda: frame.pivot_table(index=list(frame.columns)[:1])
-        yield lambda: frame.stack()
-        yield lambda: frame.to_csv()
-        yield lambda: frame.to_records()
-        yield lambda: frame.convert_dtypes()
         yield lambda: frame.loc[:, list(frame.columns)].copy(deep=True)
         yield lambda: frame.select_dtypes("number").cumsum()
         yield lambda: frame.__setitem__("new", 1)
         if frame.size:
             yield lambda: frame.iloc.__setitem__((0, 0), frame.iloc[-1, 0])
     if isinstance(value, pd.Index):
+        yield lambda: value.sort_values()
         yield lambda: value.get_loc(value[0])
         yield lambda: value.is_unique
         yield lambda: value.get_indexer_non_unique(value)
         yield lambda: value.join(value, how="outer")
         yield lambda: value.intersection(value[:1])
-        yield lambda: value.sort_values()
         yield lambda: value.delete(0).insert(0, value[-1])
         yield lambda: value.slice_indexer(value[0], value[-1])
         yield lambda: value.isin(value)
     if isinstance(value, pd.MultiIndex):
         yield lambda: value.remove_unused_levels()
+        yield lambda: value.to_frame()
         yield lambda: value.droplevel(0)
         yield lambda: value.get_level_values(0)
-        yield lambda: value.to_frame()
     if isinstance(value, pd.Series):
         for accessor in ("str", "dt", "cat", "sparse", "list", "struct"):
             yield lambda accessor=accessor: getattr(value, accessor)
+        yield lambda: value.interpolate()
+        yield lambda: value.rank()
         yield lambda: value.str.upper()
         yield lambda: value.dt.day_name()
         yield lambda: value.dt.tz_convert("UTC")
         yield lambda: value.cat.remove_unused_categories()
         yield lambda: value.sparse.to_dense()
         yield lambda: value.rolling(2).sum()
-        yield lambda: value.interpolate()
-        yield lambda: value.rank()
         yield lambda: value.map(str)
         yield lambda: np.asarray(value)
         yield lambda: value.astype("category")
@@ -140,9 +137,9 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: pd.Series([1, 0], dtype=value)
         yield lambda: hash(value)
     if isinstance(value, pd.api.extensions.ExtensionArray):
+        yield lambda: value.factorize()
         yield lambda: value.copy()[::-1].tolist()
         yield lambda: value._from_sequence(list(value), dtype=value.dtype)
-        yield lambda: value.factorize()
 
 
 SCALARS = [
