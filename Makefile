@@ -32,8 +32,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # With another checkout on the path, every process that starts in another folder would run that one.
 unexport PYTHONPATH
 
+# A file's tests stay in one process, longest files first: they share clusters.
+BY_FILE := --dist=loadfile --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat check docs pictures bench dask-suite differential fuzz soak sweep format lock clean
+.PHONY: help demo fast test compat check docs pictures bench dask-suite differential fuzz soak mutants sweep brief \
+	format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -42,12 +46,20 @@ help:
 demo: $(VENV)/demo.stamp
 	@$(BIN)/python -m examples.demo
 
-## test: the checks, then the whole suite with branch coverage, worker processes included
+## fast: for every edit, three minutes: each rule, row and vector, without clusters or coverage
+fast: $(VENV)/dev.stamp
+	@SAFESER_TESTS=fast $(BIN)/pytest -q -m 'not cluster and not slow' --numprocesses=3 $(BY_FILE)
+
+## test: the checks, then the whole suite; with COVERAGE=1 it is measured, worker processes included
 test: check
+ifdef COVERAGE
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/coverage run -m pytest --numprocesses=3 $(BY_FILE)
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+else
+	$(BIN)/pytest --numprocesses=3 $(BY_FILE)
+endif
 
 ## compat: the attacks and a program of common uses on five releases of Dask; environments in .compat
 compat: $(VENV)/dev.stamp
@@ -104,11 +116,28 @@ fuzz: $(VENV)/dev.stamp
 soak: $(VENV)/dev.stamp
 	@$(BIN)/python -m verification.soak --seconds 3600 --state .soak
 
+## mutants: break thirty guarantees, one at a time, and see which tests notice; stops and resumes, in .mutants
+mutants: $(VENV)/dev.stamp
+	@$(BIN)/python -m verification.mutants
+
 ## sweep: what one message costs a scheduler, one constructor a load, two sizes of a value; an hour, exits with 1
 sweep: $(VENV)/dev.stamp
 	@$(BIN)/python -m verification.sweep.stalls
 	@$(BIN)/python -m verification.sweep.pickles
 	@$(BIN)/python -m verification.sweep.products
+
+## brief: what CI runs of these tools, so that none rots unseen; a quarter of an hour, kept in .brief
+brief: $(VENV)/dev.stamp
+	@rm -rf .brief && mkdir .brief
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'atheris>=2.3'
+	@$(BIN)/python -m verification.soak --seconds 180 --state .brief/soak
+	@$(BIN)/python -m verification.fuzz.pickles .brief/pickles --seconds 60
+	@$(BIN)/python -m verification.fuzz.trees --state .brief/trees --seconds 60
+	@$(BIN)/python -m verification.fuzz.files .brief/files --seconds 60
+	@$(BIN)/python -m verification.fuzz.estimators .brief/estimators --seconds 60
+	@$(BIN)/python -m verification.malformed --cases 5000
+	@$(BIN)/python -m verification.differential --seconds 60 --cases 10000000 --state .brief/differential
+	@$(BIN)/python -m verification.sweep.products --quick
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp
@@ -121,7 +150,7 @@ lock: $(VENV)/dev.stamp
 
 ## clean: remove the virtual environment and what the checks left
 clean:
-	rm -rf $(VENV) .compat .coverage .coverage.* .hypothesis .*_cache dist build
+	rm -rf $(VENV) .brief .compat .coverage .coverage.* .hypothesis .*_cache dist build
 
 $(VENV)/demo.stamp: pyproject.toml requirements/demo.lock
 	$(call install,requirements/demo.lock)

@@ -23,6 +23,7 @@ _SAVED_EVERY = 10_000
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=100_000, help="how many, from the first on")
+    parser.add_argument("--seconds", type=float, help="stop before the last case after so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pool", type=float, default=0.05, help="share out of listed libraries")
     parser.add_argument("--state", type=Path, required=True, help="folder for progress and finds")
@@ -43,8 +44,10 @@ def main() -> int:
         if result.startswith("disagreement"):
             (options.state / f"case-{number}.pickle").write_bytes(data)
             (options.state / f"case-{number}.txt").write_text(f"{result}\n{buffers!r}\n")
-        if number % _SAVED_EVERY == _SAVED_EVERY - 1 or number == options.cases - 1:
-            spent = before + time.monotonic() - start
+        taken = time.monotonic() - start
+        over = options.seconds is not None and taken > options.seconds
+        if number % _SAVED_EVERY == _SAVED_EVERY - 1 or number == options.cases - 1 or over:
+            spent = before + taken
             state = {"seed": options.seed, "next": number + 1, "seconds": spent}
             saved.write_text(json.dumps(state | {"outcomes": counted}, indent=1))
             bad = sum(count for name, count in counted.items() if name.startswith("disagreement"))
@@ -53,6 +56,8 @@ def main() -> int:
                 f"{counted['accepted']:,} accepted  {bad} disagreements",
                 flush=True,
             )
+        if over:
+            break
     print()
     for name, count in counted.most_common():
         print(f"{count:>12,}  {name}")

@@ -151,7 +151,8 @@ def run(number: int, known: list[Any], places: list[list[Any]]) -> str:
     return "used"
 
 
-def children(folder: Path, seconds: int, start: int) -> None:
+def children(folder: Path, seconds: int, start: int) -> int:
+    """Return 1 if something was found."""
     known = models()
     places = [forged(model, {}, _is_own)[1] for model in known]
     print(f"{len(known)} models, {sum(map(len, places))} places", flush=True)
@@ -169,9 +170,10 @@ def children(folder: Path, seconds: int, start: int) -> None:
         state = {"next": runner.number, "totals": runner.totals, "findings": findings}
         (folder / "estimators.json").write_text(json.dumps(state, indent=1))
     print(dict(runner.totals), flush=True)
+    return bool(findings)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=int, default=1800)
@@ -180,14 +182,14 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.case is None:
-        children(options.folder, options.seconds, options.start)
-        return
+        return children(options.folder, options.seconds, options.start)
     known = models()
     places = [forged(model, {}, _is_own)[1] for model in known]
     print(Case(options.case, known, places), flush=True)
     faulthandler.enable()
     print(run(options.case, known, places))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -102,7 +102,8 @@ def run(number: int, values: list[Any]) -> str:
     return "used"
 
 
-def fuzz(folder: Path, seconds: int) -> None:
+def fuzz(folder: Path, seconds: int) -> int:
+    """Return 1 if this run, or one before in *folder*, found something."""
     kept, values = Kept(folder, "trees"), known()
     for number in range(len(values)):  # here, so that no child imports what another has imported
         run(number, values)
@@ -120,9 +121,10 @@ def fuzz(folder: Path, seconds: int) -> None:
         runner.one_child()
         kept.save(runner, seconds - left)
     print(dict(runner.totals), flush=True)
+    return bool(kept.findings)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--state", type=Path, default=Path(".fuzz/trees"))
     parser.add_argument("--seconds", type=int, default=900)
@@ -130,13 +132,13 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.case is None:
-        fuzz(options.state, options.seconds)
-        return
+        return fuzz(options.state, options.seconds)
     values = known()
     faulthandler.enable()
     print(Case(options.case, values), flush=True)
     print(run(options.case, values))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -225,7 +225,8 @@ class Kept:
         beside.replace(self.path)
 
 
-def fuzz(folder: Path, seconds: int) -> None:
+def fuzz(folder: Path, seconds: int) -> int:
+    """Return 1 if this run, or one before in *folder*, found something."""
     kept, values = Kept(folder), known()
     for value in values:  # here, so that no child imports what another has imported
         with contextlib.suppress(SafeserError):
@@ -243,9 +244,10 @@ def fuzz(folder: Path, seconds: int) -> None:
         runner.one_child()
         kept.save(runner, _processor_seconds())
     print(dict(runner.totals), flush=True)
+    return bool(kept.findings)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--state", type=Path, default=Path(".fuzz/values"))
     parser.add_argument(
@@ -267,8 +269,9 @@ def main() -> None:
             buffers = [bytearray(base64.b64decode(held)) for held in finding["buffers"]]
             print("   ", used(base64.b64decode(finding["pickle"]), buffers), flush=True)
     else:
-        fuzz(options.state, options.seconds)
+        return fuzz(options.state, options.seconds)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,15 +50,11 @@ def run(
     only: str = "",
     case: int | None = None,
     start: int = 0,
-    breaking: dict[int, str] | None = None,
-    files: Collection[str] = (),
 ) -> Outcome:
     """Run *cases* of *seed*, spread evenly over all examples whose names hold *only*.
 
     :param case: run this number of each of those examples alone.
     :param start: position of the first case that is run.
-    :param breaking: positions at which the child is to crash or hang, for a test of this code.
-    :param files: the files of examples to read, all of them if none is named; cases differ by them.
     """
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as folder:
@@ -69,8 +64,7 @@ def run(
             found.write_text("")
             options = {
                 "cases": cases, "seed": seed, "only": only, "case": case, "start": start,
-                "progress": str(progress), "found": str(found), "breaking": breaking or {},
-                "files": list(files),
+                "progress": str(progress), "found": str(found),
             }  # fmt: skip
             ended, stderr = _child(options, progress)
             names = _collect(outcome, found)

@@ -10,8 +10,8 @@ pickle is loaded in a process of its own, whether it ends as an object or is ref
 * at most one second of processor time in all, and a tenth of one in any single call.
 
 An entry that no attack reaches counts as failed, unless ``UNCOVERED`` says why it cannot. Options:
-``--only TEXT`` takes entries and samples whose name has it, ``--worst N`` prints so many lines,
-``--json FILE`` writes all.
+``--only TEXT`` takes entries and samples whose name has it, ``--quick`` the smallest arguments of
+each constructor alone, ``--worst N`` prints so many lines, ``--json FILE`` writes all.
 """
 
 from __future__ import annotations
@@ -207,11 +207,14 @@ class Children:
         return found
 
 
-def sweep(only: str = "") -> list[Row]:
-    """Run every attack, and return what each took, the worst first."""
+def sweep(only: str = "", *, quick: bool = False) -> list[Row]:
+    """Run every attack, and return what each took, the worst first.
+
+    :param quick: with small arguments alone.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        planned = attacks(everything(only))
+        planned = attacks(everything(only, large=not quick))
     planned = [each for each in planned if only in each.name or only in each.label]
     with ThreadPoolExecutor(_PROCESSES) as pool:
         parts = [planned[at::_PROCESSES] for at in range(_PROCESSES)]
@@ -249,11 +252,12 @@ def table(rows: list[Row]) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--worst", type=int, default=40)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     begun = time.monotonic()
-    rows = sweep(options.only)
+    rows = sweep(options.only, quick=options.quick)
     return report(rows, options.worst, options.json, "constructors", begun)
 
 

@@ -178,7 +178,8 @@ def test_what_was_copied_of_a_key_that_changed_hands_is_no_copy(doors, change):
 @pytest.mark.parametrize(("name", "reads"), READERS.items())
 def test_values_are_gathered_by_who_may_read_them(doors, name, reads):
     async def main(c: Users) -> None:
-        c.own("x", "carol")
+        # That a client wants it publishes it to nobody.
+        c.own("x", "carol").who_wants = {ClientState("Client-carol")}
         assert c.refused(name, "gather", keys=["gone", "x"]) is not reads
         assert not c.refused(name, "gather", keys=["gone"])
 
