@@ -54,24 +54,18 @@ ARRAYS = [
     (np.array(["a"], np.dtypes.StringDType()), "byteswap"),
     (np.dtypes.StringDType(na_object=None), "byteswap"),
     (np.zeros(1, np.dtype((np.int32, [("a", "i2"), ("b", "i2")]))), "scalar type"),
-    (np.add, "numpy:ufunc"),
-    (np.float64, "code"),
-    (np.dtypes.Float64DType, "code"),
-    (np.sum, "code"),
-    (np.dtype([((5, "a"), int)]), "title"),
+    (np.add, "numpy:ufunc"), (np.float64, "code"), (np.dtypes.Float64DType, "code"),
+    (np.sum, "code"), (np.dtype([((5, "a"), int)]), "title"),
     (np.zeros(1, [("a", int)])[0].astype(object) and Float(1), "subclass"),
     (type("Text", (np.str_,), {})("x"), "subclass"),
-]
+]  # fmt: skip
 KINDS = [
-    (np.ma.array(["a"], dtype=Text()), "byteswap"),
-    (with_info(), "attributes"),
-    (np.ma.array(matrix([[1]])), "a class of its own"),
-    (named(matrix([[1]])), "attributes"),
-    (named(np.zeros(1).view(np.recarray)), "attributes"),
-    (np.zeros(1).view(Mine), "Mine"),
+    (np.ma.array(["a"], dtype=Text()), "byteswap"), (with_info(), "attributes"),
+    (np.ma.array(matrix([[1]])), "a class of its own"), (named(matrix([[1]])), "attributes"),
+    (named(np.zeros(1).view(np.recarray)), "attributes"), (np.zeros(1).view(Mine), "Mine"),
     (np.zeros(1).view(np.memmap), "stands for a file"),
     (np.ma.array([("a", 1)], dtype=[("x", "U2"), ("y", "i4")])[0], "mvoid"),
-]
+]  # fmt: skip
 SOURCES = [
     (np.random.PCG64(Own(1)), "Own"),
     (np.random.SeedSequence([1.5] and np.array([1, 2])), "plain integers"),
@@ -129,8 +123,7 @@ MALFORMED = [
     (lying(dtype=["V", -1, "|"]), bytes(16), "families.dtype"),
     (lying(dtype=[8, 8, "|"]), bytes(16), "families.dtype"),
     (lying(dtype=["G", 24, "<"]), bytes(48), "families.dtype"),
-    (lying(), bytes(15), "families.shape"),
-    (lying(), bytes(17), "families.shape"),
+    (lying(), bytes(15), "families.shape"), (lying(), bytes(17), "families.shape"),
     (lying(shape=[-1, -2]), bytes(16), "value.shape"),
     (lying(shape=[True, 2]), bytes(16), "value.shape"),
     (lying(shape=[0, 1 << 61]), b"", "value.array-size"),
@@ -151,8 +144,7 @@ MALFORMED = [
     (lying(dtype=["l", 8.0, "<"]), bytes(16), "families.dtype"),
     (lying(dtype=["?", True, "|"]), bytes(2), "families.dtype"),
     (lying(dtype={"missing": [], "coerce": True}), bytes(32), "families.dtype"),
-    (lying(dtype=record(["a", {"missing": [], "coerce": True}, 0])), bytes(32),
-     "families.dtype"),
+    (lying(dtype=record(["a", {"missing": [], "coerce": True}, 0])), bytes(32), "families.dtype"),
     (lying(dtype={**record(["a", LONG, 0]), "record": 1}), bytes(16), "families.dtype"),
     (lying(strides=[8]), bytes(16), "families.header"),
     (lying(dtype=["U", 4, "<"]), b"\0\0\x11\0" * 2, "value.elements"),
@@ -169,19 +161,12 @@ MALFORMED = [
 ]  # fmt: skip
 
 SUBCLASSES = {
-    "value.shape": [
-        ("numpy:matrix", np.zeros(3)),
-        ("numpy:matrix", np.zeros((1, 1, 1))),
-    ],
+    "value.shape": [("numpy:matrix", np.zeros(3)), ("numpy:matrix", np.zeros((1, 1, 1)))],
     "families.child-type": [
-        ("numpy:matrix", [1, 2]),
-        ("numpy:recarray", {"a": 1}),
-        ("numpy:recarray", np.float64(1)),
+        ("numpy:matrix", [1, 2]), ("numpy:recarray", {"a": 1}), ("numpy:recarray", np.float64(1)),
     ],
-    "families.header": [
-        ("numpy:matrix", np.zeros((2, 2)), {"name": "x"}),
-    ],
-}
+    "families.header": [("numpy:matrix", np.zeros((2, 2)), {"name": "x"})],
+}  # fmt: skip
 
 
 def source(source, changes):
@@ -197,18 +182,14 @@ STILL = np.zeros(624, np.uint32)
 STATES = {
     "value.random-state": [
         # C read behind the end of the key.
-        (np.random.MT19937(1), {"pos": 1 << 40}),
-        (np.random.MT19937(1), {"pos": -1}),
+        (np.random.MT19937(1), {"pos": 1 << 40}), (np.random.MT19937(1), {"pos": -1}),
         # A state from which nothing leads on: drawing a bounded number never ended.
-        (np.random.MT19937(1), {"key": STILL}),
-        (np.random.PCG64(1), {"inc": 0}),
-        (np.random.PCG64(1), {"state": 1 << 128}),
-        (np.random.MT19937(1), {"key": STILL[:-1]}),
+        (np.random.MT19937(1), {"key": STILL}), (np.random.PCG64(1), {"inc": 0}),
+        (np.random.PCG64(1), {"state": 1 << 128}), (np.random.MT19937(1), {"key": STILL[:-1]}),
         (np.random.MT19937(1), {"key": STILL.astype(np.uint64)}),
         (np.random.Philox(1), {"buffer_pos": 5}),
         (np.random.Philox(1), {"counter": np.zeros(3, np.uint64)}),
-        (np.random.SFC64(1), {"has_uint32": 2}),
-        (np.random.SFC64(1), {"uinteger": 1 << 32}),
+        (np.random.SFC64(1), {"has_uint32": 2}), (np.random.SFC64(1), {"uinteger": 1 << 32}),
     ],
     "families.arguments": [
         (np.random.MT19937(1), {"key": STILL.tobytes()}),
@@ -218,7 +199,7 @@ STATES = {
         (np.random.SFC64(1), {"bit_generator": "MT19937"}),
         (np.random.SFC64(1), {"more": b"\0" * 8}),
     ],
-}
+}  # fmt: skip
 
 
 SPARE = {
@@ -302,9 +283,6 @@ MISPLACED = [
 ]
 
 HOSTILE = [
-    *ruled(framed, MALFORMED),
-    *hostile(child, SUBCLASSES),
-    *hostile(source, STATES),
-    *hostile(state, SPARE),
-    *ruled(payload, [(*made, rule) for made, rule in MISPLACED]),
-]
+    *ruled(framed, MALFORMED), *hostile(child, SUBCLASSES), *hostile(source, STATES),
+    *hostile(state, SPARE), *ruled(payload, [(*made, rule) for made, rule in MISPLACED]),
+]  # fmt: skip

@@ -63,21 +63,17 @@ INVALID = {
         # sizes and places
         "negative length": ("int64", -1, 0, 2, -1, ONES),
         "length by flag": ("int64", True, 0, 2, -1, ONES),
-        "long": ("int64", 1 << 60, 0, 2, -1, ONES),
-        "one too many": ("int64", 3, 0, 2, -1, ONES),
+        "long": ("int64", 1 << 60, 0, 2, -1, ONES), "one too many": ("int64", 3, 0, 2, -1, ONES),
         "negative offset": ("int64", 2, -1, 2, -1, ONES),
         "offset": ("int64", 1, 8, 2, -1, raw("q", *range(9))),
         "offset past its end": ("int64", 2, 1, 2, -1, ONES),
         "negative buffer": ("int64", 2, 0, 2, -1, -2),
         "buffer elsewhere": ("int64", 2, 0, 2, -1, 16),
         "large buffer elsewhere": ("int64", 2, 0, 2, -1, 1 << 20),
-        "huge buffer": ("int64", 2, 0, 2, -1, 1 << 62),
-        "too few buffers": ("int64", 2, 0, 1, -1),
+        "huge buffer": ("int64", 2, 0, 2, -1, 1 << 62), "too few buffers": ("int64", 2, 0, 1, -1),
         "buffers without end": ("int64", 2, 0, 1 << 40, -1, ONES),
         "short bitmap": ("int8", 9, 0, 2, raw("B", 255), Bytes(b"a" * 9)),
-        "word too many": ("int64", *NUMBERS, 0),
-        "no words": (),
-        "type alone": ("int64",),
+        "word too many": ("int64", *NUMBERS, 0), "no words": (), "type alone": ("int64",),
         # offsets
         "backwards": ("string", 2, 0, 3, -1, raw("i", 0, 2, 1), Bytes(b"ab")),
         "before the beginning": ("string", 2, 0, 3, -1, raw("i", -1, 1, 2), Bytes(b"ab")),
@@ -128,18 +124,14 @@ INVALID = {
         "runs that end early": (*RUNS, 9, 0, 1, -1, 2, 0, 2, -1, raw("i", 1, 3), *NUMBERS),
         "runs backwards": (*RUNS, 3, 0, 1, -1, 2, 0, 2, -1, raw("i", 3, 1), *NUMBERS),
         "empty run": (*RUNS, 3, 0, 1, -1, 2, 0, 2, -1, raw("i", 0, 3), *NUMBERS),
-        "more runs than values": (
-            *(*RUNS, 3, 0, 1, -1, 3, 0, 2, -1, raw("i", 1, 2, 3)),
-            *NUMBERS,
-        ),
+        "more runs than values": (*(*RUNS, 3, 0, 1, -1, 3, 0, 2, -1, raw("i", 1, 2, 3)), *NUMBERS),
         # values
         "digits": ("decimal128", 2, 1, 1, 0, 2, -1, raw("q", 10**9, 0)),
         "an hour of 99": ("time32[s]", 1, 0, 2, -1, raw("i", 99 * 3600)),
         "part of a day": ("date64[ms]", 1, 0, 2, -1, raw("q", 1)),
     },
     "value.arrow": {
-        "endless": ("int64", 1 << 63, 0, 2, -1, ONES),
-        "no buffer": ("int64", 2, 0, 2, -1, -1),
+        "endless": ("int64", 1 << 63, 0, 2, -1, ONES), "no buffer": ("int64", 2, 0, 2, -1, -1),
         "too many buffers": ("int64", 2, 0, 3, -1, ONES, -1),
         "masked nulls": ("null", 1, 0, 1, raw("B", 0)),
         "no text": ("string", 2, 0, 3, -1, ENDS, -1),
@@ -163,8 +155,7 @@ INVALID = {
     },
     "families.max-refs": {
         # nothing stands for the elements
-        "nulls": ("null", 1 << 50, 0, 1, -1),
-        "empty structures": ("struct", 0, 1 << 50, 0, 1, -1),
+        "nulls": ("null", 1 << 50, 0, 1, -1), "empty structures": ("struct", 0, 1 << 50, 0, 1, -1),
         "empty lists": ("fixed_list", 0, *FIELD, "int8", 1 << 50, 0, 1, -1, 0),
         "empty bytes": ("fixed", 0, 1 << 50, 0, 2, -1, 0),
         "runs for ever": (
@@ -179,20 +170,15 @@ INVALID = {
             0,
         ),
     },
-}
+}  # fmt: skip
 
 
 WRONG_TYPES = {
     "value.arrow-type": {
-        "no alias": ("decimal",),
-        "pickle": ("cos\nsystem\n",),
-        "python": ("os:system",),
-        "unit": ("timestamp", "D", None),
-        "scale": ("decimal128", 5, 1000),
-        "negative scale": ("decimal128", 5, -1),
-        "precision": ("decimal32", 10, 0),
-        "width": ("fixed", 1 << 31),
-        "negative width": ("fixed", -1),
+        "no alias": ("decimal",), "pickle": ("cos\nsystem\n",), "python": ("os:system",),
+        "unit": ("timestamp", "D", None), "scale": ("decimal128", 5, 1000),
+        "negative scale": ("decimal128", 5, -1), "precision": ("decimal32", 10, 0),
+        "width": ("fixed", 1 << 31), "negative width": ("fixed", -1),
         "codes": ("union", "dense", 2, 0, 0, *DENSE[5:]),
         "code of 128": ("union", "sparse", 1, 128, *SPARSE[4:]),
         "mode": ("union", "other", 1, 0, *SPARSE[4:]),
@@ -206,27 +192,22 @@ WRONG_TYPES = {
         "long name": ("struct", 1, "a" * 100_000, True, None, "int8"),
     },
     "families.arrow": {
-        "number": (5,),
-        "bytes": (b"int64",),
-        "none": (None,),
+        "number": (5,), "bytes": (b"int64",), "none": (None,),
         "keys that may be missing": (*MAP[:3], True, *MAP[4:]),
-        "ordered by text": ("map", "yes", *MAP[2:]),
-        "json of numbers": ("json", "int64"),
+        "ordered by text": ("map", "yes", *MAP[2:]), "json of numbers": ("json", "int64"),
         "fields without end": ("struct", 1 << 40, "a", True, None, "int8"),
-        "negative fields": ("struct", -1),
-        "name of bytes": ("struct", 1, b"a", True, None, "int8"),
+        "negative fields": ("struct", -1), "name of bytes": ("struct", 1, b"a", True, None, "int8"),
         "name of surrogates": ("struct", 1, "\ud800", True, None, "int8"),
         "metadata without end": ("struct", 1, "a", True, 1 << 40, "int8"),
         "metadata that is missing": ("struct", 1, "a", True, 1, -1, -1, "int8"),
-        "deep": (*("list_", *FIELD) * 40, "int8"),
-        "very deep": (*("list_", *FIELD) * 5000, "int8"),
+        "deep": (*("list_", *FIELD) * 40, "int8"), "very deep": (*("list_", *FIELD) * 5000, "int8"),
     },
     "value.time-zone": {
         "zone with a NUL": ("timestamp", "s", "UTC\0/etc/passwd"),
         "zone elsewhere": ("timestamp", "s", "../../etc/passwd"),
         "long zone": ("timestamp", "s", "A" * 70_000),
     },
-}
+}  # fmt: skip
 
 
 TOGETHER = {
@@ -252,11 +233,9 @@ TOGETHER = {
             ),
             *(1, 1, 0, 2, -1, raw("b", 0), None, *TEXTS, 1, 1, 0, 2, -1, raw("b", 0), 0),
         ),
-        "scalar of two": ("Scalar", "int64", *NUMBERS),
-        "scalar of none": ("Scalar", "int64", 0),
+        "scalar of two": ("Scalar", "int64", *NUMBERS), "scalar of none": ("Scalar", "int64", 0),
         "coded scalar of none": ("Scalar", *DICTIONARY, 0, None, *TEXTS),
-        "no buffer": ("Buffer", -1),
-        "no pairs": ("KeyValueMetadata", None),
+        "no buffer": ("Buffer", -1), "no pairs": ("KeyValueMetadata", None),
         "pairs of text": ("KeyValueMetadata", 1, "a", "b"),
         "field without a type": ("Field", "a", True, None),
     },
@@ -270,7 +249,7 @@ TOGETHER = {
             *(*NUMBERS, 1, 0, 2, -1, raw("q", 1)),
         ),
     },
-}
+}  # fmt: skip
 
 
 CODES = (2, 0, 2, -1, raw("b", 0, 1))

@@ -11,18 +11,13 @@ WRONG = [None, 5, b"x", {}, [5], ["x"] * 30, "y" * 200_000, {"a": 1}]
 RIGHT = {(2, 0), (5, 0), (6, 0), (9, 3), (9, 7)}
 LINKS = [
     [[*GOOD[:5], 0, *GOOD[6:]]],  # its own cause
-    [[*GOOD[:5], 1, *GOOD[6:]], [*GOOD[:5], 0, *GOOD[6:]]],
-    [[*GOOD[:5], True, *GOOD[6:]], GOOD],
-    [[*GOOD[:5], -1, *GOOD[6:]], GOOD],
-    [[*GOOD[:8], [1.0], *GOOD[9:]], GOOD],
+    [[*GOOD[:5], 1, *GOOD[6:]], [*GOOD[:5], 0, *GOOD[6:]]], [[*GOOD[:5], True, *GOOD[6:]], GOOD],
+    [[*GOOD[:5], -1, *GOOD[6:]], GOOD], [[*GOOD[:8], [1.0], *GOOD[9:]], GOOD],
     [GOOD, GOOD],  # the second belongs to nobody
-    [[*GOOD[:8], [1] * 33, *GOOD[9:]], GOOD],
-    [[*GOOD[:9], {"__class__": 1}, *GOOD[10:]]],
-    [[*GOOD[:9], {"a b": 1}, *GOOD[10:]]],
-    [[*GOOD[:9], {1: 1}, *GOOD[10:]]],
-    [[*GOOD[:9], {"a": b"x" * 100_000}, *GOOD[10:]]],
-    [[*GOOD[:2], ("x" * 100_000,), *GOOD[3:]]],
-]
+    [[*GOOD[:8], [1] * 33, *GOOD[9:]], GOOD], [[*GOOD[:9], {"__class__": 1}, *GOOD[10:]]],
+    [[*GOOD[:9], {"a b": 1}, *GOOD[10:]]], [[*GOOD[:9], {1: 1}, *GOOD[10:]]],
+    [[*GOOD[:9], {"a": b"x" * 100_000}, *GOOD[10:]]], [[*GOOD[:2], ("x" * 100_000,), *GOOD[3:]]],
+]  # fmt: skip
 SHAPES = [None, [], [[]], [GOOD] * 30, [GOOD[:10]], {"a": 1}]
 
 

@@ -43,15 +43,12 @@ class Keeping:
 
 
 UNSENT = [
-    (Mine(), "that safeser lists"),
-    (pipeline.make_pipeline(linear_model.Ridge(), Mine()), ":Mine"),
-    (_marked(), "no such field: note"),
-    (preprocessing.FunctionTransformer(_note), "func"),
+    (Mine(), "that safeser lists"), (pipeline.make_pipeline(linear_model.Ridge(), Mine()), ":Mine"),
+    (_marked(), "no such field: note"), (preprocessing.FunctionTransformer(_note), "func"),
     (pipeline.make_pipeline(linear_model.Ridge(), memory="x"), "only memory=None"),
     (linear_model.LogisticRegression(C="high"), "does not accept"),
-    (linear_model.SGDClassifier(n_jobs=100_000), "too many threads"),
-    (Bunch(a=np.log1p), "ufunc"),
-]
+    (linear_model.SGDClassifier(n_jobs=100_000), "too many threads"), (Bunch(a=np.log1p), "ufunc"),
+]  # fmt: skip
 
 SVC = svm.SVC().fit(X, THREE)
 KNN = neighbors.KNeighborsClassifier(algorithm="kd_tree").fit(X, THREE)
@@ -59,58 +56,36 @@ SGD = linear_model.SGDClassifier(random_state=0).fit(X, THREE)
 
 FIELDS = {
     "value.scipy": [
-        (SVC, "support_", SVC.support_ + 40),
-        (SVC, "shape_fit_", (3, 3)),
-        (KNN, "_y", KNN._y + 3),
+        (SVC, "support_", SVC.support_ + 40), (SVC, "shape_fit_", (3, 3)), (KNN, "_y", KNN._y + 3),
         (KNN, "_y", KNN._y - 1),
     ],
     "value.sklearn": [
         (SVC, "_n_support", SVC._n_support * 1000),
         (SVC, "_dual_coef_", SVC._dual_coef_[:, :-1].copy()),
-        (SVC, "support_vectors_", SVC.support_vectors_[:-1]),
-        (SVC, "_sparse", True),
-        (KNN, "_fit_X", X[:5]),
-        (KNN, "_tree", KDTree(X[:5])),
-        (KNN, "_tree", "kd"),
-        (KNN, "weights", np.log),
-        (KNN, "n_jobs", 1 << 20),
-        (KNN, "n_features_in_", -1),
+        (SVC, "support_vectors_", SVC.support_vectors_[:-1]), (SVC, "_sparse", True),
+        (KNN, "_fit_X", X[:5]), (KNN, "_tree", KDTree(X[:5])), (KNN, "_tree", "kd"),
+        (KNN, "weights", np.log), (KNN, "n_jobs", 1 << 20), (KNN, "n_features_in_", -1),
         (SGD, "coef_", SGD.coef_[:, :2].copy()),
     ],
-    "families.max-refs": [
-        (KNN, "n_features_in_", 1 << 40),
-    ],
-    "families.state": [
-        (SGD, "predict", "shadowed"),
-        (SGD, "__class__x", 1),
-    ],
-}
+    "families.max-refs": [(KNN, "n_features_in_", 1 << 40)],
+    "families.state": [(SGD, "predict", "shadowed"), (SGD, "__class__x", 1)],
+}  # fmt: skip
 
 
 NODES = [
-    ("left_child", 1 << 40),
-    ("left_child", -1),
-    ("left_child", 0),
-    ("right_child", -7),
-    ("feature", 4),
-    ("feature", -1),
-]
+    ("left_child", 1 << 40), ("left_child", -1), ("left_child", 0), ("right_child", -7),
+    ("feature", 4), ("feature", -1),
+]  # fmt: skip
 
 NO_ESTIMATORS = {
     "families.class": [
-        (np.log1p,),
-        ([np.log1p],),
-        (KDTree(X[:3]),),
-        (np.random.RandomState(1),),
-        (5,),
+        (np.log1p,), ([np.log1p],), (KDTree(X[:3]),), (np.random.RandomState(1),), (5,),
     ],
     "families.global": [
-        (linear_model.Ridge,),
-        (Called(os.system, "true"),),
-        (New(Mine, {}),),
+        (linear_model.Ridge,), (Called(os.system, "true"),), (New(Mine, {}),),
         (Called(linear_model.Ridge),),
     ],
-}
+}  # fmt: skip
 
 
 def field(made, name, value):
@@ -170,15 +145,11 @@ MISPLACED = {
     "value.sklearn": [search_tree(), transformer(kw_args={"a": np.log1p})],
     "families.global": [transformer(func=Keeping(np.log1p))],
     "families.child-type": [
-        replaced(Bunch(a=1), 0, [1]),
-        replaced(RIDGE, 0, b"a" * 32),
-        repeated(),
+        replaced(Bunch(a=1), 0, [1]), replaced(RIDGE, 0, b"a" * 32), repeated(),
     ],
     "families.buffers": [one_more()],
-}
+}  # fmt: skip
 HOSTILE = [
-    *hostile(field, FIELDS),
-    *hostile(node, {"value.sklearn": NODES}),
-    *hostile(estimator, NO_ESTIMATORS),
-    *hostile(payload, MISPLACED),
-]
+    *hostile(field, FIELDS), *hostile(node, {"value.sklearn": NODES}),
+    *hostile(estimator, NO_ESTIMATORS), *hostile(payload, MISPLACED),
+]  # fmt: skip

@@ -15,38 +15,24 @@ INDEX = dataset().xindexes["x"]
 
 PARTS = {
     "families.build": [
-        (VARIABLE, 0, ("x", "y")),
-        (VARIABLE, 0, ("x", "x")),
-        (VARIABLE, 0, ([],)),
-        (xr.Variable(("x", "y"), np.zeros((2, 2))), 0, ("x", "x")),
-        (INDEX, 1, []),
-        (INDEX, 3, {}),
+        (VARIABLE, 0, ("x", "y")), (VARIABLE, 0, ("x", "x")), (VARIABLE, 0, ([],)),
+        (xr.Variable(("x", "y"), np.zeros((2, 2))), 0, ("x", "x")), (INDEX, 1, []), (INDEX, 3, {}),
         (dataset().stack(z=("x", "y")).xindexes["z"], 3, {"x": np.dtype("i8")}),
         (dataset().stack(z=("x", "y")).xindexes["z"], 3, {"x": 1, "y": 2}),
-        (dataset(), 0, {"a": 1}),
-        (dataset(), 0, {"x": VARIABLE}),
-        (dataset(), 0, {"b": xr.Variable(("x",), np.arange(3))}),
-        (dataset(), 1, {"x": VARIABLE}),
-        (dataset(), 2, [1]),
-        (dataset(), 2, [(1, 2)]),
-        (dataset(), 2, [(INDEX, {})]),
-        (dataset(), 2, [(INDEX, {"x": ({}, 1)})]),
-        (dataset(), 3, ["x"]),
+        (dataset(), 0, {"a": 1}), (dataset(), 0, {"x": VARIABLE}),
+        (dataset(), 0, {"b": xr.Variable(("x",), np.arange(3))}), (dataset(), 1, {"x": VARIABLE}),
+        (dataset(), 2, [1]), (dataset(), 2, [(1, 2)]), (dataset(), 2, [(INDEX, {})]),
+        (dataset(), 2, [(INDEX, {"x": ({}, 1)})]), (dataset(), 3, ["x"]),
         (dataset(), 3, ["x", "y", "lab", "lab"]),
         (dataset()["a"], 0, xr.Variable(("x", "y"), np.zeros((3, 3)))),
-        (dataset()["a"], 0, xr.Variable((), np.array(1))),
-        (dataset()["a"], 3, []),
+        (dataset()["a"], 0, xr.Variable((), np.array(1))), (dataset()["a"], 3, []),
     ],
     "families.child-type": [
-        (VARIABLE, 0, "x"),
-        (VARIABLE, 1, [1]),
-        (VARIABLE, 3, [1]),
-        (dataset()["x"].variable, 3, np.arange(2)),
-        (INDEX, 0, np.arange(2)),
-        (dataset(), 5, [1]),
+        (VARIABLE, 0, "x"), (VARIABLE, 1, [1]), (VARIABLE, 3, [1]),
+        (dataset()["x"].variable, 3, np.arange(2)), (INDEX, 0, np.arange(2)), (dataset(), 5, [1]),
         (dataset()["a"], 0, 5),
     ],
-}
+}  # fmt: skip
 
 
 LARGE = {
@@ -69,15 +55,11 @@ def kind(meta, children):
 
 KINDS = {
     "families.header": [
-        ({"kind": "Mine", "data": "array"}, 4),
-        ({"kind": "Variable", "data": "lazy"}, 4),
-        ({"kind": 5, "data": "array"}, 4),
-        ({"kind": "Variable"}, 4),
+        ({"kind": "Mine", "data": "array"}, 4), ({"kind": "Variable", "data": "lazy"}, 4),
+        ({"kind": 5, "data": "array"}, 4), ({"kind": "Variable"}, 4),
     ],
-    "families.child-count": [
-        ({"kind": "Variable", "data": "index"}, 4),
-    ],
-}
+    "families.child-count": [({"kind": "Variable", "data": "index"}, 4)],
+}  # fmt: skip
 
 
 class Lazy(xr.backends.BackendArray):
@@ -104,7 +86,5 @@ def refused():
 
 UNSENT = [*refused()]
 HOSTILE = [
-    *hostile(replaced, PARTS),
-    *hostile(replaced, LARGE),
-    *hostile(kind, KINDS),
-]
+    *hostile(replaced, PARTS), *hostile(replaced, LARGE), *hostile(kind, KINDS),
+]  # fmt: skip

@@ -31,31 +31,22 @@ def forged(model, changed, without=()):
 
 CHANGED = {
     "families.constructor": [
-        (own.Point(x=1), {"x": "1"}),
-        (own.Point(x=1), {"x": True}),
-        (own.Point(x=1), {"y": 1}),
-        (own.Changing(name="a"), {"name": "a"}),
-        (own.Turning.model_construct(x=2), {}),
-        (own.Hidden(x=1), {"x": 2}),
-        (own.Hidden(x=1), {" private": [1]}),
+        (own.Point(x=1), {"x": "1"}), (own.Point(x=1), {"x": True}), (own.Point(x=1), {"y": 1}),
+        (own.Changing(name="a"), {"name": "a"}), (own.Turning.model_construct(x=2), {}),
+        (own.Hidden(x=1), {"x": 2}), (own.Hidden(x=1), {" private": [1]}),
         (own.Remembering(), {" private": {"_seen": [], "_number": 8}}),
         (own.Remembering(), {" private": {"_seen": []}}),
         (own.Remembering(), {" private": {"_seen": [], "_number": 7, "_more": 1}}),
     ],
     "families.build": [
-        (own.Open(), {" extra": {"x": 1}}),
-        (own.Tidy(a="b"), {" extra": {"a": 5}}),
-        (own.Point(x=1), {" fields_set": (4,)}),
-        (own.Point(x=1), {" fields_set": (-1,)}),
-        (own.Point(x=1), {" fields_set": (0, 0)}),
-        (own.Point(x=1), {" fields_set": (False,)}),
-        (own.Point(x=1), {" fields_set": [0]}),
-        (own.Point(x=1), {" fields_set": "x"}),
-        (own.Open(x=1), {" extra": {"__class__": 5}}),
-        (own.Open(x=1), {" extra": {5: 5}}),
+        (own.Open(), {" extra": {"x": 1}}), (own.Tidy(a="b"), {" extra": {"a": 5}}),
+        (own.Point(x=1), {" fields_set": (4,)}), (own.Point(x=1), {" fields_set": (-1,)}),
+        (own.Point(x=1), {" fields_set": (0, 0)}), (own.Point(x=1), {" fields_set": (False,)}),
+        (own.Point(x=1), {" fields_set": [0]}), (own.Point(x=1), {" fields_set": "x"}),
+        (own.Open(x=1), {" extra": {"__class__": 5}}), (own.Open(x=1), {" extra": {5: 5}}),
         (own.Open(x=1), {" extra": [5]}),
     ],
-}
+}  # fmt: skip
 
 
 def behind():

@@ -69,10 +69,8 @@ FORGED = {
         "unknown type": ([["x", "Object"]], of(pa.int64())),
         "unknown parts": ([["x", ["Series", "Int64"]]], of(pa.int64())),
         "no parts": ([["x", ["List"]]], of(pa.large_list(pa.int64()))),
-        "empty": ([["x", []]], of(pa.int64())),
-        "none": ([["x", None]], of(pa.int64())),
-        "pair": (["x"], of(pa.int64())),
-        "name": ([[5, "Int64"]], of(pa.int64())),
+        "empty": ([["x", []]], of(pa.int64())), "none": ([["x", None]], of(pa.int64())),
+        "pair": (["x"], of(pa.int64())), "name": ([[5, "Int64"]], of(pa.int64())),
         "unit": ([["x", ["Duration", "s"]]], of(pa.duration("s"))),
         "zone by number": ([["x", ["Datetime", "us", 5]]], of(pa.timestamp("us", "UTC"))),
         "precision": ([["x", ["Decimal", 1 << 80, 2]]], of(pa.decimal128(5, 2))),
@@ -83,15 +81,10 @@ FORGED = {
         "enum twice": ([["x", ["Enum", ["a", "a"]]]], ranked("a")),
         "deep": ([["x", reduce(lambda inner, _: ["List", inner], range(40), "Int8")]], ranked("a")),
     },
-    "families.header": {
-        "number": (5, of(pa.int64())),
-    },
+    "families.header": {"number": (5, of(pa.int64()))},
     "families.build": {
         "zone": ([["x", ["Datetime", "us", "No/Where"]]], of(pa.timestamp("us", "No/Where"))),
-        "enum of others": (
-            [["x", ["Enum", ["a"]]]],
-            ranked("b"),
-        ),
+        "enum of others": ([["x", ["Enum", ["a"]]]], ranked("b")),
     },
     "families.content": {
         "far dates": (
@@ -107,7 +100,7 @@ FORGED = {
             pa.table({"x": pa.array([-(2**60)]).view(pa.timestamp("ms"))}),
         ),
     },
-}
+}  # fmt: skip
 
 
 NUMBER = encoded(5)

@@ -39,25 +39,16 @@ class Kid(own.Bag):
 
 
 RECORDS = [
-    (with_attribute(own.Point(1), z=1), "not fields"),
-    (without_field(), "no value"),
+    (with_attribute(own.Point(1), z=1), "not fields"), (without_field(), "no value"),
     (tuple.__new__(own.Pair, (1,)), "number of elements"),
-    (with_attribute(own.Tall(1, [2]), z=1), "attributes"),
-    (Heir(1), "Heir"),
-    (own.Loose(8), "composed"),
-    (own.Loose(9), "composed"),
-    (own.Many.F1 | own.Many.F2, "composed"),
-]
+    (with_attribute(own.Tall(1, [2]), z=1), "attributes"), (Heir(1), "Heir"),
+    (own.Loose(8), "composed"), (own.Loose(9), "composed"), (own.Many.F1 | own.Many.F2, "composed"),
+]  # fmt: skip
 OBJECTS = [
-    (Kid(), "Kid"),
-    (bag(method=1), "hides a method"),
-    (bag(**{"a b": 1}), "not allowed"),
-    (bag(**{"__dunder__": 1}), "not allowed"),
-    (bag(**{"class": 1}), "not allowed"),
-    (doubled(), "both in a slot"),
-    (bag(f=lambda: 1), "function"),
-    (bag(k=own.Bag), "type"),
-]
+    (Kid(), "Kid"), (bag(method=1), "hides a method"), (bag(**{"a b": 1}), "not allowed"),
+    (bag(**{"__dunder__": 1}), "not allowed"), (bag(**{"class": 1}), "not allowed"),
+    (doubled(), "both in a slot"), (bag(f=lambda: 1), "function"), (bag(k=own.Bag), "type"),
+]  # fmt: skip
 
 
 def record(name, /, **fields):
@@ -90,23 +81,13 @@ MEMBERS = {
         ("Color", {"member": plain.encode(("RED", 2))}),
         ("Color", {"member": plain.encode(("RED",))}),
         ("Color", {"member": plain.encode(("ALSO_RED", 1))}),
-        ("Color", {"member": plain.encode(("__class__",))}),
-        ("Color", {"member": "RED"}),
-        ("Color", {"member": ["RED"]}),
-        ("Color", {"flags": 1 << 70}),
-        ("Color", {"flags": 7}),
-        ("Rights", {"flags": 8}),
-        ("Rights", {"flags": -1}),
-        ("Rights", {"flags": True}),
-        ("Rights", {"flags": 1 << 100}),
-        ("Loose", {"flags": 1 << 40}),
-        ("Many", {"flags": 6}),
+        ("Color", {"member": plain.encode(("__class__",))}), ("Color", {"member": "RED"}),
+        ("Color", {"member": ["RED"]}), ("Color", {"flags": 1 << 70}), ("Color", {"flags": 7}),
+        ("Rights", {"flags": 8}), ("Rights", {"flags": -1}), ("Rights", {"flags": True}),
+        ("Rights", {"flags": 1 << 100}), ("Loose", {"flags": 1 << 40}), ("Many", {"flags": 6}),
     ],
-    "families.header": [
-        ("Rights", {}),
-        ("Rights", {"flags": 1, "member": b""}),
-    ],
-}
+    "families.header": [("Rights", {}), ("Rights", {"flags": 1, "member": b""})],
+}  # fmt: skip
 
 
 def member(name, meta):
@@ -119,36 +100,17 @@ def attributes(name, attributes):
 
 
 ATTACKS = [
-    "__class__",
-    "__dict__",
-    "__slots__",
-    "__init__",
-    "__getattr__",
-    "__weakref__",
-    "__reduce_ex__",
-    "__",
-    "__x",
-    "",
-    " ",
-    "a b",
-    "a.b",
-    "a\0",
-    "method",
+    "__class__", "__dict__", "__slots__", "__init__", "__getattr__", "__weakref__", "__reduce_ex__",
+    "__", "__x", "", " ", "a b", "a.b", "a\0", "method",
     "owned",  # a property with a setter
-    "slow",
-    "class",
-    "None",
-    "1a",
+    "slow", "class", "None", "1a",
     "ﬁeld",  # source code that says so means "field"
-    "x²",
-    "\ud800",
-]
+    "x²", "\ud800",
+]  # fmt: skip
 BEYOND = [
-    ("Slotted", {"b": 1}),
-    ("Slotted", {"__hidden": 1}),
-    ("somewhere:Narrow", {"c": 1}),
+    ("Slotted", {"b": 1}), ("Slotted", {"__hidden": 1}), ("somewhere:Narrow", {"c": 1}),
     ("somewhere:Narrow", {"a": 1, "b": 1}),
-]
+]  # fmt: skip
 
 
 #: Which a namespace may hold, though no object does.
@@ -182,9 +144,6 @@ MISPLACED = {
 
 UNSENT = [*RECORDS, *OBJECTS]
 HOSTILE = [
-    *ruled(payload, CONSTRUCTED),
-    *hostile(member, MEMBERS),
-    *ruled(attributes, named()),
-    *hostile(attributes, {"families.attribute": BEYOND}),
-    *hostile(payload, MISPLACED),
-]
+    *ruled(payload, CONSTRUCTED), *hostile(member, MEMBERS), *ruled(attributes, named()),
+    *hostile(attributes, {"families.attribute": BEYOND}), *hostile(payload, MISPLACED),
+]  # fmt: skip

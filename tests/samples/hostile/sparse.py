@@ -14,13 +14,10 @@ from tests.samples.values.sparse import DENSE
 
 #: What a tree has of each format, as the cases below number it.
 FIELDS = {
-    "csr": ("data", "indices", "indptr"),
-    "bsr": ("data", "indices", "indptr"),
-    "coo": ("data", "coords", "coords"),
-    "dia": ("data", "offsets"),
-    "lil": ("lengths", "columns", "values"),
-    "dok": ("keys", "kinds", "values"),
-}
+    "csr": ("data", "indices", "indptr"), "bsr": ("data", "indices", "indptr"),
+    "coo": ("data", "coords", "coords"), "dia": ("data", "offsets"),
+    "lil": ("lengths", "columns", "values"), "dok": ("keys", "kinds", "values"),
+}  # fmt: skip
 
 
 def state_of(x):
@@ -59,54 +56,33 @@ DOK = sparse.dok_array(DENSE)
 
 INDEXES = {
     "value.scipy": [
-        (CSR, {"p1": ints(1, 2, 4)}),
-        (CSR, {"p1": ints(1, -1, 0)}),
-        (CSR, {"p1": ints(1, 1 << 30, 0)}),
-        (CSR, {"p1": ints(1, 2, 0, dtype="i8")}),
-        (CSR, {"p1": ints(1, 2, 0, dtype="u4")}),
-        (CSR, {"p1": np.array([1.0, 2, 0])}),
-        (CSR, {"p1": ints(1, 2)}),
-        (CSR, {"p2": ints(0, 2, 3, 4)}),
-        (CSR, {"p2": ints(0, 3, 2, 3)}),
-        (CSR, {"p2": ints(1, 2, 3, 3)}),
-        (CSR, {"p2": ints(0, 2, 3)}),
-        (CSR, {"p2": ints(0, -2, 3, 3)}),
-        (CSR, {"p0": np.ones((3, 1))}),
-        (CSR, {"p0": np.ones(3, ">f8")}),
-        (CSR, {"p0": np.ones(3, "M8[s]")}),
-        (CSR, {"p0": np.array(["a", "b", "c"])}),
-        (CSR, {"p0": np.array([1, 2, 3], object)}),
-        (COO, {"p1": ints(0, 0, 3)}),
-        (COO, {"p2": ints(-1, 0, 3)}),
-        (COO, {"p2": ints(0, 1)}),
-        (COO, {"p1": ints(0, 0, 0), "p2": ints(1, 1, 1)}),
-        (BSR, {"p1": ints(0, 2, 0, 1)}),
-        (BSR, {"p0": np.ones((4, 0, 2))}),
-        (BSR, {"p0": np.ones((4, 3, 2))}),
-        (DIA, {"p1": ints(-1, 1, 1 << 30)}),
-        (DIA, {"p1": ints(1, 1, 2)}),
-        (DIA, {"p0": np.ones((2, 4))}),
-        (LIL, {"p0": ints(2, 1, 1, dtype="i8")}),
+        (CSR, {"p1": ints(1, 2, 4)}), (CSR, {"p1": ints(1, -1, 0)}),
+        (CSR, {"p1": ints(1, 1 << 30, 0)}), (CSR, {"p1": ints(1, 2, 0, dtype="i8")}),
+        (CSR, {"p1": ints(1, 2, 0, dtype="u4")}), (CSR, {"p1": np.array([1.0, 2, 0])}),
+        (CSR, {"p1": ints(1, 2)}), (CSR, {"p2": ints(0, 2, 3, 4)}), (CSR, {"p2": ints(0, 3, 2, 3)}),
+        (CSR, {"p2": ints(1, 2, 3, 3)}), (CSR, {"p2": ints(0, 2, 3)}),
+        (CSR, {"p2": ints(0, -2, 3, 3)}), (CSR, {"p0": np.ones((3, 1))}),
+        (CSR, {"p0": np.ones(3, ">f8")}), (CSR, {"p0": np.ones(3, "M8[s]")}),
+        (CSR, {"p0": np.array(["a", "b", "c"])}), (CSR, {"p0": np.array([1, 2, 3], object)}),
+        (COO, {"p1": ints(0, 0, 3)}), (COO, {"p2": ints(-1, 0, 3)}), (COO, {"p2": ints(0, 1)}),
+        (COO, {"p1": ints(0, 0, 0), "p2": ints(1, 1, 1)}), (BSR, {"p1": ints(0, 2, 0, 1)}),
+        (BSR, {"p0": np.ones((4, 0, 2))}), (BSR, {"p0": np.ones((4, 3, 2))}),
+        (DIA, {"p1": ints(-1, 1, 1 << 30)}), (DIA, {"p1": ints(1, 1, 2)}),
+        (DIA, {"p0": np.ones((2, 4))}), (LIL, {"p0": ints(2, 1, 1, dtype="i8")}),
         (LIL, {"p0": ints(2, 2, -1, dtype="i8")}),
-        (LIL, {"p0": ints(1 << 62, 1 << 62, 0, dtype="i8")}),
-        (LIL, {"p0": ints(2, 1, dtype="i8")}),
-        (LIL, {"p1": ints(1, 4, 0, dtype="i8")}),
-        (LIL, {"p1": ints(2, 1, 0, dtype="i8")}),
-        (LIL, {"p2": [1.0, 2.0]}),
-        (DOK, {"p0": np.array([[0, 1], [0, 4], [1, 0]])}),
+        (LIL, {"p0": ints(1 << 62, 1 << 62, 0, dtype="i8")}), (LIL, {"p0": ints(2, 1, dtype="i8")}),
+        (LIL, {"p1": ints(1, 4, 0, dtype="i8")}), (LIL, {"p1": ints(2, 1, 0, dtype="i8")}),
+        (LIL, {"p2": [1.0, 2.0]}), (DOK, {"p0": np.array([[0, 1], [0, 4], [1, 0]])}),
         (DOK, {"p0": np.array([[0, 1], [0, 1], [1, 0]])}),
         (DOK, {"p0": np.array([[0, 1], [0, 2], [-1, 0]])}),
         (DOK, {"p0": np.ones((3, 3), int), "p1": np.ones((3, 3), "u1")}),
-        (DOK, {"p1": np.full((3, 2), 3, "u1")}),
-        (DOK, {"p2": ints(*range(100))}),
+        (DOK, {"p1": np.full((3, 2), 3, "u1")}), (DOK, {"p2": ints(*range(100))}),
     ],
     "families.arguments": [
-        (CSR, {"p0": "abc"}),
-        (LIL, {"p2": ["a", "b", "c"]}),
-        (DOK, {"p0": np.array([[0, 1 << 40], [0, 2], [1, 0]])}),
-        (DOK, {"p2": ["a", 1, 2]}),
+        (CSR, {"p0": "abc"}), (LIL, {"p2": ["a", "b", "c"]}),
+        (DOK, {"p0": np.array([[0, 1 << 40], [0, 2], [1, 0]])}), (DOK, {"p2": ["a", 1, 2]}),
     ],
-}
+}  # fmt: skip
 
 
 LARGE = {
@@ -153,7 +129,5 @@ MISPLACED = {
 
 UNSENT = [*refused()]
 HOSTILE = [
-    *hostile(forged, INDEXES),
-    *hostile(forged, LARGE),
-    *hostile(payload, MISPLACED),
-]
+    *hostile(forged, INDEXES), *hostile(forged, LARGE), *hostile(payload, MISPLACED),
+]  # fmt: skip

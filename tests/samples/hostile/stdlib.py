@@ -65,23 +65,19 @@ class OddZone(dt.tzinfo):
 
 
 UNSENT = [
-    (Kid(), "Kid"),
-    (with_attribute(), "attributes"),
-    (collections.defaultdict(lambda: 1), "factory"),
-    (decimal.Decimal("1E+10000000"), "exponent"),
+    (Kid(), "Kid"), (with_attribute(), "attributes"),
+    (collections.defaultdict(lambda: 1), "factory"), (decimal.Decimal("1E+10000000"), "exponent"),
     (decimal.Decimal("NaN" + "1" * 20_000), "digits"),
-    (pathlib.PurePosixPath("/a" * 20_000), "longer"),
-    (memoryview(np.zeros(2, ">i4")), "format"),
+    (pathlib.PurePosixPath("/a" * 20_000), "longer"), (memoryview(np.zeros(2, ">i4")), "format"),
     (memoryview(np.zeros((0, 2), "u1")), "empty"),
     (zoneinfo.ZoneInfo.from_file(io.BytesIO(UTC)), "time zones"),
     (dt.time(1, tzinfo=OddZone()), "OddZone"),
     (ipaddress.ip_address("fe80::1%" + "e" * 80), "scope"),
     (types.SimpleNamespace(**{"a b": 1}), "not plain"),
     (types.SimpleNamespace(**{"__class_getitem__": 1}), "not plain"),
-    (chained([types.SimpleNamespace()]), "ChainMap holds"),
-    (chained([{}], extra=1), "attributes"),
+    (chained([types.SimpleNamespace()]), "ChainMap holds"), (chained([{}], extra=1), "attributes"),
     (no_text(), "no characters"),
-]
+]  # fmt: skip
 
 
 def described(name, value):
@@ -91,59 +87,35 @@ def described(name, value):
 
 DESCRIBED = {
     "families.value": [
-        ("builtins:complex", (1, 2)),
-        ("builtins:range", (0, 5, True)),
-        ("datetime:date", (0, 1, 1)),
-        ("datetime:datetime", (2020, 1, 1, 0, 0, 0, 0, 2, None)),
+        ("builtins:complex", (1, 2)), ("builtins:range", (0, 5, True)),
+        ("datetime:date", (0, 1, 1)), ("datetime:datetime", (2020, 1, 1, 0, 0, 0, 0, 2, None)),
         ("datetime:time", (1, 2, 3, 4, 0, (9, 0, 0, None))),
         ("datetime:time", (1, 2, 3, 4, 0, (0, 0, 0, b"x"))),
         ("datetime:time", (1, 2, 3, 4, 0, (0.0, 0, 0, None))),
-        ("datetime:time", (1, 2, 3, 4, 0, [0])),
-        ("datetime:timedelta", (10**10, 0, 0)),
-        ("datetime:timedelta", (0, -1, 0)),
-        ("datetime:timezone", None),
-        ("decimal:Decimal", 1),
-        ("fractions:Fraction", (2, 4)),
-        ("fractions:Fraction", (1, -3)),
-        ("uuid:UUID", (b"short", None)),
-        ("uuid:UUID", (bytes(16), 9)),
-        ("pathlib:PosixPath", "a//b"),
-        ("pathlib:PosixPath", 5),
-        ("ipaddress:IPv4Address", 1),
-        ("ipaddress:IPv4Address", "1.2.3"),
-        ("ipaddress:IPv4Address", "1.2.3.04"),
-        ("ipaddress:IPv6Address", "0:0::1"),
-        ("ipaddress:IPv4Network", "10.0.0.1/8"),
-        ("ipaddress:IPv4Network", "10.0.0.0"),
-        ("ipaddress:IPv4Interface", "10.0.0.1/33"),
+        ("datetime:time", (1, 2, 3, 4, 0, [0])), ("datetime:timedelta", (10**10, 0, 0)),
+        ("datetime:timedelta", (0, -1, 0)), ("datetime:timezone", None), ("decimal:Decimal", 1),
+        ("fractions:Fraction", (2, 4)), ("fractions:Fraction", (1, -3)),
+        ("uuid:UUID", (b"short", None)), ("uuid:UUID", (bytes(16), 9)),
+        ("pathlib:PosixPath", "a//b"), ("pathlib:PosixPath", 5), ("ipaddress:IPv4Address", 1),
+        ("ipaddress:IPv4Address", "1.2.3"), ("ipaddress:IPv4Address", "1.2.3.04"),
+        ("ipaddress:IPv6Address", "0:0::1"), ("ipaddress:IPv4Network", "10.0.0.1/8"),
+        ("ipaddress:IPv4Network", "10.0.0.0"), ("ipaddress:IPv4Interface", "10.0.0.1/33"),
     ],
-    "value.range": [
-        ("builtins:range", (0, 5, 0)),
-    ],
+    "value.range": [("builtins:range", (0, 5, 0))],
     "value.time-zone": [
         ("datetime:datetime", (2020, 1, 1, 0, 0, 0, 0, 0, ("../../etc/passwd",))),
         ("datetime:datetime", (2020, 1, 1, 0, 0, 0, 0, 0, ("/etc/passwd",))),
         ("datetime:datetime", (2020, 1, 1, 0, 0, 0, 0, 0, (5,))),
     ],
     "value.decimal": [
-        ("decimal:Decimal", "1E+1000000000000"),
-        ("decimal:Decimal", " 1"),
-        ("decimal:Decimal", "\u0661"),
-        ("decimal:Decimal", "1_0"),
-        ("decimal:Decimal", "0E-99999999999"),
-        ("decimal:Decimal", "1" * 70_000),
+        ("decimal:Decimal", "1E+1000000000000"), ("decimal:Decimal", " 1"),
+        ("decimal:Decimal", "\u0661"), ("decimal:Decimal", "1_0"),
+        ("decimal:Decimal", "0E-99999999999"), ("decimal:Decimal", "1" * 70_000),
     ],
-    "value.fraction": [
-        ("fractions:Fraction", (1, 0)),
-        ("fractions:Fraction", (1 << 100_000, 3)),
-    ],
-    "value.path": [
-        ("pathlib:PurePosixPath", "/a" * 20_000),
-    ],
-    "value.address": [
-        ("ipaddress:IPv6Address", "::1%" + "x" * 100),
-    ],
-}
+    "value.fraction": [("fractions:Fraction", (1, 0)), ("fractions:Fraction", (1 << 100_000, 3))],
+    "value.path": [("pathlib:PurePosixPath", "/a" * 20_000)],
+    "value.address": [("ipaddress:IPv6Address", "::1%" + "x" * 100)],
+}  # fmt: skip
 
 
 STATE = random.Random(5).getstate()
@@ -165,46 +137,33 @@ CALLED = {
         ("re:Pattern", Called(re._compile, "a", 1 << 20)),
     ],
     "families.arguments": [
-        ("re:Pattern", Called(re._compile, "(", 32)),
-        ("re:Pattern", Called(re._compile, "a")),
-        ("re:Pattern", Called(re._compile, 5, 32)),
-        ("time:struct_time", time_of((1,) * 8)),
-        ("time:struct_time", time_of((1.5,) * 9)),
-        ("random:Random", random_of(*STATE[1])),
+        ("re:Pattern", Called(re._compile, "(", 32)), ("re:Pattern", Called(re._compile, "a")),
+        ("re:Pattern", Called(re._compile, 5, 32)), ("time:struct_time", time_of((1,) * 8)),
+        ("time:struct_time", time_of((1.5,) * 9)), ("random:Random", random_of(*STATE[1])),
     ],
-    "families.class": [
-        ("re:Pattern", "a"),
-        ("re:Pattern", time_of((1,) * 9)),
-    ],
+    "families.class": [("re:Pattern", "a"), ("re:Pattern", time_of((1,) * 9))],
     "value.number": [
         ("time:struct_time", time_of((1 << 40,) * 9)),
         ("random:Random", random_of(3, (*STATE[1][:-1], 700), None)),
     ],
-    "value.text": [
-        ("time:struct_time", time_of((1,) * 9, {"tm_zone": "x" * 9999})),
-    ],
+    "value.text": [("time:struct_time", time_of((1,) * 9, {"tm_zone": "x" * 9999}))],
     "families.state": [
         ("random:Random", random_of(3, STATE[1][:-1], None)),
         ("random:Random", random_of(2, STATE[1], None)),
     ],
-    "value.random-state": [
-        ("random:Random", random_of(3, (0,) * 625, None)),
-    ],
-}
+    "value.random-state": [("random:Random", random_of(3, (0,) * 625, None))],
+}  # fmt: skip
 
 
 GOOD = {"code": "d", "itemsize": 8, "order": sys.byteorder}
 ARRAYS = {
     "families.header": [
-        ({"code": "O"},),
-        ({"code": ["d"]},),
-        ({"code": "dd"},),
-        ({"order": "middle"},),
+        ({"code": "O"},), ({"code": ["d"]},), ({"code": "dd"},), ({"order": "middle"},),
     ],
     "families.platform": [({"itemsize": 4},), ({"itemsize": 8.0},)],
     "families.shape": [({}, bytes(9))],
     "families.build": [({"code": "u", "itemsize": 4}, b"\xff")],
-}
+}  # fmt: skip
 
 VIEW = {"format": "h", "shape": [2, 2], "writeable": True}
 VIEWS = {
@@ -267,38 +226,29 @@ MISPLACED = {
     "families.buffers": [typed("re:Pattern", frames=[b"a"], tree=SHORT)],
     "families.truncated": [typed("re:Pattern", tree=b"")],
     "families.tree": [
-        typed("random:Random", frames=[LONG[0][:-1]]),
-        typed("re:Pattern", tree=b"\xc1"),
+        typed("random:Random", frames=[LONG[0][:-1]]), typed("re:Pattern", tree=b"\xc1"),
     ],
     "families.header": [
-        typed("re:Pattern", frames=[SHORT]),
-        typed("re:Pattern", tree=SHORT, more=1),
+        typed("re:Pattern", frames=[SHORT]), typed("re:Pattern", tree=SHORT, more=1),
         typed("random:Random", frames=[*LONG, b"a"]),
         *(typed("re:Pattern", tree=tree) for tree in ("text", None, [], bytes(1025))),
         typed("builtins:ellipsis", value=1),
     ],
-    # A zone of no rows was believed until it was built, however many values it held.
     "families.value": [typed("builtins:list", frames=[plain.encode([])], **EMPTY)],
     "value.time-zone": [typed("builtins:list", frames=[plain.encode([])], **NOWHERE)],
     "families.platform": [typed(f"pathlib:{OTHER}", value=plain.encode("c:\\x"))],
-    "value.deque": [lying(collections.deque([1, 2]), "maxlen", to=1)],  # would drop an element
+    "value.deque": [lying(collections.deque([1, 2]), "maxlen", to=1)],
     "families.content": [swapped(memoryview(b"\0\1").cast("?"), 0, b"\0\2")],
-    # Containers whose child holds something else.
     "families.child-type": [
         typed("collections:deque", DICT, maxlen=None),
-        typed("collections:OrderedDict", LIST, attributes=[]),
-        typed("collections:Counter", LIST),
+        typed("collections:OrderedDict", LIST, attributes=[]), typed("collections:Counter", LIST),
         typed("collections:defaultdict", LIST, factory=""),
     ],
     "value.chain-map": [typed("collections:ChainMap", LIST)],
     "families.build": [typed("collections:UserDict", LIST), typed("collections:UserList", DICT)],
-}
+}  # fmt: skip
 
 HOSTILE = [
-    *hostile(described, DESCRIBED),
-    *hostile(sent_as, CALLED),
-    *hostile(changed_array, ARRAYS),
-    *hostile(changed_view, VIEWS),
-    *ruled(payload, COLUMNS),
-    *hostile(payload, MISPLACED),
-]
+    *hostile(described, DESCRIBED), *hostile(sent_as, CALLED), *hostile(changed_array, ARRAYS),
+    *hostile(changed_view, VIEWS), *ruled(payload, COLUMNS), *hostile(payload, MISPLACED),
+]  # fmt: skip

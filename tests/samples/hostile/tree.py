@@ -19,15 +19,12 @@ def collection(kind, *headers, lengths=None):
 
 
 TREES = [
-    (None, [], "families.header"),
-    ({}, [], "families.serializer"),
+    (None, [], "families.header"), ({}, [], "families.serializer"),
     ({"serializer": "cuda"}, [], "families.serializer"),
     ({"serializer": ["dask"]}, [], "families.serializer"),
     ({"serializer": "msgpack", "x": 1}, [NIL], "families.header"),
-    (MSGPACK, [], "families.frame-count"),
-    (MSGPACK, [NIL, NIL], "families.frame-count"),
-    (MSGPACK, [None], "families.frame"),
-    (MSGPACK, [memoryview(b"abcd")[::2]], "families.frame"),
+    (MSGPACK, [], "families.frame-count"), (MSGPACK, [NIL, NIL], "families.frame-count"),
+    (MSGPACK, [None], "families.frame"), (MSGPACK, [memoryview(b"abcd")[::2]], "families.frame"),
     ({"type-serialized": b"cos\nsystem\n"}, [], "families.type-serialized"),
     ({"is-collection": True}, [], "families.type-serialized"),
     ({"serializer": "dask", "type": "x:y", "sub-header": {}}, [], "families.type"),
@@ -46,6 +43,6 @@ TREES = [
     (collection("dict"), [], "families.child-count"),
     (collection("dict", MSGPACK), [NIL], "families.header"),
     (collection("dict", MSGPACK), [b"\x92\xc7\x00\x01\x01"], "families.child-count"),
-]
+]  # fmt: skip
 
 HOSTILE = ruled(payload, TREES)

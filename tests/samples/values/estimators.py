@@ -67,17 +67,9 @@ def examples() -> dict[str, object]:
 
 
 _METHODS = (
-    "predict",
-    "predict_proba",
-    "decision_function",
-    "transform",
-    "inverse_transform",
-    "kneighbors",
-    "radius_neighbors",
-    "query",
-    "apply",
-    "decision_path",
-)
+    "predict", "predict_proba", "decision_function", "transform", "inverse_transform", "kneighbors",
+    "radius_neighbors", "query", "apply", "decision_path",
+)  # fmt: skip
 
 
 def uses(value: object) -> Iterator[Callable[[], object]]:
@@ -96,25 +88,17 @@ X = np.random.default_rng(0).random((40, 4))
 THREE = np.digitize(X[:, 1], [0.3, 0.6])
 NAMED = np.array(["no", "yes"])[(X[:, 0] > 0.5).astype(int)]
 ESTIMATORS = [
-    linear_model.LogisticRegression(),
-    linear_model.SGDClassifier(average=True, random_state=0),
-    linear_model.RidgeClassifier(),
-    linear_model.LassoCV(cv=2),
-    linear_model.PoissonRegressor(),
-    svm.SVC(kernel="poly"),
-    svm.LinearSVC(),
-    tree.DecisionTreeClassifier(max_leaf_nodes=5),
-    ensemble.RandomForestRegressor(n_estimators=2),
-    ensemble.AdaBoostClassifier(n_estimators=2),
+    linear_model.LogisticRegression(), linear_model.SGDClassifier(average=True, random_state=0),
+    linear_model.RidgeClassifier(), linear_model.LassoCV(cv=2), linear_model.PoissonRegressor(),
+    svm.SVC(kernel="poly"), svm.LinearSVC(), tree.DecisionTreeClassifier(max_leaf_nodes=5),
+    ensemble.RandomForestRegressor(n_estimators=2), ensemble.AdaBoostClassifier(n_estimators=2),
     ensemble.GradientBoostingClassifier(n_estimators=2),
     ensemble.HistGradientBoostingClassifier(max_iter=1, min_samples_leaf=2),
     ensemble.VotingClassifier([("a", naive_bayes.GaussianNB()), ("b", svm.LinearSVC())]),
     neighbors.KNeighborsClassifier(algorithm="kd_tree"),
-    neighbors.KNeighborsRegressor(algorithm="ball_tree", p=3),
-    neighbors.NearestCentroid(),
+    neighbors.KNeighborsRegressor(algorithm="ball_tree", p=3), neighbors.NearestCentroid(),
     multiclass.OneVsRestClassifier(linear_model.LogisticRegression()),
-    CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=2),
-    cluster.KMeans(2, n_init=1),
+    CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=2), cluster.KMeans(2, n_init=1),
     pipeline.make_pipeline(preprocessing.StandardScaler(), linear_model.LogisticRegression()),
     model_selection.GridSearchCV(tree.DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2),
     model_selection.GridSearchCV(
@@ -137,7 +121,7 @@ ESTIMATORS = [
         feature_selection.SelectKBest(feature_selection.f_classif, k=2),
         tree.DecisionTreeClassifier(),
     ),
-]
+]  # fmt: skip
 
 
 def others() -> Iterator[object]:

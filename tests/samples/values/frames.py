@@ -143,47 +143,34 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
 
 
 SCALARS = [
-    pd.NA,
-    pd.NaT,
-    pd.Timestamp("2020-10-25 02:30:00.000000001", tz=None),
+    pd.NA, pd.NaT, pd.Timestamp("2020-10-25 02:30:00.000000001", tz=None),
     pd.Timestamp(1603585800, unit="s", tz="UTC").tz_convert("Europe/Berlin"),
     pd.Timestamp(1603589400, unit="s", tz="UTC").tz_convert("Europe/Berlin"),
-    pd.Timestamp("2020", tz="+03:00"),
-    pd.Timedelta("1h"),
-    pd.Timedelta(5, unit="ns"),
-    pd.Period("2020-01", "M"),
-    pd.Interval(1, 2.5, "both"),
+    pd.Timestamp("2020", tz="+03:00"), pd.Timedelta("1h"), pd.Timedelta(5, unit="ns"),
+    pd.Period("2020-01", "M"), pd.Interval(1, 2.5, "both"),
     pd.Interval(pd.Timestamp("2020"), pd.Timestamp("2021")),
-]
+]  # fmt: skip
 OFFSETS = [
-    pd.offsets.Hour(3),
-    pd.offsets.Week(weekday=2),
+    pd.offsets.Hour(3), pd.offsets.Week(weekday=2),
     pd.offsets.BusinessHour(start="08:00", end="12:00"),
     pd.offsets.CustomBusinessDay(holidays=["2020-01-02", "2020-05-01"], weekmask="Mon Tue"),
     pd.offsets.FY5253Quarter(weekday=4, variation="last", startingMonth=1, qtr_with_extra_week=1),
-    pd.offsets.Easter(-2),
-    pd.offsets.BusinessDay(2, offset=pd.Timedelta("1h").to_pytimedelta()),
-    pd.DateOffset(),
-    pd.DateOffset(2, normalize=True),
-    pd.DateOffset(months=1, days=-2, hour=3),
-]
+    pd.offsets.Easter(-2), pd.offsets.BusinessDay(2, offset=pd.Timedelta("1h").to_pytimedelta()),
+    pd.DateOffset(), pd.DateOffset(2, normalize=True), pd.DateOffset(months=1, days=-2, hour=3),
+]  # fmt: skip
 DTYPES = [
     *(pd.Int8Dtype(), pd.UInt64Dtype(), pd.Float32Dtype(), pd.BooleanDtype()),
-    *(pd.StringDtype("python"), pd.StringDtype("pyarrow")),
-    pd.Series(["a"], dtype="string").dtype,
+    *(pd.StringDtype("python"), pd.StringDtype("pyarrow")), pd.Series(["a"], dtype="string").dtype,
     pd.CategoricalDtype(["b", "a"], ordered=True),
-    pd.CategoricalDtype(pd.date_range("2026", periods=3)),
-    pd.DatetimeTZDtype("ns", "UTC"),
-    pd.DatetimeTZDtype("s", dt.timezone(dt.timedelta(hours=1))),
-    pd.PeriodDtype("Q-NOV"),
-    pd.IntervalDtype("int64", "left"),
-    pd.IntervalDtype(pd.DatetimeTZDtype("ns", "UTC"), "both"),
+    pd.CategoricalDtype(pd.date_range("2026", periods=3)), pd.DatetimeTZDtype("ns", "UTC"),
+    pd.DatetimeTZDtype("s", dt.timezone(dt.timedelta(hours=1))), pd.PeriodDtype("Q-NOV"),
+    pd.IntervalDtype("int64", "left"), pd.IntervalDtype(pd.DatetimeTZDtype("ns", "UTC"), "both"),
     *(pd.SparseDtype("float64"), pd.SparseDtype("int64", 7)),
     *(pd.ArrowDtype(pa.int8()), pd.ArrowDtype(pa.list_(pa.timestamp("us", "UTC")))),
     *(pd.CategoricalDtype(), pd.CategoricalDtype(["a"], None), pd.IntervalDtype()),
     *(pd.IntervalDtype("float32"), pd.SparseDtype(object, "a")),
     pd.arrays.NumpyExtensionArray(np.arange(2)).dtype,
-]
+]  # fmt: skip
 
 INDEXES = [
     *(pd.Index([1.5]), pd.Index([True, False]), pd.Index([1, 2], dtype="i2"), pd.RangeIndex(0)),
