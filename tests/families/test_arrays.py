@@ -242,13 +242,11 @@ def test_matrices_and_records_are_not_copied():
 @pytest.mark.parametrize(
     ("dtype", "unused"),
     [
-        ("g", [range(10, 16)]),
-        (">g", [range(6)]),
-        ("G", [range(10, 16), range(26, 32)]),
+        ("g", [range(10, 16)]), (">g", [range(6)]), ("G", [range(10, 16), range(26, 32)]),
         ([("a", "i4"), ("b", "g")], [range(14, 20)]),
         ([("a", [("b", ">G")], (1, 2))], [range(6), range(16, 22), range(32, 38), range(48, 54)]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("part", [slice(None), slice(None, None, 2), 1], ids=str)
 def test_what_long_doubles_do_not_use_of_their_bytes_is_not_sent(dtype, unused, part):
     # Six of sixteen: whoever made the numbers left there what was there before.

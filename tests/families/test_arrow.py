@@ -45,15 +45,12 @@ LONG = "x" * 1000
 @pytest.mark.parametrize(
     "values",
     [
-        pa.array([LONG, "y"]),
-        pa.array([LONG, "y"], pa.large_string()),
-        pa.array([LONG.encode(), b""]),
-        pa.array([LONG.encode()] * 2, pa.binary(1000)),
-        pa.array([[LONG], []]),
-        pa.array([{"a": LONG}, None]),
+        pa.array([LONG, "y"]), pa.array([LONG, "y"], pa.large_string()),
+        pa.array([LONG.encode(), b""]), pa.array([LONG.encode()] * 2, pa.binary(1000)),
+        pa.array([[LONG], []]), pa.array([{"a": LONG}, None]),
     ],
     ids=lambda values: str(values.type),
-)
+)  # fmt: skip
 def test_runs_do_not_stand_for_more_than_limits_allow(values):
     def runs(length):
         return pa.RunEndEncodedArray.from_arrays(pa.array([1 << 10, length], pa.int32()), values)
@@ -101,7 +98,7 @@ ZONED = "datetime64[ns, dateutil/%s]"
         },
         {"column_indexes": [{"name": "v", "metadata": [{"timezone": "dateutil/%s"}]}]},
     ],
-)
+)  # fmt: skip
 def test_no_table_leads_to_a_file_that_pandas_takes_for_a_zone(columns, tmp_path):
     path = tmp_path / "zone"
     path.write_text("TZif")
@@ -258,19 +255,15 @@ assert "pyarrow" in sys.modules
 
 
 VALUES = {
-    pa.int8(): [0, 1, 100],
-    pa.uint64(): [0, 1 << 60],
-    pa.float32(): [0.5, float("inf")],
+    pa.int8(): [0, 1, 100], pa.uint64(): [0, 1 << 60], pa.float32(): [0.5, float("inf")],
     pa.bool_(): [True, False],
     **{key: ["", "a", "é" * 20] for key in [pa.string(), pa.large_string(), pa.string_view()]},
     **{key: [b"abc", b"\xff\x00a"] for key in [pa.binary(), pa.binary_view(), pa.binary(3)]},
     pa.decimal128(6, 2): [decimal.Decimal("1.25"), decimal.Decimal("-1000")],
     pa.timestamp("us", "UTC"): [datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)],
-    pa.date32(): [datetime.date(2026, 1, 2)],
-    pa.time64("us"): [datetime.time(1, 2, 3)],
-    pa.duration("s"): [datetime.timedelta(seconds=5)],
-    pa.null(): [None],
-}
+    pa.date32(): [datetime.date(2026, 1, 2)], pa.time64("us"): [datetime.time(1, 2, 3)],
+    pa.duration("s"): [datetime.timedelta(seconds=5)], pa.null(): [None],
+}  # fmt: skip
 plain_types = st.sampled_from(list(VALUES))
 
 

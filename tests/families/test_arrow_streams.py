@@ -192,24 +192,15 @@ def test_wide_names_took_memory():
 @pytest.mark.parametrize(
     "names",
     [
-        ["a", "b"],
-        [1, 2],
-        [1.5, 2.5],
-        [b"a", b"b"],
-        [1, "a"],
-        [True, False],
-        pd.Index(["a", "b"], dtype="object"),
-        pd.Index(["a", "b"], dtype="string"),
-        pd.CategoricalIndex(["a", "b"]),
-        pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]),
+        ["a", "b"], [1, 2], [1.5, 2.5], [b"a", b"b"], [1, "a"], [True, False],
+        pd.Index(["a", "b"], dtype="object"), pd.Index(["a", "b"], dtype="string"),
+        pd.CategoricalIndex(["a", "b"]), pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]),
         pd.to_datetime(["2020", "2021"]),
-        pd.to_datetime(["2020", "2021"]).tz_localize("Europe/Paris"),
-        pd.to_timedelta([1, 2]),
-        pd.period_range("2020", periods=2),
-        pd.interval_range(0, 2),
+        pd.to_datetime(["2020", "2021"]).tz_localize("Europe/Paris"), pd.to_timedelta([1, 2]),
+        pd.period_range("2020", periods=2), pd.interval_range(0, 2),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_names_that_pandas_notes_pass(names):
     kinds = {"a": pa.int64(), "b": pa.struct([(f"field{at}", pa.int64()) for at in range(99)])}
     columns = [pd.array([None], pd.ArrowDtype(kind)) for kind in kinds.values()]
@@ -221,12 +212,9 @@ def test_names_that_pandas_notes_pass(names):
 
 RANGE = {"kind": "range", "name": None, "start": 0, "stop": 1000, "step": 1}
 ZONED = {
-    "name": "v",
-    "field_name": "v",
-    "pandas_type": "datetimetz",
-    "numpy_type": "datetime64[ns]",
+    "name": "v", "field_name": "v", "pandas_type": "datetimetz", "numpy_type": "datetime64[ns]",
     "metadata": {"timezone": "Europe/Paris"},
-}
+}  # fmt: skip
 
 
 def rows(columns=(), index=()):

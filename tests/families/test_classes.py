@@ -122,33 +122,23 @@ class Kid(own.Point):
 @pytest.mark.parametrize(
     ("cls", "options", "word"),
     [
-        (own.Color, {}, "registered"),
-        (type("Local<x>", (), {}), {}, "name="),
+        (own.Color, {}, "registered"), (type("Local<x>", (), {}), {}, "name="),
         (Taken, {"name": f"{PREFIX}:Point"}, "registered already"),
         (Taken, {"name": "pandas:DataFrame"}, "registered already"),
         (Taken, {"name": "decimal:Context"}, "standard library"),
         (Taken, {"name": "safeser.x:Y"}, "safeser"),
         (Taken, {"name": "no name"}, "module:qualname"),
-        (Taken, {"name": "a:b\n"}, "module:qualname"),
-        (Taken, {"assigned": ["x"]}, "assigned"),
+        (Taken, {"name": "a:b\n"}, "module:qualname"), (Taken, {"assigned": ["x"]}, "assigned"),
         (Taken, {"assigned": ["y"]}, "assigned"),
         (own.Pair, {"name": "m:Pair", "assigned": ["left"]}, "never assigned"),
-        (Needs, {}, "exactly its fields"),
-        (OwnInit, {}, "exactly its fields"),
-        (Listy, {}, "built-in"),
-        (Heir, {}, "slots"),
-        (own.Abstract, {}, "abstract"),
-        (Kid, {}, "none itself"),
-        (Plain, {"assigned": ["x"]}, "no fields"),
-        (Hooked, {}, "__setstate__"),
-        (int, {}, "name="),
-        (5, {}, "only classes"),
-        (lambda: 1, {}, "only classes"),
-        (Group, {}, "group"),
-        (Leaving, {}, "leave the process"),
+        (Needs, {}, "exactly its fields"), (OwnInit, {}, "exactly its fields"),
+        (Listy, {}, "built-in"), (Heir, {}, "slots"), (own.Abstract, {}, "abstract"),
+        (Kid, {}, "none itself"), (Plain, {"assigned": ["x"]}, "no fields"),
+        (Hooked, {}, "__setstate__"), (int, {}, "name="), (5, {}, "only classes"),
+        (lambda: 1, {}, "only classes"), (Group, {}, "group"), (Leaving, {}, "leave the process"),
         (own.AppError, {}, "registered already"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_registered(cls, options, word):
     with pytest.raises(ConfigError) as caught:
         register_class(cls, **options)

@@ -45,18 +45,12 @@ def raised(exc, cause=None):
 @pytest.mark.parametrize(
     "exc",
     [
-        ValueError("no", 1),
-        KeyError("missing"),
-        ZeroDivisionError(),
-        FileNotFoundError(2, "No such file", "a", None, "b"),
-        OSError("odd"),
-        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
-        StopIteration(3),
-        SyntaxError("bad", ("<f.py>", 1, 2, "x", 1, 3)),
-        UserWarning("careful"),
-        ImportError("x"),
+        ValueError("no", 1), KeyError("missing"), ZeroDivisionError(),
+        FileNotFoundError(2, "No such file", "a", None, "b"), OSError("odd"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), StopIteration(3),
+        SyntaxError("bad", ("<f.py>", 1, 2, "x", 1, 3)), UserWarning("careful"), ImportError("x"),
     ],
-)
+)  # fmt: skip
 def test_listed_builtins_come_back_as_themselves(exc):
     back = through(raised(exc))
     assert type(back) is type(exc)
@@ -233,15 +227,10 @@ def test_positions_outside_of_the_text_never_reach_the_class(name, args):
     "place",
     [
         ("f", 1, 1, "x", 1, 1 << 40),  # a traceback drew a caret for each column between
-        ("f", 1, 1 << 40, "x", 1, (1 << 40) + 2),
-        ("f", 1, -(1 << 40), "x"),
-        ("f", 1, 1, ["x"]),
-        ("f", "1", 1, "x"),
-        ("f", 1, 1, b"x"),
-        "f1xy",
-        (),
+        ("f", 1, 1 << 40, "x", 1, (1 << 40) + 2), ("f", 1, -(1 << 40), "x"), ("f", 1, 1, ["x"]),
+        ("f", "1", 1, "x"), ("f", 1, 1, b"x"), "f1xy", (),
     ],
-)
+)  # fmt: skip
 def test_a_syntax_error_that_points_nowhere_is_only_text(name, place):
     header, frames = said(name, "m", place)
     back = families.deserialize(header, frames, GRANT)
@@ -252,14 +241,10 @@ def test_a_syntax_error_that_points_nowhere_is_only_text(name, place):
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("{}/f.py", "<f.py>"),
-        ("<{}/f.py", "<f.py>"),
-        (r"C:\{}\f.py", "<f.py>"),
-        ("<string>", "<string>"),
-        ("", ""),
-        (None, None),
+        ("{}/f.py", "<f.py>"), ("<{}/f.py", "<f.py>"), (r"C:\{}\f.py", "<f.py>"),
+        ("<string>", "<string>"), ("", ""), (None, None),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("cls", [SyntaxError, IndentationError, TabError])
 def test_nobody_opens_the_file_that_a_syntax_error_names(tmp_path, cls, name, shown):
     # As IPython does to show its line, of a file of that name on the machine of whoever looks.
@@ -348,17 +333,13 @@ STEERING = "\x1b]0;owned\x07\x1b[2J\r\x9b\u202e\u2028"
 @pytest.mark.parametrize(
     "exc",
     [
-        ValueError(STEERING),
-        OSError(2, STEERING, "file"),
-        ImportError(STEERING, name=STEERING),
+        ValueError(STEERING), OSError(2, STEERING, "file"), ImportError(STEERING, name=STEERING),
         SyntaxError("bad", (STEERING, 1, 2, STEERING, 1, 3)),
-        UnicodeDecodeError(STEERING, b"\xff", 0, 1, STEERING),
-        Custom(STEERING, 1),
+        UnicodeDecodeError(STEERING, b"\xff", 0, 1, STEERING), Custom(STEERING, 1),
         ExceptionGroup(STEERING, [ValueError(STEERING)]),
-        PolicyDenied(STEERING, where=STEERING, fix=STEERING),
-        type(STEERING, (Exception,), {})("x"),
+        PolicyDenied(STEERING, where=STEERING, fix=STEERING), type(STEERING, (Exception,), {})("x"),
     ],
-)
+)  # fmt: skip
 def test_no_text_of_a_peer_steers_a_terminal(exc):
     exc.add_note(STEERING)
     back = through(raised(exc, raised(KeyError(STEERING))))

@@ -118,26 +118,14 @@ class Heir(OwnSet):
 @pytest.mark.parametrize(
     ("cls", "word"),
     [
-        (OwnNew, "__new__"),
-        (OwnSet, "__setattr__"),
-        (OwnGet, "__getattribute__"),
-        (OwnState, "__setstate__"),
-        (OwnReduce, "__reduce__"),
-        (Heir, "__setattr__"),
-        (Closing, "__del__"),
-        (Listy, "built-in"),
-        (ValueError, "built-in"),
-        (Pretending, "__class__"),
-        (OwnDict, "__dict__"),
-        (Abstract, "abstract"),
-        (own.Frozen, "__setattr__"),
-        (own.Bag, "registered already"),
-        (dict, "built-in"),
-        (object, "name="),
-        (7, "only classes"),
-        (type("Local<x>", (), {}), "name="),
+        (OwnNew, "__new__"), (OwnSet, "__setattr__"), (OwnGet, "__getattribute__"),
+        (OwnState, "__setstate__"), (OwnReduce, "__reduce__"), (Heir, "__setattr__"),
+        (Closing, "__del__"), (Listy, "built-in"), (ValueError, "built-in"),
+        (Pretending, "__class__"), (OwnDict, "__dict__"), (Abstract, "abstract"),
+        (own.Frozen, "__setattr__"), (own.Bag, "registered already"), (dict, "built-in"),
+        (object, "name="), (7, "only classes"), (type("Local<x>", (), {}), "name="),
     ],
-)
+)  # fmt: skip
 def test_classes_that_are_more_than_their_attributes_are_refused(cls, word):
     with pytest.raises(ConfigError) as caught:
         register_generic(cls)

@@ -28,20 +28,13 @@ PICKLED = Grant("test", ("dask", "msgpack", "pickle"), profiles=("data", "numpy"
 @pytest.mark.parametrize(
     ("value", "position", "wrong", "right"),
     [
-        (VARIABLE, 0, ["x"], ("x",)),
-        (VARIABLE, 1, [1], {"a": 1}),
-        (VARIABLE, 2, None, {}),
-        (VARIABLE, 3, [1, 2], np.arange(2)),
-        (INDEX, 0, [10, 20], None),
-        (INDEX, 2, "i8", np.dtype("i8")),
-        (INDEX, 3, [], None),
-        (dataset(), 0, [1], {}),
-        (dataset(), 2, (), None),
-        (dataset(), 3, (), None),
-        (dataset(), 4, [], {}),
+        (VARIABLE, 0, ["x"], ("x",)), (VARIABLE, 1, [1], {"a": 1}), (VARIABLE, 2, None, {}),
+        (VARIABLE, 3, [1, 2], np.arange(2)), (INDEX, 0, [10, 20], None),
+        (INDEX, 2, "i8", np.dtype("i8")), (INDEX, 3, [], None), (dataset(), 0, [1], {}),
+        (dataset(), 2, (), None), (dataset(), 3, (), None), (dataset(), 4, [], {}),
         (dataset()["a"], 0, [1], None),
     ],
-)
+)  # fmt: skip
 def test_what_a_granted_pickle_holds_is_checked_as_well(value, position, wrong, right):
     for part, fine in ((wrong, False), (right, True)):
         if fine and right is None:

@@ -21,11 +21,8 @@ NAME = "__array_interface__"
 PROFILE = pickles.Profile.named("data", "numpy", "pandas", "sklearn")
 _SECRET = ctypes.create_string_buffer(b"secret!!")
 INTERFACE = {
-    "data": (ctypes.addressof(_SECRET), False),
-    "shape": (8,),
-    "typestr": "|u1",
-    "version": 3,
-}
+    "data": (ctypes.addressof(_SECRET), False), "shape": (8,), "typestr": "|u1", "version": 3,
+}  # fmt: skip
 
 LABELLED = {
     "series": pd.Series([INTERFACE, 1], index=[NAME, "b"], dtype=object),
@@ -43,11 +40,9 @@ LABELLED = {
 }
 
 HOLDERS = {
-    "bunch": Bunch(**{NAME: INTERFACE}),
-    "labelled": xr.DataArray([1.5], attrs={NAME: INTERFACE}),
-    "dataset": xr.Dataset(attrs={NAME: INTERFACE}),
-    "coordinate": xr.Dataset(coords={NAME: 1}),
-}
+    "bunch": Bunch(**{NAME: INTERFACE}), "labelled": xr.DataArray([1.5], attrs={NAME: INTERFACE}),
+    "dataset": xr.Dataset(attrs={NAME: INTERFACE}), "coordinate": xr.Dataset(coords={NAME: 1}),
+}  # fmt: skip
 
 
 def _told(value):

@@ -29,15 +29,13 @@ def test_frozen_models_stay_frozen():
 @pytest.mark.parametrize(
     ("cls", "options", "said"),
     [
-        (own.Excluding, {}, "excludes a field"),
-        (own.Slotted, {}, "slots"),
+        (own.Excluding, {}, "excludes a field"), (own.Slotted, {}, "slots"),
         (own.Abstract, {}, "is abstract"),
         (own.Unregistered, {"assigned": ["_x"]}, "no such private attribute"),
-        (own.Generic_[str], {}, "name="),
-        (own.Point, {}, "registered already"),
+        (own.Generic_[str], {}, "name="), (own.Point, {}, "registered already"),
         (BaseModel, {}, "__setattr__"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_registered(cls, options, said):
     with pytest.raises(ConfigError, match=said) as caught:
         register_class(cls, **options)

@@ -88,14 +88,11 @@ UNSENT = [
     (lambda: torch.ones(2, dtype=torch.complex64).conj(), ".resolve_conj()"),
     (lambda: torch.ones(2, dtype=torch.complex64).conj().imag, ".resolve_neg()"),
     (lambda: torch.ones(1).expand(5), ".contiguous()"),
-    (lambda: torch.empty(2, dtype=torch.bits8), "dtype"),
-    (lambda: torch.bits8, "dtype"),
+    (lambda: torch.empty(2, dtype=torch.bits8), "dtype"), (lambda: torch.bits8, "dtype"),
     (lambda: torch.device("vulkan"), "device"),
-    (lambda: torch.ones(1).as_subclass(Mine), "subclass"),
-    (_marked, "note"),
-    (_hooked, "hooks"),
+    (lambda: torch.ones(1).as_subclass(Mine), "subclass"), (_marked, "note"), (_hooked, "hooks"),
     (lambda: torch.nn.Linear(2, 2), ".state_dict()"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "said"), [*UNSENT, (Model, ".state_dict()")])
@@ -104,22 +101,11 @@ def test_what_does_not_travel(make, said):
 
 
 CHANGED = [
-    {"dtype": "bits8"},
-    {"dtype": "quint8"},
-    {"dtype": "__class__"},
-    {"dtype": "float64"},
-    {"shape": [7]},
-    {"shape": [1 << 62, 0]},
-    {"shape": [-1, -6]},
-    {"shape": [1] * 65},
-    {"order": [0, 0]},
-    {"order": [1]},
-    {"order": [0, 2]},
-    {"order": [0.0, 1]},
-    {"requires_grad": 1},
-    {"parameter": None},
-    {"dtype": "int32", "requires_grad": True},
-]
+    {"dtype": "bits8"}, {"dtype": "quint8"}, {"dtype": "__class__"}, {"dtype": "float64"},
+    {"shape": [7]}, {"shape": [1 << 62, 0]}, {"shape": [-1, -6]}, {"shape": [1] * 65},
+    {"order": [0, 0]}, {"order": [1]}, {"order": [0, 2]}, {"order": [0.0, 1]}, {"requires_grad": 1},
+    {"parameter": None}, {"dtype": "int32", "requires_grad": True},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("changed", CHANGED)

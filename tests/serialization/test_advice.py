@@ -61,18 +61,13 @@ def refusal(x, families=None, **options):
 ADVICE = [
     (Bare(), "register_generic", "under a policy that allows what is in it"),
     (Hooked(), "register_serialization(", "-register_generic"),
-    (Grown(a=1), "register_serialization(", "-register_generic"),
-    ([io.BytesIO()], HERE),
-    ([(i for i in ())], HERE),
-    ([io], HERE),
-    (print, "only under a policy"),
-    (LARGE, "limits=safeser.Limits"),
-    (Odd(), "Return a dictionary of plain values"),
+    (Grown(a=1), "register_serialization(", "-register_generic"), ([io.BytesIO()], HERE),
+    ([(i for i in ())], HERE), ([io], HERE), (print, "only under a policy"),
+    (LARGE, "limits=safeser.Limits"), (Odd(), "Return a dictionary of plain values"),
     ([collections.defaultdict(lambda: 1)], "at [0]", "Change that in it", "-register"),
     ([memoryview(np.zeros(2, "S3"))], "at [0]", "Change that in it", "-register"),
-    ([Number(1)], "register its own type"),
-    ([PICKLED], "Serialize it anew"),
-]
+    ([Number(1)], "register its own type"), ([PICKLED], "Serialize it anew"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "words"), [(value, words) for value, *words in ADVICE])

@@ -223,21 +223,12 @@ def test_bytes_round_trip():
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"\x01",
-        bytes(8),
-        b"\xff" * 8,
-        b"\xff" * 80,
-        (1 << 40).to_bytes(8, "little"),
-        (1).to_bytes(8, "little") + b"\x05",
-        (1).to_bytes(8, "little") + b"\x80",
-        safeser.serialize_bytes([1, 2j])[:-1],
-        safeser.serialize_bytes([1, 2j]) + b"x",
-        5,
-        "text",
+        b"", b"\x01", bytes(8), b"\xff" * 8, b"\xff" * 80, (1 << 40).to_bytes(8, "little"),
+        (1).to_bytes(8, "little") + b"\x05", (1).to_bytes(8, "little") + b"\x80",
+        safeser.serialize_bytes([1, 2j])[:-1], safeser.serialize_bytes([1, 2j]) + b"x", 5, "text",
         memoryview(bytes(16))[::2],
     ],
-)
+)  # fmt: skip
 def test_malformed_bytes(data):
     with pytest.raises(PayloadError):
         safeser.deserialize_bytes(data)

@@ -131,10 +131,8 @@ PROBES = {
     "path with a NUL": (lambda: pathlib.PurePosixPath("a\0"), "path"),
     "range(2**70)": (lambda: range(1 << 70), ""),
     "range(2**2000)": (lambda: range(1 << 2000), "range"),
-    "slice(2**70)": (lambda: slice(1 << 70), ""),
-    "slice of a list": (lambda: slice([1]), ""),
-    "flags of 2": (flags, ""),
-    "flags of 2 in a frame": (lambda: pd.DataFrame({"a": flags()}), ""),
+    "slice(2**70)": (lambda: slice(1 << 70), ""), "slice of a list": (lambda: slice([1]), ""),
+    "flags of 2": (flags, ""), "flags of 2 in a frame": (lambda: pd.DataFrame({"a": flags()}), ""),
     "frame of no rows": (lambda: pd.DataFrame(np.zeros((0, 100_000))), ""),
     "frame of too many columns": (lambda: pd.DataFrame(np.zeros((0, 131_073))), "columns"),
     "record of 5,000 fields": (lambda: wide(5000), ""),
@@ -154,8 +152,7 @@ PROBES = {
     "name of a polynomial": (lambda: np.poly1d([1], variable="z" * 65), "polynomial"),
     "zone with a name of 5,000": (lambda: timezone(timedelta(0), "a" * 5000), "time-zone"),
     "zone with a name of 200": (lambda: timezone(timedelta(0), "a" * 200), ""),
-    "NaN as a key": (lambda: {math.nan: 1}, ""),
-    "chain of counters": (chained, ""),
+    "NaN as a key": (lambda: {math.nan: 1}, ""), "chain of counters": (chained, ""),
     "default of a frozenset": (lambda: collections.defaultdict(frozenset), ""),
     "namespace of a keyword": (lambda: types.SimpleNamespace(**{"class": 1}), ""),
     "namespace of a dunder": (lambda: types.SimpleNamespace(**{"__class__": 1}), "attribute"),
@@ -203,7 +200,7 @@ PROBES = {
     "null in a dictionary of nulls": (lambda: coded_nulls()[2], ""),
     "matrix that prints less than nothing": (lambda: narrow(sp.eye(2).tocsr()), "scipy"),
     "graph wider than its places": (lambda: sp.eye(1, 1 << 33, format="coo"), ""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PROBES)
