@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from safeser import families
 from safeser.errors import PayloadError
@@ -34,37 +33,6 @@ NESTED = np.dtype(
 def frozen_array(array):
     array.flags.writeable = False
     return array
-
-
-@given(
-    hnp.arrays(
-        hnp.array_dtypes(allow_subarrays=True)
-        | hnp.nested_dtypes()
-        | hnp.scalar_dtypes()
-        | hnp.unicode_string_dtypes(),
-        hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3),
-    )
-)
-@draws(50)
-def test_round_trip_of_any(array):
-    same(through(array), array)
-
-
-@given(hnp.arrays(np.int16, (4, 5)), hnp.basic_indices((4, 5), allow_newaxis=True))
-@draws(50)
-def test_any_view(array, index):
-    view = array[index]
-    back = through(view)
-    if isinstance(view, np.ndarray):
-        same(back, view)
-
-
-@given(hnp.array_dtypes(allow_subarrays=True) | hnp.nested_dtypes() | hnp.scalar_dtypes())
-@draws(50)
-def test_any_dtype(dtype):
-    back = through(dtype)
-    assert back == dtype
-    assert back.char == dtype.char
 
 
 def test_large_buffers_are_not_copied():
@@ -206,16 +174,6 @@ def test_what_a_grant_of_bytes_allows():
 
 def test_the_place_of_an_object_is_named():
     assert "[3]" in unsent(np.array([1, 2, 3, object()], object))
-
-
-@given(hnp.arrays(hnp.scalar_dtypes() | hnp.nested_dtypes(), ()))
-@draws(40)
-def test_any_scalar(array):
-    value = array[()]
-    back = through(value)
-    assert type(back) is type(value)
-    assert back.dtype == value.dtype
-    assert repr(back) == repr(value)
 
 
 def test_a_fill_value_that_nobody_set_follows_the_dtype():

@@ -12,10 +12,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import pandas as hpd
-from pandas.testing import assert_series_equal
 
 from safeser import families
 from safeser.errors import PayloadError, SerializationError
@@ -23,40 +19,8 @@ from safeser.families import plain
 from safeser.families.pandas import offsets as pandas_offsets
 from safeser.families.pandas import parts
 from safeser.families.plain import Unencodable
-from tests.draws import draws
 from tests.samples.same import same
 from tests.samples.typed import FAMILIES, GRANT, sent, shifted, through, unsent
-
-dtypes = st.sampled_from(["i1", "u8", "f8", "f4", "?", "M8[ns]", "m8[ns]", "c16"])
-
-
-@given(
-    hpd.data_frames(
-        [hpd.column("a", dtype=dtype) for dtype in ("i8",)]
-        + [hpd.column("b", elements=st.text(st.characters(exclude_categories=["Cs"]))),
-           hpd.column("c", elements=st.none() | st.integers() | st.text(), dtype=object),
-           hpd.column("d", dtype="f8"), hpd.column("e", dtype="?")],
-        index=hpd.range_indexes() | hpd.indexes(dtype="i8"),
-    )
-)  # fmt: skip
-@draws(25)
-def test_any_frame(frame):
-    same(through(frame), frame)
-
-
-@given(dtypes.flatmap(lambda dtype: hpd.series(dtype=dtype)))
-@draws(30)
-def test_any_series(series):
-    assert_series_equal(through(series), series, check_exact=True)
-
-
-@given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]))))
-@draws(25)
-def test_any_text(texts):
-    for storage in ("python", "pyarrow"):
-        series = pd.Series(texts, dtype=pd.StringDtype(storage))
-        for part in (series, series[1:], pd.concat([series, series[1:]])):
-            assert_series_equal(through(part), part)
 
 
 class Zone(dt.tzinfo):

@@ -14,8 +14,6 @@ import zoneinfo
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError, PolicyDenied
@@ -23,22 +21,6 @@ from safeser.families import plain
 from safeser.types import stdlib
 from safeser.values import Grant
 from tests.samples.typed import FAMILIES, GRANT, through, unsent
-
-
-@given(
-    st.datetimes(timezones=st.none() | st.timezone_keys(allow_prefix=False).map(zoneinfo.ZoneInfo))
-    | st.times()
-    | st.dates()
-    | st.timedeltas()
-    | st.decimals()
-    | st.fractions()
-    | st.uuids()
-    | st.complex_numbers()
-)
-def test_round_trip_of_any(value):
-    back = through(value)
-    assert type(back) is type(value)
-    assert repr(back) == repr(value)
 
 
 def test_buffers_are_not_copied():

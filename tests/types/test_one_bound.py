@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from hypothesis import given
 
 from tests.draws import draws
+from tests.samples.same import same
 from tests.types import strategies
 from tests.types.both import by_pickle, by_typed, compared
 from tests.types.only_one import PICKLE, TYPED
@@ -253,6 +254,8 @@ def test_what_one_accepts_the_other_accepts(value):
     assert bool(pickled.rule) == bool(typed.rule), (pickled.rule, typed.message)
     # What the receiver refuses, the sender does not send.
     assert typed.rule == "" or not typed.sent, typed.rule
+    if not typed.rule:
+        same(typed.value, value)
 
 
 @pytest.mark.parametrize("name", PICKLE)
