@@ -31,6 +31,10 @@ class Odd:
     pass
 
 
+class Twice:
+    pass
+
+
 class Failing:
     pass
 
@@ -41,6 +45,11 @@ class Other:
 
 class Number(np.float64):
     pass
+
+
+@dataclasses.dataclass
+class Record:
+    size: int
 
 
 safeser.dask_serialize.register(Odd)(lambda x: 5)
@@ -118,9 +127,9 @@ def test_bytes_of_something_else_are_called_so(data):
 
 
 def test_registering_twice_says_once():
-    safeser.register_generic(Bare, name="tests.advice:Bare")
+    safeser.register_generic(Twice, name="tests.advice:Twice")
     with pytest.raises(ConfigError) as caught:
-        safeser.register_generic(Bare, name="tests.advice:Bare")
+        safeser.register_generic(Twice, name="tests.advice:Twice")
     assert "once" in caught.value.fix
 
 
@@ -141,8 +150,7 @@ def test_a_pickle_that_is_cut_off_is_called_so():
 def test_register_class_is_named_for_what_it_takes():
     model = pydantic.create_model("Model", size=int)(size=1)
     color = enum.Enum("Color", ["RED"], module=__name__).RED
-    record = dataclasses.make_dataclass("Record", ["size"])(1)
-    for x in (model, color, record, collections.namedtuple("Pair", "a b")(1, 2)):
+    for x in (model, color, Record(1), collections.namedtuple("Pair", "a b")(1, 2)):
         assert "Register its class on both sides: safeser.register_class(" in refusal([x])
         safeser.register_class(type(x), name=f"tests.advice:{type(x).__name__}")
         assert safeser.deserialize(*safeser.serialize([x])) == [x]
