@@ -23,22 +23,17 @@ def encoded(values, indices=(0,) * 500, kind="i1"):
 @pytest.mark.parametrize(
     "array",
     [
-        NAMED,
-        encoded(TEXT, kind="u8"),
-        encoded(TEXT.cast(pa.large_string())),
-        encoded(pa.array([b"x" * 1000])),
-        encoded(pa.array([b"x" * 1000], pa.binary(1000))),
-        LISTS,
+        NAMED, encoded(TEXT, kind="u8"), encoded(TEXT.cast(pa.large_string())),
+        encoded(pa.array([b"x" * 1000])), encoded(pa.array([b"x" * 1000], pa.binary(1000))), LISTS,
         pa.LargeListArray.from_arrays(ALL.cast("i8"), NAMED),
-        pa.FixedSizeListArray.from_arrays(NAMED, 500),
-        pa.StructArray.from_arrays([NAMED], ["a"]),
+        pa.FixedSizeListArray.from_arrays(NAMED, 500), pa.StructArray.from_arrays([NAMED], ["a"]),
         pa.ListArray.from_arrays(ALL, pa.StructArray.from_arrays([NAMED], ["a"])),
         pa.MapArray.from_arrays(ALL, pa.array(range(500)), NAMED),
         pa.ExtensionArray.from_storage(pa.opaque(LISTS.type, "a", "b"), LISTS),
         pa.StructArray.from_arrays([NAMED.slice(0, 200), NAMED.slice(200, 200)], ["a", "b"]),
     ],
     ids=lambda array: str(array.type)[:40],
-)
+)  # fmt: skip
 def test_what_rows_name_is_counted_for_each_of_them(array):
     named = 400 if array.type.num_fields == 2 and pa.types.is_struct(array.type) else 500
     assert decoded_size(array) == named * 1000
@@ -56,15 +51,11 @@ def test_where_each_row_may_name_all_it_counts_as_all(values):
 @pytest.mark.parametrize(
     ("values", "size"),
     [
-        (pa.array([7]), 8),
-        (pa.array([True]), 1),
-        (pa.array([1.5], "f2"), 2),
-        (pa.array([datetime.date(2020, 1, 1)]), 4),
-        (pa.array([decimal.Decimal("1.5")]), 16),
-        (pa.array([""]), 0),
-        (pa.nulls(1), 0),
+        (pa.array([7]), 8), (pa.array([True]), 1), (pa.array([1.5], "f2"), 2),
+        (pa.array([datetime.date(2020, 1, 1)]), 4), (pa.array([decimal.Decimal("1.5")]), 16),
+        (pa.array([""]), 0), (pa.nulls(1), 0),
     ],
-)
+)  # fmt: skip
 def test_numbers_take_what_their_type_takes(values, size):
     assert decoded_size(encoded(values)) == 500 * size
 

@@ -3,46 +3,33 @@
 import contextlib
 import pickle
 
+import pyarrow as pa
 import pytest
-from families_attack import through
 
-pa = pytest.importorskip("pyarrow")
-
-from safeser.pickles import loads  # noqa: E402 - needs Arrow
+from safeser.pickles import loads
+from tests.samples.typed import through
 
 PROFILE = ("data", "numpy", "pandas")
 CODED = pa.dictionary(pa.int8(), pa.string())
 
 LEAVES = {
-    "int": pa.int8(),
-    "text": pa.string(),
-    "flag": pa.bool_(),
-    "null": pa.null(),
-    "view": pa.string_view(),
-    "nothing": pa.binary(0),
-    "no fields": pa.struct([]),
-    "extension": pa.bool8(),
-    "dictionary": CODED,
+    "int": pa.int8(), "text": pa.string(), "flag": pa.bool_(), "null": pa.null(),
+    "view": pa.string_view(), "nothing": pa.binary(0), "no fields": pa.struct([]),
+    "extension": pa.bool8(), "dictionary": CODED,
     "dictionary of numbers": pa.dictionary(pa.int32(), pa.float64(), ordered=True),
     "dictionary of lists": pa.dictionary(pa.int8(), pa.list_(pa.int8())),
     "dictionary of nulls": pa.dictionary(pa.int8(), pa.null()),
     "dictionary of dictionaries": pa.dictionary(pa.int8(), CODED),
-    "dictionary in a list": pa.list_(CODED),
-    "dictionary in a map": pa.map_(CODED, CODED),
+    "dictionary in a list": pa.list_(CODED), "dictionary in a map": pa.map_(CODED, CODED),
     "runs": pa.run_end_encoded(pa.int32(), pa.string()),
     "runs of dictionaries": pa.run_end_encoded(pa.int16(), CODED),
-}
+}  # fmt: skip
 OUTER = {
-    "alone": lambda kind: kind,
-    "list": pa.list_,
-    "large list": pa.large_list,
-    "list view": pa.list_view,
-    "large list view": pa.large_list_view,
-    "two": lambda kind: pa.list_(kind, 2),
-    "none": lambda kind: pa.list_(kind, 0),
+    "alone": lambda kind: kind, "list": pa.list_, "large list": pa.large_list,
+    "list view": pa.list_view, "large list view": pa.large_list_view,
+    "two": lambda kind: pa.list_(kind, 2), "none": lambda kind: pa.list_(kind, 0),
     "struct": lambda kind: pa.struct([("x", kind), ("y", pa.int8())]),
-    "map": lambda kind: pa.map_(pa.string(), kind),
-    "keys": lambda kind: pa.map_(kind, pa.int8()),
+    "map": lambda kind: pa.map_(pa.string(), kind), "keys": lambda kind: pa.map_(kind, pa.int8()),
     "dense union": lambda kind: pa.dense_union([pa.field("a", kind), pa.field("b", pa.int8())]),
     "sparse union": lambda kind: pa.sparse_union([pa.field("a", kind)]),
     "runs": lambda kind: pa.run_end_encoded(pa.int64(), kind),
@@ -50,7 +37,7 @@ OUTER = {
     "map of maps": lambda kind: pa.map_(pa.string(), pa.map_(pa.string(), kind)),
     "struct of maps": lambda kind: pa.struct([("m", pa.map_(pa.string(), kind))]),
     "maps by two": lambda kind: pa.list_(pa.map_(pa.string(), kind), 2),
-}
+}  # fmt: skip
 
 
 def arrays(kind):

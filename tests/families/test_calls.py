@@ -1,14 +1,12 @@
 """What a call of joblib's raised, as its result."""
 
+import joblib.externals.loky.process_executor as loky
 import pytest
-from families_attack import FAMILIES, through
+from joblib import _utils as called
 
 from safeser import families
 from safeser.errors import PayloadError
-
-pytest.importorskip("joblib")
-loky = pytest.importorskip("joblib.externals.loky.process_executor")
-called = pytest.importorskip("joblib._utils")
+from tests.samples.typed import FAMILIES, through
 
 
 def raised(error):

@@ -5,8 +5,10 @@ import struct
 import tracemalloc
 import zlib
 
+import lz4.block
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,9 +16,6 @@ from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.families import compression, framing
 from safeser.families.compression import CODECS, available, compressed, decompressed, resolve
 from safeser.values import Limits
-
-lz4 = pytest.importorskip("lz4.block")
-zstandard = pytest.importorskip("zstandard")
 
 TEXT = b"all work and no play " * 5_000
 
@@ -54,22 +53,18 @@ BODY = {name: compressed(TEXT, name) for name in CODECS}
     ("name", "body"),
     [
         *((name, BODY[name] + b"x") for name in CODECS),
-        *((name, BODY[name][:-1]) for name in CODECS),
-        *((name, b"") for name in CODECS),
-        *((name, TEXT) for name in CODECS),
-        ("zlib", BODY["zlib"] * 2),
-        ("zlib", zlib.compress(TEXT, wbits=-15)),
-        ("zlib", zlib.compress(TEXT, wbits=31)),
+        *((name, BODY[name][:-1]) for name in CODECS), *((name, b"") for name in CODECS),
+        *((name, TEXT) for name in CODECS), ("zlib", BODY["zlib"] * 2),
+        ("zlib", zlib.compress(TEXT, wbits=-15)), ("zlib", zlib.compress(TEXT, wbits=31)),
         # LZ4's own size header would be a second declared length.
-        ("lz4", lz4.compress(TEXT)),
-        ("lz4", lz4.compress(TEXT[:5000], store_size=False)),
-        ("zstd", BODY["zstd"] * 2),
+        ("lz4", lz4.block.compress(TEXT)),
+        ("lz4", lz4.block.compress(TEXT[:5000], store_size=False)), ("zstd", BODY["zstd"] * 2),
         ("zstd", BODY["zstd"] + struct.pack("<II", 0x184D2A50, 4) + b"skip"),
         ("zstd", struct.pack("<II", 0x184D2A50, 4) + b"skip" + BODY["zstd"]),
         ("zstd", struct.pack("<II", 0x184D2A50, len(TEXT)) + TEXT),
         ("zstd", zstandard.ZstdCompressor(write_content_size=False).compress(TEXT)),
     ],
-)
+)  # fmt: skip
 def test_anything_beside_one_whole_frame_is_refused(name, body):
     with pytest.raises(PayloadError) as caught:
         opened(body, name, len(TEXT))
@@ -200,24 +195,15 @@ def test_neighbours_in_one_buffer_are_joined_without_a_copy():
 @pytest.mark.parametrize(
     ("change", "frames"),
     [
-        ({"lengths": [3, 4]}, [b"abcdefgh"]),
-        ({"lengths": [3, 6]}, [b"abcdefgh"]),
-        ({"lengths": [3]}, [b"abc", b"d"]),
-        ({"lengths": [3, 5]}, []),
-        ({"lengths": [-1, 9]}, [b"abcdefgh"]),
-        ({"lengths": [True, 7]}, [b"abcdefgh"]),
-        ({"lengths": [3.0, 5.0]}, [b"abcdefgh"]),
-        ({"lengths": "ab"}, [b"abcdefgh"]),
-        ({"lengths": None}, [b"abcdefgh"]),
-        ({"lengths": {3: 5}}, [b"abcdefgh"]),
-        ({"lengths": [1 << 70]}, [b""]),
-        ({"lengths": [101]}, [b"x" * 101]),
-        ({"lengths": [90] * 3}, [b"x" * 270]),
-        ({"lengths": [1] * 21}, [b"x" * 21]),
-        ({"lengths": [0] * 10}, [b""] * 41),
-        ({"lengths": [8]}, [None]),
-        ({"lengths": [8]}, [memoryview(bytes(16))[::2]]),
-        ({"compression": [None]}, [b"x"]),
+        ({"lengths": [3, 4]}, [b"abcdefgh"]), ({"lengths": [3, 6]}, [b"abcdefgh"]),
+        ({"lengths": [3]}, [b"abc", b"d"]), ({"lengths": [3, 5]}, []),
+        ({"lengths": [-1, 9]}, [b"abcdefgh"]), ({"lengths": [True, 7]}, [b"abcdefgh"]),
+        ({"lengths": [3.0, 5.0]}, [b"abcdefgh"]), ({"lengths": "ab"}, [b"abcdefgh"]),
+        ({"lengths": None}, [b"abcdefgh"]), ({"lengths": {3: 5}}, [b"abcdefgh"]),
+        ({"lengths": [1 << 70]}, [b""]), ({"lengths": [101]}, [b"x" * 101]),
+        ({"lengths": [90] * 3}, [b"x" * 270]), ({"lengths": [1] * 21}, [b"x" * 21]),
+        ({"lengths": [0] * 10}, [b""] * 41), ({"lengths": [8]}, [None]),
+        ({"lengths": [8]}, [memoryview(bytes(16))[::2]]), ({"compression": [None]}, [b"x"]),
         ({"lengths": [1], "compression": []}, [b"x"]),
         ({"lengths": [1], "compression": "z"}, [b"x"]),
         ({"lengths": [1], "compression": ["zlib"]}, [b"x"]),
@@ -228,7 +214,7 @@ def test_neighbours_in_one_buffer_are_joined_without_a_copy():
         ({"lengths": [1], "compression": [[None, 1]]}, [b"x"]),
         ({"lengths": [1], "compression": [["snappy", 1]]}, [b"x"]),
     ],
-)
+)  # fmt: skip
 def test_frames_that_are_not_as_declared_are_refused(change, frames):
     with pytest.raises(PayloadError) as caught:
         framing.opened(

@@ -168,14 +168,10 @@ def test_what_is_returned_is_of_the_class(known):
 @pytest.mark.parametrize(
     ("header", "frames"),
     [
-        ({"seen": object()}, [b"x"]),
-        ({"seen": 1 << 64}, [b"x"]),
-        ({"seen": {5: 6}}, [b"x"]),
-        ({5: 6}, [b"x"]),
-        ([], [b"x"]),
-        ({"seen": [0] * 2000}, [b"x"]),
+        ({"seen": object()}, [b"x"]), ({"seen": 1 << 64}, [b"x"]), ({"seen": {5: 6}}, [b"x"]),
+        ({5: 6}, [b"x"]), ([], [b"x"]), ({"seen": [0] * 2000}, [b"x"]),
     ],
-)
+)  # fmt: skip
 def test_headers_are_checked_before_functions_see_them(known, header, frames):
     called = []
     known.load.register(Human, lambda header, frames: called.append(1))

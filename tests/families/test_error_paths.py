@@ -73,29 +73,21 @@ def test_a_failure_that_is_data_names_libraries_so():
     ("text", "told"),
     [
         ("[Errno 2] No such file: '/srv/dask/x.yaml'", "[Errno 2] No such file: 'x.yaml'"),
-        ("'/a/b' -> '/c/d'", "'b' -> 'd'"),
-        ('"/a/it\'s here/c"', '"c"'),
+        ("'/a/b' -> '/c/d'", "'b' -> 'd'"), ('"/a/it\'s here/c"', '"c"'),
         (r"'/a/it\'s \"here\"/c'", "'c'"),
         ("cannot open /home/my user/x and then /tmp/y", "cannot open y"),
         ("cannot open /home/my user/x", "cannot open x"),
         ("path=/etc/dask/dask.yaml, line 3", "path=dask.yaml, line 3"),
-        ("(/etc/passwd)", "(passwd)"),
-        ("file:///etc/dask/x", "file://x"),
-        ("file://localhost/etc/x", "file:/x"),
-        ("'/a/b/'", "'b'"),
-        ("/", "/"),
-        (r"C:\Users\alice\x.py and C:/y", "y"),
-        (r"'C:\\Users\\alice\\x.py'", "'x.py'"),
-        (r"\\server\share\x", "x"),
-        ("tcp://127.0.0.1:8786 and safeser://[::1]:5 failed", None),
+        ("(/etc/passwd)", "(passwd)"), ("file:///etc/dask/x", "file://x"),
+        ("file://localhost/etc/x", "file:/x"), ("'/a/b/'", "'b'"), ("/", "/"),
+        (r"C:\Users\alice\x.py and C:/y", "y"), (r"'C:\\Users\\alice\\x.py'", "'x.py'"),
+        (r"\\server\share\x", "x"), ("tcp://127.0.0.1:8786 and safeser://[::1]:5 failed", None),
         ("see https://distributed.dask.org/en/stable/killed.html.", None),
         ("division by zero / and/or, 5 MiB/s, text/html, a // b, a / b", None),
-        ("relative/file.py, ./x/y and ../z", None),
-        ("don't open 'x'", None),
-        ("", None),
+        ("relative/file.py, ./x/y and ../z", None), ("don't open 'x'", None), ("", None),
         ("two\n/a/b\nlines of /c/d", "two\nb\nlines of d"),
     ],
-)
+)  # fmt: skip
 def test_what_looks_like_an_absolute_path_is_cut(text, told):
     assert withheld_text(text) == (text if told is None else told)
 

@@ -17,6 +17,7 @@ from safeser.families.registered.dispatch import Dispatch, Functions
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Registry
 from safeser.values import Grant, Limits
+from tests.samples import classes as own
 
 GRANT = Grant("test", ("dask", "msgpack"))
 
@@ -25,9 +26,6 @@ def rule_of(call, *args, error=PayloadError):
     with pytest.raises(error) as caught:
         call(*args)
     return caught.value.rule
-
-
-# --- what a peer's name makes a process read --------------------------------------------------
 
 
 def test_no_name_of_a_peer_makes_this_process_look_for_families(monkeypatch):
@@ -110,45 +108,7 @@ def test_a_library_that_cannot_be_imported_is_one_clear_error(raised, expected):
         assert caught.value.rule == "families.not-installed"
 
 
-class Positive:
-    """Validates and keeps the value in the instance, so that it needs no ``__get__``."""
-
-    def __set_name__(self, owner, name):
-        self.name = name
-
-    def __set__(self, instance, value):
-        if value <= 0:
-            raise ValueError(value)
-        vars(instance)[self.name] = value
-
-
-class Account:
-    balance = Positive()
-    owner = "nobody"
-
-
-safeser.register_generic(Account, name="hostile:Account")
-
-
-def test_no_attribute_is_put_behind_a_descriptor_that_only_sets():
-    """It could be set to what its own setter refuses."""
-    for name, value in (("balance", -5), ("balance", 5)):
-        header = {
-            "serializer": "dask",
-            "type": "hostile:Account",
-            "sub-header": {"plain": plain.encode({name: value})},
-        }
-        assert rule_of(families.deserialize, header, [], GRANT) == "families.attribute"
-    x = Account()
-    x.owner = "alice"
-    assert families.deserialize(*families.serialize(x, ("dask",)), GRANT).owner == "alice"
-    x.balance = 5
-    assert rule_of(families.serialize, x, ("dask",), error=SerializationError)
-
-
-# --- time and memory --------------------------------------------------------------------------
-
-
+@safeser.register_class(name="hostile:Copying")
 @dataclasses.dataclass
 class Copying:
     items: list
@@ -157,9 +117,6 @@ class Copying:
     def __post_init__(self):
         self.items = list(self.items)
         self.named = dict(self.named)
-
-
-safeser.register_class(Copying, name="hostile:Copying")
 
 
 def test_bypass_of_time_nested_objects_that_copy_what_they_are_given(monkeypatch):
@@ -177,47 +134,6 @@ def test_bypass_of_time_nested_objects_that_copy_what_they_are_given(monkeypatch
     )
     assert families.deserialize(header, frames, GRANT) == x
     assert taken_apart == []
-
-
-@dataclasses.dataclass
-class Altering:
-    items: list
-    named: dict
-
-    def __post_init__(self):
-        self.items = [float(item) if item == 1 else item for item in self.items]
-        self.named = {key.strip(): value for key, value in self.named.items()}
-
-
-safeser.register_class(Altering, name="hostile:Altering")
-
-
-@pytest.mark.parametrize("sent", [Altering([2], {"a": 1}), Altering([], {})])
-def test_what_is_copied_exactly_is_the_same(sent):
-    header, frames = families.serialize(sent, ("dask", "msgpack"))
-    assert families.deserialize(header, frames, GRANT) == sent
-
-
-@pytest.mark.parametrize(("items", "named"), [([1, 2], {}), ([], {" a": 1}), ([[1], 1], {})])
-def test_what_is_altered_inside_a_copy_is_refused(items, named):
-    x = Altering([], {})
-    x.items, x.named = items, named
-    header, frames = families.serialize(x, ("dask", "msgpack"))
-    assert rule_of(families.deserialize, header, frames, GRANT) == "families.constructor"
-
-
-def test_the_zone_of_a_column_without_rows_is_checked():
-    """It was believed until it was built, however many values it held."""
-    zone = plain.encode([None] * 1000)
-    header = {
-        "serializer": "dask",
-        "type": "builtins:list",
-        "sub-header": {"of": "datetime:datetime", "zone": zone},
-    }
-    assert rule_of(families.check, header, [plain.encode([])]) == "families.value"
-    header["sub-header"]["zone"] = plain.encode(("Europe/Nowhere",))
-    families.check(header, [plain.encode([])])  # zones are looked up when they are loaded
-    assert rule_of(families.deserialize, header, [plain.encode([])], GRANT) == "value.time-zone"
 
 
 def test_a_group_that_somebody_described_with_many_members_can_be_read():
@@ -299,9 +215,6 @@ def test_bypass_of_time_many_pickles_share_what_reading_them_may_take():
         assert rule_of(call).startswith("pickle.")
 
 
-# --- passing on what another wrote ---------------------------------------------------------------
-
-
 class Runs:
     def __reduce__(self):
         return exec, ("",)
@@ -329,9 +242,6 @@ def test_the_header_of_what_is_serialized_already_is_plain_and_stays_as_it_was()
         header["sub-header"]["value"] = wrong
         with pytest.raises(SerializationError, match="plain values"):
             safeser.serialize(safeser.Serialized(header, frames), on_error="raise")
-
-
-# --- the public functions, called wrongly ------------------------------------------------------
 
 
 def test_wrong_arguments_are_configuration_errors():
@@ -371,3 +281,19 @@ def test_advice_in_an_error_that_a_peer_wrote_is_marked_as_its_own():
     assert "Another process" in note
     again = wire.from_data(wire.decode(wire.encode(wire.to_data(made))))
     assert again.__notes__ == [note]
+
+
+@pytest.mark.parametrize(("items", "named"), [([1, 2], {}), ([], {" a": 1}), ([[1], 1], {})])
+def test_what_is_altered_inside_a_copy_is_refused(items, named):
+    x = own.Altering([], {})
+    x.items, x.named = items, named
+    header, frames = families.serialize(x, ("dask", "msgpack"))
+    assert rule_of(families.deserialize, header, frames, GRANT) == "families.constructor"
+
+
+def test_no_attribute_is_sent_from_behind_a_descriptor_that_only_sets():
+    x = own.Account()
+    x.owner = "alice"
+    assert families.deserialize(*families.serialize(x, ("dask",)), GRANT).owner == "alice"
+    x.balance = 5
+    assert rule_of(families.serialize, x, ("dask",), error=SerializationError)

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from safeser import families, pickles
+from safeser.dask.wire import reader
 from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.keys import check_keys
@@ -128,7 +129,6 @@ def test_bypass_of_cpu_sets_in_sets_that_share_one_hash():
 
 def test_messages_of_dask_are_read_by_the_same_rule():
     """Their reader only counted equal hashes."""
-    reader = pytest.importorskip("safeser.dask.wire.reader")
     with pytest.raises(PayloadError) as caught:
         reader.check_hashes("a key", ATTACK)
     assert caught.value.rule == "payload.hash-flood"

@@ -4,29 +4,25 @@ import ctypes
 import pickle
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
-from families_attack import FAMILIES, GRANT, through
+import xarray as xr
+from sklearn.utils import Bunch
 
+import safeser.types.pandas as bounds
 from safeser import families, pickles
 from safeser.errors import PayloadError
 from safeser.pickles.shims import labels
 from safeser.types.numpy import MEMORY
-
-pd = pytest.importorskip("pandas")
-pa = pytest.importorskip("pyarrow")
-bounds = pytest.importorskip("safeser.types.pandas")
-xr = pytest.importorskip("xarray")
-Bunch = pytest.importorskip("sklearn.utils").Bunch
+from tests.samples.typed import FAMILIES, GRANT, through
 
 NAME = "__array_interface__"
 PROFILE = pickles.Profile.named("data", "numpy", "pandas", "sklearn")
 _SECRET = ctypes.create_string_buffer(b"secret!!")
 INTERFACE = {
-    "data": (ctypes.addressof(_SECRET), False),
-    "shape": (8,),
-    "typestr": "|u1",
-    "version": 3,
-}
+    "data": (ctypes.addressof(_SECRET), False), "shape": (8,), "typestr": "|u1", "version": 3,
+}  # fmt: skip
 
 LABELLED = {
     "series": pd.Series([INTERFACE, 1], index=[NAME, "b"], dtype=object),
@@ -44,11 +40,9 @@ LABELLED = {
 }
 
 HOLDERS = {
-    "bunch": Bunch(**{NAME: INTERFACE}),
-    "labelled": xr.DataArray([1.5], attrs={NAME: INTERFACE}),
-    "dataset": xr.Dataset(attrs={NAME: INTERFACE}),
-    "coordinate": xr.Dataset(coords={NAME: 1}),
-}
+    "bunch": Bunch(**{NAME: INTERFACE}), "labelled": xr.DataArray([1.5], attrs={NAME: INTERFACE}),
+    "dataset": xr.Dataset(attrs={NAME: INTERFACE}), "coordinate": xr.Dataset(coords={NAME: 1}),
+}  # fmt: skip
 
 
 def _told(value):

@@ -147,25 +147,12 @@ def test_one_way():
 @pytest.mark.parametrize(
     "made",
     [
-        None,
-        5,
-        ({}, 5),
-        ({}, [None]),
-        ({}, [np.array([object()])]),
-        ({}, [np.zeros((3, 3)).T]),
-        ([], []),
-        ({1: 2}, []),
-        ({"x": object()}, []),
-        ({"x": np.int64(1)}, []),
-        ({"x": {1, 2}}, []),
-        ({"x": "\ud800"}, []),
-        ({"\ud800": 1}, []),
-        ({"x": 1 << 64}, []),
-        ({"x": {1: 2}}, []),
-        ({"x": [[]] * 2000}, []),
-        ({"x": type("D", (dict,), {})()}, []),
+        None, 5, ({}, 5), ({}, [None]), ({}, [np.array([object()])]), ({}, [np.zeros((3, 3)).T]),
+        ([], []), ({1: 2}, []), ({"x": object()}, []), ({"x": np.int64(1)}, []),
+        ({"x": {1, 2}}, []), ({"x": "\ud800"}, []), ({"\ud800": 1}, []), ({"x": 1 << 64}, []),
+        ({"x": {1: 2}}, []), ({"x": [[]] * 2000}, []), ({"x": type("D", (dict,), {})()}, []),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_travel_is_refused(made):
     register_serialization_family("odd", lambda x: made, loads)
     with pytest.raises(SerializationError) as caught:
@@ -202,8 +189,7 @@ def test_a_function_that_fails_is_named_and_no_other_family_is_tried():
 @pytest.mark.parametrize(
     "header",
     [
-        {"serializer": "tagged"},
-        {"serializer": "tagged", "sub-header": []},
+        {"serializer": "tagged"}, {"serializer": "tagged", "sub-header": []},
         {"serializer": "tagged", "sub-header": {1: 2}},
         {"serializer": "tagged", "sub-header": {}, "type": "x:y"},
         {"serializer": "tagged", "sub-header": {}, "sub-headers": [], "frame-lengths": []},
@@ -211,10 +197,9 @@ def test_a_function_that_fails_is_named_and_no_other_family_is_tried():
         {"serializer": "tagged", "sub-header": {"x": "\udc80"}},
         {"serializer": "tagged", "sub-header": {"x": [1] * 1001}},
         {"serializer": "tagged", "sub-header": {}, "type-serialized": b"c"},
-        {"serializer": "tagget", "sub-header": {}},
-        {"serializer": "cuda", "sub-header": {}},
+        {"serializer": "tagget", "sub-header": {}}, {"serializer": "cuda", "sub-header": {}},
     ],
-)
+)  # fmt: skip
 def test_malformed_headers_never_reach_it(header):
     with pytest.raises(SafeserError):
         families.deserialize(header, [b"x"], granted("tagged"), limits=Limits(max_refs=1000))

@@ -89,14 +89,11 @@ class Text(str):
 @pytest.mark.parametrize(
     ("value", "where"),
     [
-        ([1, {"a": object()}], "[1]['a']"),
-        (Text("x"), ""),
-        ({Text("x"): 1}, "[a Text]"),
-        (bytearray(b"x"), ""),
-        ({1 << 70: object()}, "[a int]"),
+        ([1, {"a": object()}], "[1]['a']"), (Text("x"), ""), ({Text("x"): 1}, "[a Text]"),
+        (bytearray(b"x"), ""), ({1 << 70: object()}, "[a int]"),
         ({"a\n" + "b" * 60: object()}, "['a?" + "b" * 38 + "...']"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_plain_is_named(value, where):
     with pytest.raises(plain.Unencodable) as caught:
         plain.encode(value)
@@ -142,9 +139,7 @@ def test_every_prefix_and_trailing_byte_is_refused(value):
 @pytest.mark.parametrize(
     ("data", "rule"),
     [
-        (b"", "families.truncated"),
-        (b"\xc1", "families.msgpack"),
-        (b"\xa1\xff", "families.utf8"),
+        (b"", "families.truncated"), (b"\xc1", "families.msgpack"), (b"\xa1\xff", "families.utf8"),
         (b"\xc7\x01\x05\xff", "families.utf8"),
         (b"\xc7\x01\x04\x05", "families.msgpack"),  # a small integer as a large one
         (b"\xc7\x00\x01", "families.extension"),  # the mark of a tuple, outside of an array
@@ -154,15 +149,13 @@ def test_every_prefix_and_trailing_byte_is_refused(value):
         (b"\xc7\x04\xff\x00\x00\x00\x00", "families.extension"),
         (b"\x82\x01\x01\x01\x02", "families.duplicate-key"),
         (b"\x82\x01\x01\xc3\x02", "families.duplicate-key"),  # 1 and True are one key
-        (b"\x93\xc7\x00\x02\x01\x01", "families.duplicate-key"),
-        (b"\x81\x90\x01", "families.key"),
-        (b"\x92\xc7\x00\x02\x90", "families.key"),
-        (b"\xdd\xff\xff\xff\xff", "families.count"),
+        (b"\x93\xc7\x00\x02\x01\x01", "families.duplicate-key"), (b"\x81\x90\x01", "families.key"),
+        (b"\x92\xc7\x00\x02\x90", "families.key"), (b"\xdd\xff\xff\xff\xff", "families.count"),
         (b"\xdf\xff\xff\xff\xff" + b"\x01" * 100, "families.count"),
         (b"\xdb\xff\xff\xff\xff", "families.truncated"),
         (b"\xc9\xff\xff\xff\xff\x04", "families.truncated"),
     ],
-)
+)  # fmt: skip
 def test_malformed(data, rule):
     with pytest.raises(PayloadError) as caught:
         plain.decode(data)
@@ -259,12 +252,10 @@ def cycle(kind):
 @pytest.mark.parametrize(
     ("kind", "paths"),
     [
-        ("list", ["[0][0]"]),
-        ("dict", ["['k'][1]"]),
-        ("deque", ["[0][0]"]),
+        ("list", ["[0][0]"]), ("dict", ["['k'][1]"]), ("deque", ["[0][0]"]),
         ("space", [".me[0]", ".me[0].me"]),
     ],
-)
+)  # fmt: skip
 def test_cycles_are_refused_with_their_path(kind, paths):
     for value, before in ((cycle(kind), ""), ({"x": (0, cycle(kind))}, "['x'][1]")):
         with pytest.raises(SafeserError, match="holds itself") as caught:

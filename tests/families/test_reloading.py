@@ -6,12 +6,12 @@ import importlib
 import sys
 
 import pytest
-from families_attack import through
 
 from safeser.errors import ConfigError, PayloadError
 from safeser.families import registry, serialize
 from safeser.families.registered.classes import register_class
 from safeser.families.registry import Typed
+from tests.samples.typed import through
 
 SOURCE = """
 import enum

@@ -6,12 +6,12 @@ import sys
 import types
 
 import pytest
-from families_attack import GRANT, through
 
 from safeser import families
 from safeser.errors import PayloadError
 from safeser.families import science
 from safeser.families.science import names
+from tests.samples.typed import GRANT, through
 
 PROGRAM = """
 import sys

@@ -113,140 +113,35 @@ _OF_TWO: tuple[Callable[[Any, Any], Any], ...] = (
 
 #: What is called without arguments, where a type has it.
 _METHODS = (
-    *(
-        "isoformat",
-        "utcoffset",
-        "dst",
-        "tzname",
-        "timestamp",
-        "timetuple",
-        "total_seconds",
-        "ctime",
-    ),
-    *(
-        "as_integer_ratio",
-        "normalize",
-        "to_integral_value",
-        "adjusted",
-        "sqrt",
-        "limit_denominator",
-    ),
-    *("bit_length", "conjugate", "hex", "as_posix", "is_absolute", "most_common", "total", "copy"),
-    *("elements", "random", "getstate", "tolist", "tobytes", "split", "upper", "title"),
-    *("mean", "std", "min", "max", "sum", "cumsum", "ptp", "any", "all", "sort", "argsort"),
-    *(
-        "squeeze",
-        "ravel",
-        "flatten",
-        "nonzero",
-        "transpose",
-        "conj",
-        "filled",
-        "compressed",
-        "trim",
-    ),
-    *("deriv", "integ", "roots", "linspace", "random_raw", "standard_normal", "rand", "spawn"),
-    *("to_pydatetime", "to_numpy", "to_period", "to_timestamp", "day_name", "as_unit", "asm8"),
-    *("unique", "dropna", "isna", "hasnans", "to_dense", "to_frame", "to_list", "to_flat_index"),
-    *(
-        "remove_unused_categories",
-        "codes",
-        "describe",
-        "memory_usage",
-        "is_overlapping",
-        "cumcount",
-    ),
-    *(
-        "is_null",
-        "drop_null",
-        "sort_indices",
-        "value_counts",
-        "flatten",
-        "to_batches",
-        "max_chunksize",
-    ),
-    *(
-        "dictionary_decode",
-        "run_end_decode",
-        "find_physical_length",
-        "to_pandas_dtype",
-        "to_string",
-    ),
-    *("__arrow_c_schema__", "__array__", "__length_hint__", "empty", "toarray", "tocsr", "tocoo"),
+    *("isoformat", "utcoffset", "dst", "tzname", "timestamp", "timetuple", "total_seconds"),
+    *("ctime", "as_integer_ratio", "normalize", "to_integral_value", "adjusted", "sqrt"),
+    *("limit_denominator", "bit_length", "conjugate", "hex", "as_posix", "is_absolute"),
+    *("most_common", "total", "copy", "elements", "random", "getstate", "tolist", "tobytes"),
+    *("split", "upper", "title", "mean", "std", "min", "max", "sum", "cumsum", "ptp", "any", "all"),
+    *("sort", "argsort", "squeeze", "ravel", "flatten", "nonzero", "transpose", "conj", "filled"),
+    *("compressed", "trim", "deriv", "integ", "roots", "linspace", "random_raw", "standard_normal"),
+    *("rand", "spawn", "to_pydatetime", "to_numpy", "to_period", "to_timestamp", "day_name"),
+    *("as_unit", "asm8", "unique", "dropna", "isna", "hasnans", "to_dense", "to_frame", "to_list"),
+    *("to_flat_index", "remove_unused_categories", "codes", "describe", "memory_usage"),
+    *("is_overlapping", "cumcount", "is_null", "drop_null", "sort_indices", "value_counts"),
+    *("to_batches", "max_chunksize", "dictionary_decode", "run_end_decode", "find_physical_length"),
+    *("to_pandas_dtype", "to_string", "__arrow_c_schema__", "__array__", "__length_hint__"),
+    *("empty", "toarray", "tocsr", "tocoo"),
 )
 
 #: What is read, where a value has it.
 _READ = (
-    *(
-        "parts",
-        "parent",
-        "name",
-        "suffix",
-        "stem",
-        "exploded",
-        "is_private",
-        "packed",
-        "hex",
-        "urn",
-    ),
-    *("num_addresses", "broadcast_address", "pattern", "groups", "groupindex", "numerator", "real"),
-    *(
-        "days",
-        "hour",
-        "year",
-        "dayofyear",
-        "quarter",
-        "days_in_month",
-        "freqstr",
-        "nanos",
-        "rule_code",
-    ),
-    *(
-        "start_time",
-        "end_time",
-        "mid",
-        "length",
-        "left",
-        "right",
-        "closed",
-        "ordinal",
-        "base",
-        "flat",
-    ),
-    *(
-        "T",
-        "flags",
-        "strides",
-        "dtype",
-        "descr",
-        "fields",
-        "subdtype",
-        "isalignedstruct",
-        "metadata",
-    ),
-    *(
-        "mask",
-        "recordmask",
-        "data",
-        "coef",
-        "domain",
-        "state",
-        "bit_generator",
-        "seed_seq",
-        "entropy",
-    ),
-    *("categories", "codes", "levels", "names", "values", "array", "is_unique", "inferred_freq"),
-    *(
-        "density",
-        "fill_value",
-        "sp_values",
-        "type",
-        "index_dtype",
-        "construct_array_type",
-        "subtype",
-    ),
-    *("chunks", "field", "num_fields", "bit_width", "offsets", "indices", "dictionary", "run_ends"),
-    *("nnz", "shape", "size", "ndim", "columns", "axes", "style", "tz", "unit", "value", "nbytes"),
+    *("parts", "parent", "name", "suffix", "stem", "exploded", "is_private", "packed", "hex"),
+    *("urn", "num_addresses", "broadcast_address", "pattern", "groups", "groupindex", "numerator"),
+    *("real", "days", "hour", "year", "dayofyear", "quarter", "days_in_month", "freqstr", "nanos"),
+    *("rule_code", "start_time", "end_time", "mid", "length", "left", "right", "closed", "ordinal"),
+    *("base", "flat", "T", "flags", "strides", "dtype", "descr", "fields", "subdtype"),
+    *("isalignedstruct", "metadata", "mask", "recordmask", "data", "coef", "domain", "state"),
+    *("bit_generator", "seed_seq", "entropy", "categories", "codes", "levels", "names", "values"),
+    *("array", "is_unique", "inferred_freq", "density", "fill_value", "sp_values", "type"),
+    *("index_dtype", "construct_array_type", "subtype", "chunks", "field", "num_fields"),
+    *("bit_width", "offsets", "indices", "dictionary", "run_ends", "nnz", "shape", "size", "ndim"),
+    *("columns", "axes", "style", "tz", "unit", "value", "nbytes"),
 )
 
 
@@ -369,6 +264,24 @@ def _pandas(value: Any) -> Iterator[Callable[[], object]]:
     import pandas as pd
 
     moment = pd.Timestamp("2026-01-31 10:00")
+    for name in (
+        "to_json",
+        "to_csv",
+        "rank",
+        "transpose",
+        "describe",
+        "sort_index",
+        "sort_values",
+        "reset_index",
+        "to_numpy",
+        "to_dict",
+        "unique",
+        "duplicated",
+        "value_counts",
+        "argsort",
+        "factorize",
+    ):
+        yield lambda name=name: getattr(value, name)()
     yield lambda: moment + value
     yield lambda: moment - value
     yield lambda: value.is_on_offset(moment)
@@ -386,36 +299,26 @@ def _pandas(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: value.isin(value[:2])
     yield lambda: value.searchsorted(value[0])
     yield lambda: value.droplevel(0)
-    yield lambda: value.to_json()
-    yield lambda: value.to_csv()
     yield lambda: value.str.upper()
     yield lambda: value.dt.year
     yield lambda: value.cat.codes
     yield lambda: value.sparse.density
     yield lambda: value.map(repr)
-    yield lambda: value.rank()
-    yield lambda: value.transpose()
     yield lambda: pd.array([None], dtype=value)
     yield lambda: pd.Series([None, None], dtype=value).unique()
     yield lambda: pd.Series(value).sort_values()
     yield lambda: pd.Index(value).get_indexer(value)
     yield lambda: pd.DataFrame({"a": value, "b": value}).drop_duplicates()
-    yield lambda: value.describe()
     yield lambda: value.describe(include="all")
     yield lambda: value.info(buf=None, memory_usage="deep", verbose=False)
     yield lambda: value.memory_usage(deep=True)
-    yield lambda: value.sort_index()
-    yield lambda: value.sort_values()
     yield lambda: value.reindex(value.index[::-1])
     yield lambda: value.reindex([0, 1, "a"])
-    yield lambda: value.reset_index()
     yield lambda: value.head(2)
     yield lambda: value.isna().sum()
     yield lambda: value.fillna(0)
     yield lambda: value.astype(object)
     yield lambda: value.astype(str)
-    yield lambda: value.to_numpy()
-    yield lambda: value.to_dict()
     yield lambda: value.groupby(level=0).count()
     yield lambda: sys.modules["pandas"].concat([value, value])
     yield lambda: value.append(value)
@@ -425,15 +328,10 @@ def _pandas(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: value.iloc[[0, -1]]
     yield lambda: value.loc[value.index[0]]
     yield lambda: value.get_indexer(value[:3])
-    yield lambda: value.unique()
-    yield lambda: value.duplicated()
     yield lambda: value.is_monotonic_increasing
     yield lambda: value.union(value)
     yield lambda: value.to_frame().T
     yield lambda: value.select_dtypes("number").sum()
-    yield lambda: value.value_counts()
-    yield lambda: value.argsort()
-    yield lambda: value.factorize()
     yield lambda: value.shift(1)
     yield lambda: value + value
     yield lambda: value.dtypes
@@ -456,39 +354,39 @@ def _pyarrow(value: Any) -> Iterator[Callable[[], object]]:
         getattr(value, "schema", "")
     ):  # Arrow crashes on those; see families.md
         yield lambda: value.sort_by("a")
+    for name in (
+        "to_pydict",
+        "as_py",
+        "to_pandas",
+        "combine_chunks",
+        "unique",
+        "dictionary_encode",
+    ):
+        yield lambda name=name: getattr(value, name)()
     yield lambda: pa.ipc.new_stream(pa.BufferOutputStream(), value.schema).write(value)
     yield lambda: value.validate(full=True)
     yield lambda: value.to_pylist()[:_BOUND]
-    yield lambda: value.to_pydict()
-    yield lambda: value.as_py()
     yield lambda: value.slice(1)
     yield lambda: value.take([0])
     yield lambda: value.filter([True] * len(value))
-    yield lambda: value.to_pandas()
     yield lambda: value.to_numpy(zero_copy_only=False)
     yield lambda: value.cast("string")
     yield lambda: value.nbytes
     yield lambda: value.equals(value)
-    yield lambda: value.combine_chunks()
-    yield lambda: value.unique()
-    yield lambda: value.dictionary_encode()
     yield lambda: value.schema.to_string()
 
 
 def _scipy(value: Any) -> Iterator[Callable[[], object]]:
-    yield lambda: value.toarray()
+    for name in ("toarray", "sum", "nonzero", "diagonal", "max"):
+        yield lambda name=name: getattr(value, name)()
     yield lambda: value @ value.T
     yield lambda: value.T @ value
-    yield lambda: value.sum()
     yield lambda: value.tocsr().sum_duplicates()
     yield lambda: value.tocsc().sort_indices()
     yield lambda: value.tocoo().todok()
     yield lambda: value + value
     yield lambda: value[0]
-    yield lambda: value.nonzero()
     yield lambda: value.copy().eliminate_zeros()
-    yield lambda: value.diagonal()
-    yield lambda: value.max()
 
 
 _OF_PACKAGES: dict[str, Callable[[Any], Iterator[Callable[[], object]]]] = {

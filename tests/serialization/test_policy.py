@@ -75,8 +75,7 @@ def test_typed_values_pass_where_they_are_granted():
         (PICKLED, PICKLES, None, "caller.deserializers"),
         (RUNS, CODE, None, "caller.deserializers"),
         # A caller's list adds nothing.
-        (PICKLED, TYPED, EVERY, "context.family"),
-        (RUNS, PICKLES, EVERY, "context.family"),
+        (PICKLED, TYPED, EVERY, "context.family"), (RUNS, PICKLES, EVERY, "context.family"),
         (PICKLED, TYPED, ["pickle"], "caller.deserializers"),
         # Nor does a claim: what needs code counts as code.
         (({**RUNS[0], "serializer": "pickle"}, RUNS[1]), PICKLES, EVERY, "context.family"),
@@ -99,7 +98,7 @@ def test_typed_values_pass_where_they_are_granted():
         (serialize(np.arange(3)), Context("alice", "bob", "admin"), EVERY, "floor.admin"),
         (PICKLED, CODE, ["dask"], "caller.deserializers"),
     ],
-)
+)  # fmt: skip
 def test_denied(payload, context, asked, rule):
     with pytest.raises(PolicyDenied) as caught:
         read(payload, context, asked)

@@ -17,21 +17,14 @@ ROW = [n / 2 for n in range(20)]
 @pytest.mark.parametrize(
     "value",
     [
-        {NAN: 1},
-        [{"a": {NAN}}],
-        {"a": ARRAY, NAN: 1},
-        [ARRAY, {NAN: ARRAY}],
-        [ARRAY, frozenset([NAN])],
-        {np.float64("nan"): 1},
-        {np.float64("nan")},
-        {key: np.float64(1) for key in (*ROW, NAN)},
-        dict.fromkeys([*ROW, NAN], 1),
-        {NAN: 1, float("nan"): 2},
-        collections.OrderedDict({NAN: 1}),
+        {NAN: 1}, [{"a": {NAN}}], {"a": ARRAY, NAN: 1}, [ARRAY, {NAN: ARRAY}],
+        [ARRAY, frozenset([NAN])], {np.float64("nan"): 1}, {np.float64("nan")},
+        {key: np.float64(1) for key in (*ROW, NAN)}, dict.fromkeys([*ROW, NAN], 1),
+        {NAN: 1, float("nan"): 2}, collections.OrderedDict({NAN: 1}),
         collections.ChainMap({NAN: ARRAY}),
     ],
     ids=str,
-)
+)  # fmt: skip
 @pytest.mark.parametrize("families", [None, ["dask"]])
 @pytest.mark.parametrize("iterate", [None, True])
 def test_nan_is_a_key_like_others(value, families, iterate):

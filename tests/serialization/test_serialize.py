@@ -28,28 +28,6 @@ def same(x, **options):
     return back
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        [1, "a", b"b", None, 2.5, True],
-        [1, (2, [3]), {4}, frozenset({5})],
-        {"a": [1], ("b", 2): (3,), 5: {6: 7}, None: b""},
-        [2j, [3j, (4j,)], {5j}],
-        {"x": 2j, ("y", 1): [b"z" * 5000]},
-        (),
-        [],
-        {},
-        set(),
-        [[], (), {}, set(), [2j]],
-        1 << 200,
-        "text",
-    ],
-)
-@pytest.mark.parametrize("iterate", [None, True])
-def test_exact_types_come_back(x, iterate):
-    assert same(x, iterate_collection=iterate) == x
-
-
 def test_none_means_dask_and_msgpack():
     header, frames = serialize(np.arange(3), ["pickle"])
     with pytest.raises(PolicyDenied) as caught:
@@ -114,14 +92,6 @@ def test_an_exception_is_a_value_and_a_failure_is_not():
     header["failed"] = 1
     with pytest.raises(PayloadError):
         deserialize(header, frames)
-
-
-def test_misspelt_families_are_refused_at_once():
-    for asked in ("dask", ["dusk"], [5], ["dask", None]):
-        with pytest.raises(ConfigError):
-            serialize(1, asked)
-        with pytest.raises(ConfigError):
-            deserialize({"serializer": "msgpack"}, [b"\x01"], asked)
 
 
 def test_iterate_collection():
@@ -201,9 +171,6 @@ def test_large_buffers_are_not_copied():
 
 @pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd", "auto"])
 def test_compression(codec):
-    if codec != "zlib":
-        pytest.importorskip("lz4")
-        pytest.importorskip("zstandard")
     x = {"ones": np.ones(50_000), "noise": np.random.default_rng(0).bytes(50_000), "n": 1}
     header, frames = serialize(x, compression=codec)
     assert sum(memoryview(frame).nbytes for frame in frames) < 60_000
@@ -256,21 +223,12 @@ def test_bytes_round_trip():
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"\x01",
-        bytes(8),
-        b"\xff" * 8,
-        b"\xff" * 80,
-        (1 << 40).to_bytes(8, "little"),
-        (1).to_bytes(8, "little") + b"\x05",
-        (1).to_bytes(8, "little") + b"\x80",
-        safeser.serialize_bytes([1, 2j])[:-1],
-        safeser.serialize_bytes([1, 2j]) + b"x",
-        5,
-        "text",
+        b"", b"\x01", bytes(8), b"\xff" * 8, b"\xff" * 80, (1 << 40).to_bytes(8, "little"),
+        (1).to_bytes(8, "little") + b"\x05", (1).to_bytes(8, "little") + b"\x80",
+        safeser.serialize_bytes([1, 2j])[:-1], safeser.serialize_bytes([1, 2j]) + b"x", 5, "text",
         memoryview(bytes(16))[::2],
     ],
-)
+)  # fmt: skip
 def test_malformed_bytes(data):
     with pytest.raises(PayloadError):
         safeser.deserialize_bytes(data)

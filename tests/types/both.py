@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from safeser import families, pickles
 from safeser.errors import SafeserError
 from safeser.values import Grant
+from tests.types.only_one import TYPES_OF_PICKLE
 
-__all__ = ["Verdict", "by_pickle", "by_typed"]
+__all__ = ["Verdict", "by_pickle", "by_typed", "compared"]
 
 PROFILE = pickles.Profile.named(*pickles.DATA_PROFILES)
 FAMILIES = ("dask", "msgpack")
@@ -53,3 +54,20 @@ def by_typed(value: Any) -> Verdict:
         return Verdict(families.deserialize(header, [bytes(frame) for frame in frames], _GRANT))
     except SafeserError as error:
         return Verdict(None, error.rule, error.message)
+
+
+def compared(value: Any) -> tuple[Verdict, Verdict] | None:
+    """Return what both spellings say of *value*, or None where only one of them knows of it."""
+    pickled = by_pickle(value)
+    if pickled is None or (pickled.rule and not _loads(value)) or type(value) in TYPES_OF_PICKLE:
+        return None
+    return pickled, by_typed(value)
+
+
+def _loads(value: Any) -> bool:
+    """Tell whether pickle loads what it wrote of *value*; some scalars of Arrow's it does not."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # whatever the library raises
+        return False
+    return True

@@ -7,7 +7,6 @@ import decimal
 import fractions
 import math
 import pathlib
-import pickle
 import types
 from datetime import timedelta, timezone
 
@@ -19,11 +18,10 @@ import scipy.sparse as sp
 from hypothesis import given
 
 from tests.draws import draws
-from tests.samples import seeds
-from tests.samples import values as examples
+from tests.samples.same import same
 from tests.types import strategies
-from tests.types.both import by_pickle, by_typed
-from tests.types.only_one import PICKLE, TYPED, TYPES_OF_PICKLE
+from tests.types.both import by_pickle, by_typed, compared
+from tests.types.only_one import PICKLE, TYPED
 
 # pandas speaks of what it will not do in a later version.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -134,10 +132,8 @@ PROBES = {
     "path with a NUL": (lambda: pathlib.PurePosixPath("a\0"), "path"),
     "range(2**70)": (lambda: range(1 << 70), ""),
     "range(2**2000)": (lambda: range(1 << 2000), "range"),
-    "slice(2**70)": (lambda: slice(1 << 70), ""),
-    "slice of a list": (lambda: slice([1]), ""),
-    "flags of 2": (flags, ""),
-    "flags of 2 in a frame": (lambda: pd.DataFrame({"a": flags()}), ""),
+    "slice(2**70)": (lambda: slice(1 << 70), ""), "slice of a list": (lambda: slice([1]), ""),
+    "flags of 2": (flags, ""), "flags of 2 in a frame": (lambda: pd.DataFrame({"a": flags()}), ""),
     "frame of no rows": (lambda: pd.DataFrame(np.zeros((0, 100_000))), ""),
     "frame of too many columns": (lambda: pd.DataFrame(np.zeros((0, 131_073))), "columns"),
     "record of 5,000 fields": (lambda: wide(5000), ""),
@@ -157,8 +153,7 @@ PROBES = {
     "name of a polynomial": (lambda: np.poly1d([1], variable="z" * 65), "polynomial"),
     "zone with a name of 5,000": (lambda: timezone(timedelta(0), "a" * 5000), "time-zone"),
     "zone with a name of 200": (lambda: timezone(timedelta(0), "a" * 200), ""),
-    "NaN as a key": (lambda: {math.nan: 1}, ""),
-    "chain of counters": (chained, ""),
+    "NaN as a key": (lambda: {math.nan: 1}, ""), "chain of counters": (chained, ""),
     "default of a frozenset": (lambda: collections.defaultdict(frozenset), ""),
     "namespace of a keyword": (lambda: types.SimpleNamespace(**{"class": 1}), ""),
     "namespace of a dunder": (lambda: types.SimpleNamespace(**{"__class__": 1}), "attribute"),
@@ -206,7 +201,7 @@ PROBES = {
     "null in a dictionary of nulls": (lambda: coded_nulls()[2], ""),
     "matrix that prints less than nothing": (lambda: narrow(sp.eye(2).tocsr()), "scipy"),
     "graph wider than its places": (lambda: sp.eye(1, 1 << 33, format="coo"), ""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PROBES)
@@ -236,23 +231,6 @@ def alike(made, value):
     return made == value
 
 
-def compared(value):
-    """Return what both spellings say of *value*, or None where only one of them knows of it."""
-    pickled = by_pickle(value)
-    if pickled is None or (pickled.rule and not _loads(value)) or type(value) in TYPES_OF_PICKLE:
-        return None
-    return pickled, by_typed(value)
-
-
-def _loads(value):
-    """Tell whether pickle loads what it wrote of *value*; some scalars of Arrow's it does not."""
-    try:
-        pickle.loads(pickle.dumps(value))
-    except Exception:  # whatever the library raises
-        return False
-    return True
-
-
 @pytest.mark.parametrize(
     "make", [np.dtypes.StringDType, lambda: np.array(["a"], np.dtypes.StringDType())]
 )
@@ -276,37 +254,8 @@ def test_what_one_accepts_the_other_accepts(value):
     assert bool(pickled.rule) == bool(typed.rule), (pickled.rule, typed.message)
     # What the receiver refuses, the sender does not send.
     assert typed.rule == "" or not typed.sent, typed.rule
-
-
-def samples():
-    """Return the project's own honest values: what its fuzzers begin with."""
-    found = dict(examples.collect(EXAMPLES)[0])
-    for make in (*SEEDS, seeds.models, seeds.searched):
-        for at, made in enumerate(make()):
-            parts = made if type(made) is tuple else (made,)
-            found |= {f"{make.__name__}/{at}/{n}": part for n, part in enumerate(parts)}
-    return found
-
-
-#: The files of examples whose types both spellings know.
-EXAMPLES = ("arrays", "arrow", "estimators", "frames", "sparse", "stdlib")
-SEEDS = (seeds.plain, seeds.rarer, seeds.arrays, seeds.frames, seeds.tables)
-
-
-@pytest.mark.unmeasured
-def test_honest_values_have_one_verdict():
-    names = []
-    for name, value in samples().items():
-        verdicts = compared(value)
-        if verdicts is not None and not _is_looped(value):
-            pickled, typed = verdicts
-            assert bool(pickled.rule) == bool(typed.rule), name
-            names.append(name)
-    assert len(names) > 300
-
-
-def _is_looped(value):
-    return type(value) is list and any(item is value for item in value)
+    if not typed.rule:
+        same(typed.value, value)
 
 
 @pytest.mark.parametrize("name", PICKLE)

@@ -10,9 +10,8 @@ first half of an example's name, as in ``arrays/fortran``) with
     def examples() -> dict[str, object]:
         return {"name": an object that safeser.families.serialize takes, ...}
 
-Small objects find more: a case changes one to three places. Import what you need inside that
-function; a file whose library is missing is skipped. Where a value of yours can be used in ways
-that ``using.py`` does not know, add beside it
+Small objects find more: a case changes one to three places. Where a value of yours can be used in
+ways that ``tests/samples/uses.py`` does not know, add beside it
 
     def uses(value: object) -> Iterator[Callable[[], object]]:
         if isinstance(value, Mine):

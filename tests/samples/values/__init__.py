@@ -1,12 +1,18 @@
-"""What is mutated: one file for each group of types; see ``verification.malformed``."""
+"""Honest values: one file for each group of types.
+
+``examples()`` of a file are small, since ``verification.malformed`` changes one to three places of
+each; ``others()`` come beside them in ``tests/families/test_samples.py``.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from importlib.util import find_spec
+from types import ModuleType
 
-__all__ = ["collect"]
+__all__ = ["collect", "collect_all"]
 
 Uses = Callable[[object], Iterable[Callable[[], object]]]
 
@@ -18,15 +24,28 @@ def collect(files: Collection[str] = ()) -> tuple[dict[str, object], list[Uses]]
     """
     examples: dict[str, object] = {}
     uses: list[Uses] = []
-    for found in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        if files and found.name not in files:
-            continue
-        module = importlib.import_module(f"{__name__}.{found.name}")
-        try:
-            made = module.examples()
-        except ModuleNotFoundError:
-            continue
-        examples |= {f"{found.name}/{name}": value for name, value in made.items()}
-        if hasattr(module, "uses"):
-            uses.append(module.uses)
+    for name, module in _modules():
+        if hasattr(module, "examples") and (not files or name in files):
+            examples |= {f"{name}/{part}": value for part, value in module.examples().items()}
+            uses += [module.uses] if hasattr(module, "uses") else []
     return examples, uses
+
+
+def collect_all() -> dict[str, list[object]]:
+    """Return every honest value, those of one file and one type together."""
+    found: dict[str, list[object]] = {}
+    for name, module in _modules():
+        values: list[object] = []
+        for make in ("examples", "others"):
+            made = getattr(module, make, list)()
+            values += made.values() if isinstance(made, dict) else made
+        for value in values:
+            found.setdefault(f"{name}/{type(value).__name__}", []).append(value)
+    return found
+
+
+def _modules() -> Iterator[tuple[str, ModuleType]]:
+    for name in sorted(found.name for found in pkgutil.iter_modules(__path__)):
+        if name == "tensors" and find_spec("torch") is None:
+            continue  # the one library that is too large for every development environment
+        yield name, importlib.import_module(f"{__name__}.{name}")

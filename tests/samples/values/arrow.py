@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyarrow import compute
 
 
 def _arrays() -> dict[str, object]:
-    import datetime
-    import decimal
-
-    import pyarrow as pa
 
     number, text = pa.int64(), pa.string()
     codes, places = pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32())
@@ -60,8 +63,6 @@ def _arrays() -> dict[str, object]:
 
 
 def examples() -> dict[str, object]:
-    import pyarrow as pa
-
     made = _arrays()
     chosen = ("views", "list-view", "struct", "dictionary", "runs", "map", "dense", "tensor")
     made |= {f"sliced-{name}": made[name][1:] for name in chosen if len(made[name]) > 1}
@@ -87,39 +88,33 @@ def examples() -> dict[str, object]:
 
 
 def uses(value: object) -> Iterator[Callable[[], object]]:
-    import pyarrow as pa
-    from pyarrow import compute
-
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        for name in ("flatten", "drop_null", "sort", "get_total_buffer_size", "__reduce__"):
+            yield lambda name=name: getattr(value, name)()
         yield lambda: pa.chunked_array([value, value]).combine_chunks()
         yield lambda: pa.chunked_array([value, value[1:]]).to_pylist()[:200]
-        yield lambda: value.flatten()
         yield lambda: value.take([len(value) - 1, 0])
-        yield lambda: value.drop_null()
         yield lambda: value.fill_null(value[0])
-        yield lambda: value.sort()
         yield lambda: compute.list_flatten(value)
         yield lambda: compute.is_in(value, value)
         yield lambda: compute.if_else(compute.is_valid(value), value, value)
         yield lambda: compute.run_end_decode(value)
-        yield lambda: value.get_total_buffer_size()
         yield lambda: value.cast(pa.large_string())
-        yield lambda: value.__reduce__()
         yield lambda: value[-1].as_py()
         yield lambda: value.diff(value)
         yield lambda: _streamed(pa.table({"x": value}))
     elif isinstance(value, (pa.Table, pa.RecordBatch)):
-        yield lambda: _streamed(value)
         yield lambda: value.to_pandas()
+        yield lambda: _streamed(value)
         yield lambda: value.group_by(value.column_names[0]).aggregate([([], "count_all")])
         if pa.struct([]) not in value.schema.types:
             # Arrow 26 follows a null pointer when it sorts by an honest one of these.
             yield lambda: value.sort_by(value.column_names[0])
-        yield lambda: [column.to_pylist() for column in value.columns]
         yield lambda: value.to_batches()
+        yield lambda: [column.to_pylist() for column in value.columns]
     elif isinstance(value, pa.DataType):
-        yield lambda: pa.nulls(2, value).to_pylist()
         yield lambda: value.to_pandas_dtype()
+        yield lambda: pa.nulls(2, value).to_pylist()
     elif isinstance(value, pa.Schema):
         yield lambda: value.empty_table().to_pandas()
         yield lambda: value.to_string(show_field_metadata=True)
@@ -129,9 +124,60 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
 
 
 def _streamed(table: object) -> object:
-    import pyarrow as pa
-
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
     return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
+def others() -> Iterator[object]:
+    """Yield more honest values: slices, joins, chunks and scalars of each array."""
+    for name, array in _arrays().items():
+        many = pa.concat_arrays([array] * 40)
+        parts = [array[:0], array[1:], pa.nulls(3, array.type), many[9:23], many[17:18], many[3:]]
+        chunks = pa.chunked_array([array, *parts])
+        yield from (*parts, chunks, pa.table({"a": chunks, "b": chunks}, metadata={"k": b"\xff"}))
+        yield from array
+        if not pa.types.is_union(array.type) and "runs" not in name:
+            yield pa.scalar(None, array.type)
+    kinds = list(_kinds())
+    yield from kinds
+    yield pa.schema([pa.field("", kind) for kind in kinds], metadata={"": ""})
+    yield pa.schema([])
+    yield pa.table({})
+    frame = pd.DataFrame({"a": [1, 2], "c": pd.Categorical(["x", "y"]), "s": ["x", None]})
+    yield pa.Table.from_pandas(frame)
+    yield pa.RunEndEncodedArray.from_arrays(pa.array([1 << 20], pa.int32()), pa.array([1]))
+    # What is behind a missing date may be anything.
+    days, null = np.array([86_400_000, 1], "i8"), pa.py_buffer(b"\x01")
+    yield pa.Array.from_buffers(pa.date64(), 2, [null, pa.py_buffer(days)])
+    for coded in _coded():
+        yield from (coded, coded[1:], pa.chunked_array([coded, coded]))
+    yield pa.table({f"column {n}": pa.array([n, None]) for n in range(5000)})
+
+
+def _kinds() -> Iterator[pa.DataType]:
+    """Yield types of which a careless reader loses a part."""
+    key = pa.field("K", pa.string(), nullable=False, metadata={"a": "b"})
+    yield pa.map_(key, pa.field("V", pa.int8(), nullable=False), keys_sorted=True)
+    yield pa.map_(pa.string(), pa.int8(), keys_sorted=False)
+    yield pa.list_(pa.field("element", pa.int8(), metadata={"x": b"\x00" * 9000}))
+    yield pa.dictionary(pa.uint16(), pa.large_string(), ordered=True)
+    yield pa.sparse_union([pa.field("a", pa.int8()), pa.field("a", pa.null())], [7, 3])
+    yield pa.fixed_shape_tensor(pa.int8(), [2, 0])
+    yield pa.timestamp("ns", "+05:30")
+    yield pa.timestamp("s", "America/Argentina/Buenos_Aires")
+    yield from (pa.decimal256(76, 0), pa.duration("ms"), pa.binary(0))
+
+
+def _coded() -> Iterator[pa.Array]:
+    """Yield dictionaries inside of other types, and one of nothing but nulls."""
+    words = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    lists = pa.ListArray.from_arrays([0, 2, 4], words)
+    yield pa.ExtensionArray.from_storage(pa.opaque(lists.type, "x", "y"), lists)
+    yield pa.DictionaryArray.from_arrays(pa.array([3, 0], pa.int8()), words)
+    yield pa.RunEndEncodedArray.from_arrays(pa.array([2, 4, 5, 9], pa.int16()), words)
+    yield pa.StructArray.from_arrays([words], ["w"])
+    inner = pa.array([["a"], None], pa.list_(pa.string()))
+    yield pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), inner)
+    yield pa.nulls(3).dictionary_encode()

@@ -22,14 +22,14 @@ def _take(tile: Tile) -> tuple[dict[str, object], list[object]]:
 
 def _put(header: dict[str, object], frames: list[memoryview]) -> Tile:
     (data,) = frames
-    return Tile(tuple(header["corner"]), data)  # type: ignore[arg-type]
+    return Tile(tuple(header["corner"]), bytes(data))  # type: ignore[arg-type]
 
 
 register_serialization(Tile, _take, _put)
 
 
 def examples() -> dict[str, object]:
-    tile = Tile((1, 2), np.arange(4.0))
+    tile = Tile((1, 2), np.arange(4.0).tobytes())
     return {"alone": tile, "inside": [tile, {"k": tile, 2: 2j}]}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
+import pandas as pd
+import xarray as xr
+
 
 def examples() -> dict[str, object]:
-    import numpy as np
-    import pandas as pd
-    import xarray as xr
-
     made = xr.Dataset(
         {"a": (("x", "y"), np.arange(4.0).reshape(2, 2), {"units": "m"})},
         coords={"x": [10, 20], "y": list("ab"), "t": ("x", pd.date_range("2020", periods=2))},
@@ -24,8 +24,6 @@ def examples() -> dict[str, object]:
 
 
 def uses(value: object) -> Iterator[Callable[[], object]]:
-    import xarray as xr
-
     if isinstance(value, xr.Dataset | xr.DataArray | xr.Variable):
         for name in ("copy", "load", "sum", "to_dict", "isnull", "squeeze", "transpose", "var"):
             yield lambda name=name: getattr(value, name)()  # type: ignore[misc]  # the name is bound
@@ -41,3 +39,56 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: value.drop_vars("x")
         yield lambda: value.reset_index("z")
         yield lambda: value.unstack()
+
+
+def dataset():
+    return xr.Dataset(
+        {
+            "a": (("x", "y"), np.arange(6.0).reshape(2, 3), {"units": "m"}),
+            "s": 5,
+            "words": ("y", np.array(["q", "r", "s"])),
+        },
+        coords={
+            "x": [10, 20],
+            "y": ("y", list("abc"), {"long_name": "letters"}),
+            "lab": ("x", [1.5, 2.5]),
+            "when": ("y", pd.date_range("2020", periods=3)),
+        },
+        attrs={"q": 1, "made": np.float32(2)},
+    )
+
+
+def _mapped():
+    made = dataset()
+    made["x"].encoding["dtype"] = "int16"
+    made["a"].encoding.update(scale_factor=0.1, _FillValue=np.nan)
+    made.encoding["source"] = "memory"
+    return made
+
+
+def others() -> Iterator[object]:
+    """Yield more honest values."""
+    for made in (
+        dataset(),
+        xr.Dataset(),
+        dataset().stack(z=("x", "y")),
+        _mapped(),
+        xr.Dataset(
+            {"v": ("t", np.arange(4))}, coords={"t": pd.date_range("2020", periods=4, freq="h")}
+        ),
+        dataset().drop_indexes("x"),
+        xr.Dataset({"v": ((1, "y"), np.zeros((2, 2)))}),
+        xr.Dataset(coords={"m": ("x", [1, 2])}).set_xindex("m"),
+    ):
+        yield made
+        yield from made.xindexes.values()
+        for array in made.variables:
+            yield from (made[array], made[array].variable)
+    yield xr.DataArray(np.zeros((2, 3)))
+    yield xr.DataArray(5, name="five")
+    yield xr.DataArray(np.arange(3), dims="x", name=("a", 1), attrs={"k": [1, 2]})
+    yield xr.DataArray(np.array([None, "a"], object), dims="x")
+    for writeable in (False, True):
+        variable = xr.Variable("x", np.arange(3.0))
+        variable.values.flags.writeable = writeable
+        yield variable

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
+
+import numpy as np
+from pydantic import BaseModel
+
+from tests.samples import models as own
 
 
 def examples() -> dict[str, object]:
-    from tests.families import registered_models as own
 
     point = own.Point(x=1, tags=["a"])
     return {
@@ -20,7 +25,6 @@ def examples() -> dict[str, object]:
 
 
 def uses(value: object) -> Iterator[Callable[[], object]]:
-    from pydantic import BaseModel
 
     if isinstance(value, BaseModel):
         yield value.model_dump
@@ -28,3 +32,34 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: value.model_copy(deep=True)
         yield lambda: type(value).model_validate(value.model_dump())
         yield lambda: value.model_fields_set
+
+
+def _grown():
+    made = own.Point(x=1)
+    made.tags.append("not set, and not as it begins")
+    return made
+
+
+def _seen():
+    made = own.Remembering(x=3)
+    made._seen.append(4)
+    return made
+
+
+WHEN = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
+MODELS = [
+    own.Point(x=1), own.Point(x=1, y=float("inf"), tags=["a"]), _grown(), own.Frozen(when=WHEN),
+    own.Open(), own.Open(x=2, note=[1], other={"a": None}),
+    own.Aliased(**{"class": "a", "OTHER": 3}), own.Numbers([1, 2]), own.WithDefault(),
+    own.WithDefault(5), own.Bounded(low=1, high=2), own.Hidden(x=4), _seen(), own.Remembering(),
+    own.Generic_[int](content=3),
+    own.Nested(point=own.Point(x=1), by_name={"a": own.Point(x=2)}, data=(1, b"x", WHEN)),
+]  # fmt: skip
+
+
+def others() -> list[object]:
+    """Return more honest values."""
+    deleted = own.Remembering(x=1)
+    del deleted._seen
+    held = own.Nested(point=own.Point(x=1), by_name={}, data=np.arange(3))
+    return [*MODELS, deleted, held, [MODELS[0], (MODELS[0],)]]

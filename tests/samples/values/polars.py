@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 from collections.abc import Callable, Iterator
+
+import polars as pl
 
 
 def columns() -> dict[str, object]:
-    import datetime as dt
-    import decimal
-
-    import polars as pl
 
     enum = pl.Enum(["a", "b"])
     moment = dt.datetime(2026, 1, 1, 12)
@@ -39,8 +39,6 @@ def columns() -> dict[str, object]:
 
 
 def examples() -> dict[str, object]:
-    import polars as pl
-
     made = columns()
     return made | {
         "frame": pl.DataFrame({name: made[name] for name in ("ints", "text", "enum", "zoned")}),
@@ -51,8 +49,6 @@ def examples() -> dict[str, object]:
 
 
 def uses(value: object) -> Iterator[Callable[[], object]]:
-    import polars as pl
-
     if not isinstance(value, (pl.DataFrame, pl.Series)):
         return
     frame = value.to_frame() if isinstance(value, pl.Series) else value
@@ -75,3 +71,23 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
     yield lambda: frame.select(pl.all().cast(pl.String))
     yield lambda: frame.equals(frame.clone())
     yield lambda: frame.hash_rows()
+
+
+def others() -> Iterator[object]:
+    """Yield more honest values."""
+    made = columns()
+    for name, series in made.items():
+        many = pl.concat([series] * 20)
+        doubled = pl.concat([series, series], rechunk=False)
+        for part in (series, many[7:13], doubled, series[:0]):
+            yield from (part, part.alias("n"), pl.DataFrame({name: part, "": part}))
+    whole = pl.DataFrame(made)
+    yield from (whole, whole[1:], pl.DataFrame({"a": []}), {"a": whole, "b": [made["ints"]]})
+    for count in (0, 1, 254, 255, 256, 65_535, 65_536):
+        kind = pl.Enum([str(number) for number in range(count)])
+        yield pl.Series("e", [None, *([str(count - 1), "0"] if count else [])], dtype=kind)
+        yield pl.Series([[None], []], dtype=pl.List(kind))
+    most = dt.timedelta.max.days
+    yield (pl.Series([most, -most]) * 86_400_000).cast(pl.Duration("ms"))
+    for unit in ("us", "ns"):
+        yield pl.Series([-(2**63)], dtype=pl.Int64).cast(pl.Duration(unit))

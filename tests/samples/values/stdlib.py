@@ -17,6 +17,8 @@ import uuid
 import zoneinfo
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 
 def examples() -> dict[str, object]:
     berlin = zoneinfo.ZoneInfo("Europe/Berlin")
@@ -84,3 +86,81 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: (value.tolist(), value.byteswap())
     if isinstance(value, dt.datetime | dt.time):
         yield lambda: (value.utcoffset(), value.tzname(), value.isoformat())
+
+
+VALUES = [
+    1 - 2j, complex("nan"), range(5), range(10, -(1 << 70), -3), slice(1, None, 2),
+    slice("a", dt.date(2020, 1, 1)), dt.date(2020, 2, 29),
+    dt.time(1, 2, 3, 4, fold=1, tzinfo=dt.UTC),
+    dt.datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")),
+    dt.datetime.max, dt.timedelta.min, dt.UTC,
+    dt.timezone(dt.timedelta(hours=-3, microseconds=5), "odd"), zoneinfo.ZoneInfo("UTC"),
+    *map(decimal.Decimal, ("1.20", "-0", "NaN12", "sNaN", "-Infinity", "1E+10000", "0E-65536")),
+    fractions.Fraction(-(1 << 90), 7), uuid.UUID(int=1 << 100),
+    uuid.UUID(int=5, is_safe=uuid.SafeUUID.safe),
+    pathlib.PurePosixPath("/a/../b"), pathlib.PureWindowsPath("c:\\x"), pathlib.Path("."),
+    b"x" * 5000, bytearray(b"abc"), bytearray(), collections.deque([1, (2,)], 5),
+    collections.deque(), collections.OrderedDict([((1,), 2), ("b", dt.date(1, 1, 1))]),
+    collections.Counter("abca"), collections.defaultdict(list, {1: [2j]}),
+    collections.defaultdict(None, {}), array.array("d", [1.5, float("nan")]), array.array("b"),
+    array.array("Q", range(100)), array.array("u", "a\U0001f600\ud800"),
+    ipaddress.ip_address("10.0.0.1"), ipaddress.ip_address("fe80::1%eth0"),
+    ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fe80::/64"),
+    ipaddress.ip_interface("10.1.2.3/8"), ipaddress.ip_interface("::1/128"), ..., NotImplemented,
+    types.SimpleNamespace(), types.SimpleNamespace(b=1, a=[dt.date(1, 1, 1)], c="x" * 5000),
+    collections.ChainMap({"a": 1}, collections.OrderedDict(b=2j)),
+    collections.ChainMap(collections.ChainMap({}), collections.Counter(a=-1)),
+    collections.ChainMap(collections.UserDict(a=1)), slice([1], slice(2), np.arange(3)),
+    types.SimpleNamespace(**{"class": 1}), collections.Counter({"a": "not a number", "b": 1.5}),
+    collections.OrderedDict(a=slice(...), b=NotImplemented), collections.UserDict({1: [2j]}),
+    collections.UserList([1, ...]), re.compile("a(?i:b)[c-d]+", re.MULTILINE),
+    re.compile(b"(?x) a  # b"), time.gmtime(5), time.struct_time(range(9)),
+    {dt.date(2020, 1, 1): {uuid.UUID(int=1), 5}, 1: (frozenset({2j}), [None])},
+    [(), {}, {"a": bytearray(b"x")}],
+]  # fmt: skip
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+ODD = dt.timezone(dt.timedelta(hours=1), "odd")
+COLUMNS = [
+    [1j, complex("nan"), -0j, complex("inf")], [dt.date(2020, 1, day) for day in range(1, 9)],
+    [dt.datetime(2020, 10, 25, 2, 30, fold=n % 2) for n in range(5)],
+    [dt.datetime(2020, 10, 25, 2, 30, fold=n % 2, tzinfo=BERLIN) for n in range(5)],
+    tuple(dt.time(n, 1, 2, 3, tzinfo=ODD, fold=1) for n in range(5)),
+    [dt.timedelta(-n, n, n) for n in range(5)],
+    [decimal.Decimal(text) for text in ("1.20", "sNaN", "-0", "1E+5", "Infinity")],
+    [fractions.Fraction(n, 7) for n in range(20)], [uuid.UUID(int=n) for n in range(5)],
+    tuple(pathlib.PurePosixPath(f"/a/{n}") for n in range(5)),
+    [ipaddress.ip_address(n) for n in range(5)],
+    [ipaddress.ip_address(f"fe80::{n}%eth0") for n in range(5)],
+    {n: decimal.Decimal(n) for n in range(6)}, {dt.date(2020, 1, n): [n] for n in range(1, 9)},
+    {dt.datetime(2020, 1, n, tzinfo=BERLIN): [2j] for n in range(1, 9)},
+    {dt.date(2020, 1, n): uuid.UUID(int=n) for n in range(1, 9)},
+    {dt.datetime(2020, 1, n, tzinfo=dt.UTC): 1j * n for n in range(1, 9)},
+    collections.deque([dt.date(2020, 1, n) for n in range(1, 9)], 20),
+    collections.OrderedDict((n, 1j) for n in range(9)),
+]  # fmt: skip
+MIXED = [
+    [1j, 1j, 1j, None], [1j, 1j, 1j, 1.0],
+    [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)] * 3,
+    [dt.datetime(2020, 1, 1), dt.date(2020, 1, 1)] * 3, [1j] * 3, {1j} | {1j + n for n in range(9)},
+]  # fmt: skip
+
+
+def others() -> list[object]:
+    """Return more honest values."""
+    views = [
+        memoryview(bytearray(b"abcdefgh")).cast("I"),
+        memoryview(b"abcdefgh").cast("h", [2, 2]),
+        memoryview(b"\x00\x01").cast("?"),
+        memoryview(b""),
+        memoryview(b"a").cast("B", []),
+    ]
+    return [*VALUES, *COLUMNS, *MIXED, *views, *map(_drawn, (0, 1, 624, 5000))]
+
+
+def _drawn(count: int) -> random.Random:
+    """Return a generator that keeps a second number of two."""
+    made = random.Random(5)
+    for _ in range(count):
+        made.random()
+    made.gauss(0, 1)
+    return made

@@ -1,4 +1,4 @@
-"""Classes that tests of registration register: they must be importable by their names."""
+"""Registered classes that samples are made of: they must be importable by their names."""
 
 import abc
 import collections
@@ -6,6 +6,9 @@ import dataclasses
 import enum
 import functools
 import typing
+
+from safeser.families.registered.classes import register_class
+from safeser.families.registered.generic import register_generic
 
 
 class Color(enum.Enum):
@@ -185,3 +188,45 @@ class Rough:
             self.inner = 6.0
         elif self.inner == 7:
             self.inner = int
+
+
+class Narrow:
+    def __init__(self):
+        self.a, self._b = 1, 2
+
+
+@dataclasses.dataclass
+class Altering:
+    items: list
+    named: dict
+
+    def __post_init__(self):
+        self.items = [float(item) if item == 1 else item for item in self.items]
+        self.named = {key.strip(): value for key, value in self.named.items()}
+
+
+class Positive:
+    """Validates and keeps the value in the instance, so that it needs no ``__get__``."""
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, instance, value):
+        if value <= 0:
+            raise ValueError(value)
+        vars(instance)[self.name] = value
+
+
+class Account:
+    balance = Positive()
+    owner = "nobody"
+
+
+for _cls in (Color, Level, Rights, Loose, Many, Point, Frozen, Tidy, Private, Pair, Old, Tall):
+    register_class(_cls)
+for _cls in (AppError, Shy, Loud, Other, Two, Rough, Altering):
+    register_class(_cls)
+register_class(Area, assigned=["hits"])
+for _cls in (Bag, Slotted, Mixed, Account):
+    register_generic(_cls)
+register_generic(Narrow, name="somewhere:Narrow", attributes=("a", "_b"))

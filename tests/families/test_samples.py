@@ -1,0 +1,119 @@
+"""Every sample, by what holds for all of them: see ``tests/samples``.
+
+Honest values arrive as they were sent, in both spellings or in neither; whatever is changed of how
+they travel gives a value or a SafeserError. Hostile payloads are refused, each by its own rule.
+None takes more memory than a few times what arrived.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from safeser import families
+from safeser.errors import SafeserError
+from tests.draws import FAST
+from tests.samples import seeds
+from tests.samples.hostile import HOSTILE, UNSENT
+from tests.samples.same import same
+from tests.samples.typed import (
+    GRANT,
+    LIMITS,
+    attacks,
+    refused,
+    sent,
+    survives,
+    through,
+    unsent,
+)
+from tests.samples.values import collect_all
+from tests.types.both import compared
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+HONEST = collect_all()
+#: The files whose types both spellings know.
+BOTH = ("arrays", "arrow", "estimators", "frames", "sparse", "stdlib", "table")
+#: How many changes are tried of all values of one type.
+CHANGES = 15 if FAST else 150
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_round_trip(name):
+    for value in HONEST[name]:
+        for frozen in (True, False):
+            same(through(value, frozen=frozen), value)
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("name", [name for name in HONEST if name.startswith(BOTH)])
+def test_both_spellings_agree(name):
+    for value in HONEST[name]:
+        _agree(value)
+
+
+def test_both_spellings_agree_on_seeds():
+    for make in (seeds.plain, seeds.rarer, seeds.arrays, seeds.frames, seeds.tables, seeds.models):
+        for made in make():
+            for value in made if type(made) is tuple else (made,):
+                # What holds itself is no tree.
+                if type(value) is not list or not any(item is value for item in value):
+                    _agree(value)
+
+
+def _agree(value):
+    verdicts = compared(value)
+    if verdicts is not None:
+        assert bool(verdicts[0].rule) == bool(verdicts[1].rule), verdicts
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("name", HONEST)
+def test_mutated(name):
+    for number, value in enumerate(HONEST[name]):
+        header, frames = sent(value)
+        changes = list(attacks(header, frames))
+        step = max(1, len(changes) * len(HONEST[name]) // CHANGES)
+        for change in changes[number % step :: step]:
+            survives(*change())
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_refused(name):
+    row = HOSTILE[name]
+    assert refused(*row.make(*row.args)) == row.rule
+
+
+@pytest.mark.parametrize("name", UNSENT)
+def test_unsent(name):
+    value, why = UNSENT[name]
+    assert why in unsent([1, value])
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("name", HONEST)
+def test_cost_of_what_is_accepted(name):
+    for value in HONEST[name]:
+        _is_bounded(*sent(value), 4 << 20)
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("name", HOSTILE)
+def test_cost_of_what_is_refused(name):
+    row = HOSTILE[name]
+    _is_bounded(*row.make(*row.args), 1 << 20)
+
+
+def _is_bounded(header, frames, beside):
+    """Assert that reading takes no memory beyond eight times what arrived, and what is *beside*."""
+    arrived = len(repr(header)) + sum(len(frame) for frame in frames if frame is not None)
+    tracemalloc.start()
+    try:
+        families.deserialize(header, frames, GRANT, limits=LIMITS)
+    except SafeserError:
+        pass
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak <= 8 * arrived + beside
