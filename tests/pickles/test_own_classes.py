@@ -23,6 +23,7 @@ from tests.pickles.own_classes import (
     allowed,
     refused,
 )
+from tests.samples import opcodes as op
 
 pytestmark = pytest.mark.usefixtures("own")
 
@@ -68,27 +69,27 @@ class TestOldInstances:
 
 
 class TestKeywords:
-    def test_listed_ones_reach_new(self, asm):
-        kwargs = asm.dict(asm.text("colour"), asm.text("red"))
-        data = asm.pickle(asm.name(NAMES["Keyword"]) + asm.tuple(b"K\x01") + kwargs + b"\x92")
+    def test_listed_ones_reach_new(self):
+        kwargs = op.value({"colour": "red"})
+        data = op.pickled(op.name(NAMES["Keyword"]) + op.value((1,)) + kwargs + b"\x92")
         got = loads(data, profile=allowed(Keyword={"role": "class", "kwargs": ["colour"]}))
         assert got.made == ((1,), "red", {}) == pickle.loads(data).made
 
     @pytest.mark.parametrize("key", [b"X\x04\x00\x00\x00size", b"K\x01", b"N", b")"])
-    def test_others_do_not(self, asm, key):
-        data = asm.pickle(asm.name(NAMES["Keyword"]) + b")" + asm.dict(key, b"N") + b"\x92")
+    def test_others_do_not(self, key):
+        data = op.pickled(op.name(NAMES["Keyword"]) + b")" + op.value({key: None}) + b"\x92")
         profile = allowed(Keyword={"role": "class", "kwargs": ["colour"]})
         refused(data, profile, "global", PolicyDenied)
 
-    def test_nor_any_that_come_later(self, asm):
-        kwargs = b"}q\x00" + asm.text("colour") + b"Ns"
-        later = b"h\x00" + asm.text("size") + b"Ns0"
-        data = asm.pickle(asm.name(NAMES["Keyword"]) + b")" + kwargs + b"\x92" + later)
+    def test_nor_any_that_come_later(self):
+        kwargs = b"}q\x00" + op.value("colour") + b"Ns"
+        later = b"h\x00" + op.value("size") + b"Ns0"
+        data = op.pickled(op.name(NAMES["Keyword"]) + b")" + kwargs + b"\x92" + later)
         profile = allowed(Keyword={"role": "class", "kwargs": ["colour"]})
         refused(data, profile, "global", PolicyDenied)
 
-    def test_what_is_no_dict_is_not_pickle(self, asm):
-        refused(asm.pickle(asm.name(NAMES["Keyword"]) + b"))\x92"), "data", "arguments")
+    def test_what_is_no_dict_is_not_pickle(self):
+        refused(op.pickled(op.name(NAMES["Keyword"]) + b"))\x92"), "data", "arguments")
 
 
 class TestFields:
@@ -99,35 +100,35 @@ class TestFields:
         assert vars(got) == {"given": ((), {}), "kind": "special", "costly": 8}
 
     @pytest.mark.parametrize("name", ["method", "shouting", "Nested", "__class__", "__slots__"])
-    def test_methods_and_properties_may_not(self, asm, name):
+    def test_methods_and_properties_may_not(self, name):
         for state in (
-            asm.dict(asm.text(name), b"N"),
-            asm.tuple(b"N", asm.dict(asm.text(name), b"N")),
+            op.value({name: None}),
+            op.value((None, {name: None})),
         ):
-            body = asm.build(asm.new(NAMES["Plain"]), state)
-            error = refused(asm.pickle(body), allowed(Plain="class"), "state")
+            body = op.build(op.new(NAMES["Plain"]), state)
+            error = refused(op.pickled(body), allowed(Plain="class"), "state")
             assert NAMES["Plain"] in str(error)
 
-    def test_only_listed_ones_where_there_is_a_list(self, asm):
+    def test_only_listed_ones_where_there_is_a_list(self):
         profile = allowed(Plain={"role": "class", "fields": ["given", "shouting"]})
-        body = asm.build(asm.new(NAMES["Plain"]), asm.dict(asm.text("given"), b"N"))
-        assert loads(asm.pickle(body), profile=profile).given is None
-        body = asm.build(asm.new(NAMES["Plain"]), asm.dict(asm.text("kind"), b"N"))
-        assert "fields" in refused(asm.pickle(body), profile, "state").fix
+        body = op.build(op.new(NAMES["Plain"]), {"given": None})
+        assert loads(op.pickled(body), profile=profile).given is None
+        body = op.build(op.new(NAMES["Plain"]), {"kind": None})
+        assert "fields" in refused(op.pickled(body), profile, "state").fix
         # One that is listed by hand goes into the dict, past the property of that name.
-        body = asm.build(asm.new(NAMES["Plain"]), asm.dict(asm.text("shouting"), b"K\x07"))
-        assert vars(loads(asm.pickle(body), profile=profile)) == {"shouting": 7}
+        body = op.build(op.new(NAMES["Plain"]), {"shouting": 7})
+        assert vars(loads(op.pickled(body), profile=profile)) == {"shouting": 7}
         none = allowed(Plain={"role": "class", "fields": []})
-        refused(asm.pickle(body), none, "global", PolicyDenied)
+        refused(op.pickled(body), none, "global", PolicyDenied)
 
-    def test_no_code_of_the_class_runs(self, asm):
-        state = asm.tuple(asm.dict(asm.text("a"), b"N"), asm.dict(asm.text("b"), b"N"))
+    def test_no_code_of_the_class_runs(self):
+        state = op.value(({"a": None}, {"b": None}))
         got = loads(
-            asm.pickle(asm.build(asm.new(NAMES["Setter"]), state)), profile=allowed(Setter="class")
+            op.pickled(op.build(op.new(NAMES["Setter"]), state)), profile=allowed(Setter="class")
         )
         assert vars(got) == {"a": None, "b": None}
-        body = asm.build(asm.new(NAMES["Shadowed"]), asm.dict(asm.text("a"), b"N"))
-        refused(asm.pickle(body), allowed(Shadowed="class"), "state")
+        body = op.build(op.new(NAMES["Shadowed"]), {"a": None})
+        refused(op.pickled(body), allowed(Shadowed="class"), "state")
 
     @pytest.mark.parametrize("kind", [Slotted, SlottedAndFree])
     @pytest.mark.parametrize("protocol", [2, 5])
@@ -137,54 +138,54 @@ class TestFields:
         got = loads(pickle.dumps(value, protocol), profile=allowed(**{kind.__name__: "class"}))
         assert (got.a, got.b) == (1, [2])
 
-    def test_a_slot_that_is_none(self, asm):
+    def test_a_slot_that_is_none(self):
         for state in (
-            asm.tuple(b"N", asm.dict(asm.text("c"), b"N")),
-            asm.tuple(asm.dict(asm.text("a"), b"N"), b"N"),
-            asm.tuple(b"N", b"K\x01"),
-            asm.tuple(b"K\x01", b"N"),
-            asm.tuple(b"N", b"N", b"N"),
+            op.value((None, {"c": None})),
+            op.value(({"a": None}, None)),
+            op.value((None, 1)),
+            op.value((1, None)),
+            op.value((None, None, None)),
             b"N",
             b"K\x01",
         ):
-            body = asm.build(asm.new(NAMES["Slotted"]), state)
-            refused(asm.pickle(body), allowed(Slotted="class"), "state")
+            body = op.build(op.new(NAMES["Slotted"]), state)
+            refused(op.pickled(body), allowed(Slotted="class"), "state")
 
-    def test_empty_state_is_no_state(self, asm):
-        for name, state in (("Slotted", asm.tuple(b"N", b"}")), ("Plain", b"}")):
-            body = asm.build(asm.new(NAMES[name]), state)
-            assert loads(asm.pickle(body), profile=allowed(**{name: "class"})) is not None
+    def test_empty_state_is_no_state(self):
+        for name, state in (("Slotted", op.value((None, {}))), ("Plain", b"}")):
+            body = op.build(op.new(NAMES[name]), state)
+            assert loads(op.pickled(body), profile=allowed(**{name: "class"})) is not None
         # CPython fails at each of these too.
         for name, state in (
             ("Slotted", b"}"),
-            ("Slotted", asm.tuple(b"}", b"}")),
-            ("Slotted", asm.tuple(b"N", b"N")),
-            ("Plain", asm.tuple(b"}", b"N")),
+            ("Slotted", op.value(({}, {}))),
+            ("Slotted", op.value((None, None))),
+            ("Plain", op.value(({}, None))),
         ):
-            body = asm.build(asm.new(NAMES[name]), state)
-            refused(asm.pickle(body), allowed(**{name: "class"}), "state")
+            body = op.build(op.new(NAMES[name]), state)
+            refused(op.pickled(body), allowed(**{name: "class"}), "state")
 
-    def test_a_frozen_dataclass_with_slots(self, asm):
+    def test_a_frozen_dataclass_with_slots(self):
         value = Frozen(1, [2])
         assert loads(pickle.dumps(value), profile=allowed(Frozen="class")) == value
         some = allowed(Frozen={"role": "class", "fields": ["x"]})
         refused(pickle.dumps(value), some, "state")
-        for state in (asm.list(b"K\x01"), asm.list(b"N", b"N", b"N"), asm.dict(), b")"):
-            body = asm.build(asm.new(NAMES["Frozen"]), state)
-            refused(asm.pickle(body), allowed(Frozen="class"), "state")
+        for state in (op.value([1]), op.value([None, None, None]), op.value({}), b")"):
+            body = op.build(op.new(NAMES["Frozen"]), state)
+            refused(op.pickled(body), allowed(Frozen="class"), "state")
 
-    def test_exceptions_have_fields_like_others(self, asm, monkeypatch):
+    def test_exceptions_have_fields_like_others(self, monkeypatch):
         error = Failure("no", 7)
         monkeypatch.delitem(copyreg.dispatch_table, Failure, raising=False)  # tblib's
         got = loads(pickle.dumps(error), profile=allowed(Failure="class"))
         assert (type(got), got.args, got.code) == (Failure, ("no",), 7)
-        named = [asm.text(name) for name in ("args", "__class__", "__cause__", "with_traceback")]
-        for state in (*(asm.dict(name, b"N") for name in named), asm.tuple(b"N", b"}"), b"N"):
-            body = asm.build(asm.call(NAMES["Failure"], asm.text("no")), state)
-            refused(asm.pickle(body), allowed(Failure="class"), "state")
+        named = [op.value(name) for name in ("args", "__class__", "__cause__", "with_traceback")]
+        for state in (*(op.value({name: None}) for name in named), op.value((None, {})), b"N"):
+            body = op.build(op.call(NAMES["Failure"], "no"), state)
+            refused(op.pickled(body), allowed(Failure="class"), "state")
 
-    def test_a_setstate_runs_only_where_it_is_trusted(self, asm):
-        data = asm.pickle(asm.build(asm.new(NAMES["Stateful"]), b"K\x07"))
+    def test_a_setstate_runs_only_where_it_is_trusted(self):
+        data = op.pickled(op.build(op.new(NAMES["Stateful"]), 7))
         assert "__setstate__" in refused(data, allowed(Stateful="class"), "state").fix
         trusted = allowed(Stateful={"role": "class", "trust": ["__setstate__"]})
         assert loads(data, profile=trusted).state == 7
@@ -192,25 +193,25 @@ class TestFields:
 
 class TestSharedObjects:
     @pytest.mark.parametrize("name", ["Kept", "Weak", "Single"])
-    def test_what_somebody_else_holds_is_not_built(self, asm, name):
+    def test_what_somebody_else_holds_is_not_built(self, name):
         profile = allowed(**{name: "class"})
-        made = asm.new(NAMES[name])
-        assert type(loads(asm.pickle(made), profile=profile)).__name__ == name
-        body = asm.build(made, asm.dict(asm.text("a"), b"N"))
-        refused(asm.pickle(body), profile, "build-target")
+        made = op.new(NAMES[name])
+        assert type(loads(op.pickled(made), profile=profile)).__name__ == name
+        body = op.build(made, {"a": None})
+        refused(op.pickled(body), profile, "build-target")
         assert not any(vars(kept) for kept in [*KEPT, *Weak.seen.values(), Single.only] if kept)
 
-    def test_nor_twice_in_one_load(self, asm):
-        made = asm.new(NAMES["Weak"])
-        body = asm.tuple(made, asm.build(made, asm.dict(asm.text("a"), b"N")))
-        refused(asm.pickle(body), allowed(Weak="class"), "build-target")
+    def test_nor_twice_in_one_load(self):
+        made = op.new(NAMES["Weak"])
+        body = op.value((made, op.build(made, {"a": None})))
+        refused(op.pickled(body), allowed(Weak="class"), "build-target")
 
-    def test_nor_a_class_module_or_enum(self, asm):
+    def test_nor_a_class_module_or_enum(self):
         for name in ("Meta", "Module", "Colour"):
-            data = asm.pickle(asm.call(NAMES[name], asm.text("x")))
+            data = op.pickled(op.call(NAMES[name], "x"))
             assert "role" in refused(data, allowed(**{name: "class"}), "class").fix
 
-    def test_building_what_nobody_made_is_refused_by_name(self, asm):
-        data = asm.pickle(asm.build(asm.name(NAMES["Plain"]), asm.dict(asm.text("kind"), b"N")))
+    def test_building_what_nobody_made_is_refused_by_name(self):
+        data = op.pickled(op.build(op.name(NAMES["Plain"]), {"kind": None}))
         refused(data, allowed(Plain="class"), "build-target")
         assert Plain.kind == "default"
