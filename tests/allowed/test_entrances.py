@@ -18,7 +18,7 @@ from safeser.families.registered.generic import register_generic
 from safeser.pickles import Entry, Profile, loads
 from safeser.policy import Policy
 from safeser.values import Context, Grant
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 from tests.samples import opcodes as op
 
 POLICY = """\

@@ -11,7 +11,7 @@ import pytest
 
 from safeser.allowed import ALLOWED_ROLES, own_object
 from safeser.errors import PolicyDenied
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 
 SOURCE = """
 import functools, enum

@@ -16,7 +16,7 @@ from safeser.pickles.budget import Budget
 from safeser.pickles.streams import read_passage
 from safeser.values import Limits
 from tests.inspection.forging import looked_at
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 
 OBJECT = {
     "numbers": np.arange(5), "fortran": np.zeros((3, 4), order="F"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import sys
 import types
 import zoneinfo
@@ -13,12 +14,18 @@ import pytest
 @pytest.fixture(autouse=True)
 def _own_reducers():
     """Undo what tblib registers: it changes how every exception is pickled afterwards."""
-    import copyreg
-
     before = copyreg.dispatch_table.copy()
     yield
     copyreg.dispatch_table.clear()
     copyreg.dispatch_table.update(before)
+
+
+@pytest.fixture
+def without_tblib():
+    """Forget what importing distributed registers; the fixture above puts it back."""
+    for kind in list(copyreg.dispatch_table):
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            del copyreg.dispatch_table[kind]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import scipy.sparse
 
 from safeser.errors import PolicyDenied
 from safeser.pickles import Profile, inspect, loads
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 from tests.samples import opcodes as op
 
 OBJECTS = {

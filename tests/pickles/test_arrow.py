@@ -16,8 +16,7 @@ from safeser.errors import SafeserError
 from safeser.pickles import DATA_PROFILES, loads
 from safeser.pickles.shims.arrow.widths import widths_of
 from safeser.values import Limits
-from tests.pickles.forging import PROFILE, Called, opened, reopened
-from tests.pickles.refusing import refused
+from tests.pickles.forging import PROFILE, Called, opened, refused, reopened
 from tests.samples import pickles_arrow as forged
 from tests.samples.pickles_arrow import ENDS, LIST, NUMBER, TEXT, nest, nested, numbers, raw, texts
 from tests.samples.values.arrow import examples

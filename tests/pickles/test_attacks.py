@@ -12,7 +12,7 @@ import pytest
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.pickles import DATA_PROFILES, Profile, inspect, loads
 from safeser.pickles.building import build
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 from tests.samples import opcodes as op
 from tests.samples.pickles import FIRE, HOSTILE, NOT_BLOCKED
 

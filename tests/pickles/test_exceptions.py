@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import copyreg
 import linecache
 import pickle
 import sys
@@ -16,22 +15,13 @@ from safeser.errors import PolicyDenied, SafeserError
 from safeser.pickles import Profile, loads
 from safeser.pickles.shims.stdlib import exceptions as shims_exceptions
 from safeser.values import Limits
-from tests.pickles.forging import Called
-from tests.pickles.refusing import refused
+from tests.pickles.forging import Called, refused
 from tests.samples.opcodes import call, name, pickled, value
 from tests.samples.pickles_honest import STDLIB
 from tests.samples.pickles_stdlib import TBLIB, rebuilt
 
 PROFILE = ("data", "numpy", "exceptions")
 ERRORS = [error for error in STDLIB if isinstance(error, BaseException)]
-
-
-@pytest.fixture
-def without_tblib():
-    """Forget what importing distributed registers; conftest.py puts it back."""
-    for kind in list(copyreg.dispatch_table):
-        if isinstance(kind, type) and issubclass(kind, BaseException):
-            del copyreg.dispatch_table[kind]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)

@@ -10,7 +10,7 @@ import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import ExceptionRecord, exception_record, traceback_record
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 from tests.samples import opcodes as op
 
 tblib = pytest.importorskip("tblib.pickling_support")

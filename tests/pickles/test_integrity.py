@@ -18,7 +18,7 @@ from safeser.errors import PolicyDenied
 from safeser.pickles import Profile, loads
 from safeser.pickles.live import Live, Witness
 from safeser.pickles.shims.stdlib import plain
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 from tests.samples import opcodes as op
 
 SOURCE = """
@@ -226,9 +226,6 @@ def test_a_reviewed_function_whose_code_is_replaced():
 LATER = """
 import importlib, sys
 from safeser.pickles.live import Live, Witness
-from tests.pickles.refusing import refused
-from tests.samples import opcodes as op
-from tests.pickles.refusing import refused
 name, module = sys.argv[1:]
 live, witness = Live(name), Witness(name, len)
 importlib.import_module(module)

@@ -25,7 +25,7 @@ from safeser.pickles import (
 )
 from safeser.pickles.profiles import ROLES
 from safeser.pickles.stock import load_code
-from tests.pickles.derived import family_of
+from tests.pickles.forging import family_of
 from tests.samples import opcodes as op
 
 

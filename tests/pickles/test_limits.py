@@ -12,8 +12,7 @@ import pytest
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.pickles import DATA_PROFILES, Budget, check, loads
 from safeser.values import Limits
-from tests.pickles.derived import family_of
-from tests.pickles.refusing import refused
+from tests.pickles.forging import family_of, refused
 from tests.samples import opcodes as op
 
 PROFILE = ("data", "numpy")

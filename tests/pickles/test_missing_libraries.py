@@ -10,8 +10,7 @@ import pytest
 from safeser.errors import ConfigError, PayloadError
 from safeser.pickles import Profile, check, global_of, inspect, loads
 from safeser.pickles.shims import shim
-from tests.pickles.derived import family_of
-from tests.pickles.refusing import refused
+from tests.pickles.forging import family_of, refused
 
 
 @pytest.mark.parametrize(("function", "library", "fix"), [

@@ -10,8 +10,7 @@ import pytest
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import loads
 from safeser.values import Limits
-from tests.pickles.forging import Called
-from tests.pickles.refusing import refused
+from tests.pickles.forging import Called, refused
 from tests.samples.opcodes import call, pickled, raw
 from tests.samples.pickles_honest import SOURCES, drawn
 from tests.samples.pickles_numpy import dtype, dtype_state, with_metadata

@@ -13,8 +13,7 @@ import pytest
 
 from safeser.errors import PayloadError
 from safeser.pickles import loads
-from tests.pickles.forging import PROFILE, New, opened, reopened
-from tests.pickles.refusing import refused
+from tests.pickles.forging import PROFILE, New, opened, refused, reopened
 from tests.samples import pickles_pandas as forged
 from tests.samples.pickles_honest import PANDAS, REMEMBERING, SPARSE
 

@@ -19,7 +19,7 @@ from safeser.pickles.profiles import _entries
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shims import Site, shim
 from safeser.values import Limits
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 from tests.samples import opcodes as op
 from tests.samples.opcodes import call, pickled
 from tests.samples.pickles_honest import STDLIB

@@ -31,7 +31,7 @@ from safeser.pickles import (
     traceback_record,
 )
 from safeser.values import Limits
-from tests.pickles.derived import family_of
+from tests.pickles.forging import family_of
 from verification.differential.case import make, outcome
 
 SMALL = Limits(max_bytes=1 << 16, max_refs=2000, max_array=1 << 16, max_depth=50)

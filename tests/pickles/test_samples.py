@@ -18,7 +18,7 @@ from safeser.pickles.trees.reading import read_tree
 from safeser.pickles.trees.writing import write
 from safeser.values import Limits
 from tests.equality import difference
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 from tests.samples import (
     pickles,
     pickles_arrow,
@@ -147,6 +147,7 @@ HONEST = [
 ]
 
 
+@pytest.mark.usefixtures("without_tblib")
 @pytest.mark.parametrize(("value", "compare"), HONEST)
 def test_an_honest_value_is_read_as_cpython_reads_it(value, compare):
     for protocol in range(6):

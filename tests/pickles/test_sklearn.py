@@ -44,7 +44,7 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - makes 
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import Profile, loads
 from safeser.pickles.shims.sklearn import trees as sklearn_trees
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 from tests.samples import pickles_sklearn as forged
 
 PROFILE = ("data", "numpy", "pandas", "scipy", "sklearn")

@@ -13,7 +13,7 @@ from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.pickles import Profile, dumps, inspect, loads
 from safeser.pickles.stock import load_code
 from safeser.values import Limits
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 
 
 class Thing:

@@ -182,18 +182,12 @@ HOSTILE = {
 #: Of these, the arguments say what is wrong.
 UNNAMED = {
     "pickle.arguments": [
-        tree(1, np.full((4, 2), np.nan)),
-        tree(4, "16"),
-        tree(8, np.array([-1.0, 1.0])),
-        tree(8, np.ones(3)),
-        tree(8, 1.0),
+        tree(1, np.full((4, 2), np.nan)), tree(4, "16"), tree(8, np.array([-1.0, 1.0])),
+        tree(8, np.ones(3)), tree(8, 1.0),
     ],
     "value.scipy": [
-        tree(1, np.zeros(4)),
-        tree(1, np.zeros((4, 2), "i8")),
-        tree(1, np.zeros((4, 0))),
-        tree(4, 0),
-        *(tree(at, part, 20) for at in (0, 5, 6, 7, 9) for part in BROKEN),
+        tree(1, np.zeros(4)), tree(1, np.zeros((4, 2), "i8")), tree(1, np.zeros((4, 0))),
+        tree(4, 0), *(tree(at, part, 20) for at in (0, 5, 6, 7, 9) for part in BROKEN),
         *(tree(at, part, 20) for at in (2, 3) for part in (lambda part: part + 1, float, None)),
     ],
 }

@@ -12,7 +12,7 @@ import pytest
 from safeser.pickles import DATA_PROFILES, Budget, loads
 from safeser.pickles.building.memory import Memory
 from safeser.values import Limits
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 
 
 def test_memory_is_counted_once():

@@ -11,7 +11,7 @@ import pytest
 
 from safeser.pickles import loads
 from safeser.pickles.reading.slots import WALK_FREE, Slots, spread_out
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 
 BITS = 13
 HONEST = [

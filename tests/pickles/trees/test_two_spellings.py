@@ -17,7 +17,7 @@ from safeser.pickles.trees.writing import write
 from safeser.values import Limits
 from tests.draws import draws
 from tests.equality import difference
-from tests.pickles.refusing import refused
+from tests.pickles.forging import refused
 from tests.pickles.trees.alike import described
 from tests.samples import pickles_honest, seeds
 from tests.samples import values as examples
