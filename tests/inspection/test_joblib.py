@@ -15,7 +15,7 @@ import pytest
 from safeser.pickles.budget import Budget
 from safeser.pickles.streams import read_passage
 from safeser.values import Limits
-from tests.inspection.forging import looked_at
+from tests.inspection.forging import Attack, looked_at
 from tests.pickles.forging import refused
 
 OBJECT = {
@@ -25,11 +25,6 @@ OBJECT = {
     "text": np.array(["ab", "c"]), "time": np.zeros(3, dtype="M8[ns]"), "one": np.array(7),
     "none": np.zeros((0, 3)), "matrix": np.arange(4).reshape(2, 2).view(np.matrix),
 }  # fmt: skip
-
-
-class Attack:
-    def __reduce__(self):
-        return os.system, ("true",)
 
 
 def dumped(value, **options) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 
 import numpy as np
@@ -11,12 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.inspection.forging import looked_at
-
-
-class Attack:
-    def __reduce__(self):
-        return os.system, ("true",)
+from tests.inspection.forging import Attack, looked_at
 
 
 def saved(array, version=None) -> bytes:

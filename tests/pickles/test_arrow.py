@@ -160,6 +160,7 @@ SOUND = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_any_state_gives_a_sound_array_or_a_refusal(seed):
     chance, accepted = random.Random(seed), 0

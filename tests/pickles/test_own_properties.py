@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import pickle
 import sys
@@ -15,47 +14,11 @@ from hypothesis import strategies as st
 from safeser.errors import SafeserError
 from safeser.pickles import Profile, loads
 from tests.draws import draws
+from tests.pickles.own_classes import Frozen, InitArgs, Keyword, Plain, Slotted, SlottedAndFree
 from tests.samples import opcodes as op
 
-
-class Plain:
-    kind = "default"
-
-    def __init__(self, *args):
-        self.given = args
-
-    def method(self): ...
-
-
-class Keyword:
-    def __new__(cls, *args, colour=None):
-        self = super().__new__(cls)
-        self.made = args, colour
-        return self
-
-
-class InitArgs:
-    def __init__(self, *args):
-        self.args = args
-
-    def __getinitargs__(self): ...
-
-
-class Slotted:
-    __slots__ = ("a", "b")
-
-
-class Both(Slotted):
-    pass
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Frozen:
-    a: object
-    b: object = None
-
-
-OWN = (Plain, Keyword, InitArgs, Slotted, Both, Frozen)
+SLOTS = ("a", "b", "x", "tags")
+OWN = (Plain, Keyword, InitArgs, Slotted, SlottedAndFree, Frozen)
 PROFILE = Profile.named("data").allowing(
     {
         f"safeser_props:{own.__name__}": {"role": "class", "kwargs": ["colour"], "hashable": False}
@@ -119,7 +82,7 @@ def _content(value):
     """Return what an instance holds, for comparison."""
     if type(value) not in OWN:
         return value
-    slots = {name: getattr(value, name) for name in ("a", "b") if hasattr(value, name)}
+    slots = {name: getattr(value, name) for name in SLOTS if hasattr(value, name)}
     return type(value), getattr(value, "__dict__", None), slots
 
 

@@ -103,6 +103,7 @@ def test_what_is_returned_is_a_class_that_there_is():
     assert len(missing) < len(PROFILE.entries) / 3
 
 
+@pytest.mark.slow
 def test_results_are_exactly_of_the_types_that_are_listed():
     seen = set()
     with warnings.catch_warnings(action="ignore"):
@@ -142,6 +143,7 @@ def test_a_callable_that_says_nothing_is_no_entry():
     assert entry.returns == ("my:C",)
 
 
+@pytest.mark.slow
 def test_the_first_problem_under_every_profile():
     factory = pickle.dumps([collections.defaultdict(list)], 2)
     mixed = op.value([op.new("my:A"), op.name("my:f"), op.name("builtins:list"), op.new("os:B")])

@@ -93,6 +93,7 @@ def seeds():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_mutated_pickles_never_do_anything_else(protocol):
@@ -181,6 +182,7 @@ def test_honest_cycles_pass(value):
 CASES = 4000
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_what_is_accepted_is_read_by_cpython_in_the_same_way():
     results = [outcome(*make(Random(1 << 50 | number))) for number in range(CASES)]

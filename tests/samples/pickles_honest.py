@@ -271,8 +271,8 @@ ARRAYS = [
     np.array([(True, 1), (False, 2), (True, 3)], [("f", "?"), ("n", "i1")]),
     np.array([([True, False],), ([False, True],)], [("f", "?", (2,))]),
     np.array([(True, 1)], [("f", "?"), ("n", "i1")])[0], np.ma.array([1, 2, 3], mask=[1, 0, 1]),
-    np.ma.masked, *map(drawn, SOURCES), *(np.random.RandomState(kind(5)) for kind in SOURCES),
-    np.random.RandomState(3), np.random.SeedSequence([1, 2**70], pool_size=8).spawn(2)[1],
+    np.ma.masked, *map(drawn, SOURCES),
+    np.random.SeedSequence([1, 2**70], pool_size=8).spawn(2)[1],
     [np.random.Generator(bits) for bits in [np.random.PCG64(1)] * 2],
 ]
 ARROW = [

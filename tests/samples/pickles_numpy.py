@@ -11,6 +11,7 @@ from tests.samples.opcodes import build, call, name, new, pairs, raw, value
 
 RECONSTRUCT = "numpy._core.multiarray:_reconstruct"
 CTOR = "numpy.random._pickle:__bit_generator_ctor"
+KINDS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 
 def dtype_state(*, version=3, order="<", sub=None, names=None, fields=None, size=-1, flags=0):
@@ -351,11 +352,13 @@ HOSTILE = {
 
 #: What the helpers make by default, and older forms.
 ACCEPTED = [
+    *(np.random.RandomState(getattr(np.random, kind)(5)) for kind in KINDS),
+    np.random.RandomState(3),
     frombuffer(), array(raw(bytes(8))), array([None], objects()), masked(), i8(), with_metadata({}),
     structured(("a", dtype(), 0), size=8), array_of("numpy:matrix", (1, 1), i8(), raw(bytes(8))),
     polynomial(), poly1d(np.array([1, 2])), with_metadata({"a": None}), random_state(),
     record_dtype(names=("a",), fields={"a": (i8(), 0)}, size=8),
-    *(bits(kind, going(kind)) for kind in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")),
+    *(bits(kind, going(kind)) for kind in KINDS),
     value(long_double(mantissa=1 << 63, exponent=0x3FFF)),
 ]
 

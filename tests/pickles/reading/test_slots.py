@@ -82,6 +82,7 @@ def test_members_of_a_set_look_at_their_neighbours_first():
     assert any(far.add(1 << 62) for _ in range(2 * WALK_FREE * 9))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="tables are CPython's")
 def test_the_tables_are_as_large_as_cpythons():
     for members, kind in ((False, dict), (True, set)):

@@ -239,6 +239,7 @@ def test_any_bytes(data):
         reading(data)
 
 
+@pytest.mark.slow
 def test_mutated_trees_give_a_program_or_a_refusal():
     chance = random.Random(20261126)
     loop = [1, {"a": (2, b"c" * 9)}, 1 << 80, "\ud800", {3}, frozenset("x"), bytearray(b"z")]

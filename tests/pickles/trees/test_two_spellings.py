@@ -70,12 +70,14 @@ def compare(value):
     return True
 
 
+@pytest.mark.slow
 @draws(150)
 @given(strategies.values())
 def test_any_value(value):
     compare(value)
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_honest_values():
     made = [*examples.collect()[0].values(), *pickles_honest.STDLIB, *pickles_honest.ARRAYS]
