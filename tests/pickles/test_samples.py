@@ -89,6 +89,7 @@ def test_refused_by_its_rule(trap, rule, made):
 
 
 @pytest.mark.slow
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(("rule", "made"), HOSTILE)
 def test_refused_in_any_container(trap, rule, made):
     if is_whole(made):
