@@ -309,8 +309,8 @@ class TestOwnClasses:
 
 
 #: Bytes of the pickles; half of one is the value.
-SIZE = 300_000
-COUNT = SIZE // 16
+FULL = 300_000
+HELD = FULL // 16
 
 
 _INDEX = "pandas.core.indexes.base:_new_Index"
@@ -318,7 +318,7 @@ _BACKED = "pandas._libs.arrays:__pyx_unpickle_NDArrayBacked"
 
 
 def numbers(kind):
-    return (np.arange(COUNT) ** 2).astype(kind)
+    return (np.arange(HELD) ** 2).astype(kind)
 
 
 def wide():
@@ -343,7 +343,7 @@ AMPLIFIED = {
 def attack(name, value):
     """Return a pickle of two calls of *name* as in *value*, and one of as many as fit."""
     found = {each.name: each for each in templates(pickle.dumps(value, 5), "")}
-    return found[name].repeated(2), found[name].filling(SIZE)
+    return found[name].repeated(2), found[name].filling(FULL)
 
 
 @pytest.mark.unmeasured
@@ -360,7 +360,7 @@ def keyed(value, refs=490, dicts=400):
     data = pickle.dumps(value, 4)
     memo = sum(code.name == "MEMOIZE" for code, _, _ in pickletools.genops(data))
     get, get_key = (b"j" + index.to_bytes(4, "little") for index in (memo, memo + 1))
-    padding = b"B" + SIZE.to_bytes(4, "little") + bytes(SIZE) + b"0"  # brings more to spend
+    padding = b"B" + FULL.to_bytes(4, "little") + bytes(FULL) + b"0"  # brings more to spend
     named = data[:-1] + b"\x940" + padding + b"(" + get * refs + b"t\x940"
     return named + b"](" + (b"}" + get_key + b"K\x01s") * dicts + b"e."
 
