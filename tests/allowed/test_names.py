@@ -11,6 +11,7 @@ import pytest
 
 from safeser.allowed import ALLOWED_ROLES, own_object
 from safeser.errors import PolicyDenied
+from tests.pickles.forging import refused
 
 SOURCE = """
 import functools, enum
@@ -58,23 +59,12 @@ def library() -> types.ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        ("Outer", "class"),
-        ("Outer", "reference"),
-        ("Outer.Inner", "class"),
-        ("Outer.method", "reference"),
-        ("Outer.make", "callable"),
-        ("Outer.cut", "callable"),
-        ("Colour", "enum"),
-        ("train", "reference"),
-        ("kept", "reference"),
-        ("limit", "constant"),
-        ("Outer.LIMIT", "constant"),
-        ("nothing", "constant"),
-    ],
-)
+@pytest.mark.parametrize(("name", "role"), [
+    ("Outer", "class"), ("Outer", "reference"), ("Outer.Inner", "class"),
+    ("Outer.method", "reference"), ("Outer.make", "callable"), ("Outer.cut", "callable"),
+    ("Colour", "enum"), ("train", "reference"), ("kept", "reference"), ("limit", "constant"),
+    ("Outer.LIMIT", "constant"), ("nothing", "constant"),
+])  # fmt: skip
 def test_what_calls_itself_so_is_found(library: types.ModuleType, name: str, role: str) -> None:
     expected: Any = library
     for part in name.split("."):
@@ -83,34 +73,26 @@ def test_what_calls_itself_so_is_found(library: types.ModuleType, name: str, rol
 
 
 @pytest.mark.parametrize("role", [role for role in ALLOWED_ROLES if role != "constant"])
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("renamed", "leads to mylib:train"),
-        ("wrapped", "leads to mylib:train"),
-        ("Alias", "leads to mylib:Outer"),
-        ("Alias.Inner", "leads to mylib:Outer.Inner"),
-        ("Sub.make", "leads to mylib:Outer.make"),
-        ("bound", "leads to mylib:Outer.method"),
-        ("half", "an object without a name of its own, of class functools:partial"),
-        ("instance", "an object without a name of its own, of class mylib:Outer"),
-        ("instance.method", "passes through an object without a name of its own"),
-        ("train.__code__", "passes through mylib:train"),
-        ("functools.partial", "passes through another module"),
-        ("functools", "leads to another module"),
-        ("limit", "an object without a name of its own, of class builtins:int"),
-        ("unnamed", "leads to an object without a name of its own"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), [
+    ("renamed", "leads to mylib:train"), ("wrapped", "leads to mylib:train"),
+    ("Alias", "leads to mylib:Outer"), ("Alias.Inner", "leads to mylib:Outer.Inner"),
+    ("Sub.make", "leads to mylib:Outer.make"), ("bound", "leads to mylib:Outer.method"),
+    ("half", "an object without a name of its own, of class functools:partial"),
+    ("instance", "an object without a name of its own, of class mylib:Outer"),
+    ("instance.method", "passes through an object without a name of its own"),
+    ("train.__code__", "passes through mylib:train"),
+    ("functools.partial", "passes through another module"),
+    ("functools", "leads to another module"),
+    ("limit", "an object without a name of its own, of class builtins:int"),
+    ("unnamed", "leads to an object without a name of its own"),
+])  # fmt: skip
 def test_everything_else_is_refused(
     library: types.ModuleType, name: str, said: str, role: str
 ) -> None:
-    with pytest.raises(PolicyDenied) as caught:
-        own_object(f"mylib:{name}", role, library)
-    assert caught.value.rule == "pickle.allowed-name"
-    assert f"mylib:{name} is allowed" in caught.value.message
-    assert said in caught.value.message
-    assert "a module of your own" in caught.value.fix
+    error = refused("pickle.allowed-name", own_object, f"mylib:{name}", role, library)
+    assert f"mylib:{name} is allowed" in error.message
+    assert said in error.message
+    assert "a module of your own" in error.fix
 
 
 @pytest.mark.parametrize("name", ["words", "instance", "instance.method", "functools.partial"])
@@ -179,26 +161,17 @@ def deriving() -> types.ModuleType:
 
 
 @pytest.mark.parametrize("role", [role for role in ALLOWED_ROLES if role != "constant"])
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("File", "_io:FileIO"),
-        ("Grandchild", "_io:FileIO"),
-        ("Grandchild.Inner", "_io:FileIO"),
-        ("Grandchild.method", "_io:FileIO"),
-        ("Address", "_ctypes:Structure"),
-        ("Database", "sqlite3:Connection"),
-        ("Process", "subprocess:Popen"),
-        ("Archive", "zipfile:ZipFile"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), [
+    ("File", "_io:FileIO"), ("Grandchild", "_io:FileIO"), ("Grandchild.Inner", "_io:FileIO"),
+    ("Grandchild.method", "_io:FileIO"), ("Address", "_ctypes:Structure"),
+    ("Database", "sqlite3:Connection"), ("Process", "subprocess:Popen"),
+    ("Archive", "zipfile:ZipFile"),
+])  # fmt: skip
 def test_a_class_that_inherits_reach_is_refused(
     deriving: types.ModuleType, name: str, said: str, role: str
 ) -> None:
-    with pytest.raises(PolicyDenied) as caught:
-        own_object(f"mylib:{name}", role, deriving)
-    assert caught.value.rule == "pickle.allowed-name"
-    assert f"mylib:{name} is allowed, but derives from {said}" in caught.value.message
+    error = refused("pickle.allowed-name", own_object, f"mylib:{name}", role, deriving)
+    assert f"mylib:{name} is allowed, but derives from {said}" in error.message
 
 
 @pytest.mark.parametrize("name", ["Failure", "Table", "Where"])

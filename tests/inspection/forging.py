@@ -5,11 +5,17 @@ The one rule: PyTorch is not needed; what names its globals are opcodes.
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from dataclasses import dataclass, field
 
 from safeser.inspection import Report, Source, examine
+
+
+class Attack:
+    def __reduce__(self):
+        return os.system, ("true",)
 
 
 def looked_at(data: bytes, *profiles: str) -> Report:

@@ -21,14 +21,8 @@ from safeser.errors import ConfigError
 from safeser.inspection import Source, Verdict, examine
 from safeser.inspection.lists import with_bases
 from safeser.values import Limits
-from tests.inspection.forging import archive, legacy_file, looked_at, torch_records
+from tests.inspection.forging import Attack, archive, legacy_file, looked_at, torch_records
 from tests.inspection.test_torch import LEGACY
-
-
-class Attack:
-    def __reduce__(self):
-        return os.system, ("true",)
-
 
 LIMITED = Limits(max_refs=120)
 PLAIN = {"a": [1, 2.5, None], "b": b"x"}

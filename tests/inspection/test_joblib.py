@@ -12,29 +12,19 @@ import joblib
 import numpy as np
 import pytest
 
-from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget
 from safeser.pickles.streams import read_passage
 from safeser.values import Limits
-from tests.inspection.forging import looked_at
+from tests.inspection.forging import Attack, looked_at
+from tests.pickles.forging import refused
 
 OBJECT = {
-    "numbers": np.arange(5),
-    "fortran": np.zeros((3, 4), order="F"),
-    "record": np.array(
-        [(1, 2.0, (3,))], dtype=[("x", "i4"), ("y", "f8", (2,)), ("z", [("w", "u1")])]
-    ),
-    "text": np.array(["ab", "c"]),
-    "time": np.zeros(3, dtype="M8[ns]"),
-    "one": np.array(7),
-    "none": np.zeros((0, 3)),
-    "matrix": np.arange(4).reshape(2, 2).view(np.matrix),
-}
-
-
-class Attack:
-    def __reduce__(self):
-        return os.system, ("true",)
+    "numbers": np.arange(5), "fortran": np.zeros((3, 4), order="F"),
+    "record": np.array([(1, 2.0, (3,))], dtype=[("x", "i4"), ("y", "f8", (2,)), ("z", [("w",
+        "u1")])]),
+    "text": np.array(["ab", "c"]), "time": np.zeros(3, dtype="M8[ns]"), "one": np.array(7),
+    "none": np.zeros((0, 3)), "matrix": np.arange(4).reshape(2, 2).view(np.matrix),
+}  # fmt: skip
 
 
 def dumped(value, **options) -> bytes:
@@ -93,9 +83,7 @@ def test_opcodes_of_the_objects_of_an_array_are_charged():
     tight.opcodes = most - whole.opcodes
     read_passage(data, 0, tight, arrays=True)
     tight.opcodes = most - whole.opcodes - 1
-    with pytest.raises(PayloadError) as caught:
-        read_passage(data, 0, tight, arrays=True)
-    assert caught.value.rule == "pickle.opcodes"
+    refused("pickle.opcodes", read_passage, data, 0, tight, arrays=True)
 
 
 def test_objects_that_are_plain():
@@ -120,40 +108,21 @@ def test_every_cut_is_noticed():
 WHOLE = dumped([np.arange(3)])
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b"K\x03\x85", b"K\x04\x85"),  # a longer shape reaches past the end
-        (b"K\x03\x85", b"J\xff\xff\xff\xff\x85"),
-        (b"K\x03\x85", b"N\x85"),
-        (b"K\x03\x85", b"K\x03\x81"),
-        (b"K\x03\x85", b"]"),
-        (b"\x8c\x01C", b"\x8c\x01A"),
-        (b"\x8c\x07ndarray", b"\x8c\x07ufuncXX"),
-        (b"\x8c\x02i8", b"\x8c\x02i4"),
-        (b"\x8c\x02i8", b"\x8c\x02V0"),
-        (b"\x8c\x02i8", b"\x8c\x02O8"),
-        (b"\x8c\x02i8", b"\x8c\x02zz"),
-        (b"\x8c\nallow_mmap", b"\x8c\nallow_mmaq"),
-        (b"\x8c\nallow_mmap", b"\x8c\x05dtype"),
-        (
-            b"\x8c\x1bnumpy_array_alignment_bytes\x94K\x10",
-            b"\x8c\x1bnumpy_array_alignment_bytes\x94K\x20",
-        ),
-        (b"\x01\xff", b"\x01\xfe"),
-        (b"ub\x01\xff", b"ub\xf0\xff"),
-        (b"K\x00t", b"K\x01t"),  # flags say that elements are objects
-        (b"J\xff\xff\xff\xffJ", b"K\x04J"),
-        (b")\x81", b"]\x85\x81"),
-        (b")\x81", b")R"),
-        (b"\x88\x8c", b"N\x8c"),
-        (b"K\x03\x85", b"\x8a\x08" + bytes(7) + b"\x40\x85"),
-        (b"NNNJ", b"]NNJ"),
-        (b"NNNJ", b"NN]J"),
-        (b"\x8c\x05dtype\x94\x93", b"\x8c\x05dtypf\x94\x93"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("old", "new"), [
+    (b"K\x03\x85", b"K\x04\x85"),  # a longer shape reaches past the end
+    (b"K\x03\x85", b"J\xff\xff\xff\xff\x85"), (b"K\x03\x85", b"N\x85"),
+    (b"K\x03\x85", b"K\x03\x81"), (b"K\x03\x85", b"]"), (b"\x8c\x01C", b"\x8c\x01A"),
+    (b"\x8c\x07ndarray", b"\x8c\x07ufuncXX"), (b"\x8c\x02i8", b"\x8c\x02i4"),
+    (b"\x8c\x02i8", b"\x8c\x02V0"), (b"\x8c\x02i8", b"\x8c\x02O8"), (b"\x8c\x02i8", b"\x8c\x02zz"),
+    (b"\x8c\nallow_mmap", b"\x8c\nallow_mmaq"), (b"\x8c\nallow_mmap", b"\x8c\x05dtype"),
+    (b"\x8c\x1bnumpy_array_alignment_bytes\x94K\x10",
+        b"\x8c\x1bnumpy_array_alignment_bytes\x94K\x20"),
+    (b"\x01\xff", b"\x01\xfe"), (b"ub\x01\xff", b"ub\xf0\xff"),
+    (b"K\x00t", b"K\x01t"),  # flags say that elements are objects
+    (b"J\xff\xff\xff\xffJ", b"K\x04J"), (b")\x81", b"]\x85\x81"), (b")\x81", b")R"),
+    (b"\x88\x8c", b"N\x8c"), (b"K\x03\x85", b"\x8a\x08" + bytes(7) + b"\x40\x85"),
+    (b"NNNJ", b"]NNJ"), (b"NNNJ", b"NN]J"), (b"\x8c\x05dtype\x94\x93", b"\x8c\x05dtypf\x94\x93"),
+], ids=str)  # fmt: skip
 def test_wrappers_that_joblib_does_not_write(old, new):
     assert old in WHOLE
     forged = WHOLE.replace(old, new, 1)

@@ -42,45 +42,30 @@ def test_code_in_it_is_refused():
     assert "posix:system is called" in report.reason
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "torch.storage:_load_from_bytes",  # reads a pickle again, by a plain unpickler
-        "torch:load",
-        "torch._utils:_rebuild_wrapper_subclass",
-        "torch.serialization:load",
-        "torch.nn.modules.linear:Linear",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "torch.storage:_load_from_bytes",  # reads a pickle again, by a plain unpickler
+    "torch:load", "torch._utils:_rebuild_wrapper_subclass", "torch.serialization:load",
+    "torch.nn.modules.linear:Linear",
+])  # fmt: skip
 def test_what_is_more_than_a_tensor(name):
     called = f"c{name}\n)R0".replace(":", "\n").encode()
     assert looked_at(archive(torch_records(state_dict(more=called)))).rule == "pickle.global"
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        tensor(FLOATS, begin=1),
-        tensor(FLOATS, shape=(3, 3)),
-        tensor(FLOATS, strides=(9, 1)),
-        tensor(FLOATS, shape=(2,)),
-        tensor(FLOATS, shape=(-1, 3)),
-        tensor(FLOATS, begin=-1),
-        tensor(b"N"),
-        tensor(storage("torch:FloatStorage", "0", 7)),
-        tensor(storage("torch:DoubleStorage", "0", 6)),
-        tensor(storage("torch:FloatStorage", "../0", 6)),
-        tensor(storage("torch:FloatStorage", "0", -1)),
-        tensor(storage("builtins:list", "0", 6)),
-        tensor(FLOATS) + text("other") + tensor(storage("torch:IntStorage", "0", 6)),
-        tensor(FLOATS) + text("no storage") + text("id") + b"Q",
-        tensor(FLOATS) + text("parts") + b"(" + text("module") + b"N" * 4 + b"tQ",
-        tensor(FLOATS) + text("parts") + b"(" + text("storage") + b"ctorch\nFloatStorage\nNNNtQ",
-        tensor(FLOATS) + text("few") + b"ctorch._utils\n_rebuild_tensor_v2\n)R",
-        tensor(FLOATS) + text("shape") + tensor(FLOATS).replace(numbers(2, 3), b"N"),
-    ],
-    ids=range(18),
-)
+@pytest.mark.parametrize("made", [
+    tensor(FLOATS, begin=1), tensor(FLOATS, shape=(3, 3)), tensor(FLOATS, strides=(9, 1)),
+    tensor(FLOATS, shape=(2,)), tensor(FLOATS, shape=(-1, 3)), tensor(FLOATS, begin=-1),
+    tensor(b"N"), tensor(storage("torch:FloatStorage", "0", 7)),
+    tensor(storage("torch:DoubleStorage", "0", 6)),
+    tensor(storage("torch:FloatStorage", "../0", 6)),
+    tensor(storage("torch:FloatStorage", "0", -1)), tensor(storage("builtins:list", "0", 6)),
+    tensor(FLOATS) + text("other") + tensor(storage("torch:IntStorage", "0", 6)),
+    tensor(FLOATS) + text("no storage") + text("id") + b"Q",
+    tensor(FLOATS) + text("parts") + b"(" + text("module") + b"N" * 4 + b"tQ",
+    tensor(FLOATS) + text("parts") + b"(" + text("storage") + b"ctorch\nFloatStorage\nNNNtQ",
+    tensor(FLOATS) + text("few") + b"ctorch._utils\n_rebuild_tensor_v2\n)R",
+    tensor(FLOATS) + text("shape") + tensor(FLOATS).replace(numbers(2, 3), b"N"),
+], ids=range(18))  # fmt: skip
 def test_tensors_and_storages_that_do_not_fit(made):
     # CVE-2026-24747: a storage whose record says another size than its tensors.
     assert looked_at(archive(torch_records(state_dict(made)))).verdict.code == 1
@@ -122,18 +107,12 @@ def test_storages_that_lack_or_that_nothing_names():
     assert "lacks a storage" in looked_at(archive(lacking)).reason
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        Record("archive/code/__torch__.py", b"import os"),
-        Record("archive/constants.pkl", b"\x80\x02)."),
-        Record("archive/evil.pkl", b"\x80\x02)."),
-        Record("other/data.pkl", b"\x80\x02)."),
-        Record("archive/.format_version", b"\x80\x02N."),
-        Record("archive/.storage_alignment", b"6" * 500),
-    ],
-    ids=lambda record: record.name,
-)
+@pytest.mark.parametrize("record", [
+    Record("archive/code/__torch__.py", b"import os"),
+    Record("archive/constants.pkl", b"\x80\x02)."), Record("archive/evil.pkl", b"\x80\x02)."),
+    Record("other/data.pkl", b"\x80\x02)."), Record("archive/.format_version", b"\x80\x02N."),
+    Record("archive/.storage_alignment", b"6" * 500),
+], ids=lambda record: record.name)  # fmt: skip
 def test_records_that_are_not_of_the_format(record):
     assert looked_at(archive([*torch_records(), record])).rule == "inspect.torch"
 
@@ -168,18 +147,10 @@ def test_code_in_a_file_of_before():
     assert looked_at(legacy_file(pickled, [])).rule == "pickle.global"
 
 
-@pytest.mark.parametrize(
-    ("keys", "counted"),
-    [
-        (["8"], [(6, bytes(24))]),
-        (["7", "7"], [(6, bytes(24))] * 2),
-        ([7], [(6, bytes(24))]),
-        (["7"], [(5, bytes(24))]),
-        (["7"], [(-1, bytes(24))]),
-        ([], []),
-        (["7"], [(6, bytes(25))]),
-    ],
-)
+@pytest.mark.parametrize(("keys", "counted"), [
+    (["8"], [(6, bytes(24))]), (["7", "7"], [(6, bytes(24))] * 2), ([7], [(6, bytes(24))]),
+    (["7"], [(5, bytes(24))]), (["7"], [(-1, bytes(24))]), ([], []), (["7"], [(6, bytes(25))]),
+])  # fmt: skip
 def test_storages_of_before_that_do_not_fit(keys, counted):
     assert looked_at(legacy_file(LEGACY, keys, *counted)).verdict.code == 1
 

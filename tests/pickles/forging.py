@@ -1,4 +1,4 @@
-"""Pickles that no honest object writes: any listed call, any state, through the real pickler.
+"""Pickles that no honest object writes, through the real pickler, and how tests ask for a refusal.
 
 The one rule: nothing here is called; what is named is written down, and only the loader reads it.
 """
@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import copyreg
 import pickle
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from safeser.pickles import loads
+import pytest
+
+from safeser.errors import SafeserError
+from safeser.pickles import DATA_PROFILES, Budget, Profile, loads, parse
+from safeser.values import Limits
 
 PROFILE = ("data", "numpy", "pandas")
 
@@ -51,3 +56,23 @@ def reopened(value: Any, protocol: int | None) -> Any:
     buffers: list[pickle.PickleBuffer] = []
     data = pickle.dumps(value, 5, buffer_callback=buffers.append)
     return loads(data, buffers=[bytearray(b.raw()) for b in buffers], profile=PROFILE)
+
+
+def refused(rule: str, call: Callable[..., object], *args: Any, **options: Any) -> SafeserError:
+    """Check that *call* raises an error of *rule*, and return it."""
+    with pytest.raises(SafeserError) as caught:
+        call(*args, **options)
+    assert caught.value.rule == rule
+    return caught.value
+
+
+def family_of(
+    data: Any,
+    *,
+    profiles: str | Sequence[str] = DATA_PROFILES,
+    limits: Limits | None = None,
+    budget: Budget | None = None,
+) -> str:
+    """Return the family of a pickle by its content, as :mod:`safeser.families` derives it."""
+    parsed = parse(data, limits=limits or Limits(), budget=budget)
+    return parsed.family(Profile.of(profiles))

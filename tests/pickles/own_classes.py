@@ -233,38 +233,10 @@ def build_other(x):
 
 
 OWN = (
-    Plain,
-    Setter,
-    Keyword,
-    InitArgs,
-    Slotted,
-    SlottedAndFree,
-    Frozen,
-    Stateful,
-    Shadowed,
-    Kept,
-    Failure,
-    Weak,
-    Single,
-    Key,
-    Keyed,
-    Pair,
-    Point,
-    Odd,
-    Number,
-    Ratio,
-    Text,
-    Words,
-    Table,
-    Colour,
-    Bits,
-    Wide,
-    Missing,
-    Meta,
-    Module,
-    build_point,
-    build_other,
-)
+    Plain, Setter, Keyword, InitArgs, Slotted, SlottedAndFree, Frozen, Stateful, Shadowed, Kept,
+    Failure, Weak, Single, Key, Keyed, Pair, Point, Odd, Number, Ratio, Text, Words, Table, Colour,
+    Bits, Wide, Missing, Meta, Module, build_point, build_other,
+)  # fmt: skip
 NAMES = {own.__name__: f"safeser_own:{own.__name__}" for own in OWN}
 
 

@@ -15,6 +15,8 @@ import scipy.sparse
 
 from safeser.errors import PolicyDenied
 from safeser.pickles import Profile, inspect, loads
+from tests.pickles.forging import refused
+from tests.samples import opcodes as op
 
 OBJECTS = {
     "array": np.arange(3),
@@ -53,46 +55,41 @@ def test_one_step_and_nothing_needless(kind, given, protocol):
         assert not inspect(data, profile=fewer).permitted
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("os:system", "standard library"),
-        ("numpy:load", "reads, writes or runs"),
-        ("torch:load", "code of their own"),
-        ("psutil:Popen", "starts processes"),
-    ],
-)
-def test_no_advice_allows_what_cannot_be_allowed(asm, name, why):
-    bodies = [asm.name(name), asm.tuple(asm.name(name), asm.name("mylib:train"))]
+@pytest.mark.parametrize(("name", "why"), [
+    ("os:system", "standard library"), ("numpy:load", "reads, writes or runs"),
+    ("torch:load", "code of their own"), ("psutil:Popen", "starts processes"),
+])  # fmt: skip
+def test_no_advice_allows_what_cannot_be_allowed(name, why):
+    bodies = [op.name(name), op.value((op.name(name), op.name("mylib:train")))]
     if name != "numpy:load":  # a class of NumPy's could be allowed
-        bodies.append(asm.call(name))
+        bodies.append(op.call(name))
     for body in bodies:
         with pytest.raises(PolicyDenied) as caught:
-            loads(asm.pickle(body))
+            loads(op.pickled(body))
         assert f'"{name}":' not in caught.value.fix
         assert why in caught.value.fix
         assert "Only family cloudpickle" in caught.value.fix
     with pytest.raises(PolicyDenied) as caught:
-        loads(asm.pickle(asm.name("mylib:train")))
+        loads(op.pickled(op.name("mylib:train")))
     assert '"mylib:train": reference' in caught.value.fix
 
 
-def test_a_member_of_an_enum_may_be_one(asm):
-    member = asm.call("mylib:Color", b"K\1")
-    for data in (member, asm.tuple(member, asm.new("mylib:Point"))):
+def test_a_member_of_an_enum_may_be_one():
+    member = op.call("mylib:Color", 1)
+    for data in (member, op.value((member, op.new("mylib:Point")))):
         with pytest.raises(PolicyDenied) as caught:
-            loads(asm.pickle(data))
+            loads(op.pickled(data))
         assert "the role is enum" in caught.value.fix
     with pytest.raises(PolicyDenied) as caught:
-        loads(asm.pickle(asm.new("mylib:Point")))
+        loads(op.pickled(op.new("mylib:Point")))
     assert "enum" not in caught.value.fix
 
 
 @pytest.mark.parametrize(("role", "other"), [("class", "reference"), ("reference", "class")])
-def test_a_class_that_is_both_made_and_handed_over(asm, role, other):
+def test_a_class_that_is_both_made_and_handed_over(role, other):
     name = "test_advice:Made"
     profile = Profile.named("data").allowing({name: role})
-    data = asm.pickle(asm.tuple(asm.new(name), asm.name(name)))
+    data = op.pickled((op.new(name), op.name(name)))
     with pytest.raises(PolicyDenied) as caught:
         loads(data, profile=profile)
     assert f'allow: {{"{name}": [{role}, {other}]}}' in caught.value.fix
@@ -100,10 +97,10 @@ def test_a_class_that_is_both_made_and_handed_over(asm, role, other):
     assert inspect(data, profile=Profile.named("data").allowing({name: [role, other]})).permitted
 
 
-def test_a_name_that_stands_in_several_places_needs_what_each_of_them_needs(asm):
+def test_a_name_that_stands_in_several_places_needs_what_each_of_them_needs():
     # Once where a dictionary's factory may stand, once as a value.
-    made = asm.call("collections:defaultdict", asm.name("builtins:list") + b"\x94")
-    data = asm.pickle(asm.tuple(made, b"h\0"))
+    made = op.call("collections:defaultdict", op.name("builtins:list") + b"\x94")
+    data = op.pickled((made, b"h\0"))
     with pytest.raises(PolicyDenied) as caught:
         loads(data, profile="data")
     (added,) = advised(caught.value.fix)
@@ -119,3 +116,53 @@ def test_showing_odd_letters_imports_nothing():
         "assert set(sys.modules) == before, set(sys.modules) - before"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+NUMPY = pickle.dumps(np.float64(1), 2)[2:-1]
+POINT, OTHER = op.new("my:Point"), op.new("my:A")
+#: What stands in the fix, and what does not, of each body.
+SAID = [
+    (POINT, ['"my:Point": class'], ["beyond ASCII"]),
+    (op.name("my:function"), ['"my:function": reference'], []),
+    (b"cos\nsystem\n)R", [], ["allow:"]),
+    (b"(ios\nsystem\n", [], ["allow:"]),
+    (b"cbuiltins\ncomplex\nK\x01K\x02\x86R)R", [], ["allow:"]),
+    (b"cuuid\nUUID\n)R", [], ["allow:"]),
+    (
+        op.value([OTHER, op.name("my:f"), OTHER]),
+        *(['{allow: {"my:A": class, "my:f": reference}}'], []),
+    ),
+    (
+        op.value([op.name("my:A"), OTHER, op.new("my:B")]),
+        *(['{"my:A": class, "my:B": class}'], []),
+    ),
+    (op.value([NUMPY, OTHER]), ["profile numpy", '"my:A": class'], []),
+    (op.value([OTHER, op.new("os:A")]), ["cloudpickle"], ["my:A"]),
+    (
+        op.new("m\u0430in:P\u03bfint"),
+        *(['"m\\u0430in:P\\u03bfint": class', "letters beyond ASCII"], []),
+    ),
+    (op.value([op.new(f"{'m' * 110}:A{n}") for n in range(500)]), ["200 globals that"], ["allow:"]),
+]
+
+
+@pytest.mark.parametrize(("body", "said", "unsaid"), SAID)
+def test_what_would_allow_it_is_said(body, said, unsaid):
+    error = refused("pickle.global", loads, op.pickled(body))
+    assert all(part in error.fix for part in said)
+    assert not any(part in error.fix for part in unsaid)
+    assert len(str(error)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (op.new_with("my:Point", (), {"x": None}), "kwargs: [x]"),
+        (POINT + b"Na", "grows: list"),
+        (POINT + b"NNs", "grows: dict"),
+    ],
+)
+def test_what_is_said_more_of_a_class(body, said):
+    profile = Profile.named("data").allowing({"my:Point": "class"})
+    assert said in refused("pickle.global", loads, op.pickled(body), profile=profile).fix
+    assert inspect(op.pickled(POINT), profile=profile).permitted

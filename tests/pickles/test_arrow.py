@@ -1,52 +1,53 @@
-"""Arrow's types, arrays, tables and scalars come back as they were."""
+"""Profile pandas: Arrow's types, arrays, tables and scalars come back as they were."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
+import pickle
+import random
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
-from tests.pickles.forging import reopened
+from safeser.errors import SafeserError
+from safeser.pickles import DATA_PROFILES, loads
+from safeser.pickles.shims.arrow.widths import widths_of
+from safeser.values import Limits
+from tests.pickles.forging import PROFILE, Called, opened, refused, reopened
+from tests.samples import pickles_arrow as forged
+from tests.samples.pickles_arrow import ENDS, LIST, NUMBER, TEXT, nest, nested, numbers, raw, texts
 from tests.samples.values.arrow import examples
 
-pa = pytest.importorskip("pyarrow")
-pd = pytest.importorskip("pandas")
-
-NUMBER = pa.int64()
 FIELD = pa.field("a", NUMBER, nullable=False, metadata={"x": "y"})
 DAY, NOON = datetime.date(2026, 1, 2), datetime.time(12, 0, 1)
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4)
 
+# fmt: off
 #: Flat types beside those of the examples that are sent as typed values too.
 VALUES = {
-    pa.int8(): [1, None, -3],
-    pa.uint64(): [1, None, 1 << 63],
-    pa.float16(): [1.5, None],
-    pa.float64(): [1.5, None, float("inf")],
-    pa.decimal64(5, 2): [decimal.Decimal("1.25")],
-    pa.date32(): [DAY, None],
-    pa.time64("ns"): [NOON, None],
-    pa.timestamp("ns"): [MOMENT],
-    pa.timestamp("s", "UTC"): [MOMENT, None],
-    pa.timestamp("us", "+02:00"): [MOMENT],
-    pa.duration("ns"): [datetime.timedelta(1), None],
-    pa.binary(): [b"a", None, b""],
-    pa.large_binary(): [b"a"],
-    pa.struct([FIELD, pa.field("b", pa.string())]): [{"a": 1, "b": "x"}, {"a": 2, "b": None}],
-    pa.dictionary(pa.int32(), NUMBER, ordered=True): [5, 6],
+    pa.int8(): [1, None, -3], pa.uint64(): [1, None, 1 << 63], pa.float16(): [1.5, None],
+    pa.float64(): [1.5, None, float("inf")], pa.decimal64(5, 2): [decimal.Decimal("1.25")],
+    pa.date32(): [DAY, None], pa.time64("ns"): [NOON, None], pa.timestamp("ns"): [MOMENT],
+    pa.timestamp("s", "UTC"): [MOMENT, None], pa.timestamp("us", "+02:00"): [MOMENT],
+    pa.duration("ns"): [datetime.timedelta(1), None], pa.binary(): [b"a", None, b""],
+    pa.large_binary(): [b"a"], pa.dictionary(pa.int32(), NUMBER, ordered=True): [5, 6],
+    pa.struct([FIELD, pa.field("b", TEXT)]): [{"a": 1, "b": "x"}, {"a": 2, "b": None}],
 }
+# fmt: on
 ARRAYS = {
     **{name: value for name, value in examples().items() if isinstance(value, pa.Array)},
     **{str(kind): pa.array(values, kind) for kind, values in VALUES.items()},
     "codes": pa.UnionArray.from_dense(
-        pa.array([5, 9], pa.int8()),
-        pa.array([0, 0], pa.int32()),
+        *(pa.array([5, 9], pa.int8()), pa.array([0, 0], pa.int32())),
         [pa.array([1, 3, 4]), pa.array(["a", "b", "c"])],
         type_codes=[5, 9],
     ),
 }
-PROTOCOLS = [2, 4, 5, None]
+# Arrow itself cannot read the scalars of these back, or not even write them.
+WITHOUT_SCALARS = ("intervals", "dense", "codes", "sparse", "runs", "bool8")
 
 
 def same(got, expected):
@@ -56,67 +57,185 @@ def same(got, expected):
     got.validate(full=True)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", ARRAYS)
-def test_arrays(name, protocol):
+def test_arrays_and_what_is_made_of_them(name):
     array = ARRAYS[name]
-    for part in (array, array[1:], array[:0], pa.nulls(3, array.type)):
-        same(reopened(part, protocol), part)
     whole = pa.chunked_array([array, array[1:]])
-    same(reopened(whole, protocol), whole)
-
-
-@pytest.mark.parametrize("name", ARRAYS)
-def test_tables(name):
-    column = ARRAYS[name]
+    for protocol in (2, 4, 5, None):
+        for part in (array, array[1:], array[:0], pa.nulls(3, array.type), whole):
+            same(reopened(part, protocol), part)
     for kind in (pa.table, pa.record_batch):
-        table = kind({"c": column, "d": column}, metadata={"k": "v"})
+        table = kind({"c": array, "d": array}, metadata={"k": "v"})
         got = reopened(table, 5)
         assert got.equals(table)
         assert got.schema.equals(table.schema, check_metadata=True)
-
-
-# Arrow itself cannot read the scalars of these back, or not even write them.
-WITHOUT_SCALARS = {"intervals", "dense", "codes", "sparse", "runs", "bool8"}
-WITHOUT_SCALARS |= {f"sliced-{name}" for name in WITHOUT_SCALARS}
-
-
-@pytest.mark.parametrize("name", sorted(ARRAYS.keys() - WITHOUT_SCALARS))
-def test_scalars(name):
-    for scalar in (*ARRAYS[name], pa.scalar(None, ARRAYS[name].type)):
-        got = reopened(scalar, 5)
-        assert type(got) is type(scalar)
-        assert got.equals(scalar)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        FIELD,
-        pa.schema([FIELD, pa.field("z", pa.list_(FIELD))], metadata={"k": b"\xff"}),
-        pa.schema([]),
-        *(array.type for array in ARRAYS.values()),
-    ],
-    ids=str,
-)
-def test_types(value):
-    got = reopened(value, 4)
-    assert type(got) is type(value)
-    assert got.equals(value, check_metadata=True)
+    if name.removeprefix("sliced-") not in WITHOUT_SCALARS:
+        for scalar in (*array, pa.scalar(None, array.type)):
+            got = reopened(scalar, 5)
+            assert type(got) is type(scalar)
+            assert got.equals(scalar)
+    assert reopened(array.type, 4).equals(array.type, check_metadata=True)
 
 
 def test_small_things():
-    assert reopened(pa.KeyValueMetadata({"a": "b"}), 5) == pa.KeyValueMetadata({"a": "b"})
-    assert reopened(pa.py_buffer(b"abc"), 5).equals(pa.py_buffer(b"abc"))
-    assert reopened(pa.py_buffer(bytearray(b"abc")), None).equals(pa.py_buffer(b"abc"))
-    empty = pa.chunked_array([], type=NUMBER)
-    assert reopened(empty, 5).equals(empty)
-    assert reopened(pa.table({}), 5).equals(pa.table({}))
-    sliced = pa.table({"a": [*range(100)]}).slice(10, 20)
-    assert reopened(sliced, 5).equals(sliced)
-
-
-def test_frames_as_tables_keep_what_pandas_noted():
+    fields = [FIELD, pa.schema([]), pa.schema([FIELD, pa.field("z", LIST)], {"k": b"\xff"})]
+    for value in fields:
+        assert reopened(value, 4).equals(value, check_metadata=True)
     frame = pd.DataFrame({"a": [1, 2], "c": pd.Categorical(["x", "y"]), "s": ["x", None]})
-    table = pa.Table.from_pandas(frame)
-    pd.testing.assert_frame_equal(reopened(table, 5).to_pandas(), table.to_pandas())
+    for value in (
+        *(pa.py_buffer(b"abc"), pa.chunked_array([], type=NUMBER), pa.table({})),
+        pa.table({"a": [*range(100)]}).slice(10, 20),
+        pa.Table.from_pandas(frame),
+    ):
+        assert reopened(value, 5).equals(value)
+    assert reopened(pa.KeyValueMetadata({"a": "b"}), 5) == pa.KeyValueMetadata({"a": "b"})
+    assert reopened(pa.py_buffer(bytearray(b"abc")), None).equals(pa.py_buffer(b"abc"))
+
+
+def test_offsets_of_empty_arrays_are_not_kept():
+    # Arrow validates none of them, and joins of such arrays read from there.
+    got = opened(nest(LIST, 0, [None, raw([0x7FFFFFFF], "i4")], numbers(1)))
+    assert got.equals(pa.array([], LIST))
+    assert pa.chunked_array([got, got]).combine_chunks().flatten().to_pylist() == []
+
+
+def test_the_same_buffer_again_and_again_is_charged():
+    state = (NUMBER, 100_000, 0, 0, [None, raw([0] * 100_000, "i8")], [], None)
+    again = pickle.dumps([forged.restored(*state) for _ in range(50)])
+    refused(
+        "pickle.max-refs",
+        loads,
+        again,
+        profile=PROFILE,
+        limits=Limits(max_refs=1000, max_sharing=99),
+    )
+
+
+def test_what_arrow_reads_does_not_change_later():
+    memory = bytearray(np.array([0, 1, 2], "i4").tobytes())
+    state = (TEXT, 2, 0, 0, [None, pa.py_buffer(memory), pa.py_buffer(b"ab")], [], None)
+    buffers = []
+    data = pickle.dumps(forged.restored(*state), 5, buffer_callback=buffers.append)
+    given = [bytearray(buffer.raw()) for buffer in buffers]
+    got = loads(data, buffers=given, profile=PROFILE)
+    for buffer in given:
+        buffer[:] = b"\x7f" * len(buffer)
+    assert got.to_pylist() == ["a", "b"]
+
+
+def disturbed(chance, state):
+    """Return *state* with one of its parts turned into something else."""
+    kind, length, nulls, offset, buffers, children, dictionary = state
+    buffers, children = list(buffers), list(children)
+    part = chance.randrange(6)
+    if part == 0:
+        length = chance.choice([0, 1, 2, 5, 64, 1 << 31, 1 << 60])
+    elif part == 1:
+        offset = chance.choice([0, 1, 2, 5, 64, 1 << 31, 1 << 60])
+    elif part in (2, 3):
+        at = chance.randrange(len(buffers))
+        size = 16 if buffers[at] is None else buffers[at].size
+        buffers[at] = pa.py_buffer(chance.randbytes(chance.choice([size, size // 2, size + 8])))
+    elif children:
+        at = chance.randrange(len(children))
+        children[at] = disturbed(chance, children[at])
+    elif dictionary is not None:
+        dictionary = disturbed(chance, dictionary)
+    return kind, length, nulls, offset, buffers, children, dictionary
+
+
+SOUND = [
+    numbers(5),
+    texts("a", "bc", ""),
+    nested(LIST, 2, [None, ENDS], numbers(2)),
+    nested(forged.MAP, 2, [None, ENDS], forged.pairs(texts("a", "b"))),
+    nested(forged.TRIPLE, 2, [None], numbers(6)),
+    nested(forged.STRUCT, 2, [pa.py_buffer(b"\2")], numbers(2)),
+    nested(forged.DICTIONARY, 2, [None, raw([0, 1], "i1")], dictionary=texts("a", "b")),
+    nested(forged.DENSE, 2, [None, raw([1, 0], "i1"), raw([0, 0], "i4")], numbers(1), texts("a")),
+    nested(
+        pa.string_view(), 2, [pa.py_buffer(b"\3"), forged.VIEWS, pa.py_buffer(b"a" * 40)], offset=0
+    ),
+    nested(pa.list_view(NUMBER), 1, [None, raw([1], "i4"), raw([1], "i4")], numbers(2)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_any_state_gives_a_sound_array_or_a_refusal(seed):
+    chance, accepted = random.Random(seed), 0
+    for _ in range(200):
+        state = disturbed(chance, chance.choice(SOUND))
+        try:
+            got = opened(Called(forged.RESTORE, state))
+        except SafeserError:
+            continue
+        accepted += 1
+        got.validate(full=True)
+        assert got.nbytes >= 0
+        assert repr(got)
+        if len(got) < 100:
+            assert len(pa.concat_arrays([got, got]).to_pylist()) == 2 * len(got)
+    assert accepted
+
+
+TEXTS = pa.array(["", "abc", None, "defgh"])
+WIDTHS = [0, 3, 0, 5]
+NUMBERS = pa.array(range(4), pa.int16())
+ENDS = pa.array([0, 1, 2, 4], pa.int32())
+VIEWS = (pa.array([1, 1, 3], pa.int32()), pa.array([1, 3, 0], pa.int32()))
+EXTENSION = pa.opaque(pa.string(), "a", "b")
+
+
+@pytest.mark.parametrize(("array", "widths"), [
+    *((TEXTS.cast(kind), WIDTHS) for kind in (pa.string(), pa.large_string())),
+    *((TEXTS.cast(kind), WIDTHS) for kind in (pa.binary(), pa.large_binary())),
+    (TEXTS.cast(pa.string_view()), WIDTHS),
+    (TEXTS.cast(pa.string_view()).cast(pa.binary_view()), WIDTHS),
+    (pa.ExtensionArray.from_storage(EXTENSION, TEXTS), WIDTHS), (NUMBERS, [2] * 4),
+    (pa.array([True] * 4), [1] * 4), (pa.nulls(4), [1] * 4),
+    (pa.array([{}] * 4, pa.struct([])), [1] * 4), (pa.array([b"xyz"] * 4, pa.binary(3)), [3] * 4),
+    (pa.DictionaryArray.from_arrays([3, None, 1], TEXTS), [5, 0, 3]),
+    (pa.ListArray.from_arrays(ENDS, TEXTS), [0, 3, 5]),
+    (pa.LargeListArray.from_arrays(ENDS.cast(pa.int64()), TEXTS), [0, 3, 5]),
+    (pa.MapArray.from_arrays(ENDS, NUMBERS, TEXTS), [2, 5, 9]),
+    (pa.ListViewArray.from_arrays(*VIEWS, TEXTS), [3, 8, 0]),
+    (pa.LargeListViewArray.from_arrays(*(each.cast(pa.int64()) for each in VIEWS), TEXTS), [3, 8,
+        0]),
+    (pa.FixedSizeListArray.from_arrays(TEXTS, 2), [3, 5]),
+    (pa.StructArray.from_arrays([TEXTS, NUMBERS], ["a", "b"]), [2, 5, 2, 7]),
+    (pa.RunEndEncodedArray.from_arrays([1, 3], pa.array(["ab", "c"])), [3] * 3),
+    (pa.UnionArray.from_sparse(pa.array([0] * 4, pa.int8()), [TEXTS, NUMBERS]), [16] * 4),
+    (pa.ListArray.from_arrays([0, 2], pa.ListArray.from_arrays([0, 2, 4], TEXTS)), [8]),
+], ids=lambda value: str(getattr(value, "type", "")))  # fmt: skip
+def test_each_element_has_its_width(array, widths):
+    made = widths_of(array)
+    assert made.tolist() == widths
+    assert made.dtype == np.float64
+    if not pa.types.is_run_end_encoded(array.type) and not pa.types.is_union(array.type):
+        assert widths_of(array.slice(1)).tolist() == widths[1:]
+        assert widths_of(array.slice(1, 1)).tolist() == widths[1:2]
+    assert widths_of(array.slice(0, 0)).tolist() == []
+
+
+@pytest.mark.parametrize("elements", [["x" * 100_000] * 9, ["x" * 100_000, *[""] * 9000]])
+@pytest.mark.parametrize("kind", [pa.ListViewArray, pa.LargeListViewArray])
+def test_views_of_wide_elements_are_no_longer_than_few_bytes(elements, kind):
+    # No more elements than there are, or a few, and yet far more bytes.
+    number = pa.int32() if kind is pa.ListViewArray else pa.int64()
+    views = pa.array([0] * 2000, number), pa.array([1] * 2000, number)
+    wide = pa.array(elements)
+    array = kind.from_arrays(*views, wide)
+    assert array.flatten().nbytes > 200_000_000, "the control did not run"
+    for each in (
+        array,
+        kind.from_arrays(*views, pa.StructArray.from_arrays([wide], ["a"])),
+        pa.ListArray.from_arrays([0, 2000], array),
+    ):
+        refused("pickle.max-bytes", loaded, each)
+    apart = kind.from_arrays(pa.array([0, 1], number), pa.array([1, 2], number), wide)
+    assert len(loaded(apart)) == 2
+
+
+def loaded(array):
+    return loads(pickle.dumps(array), profile=DATA_PROFILES)

@@ -18,6 +18,8 @@ from safeser.errors import PolicyDenied
 from safeser.pickles import Profile, loads
 from safeser.pickles.live import Live, Witness
 from safeser.pickles.shims.stdlib import plain
+from tests.pickles.forging import refused
+from tests.samples import opcodes as op
 
 SOURCE = """
 class Meta(type):
@@ -70,15 +72,15 @@ def profile(shop):
     return Profile.named("data").allowing(ROLES)
 
 
-def use(asm, profile, name):
-    body = asm.name(name) if ROLES[name] in ("reference", "constant") else asm.call(name)
-    return loads(asm.pickle(body), profile=profile)
+def use(profile, name):
+    body = op.name(name) if ROLES[name] in ("reference", "constant") else op.call(name)
+    return loads(op.pickled(body), profile=profile)
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_what_stays_as_it_is_loads_again(asm, shop, profile, name):
+def test_what_stays_as_it_is_loads_again(shop, profile, name):
     for _ in range(3):
-        use(asm, profile, name)
+        use(profile, name)
 
 
 def _change(shop, what):
@@ -105,73 +107,53 @@ def _change(shop, what):
         setattr(shop.Base, what, fake)
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "class",
-        "gone",
-        "module",
-        "no module",
-        "bases",
-        "code",
-        "metaclass",
-        "__init__",
-        "__new__",
-        "__setattr__",
-        "__eq__",
-        "inherited",
-        "__reduce_ex__",
-        "__setstate__",
-        "__del__",
-        "__getattr__",
-        "__getinitargs__",
-        "__hash__",
-    ],
-)
-def test_a_class_that_changes_is_refused(asm, shop, profile, what):
-    use(asm, profile, "safeser_live:Order")
+@pytest.mark.parametrize("what", [
+    "class", "gone", "module", "no module", "bases", "code", "metaclass", "__init__", "__new__",
+    "__setattr__", "__eq__", "inherited", "__reduce_ex__", "__setstate__", "__del__", "__getattr__",
+    "__getinitargs__", "__hash__",
+])  # fmt: skip
+def test_a_class_that_changes_is_refused(shop, profile, what):
+    use(profile, "safeser_live:Order")
     _change(shop, what)
-    with pytest.raises(PolicyDenied) as caught:
-        use(asm, profile, "safeser_live:Order")
-    assert caught.value.rule == "pickle.integrity"
-    assert "safeser_live:Order" in caught.value.message
+    error = refused("pickle.integrity", use, profile, "safeser_live:Order")
+    assert "safeser_live:Order" in error.message
     # A profile that is made anew takes what is there now, unless that has another name of its own.
     if "module" not in what and what not in ("gone", "class"):
         Profile.named("data").allowing(ROLES).live(profile.get("safeser_live:Order")).check()
 
 
 @pytest.mark.parametrize("attribute", ["__code__", "__defaults__", "__kwdefaults__"])
-def test_a_function_that_changes_is_refused(asm, shop, profile, attribute):
+def test_a_function_that_changes_is_refused(shop, profile, attribute):
     def other(x, y=2, *, z=3): ...
 
-    use(asm, profile, "safeser_live:helper")
+    use(profile, "safeser_live:helper")
     setattr(shop.helper, attribute, getattr(other, attribute))
     with pytest.raises(PolicyDenied):
-        use(asm, profile, "safeser_live:helper")
+        use(profile, "safeser_live:helper")
 
 
-def test_a_method_that_changes_is_refused(asm, shop, profile):
-    use(asm, profile, "safeser_live:Outer.make")
+def test_a_method_that_changes_is_refused(shop, profile):
+    use(profile, "safeser_live:Outer.make")
     shop.Outer.make = classmethod(lambda cls: None)
     with pytest.raises(PolicyDenied):
-        use(asm, profile, "safeser_live:Outer.make")
+        use(profile, "safeser_live:Outer.make")
 
 
-def test_whatever_holds_it_is_looked_at_too(asm, shop, profile):
-    use(asm, profile, "safeser_live:Outer.Inner")
+def test_whatever_holds_it_is_looked_at_too(shop, profile):
+    use(profile, "safeser_live:Outer.Inner")
     shop.Outer = type("Outer", (), {"Inner": shop.Other})
     with pytest.raises(PolicyDenied):
-        use(asm, profile, "safeser_live:Outer.Inner")
+        use(profile, "safeser_live:Outer.Inner")
 
 
-def test_a_constant_that_changes_is_refused(asm, shop, profile):
-    use(asm, profile, "safeser_live:constant")
+def test_a_constant_that_changes_is_refused(shop, profile):
+    use(profile, "safeser_live:constant")
     shop.constant = "six"
     with pytest.raises(PolicyDenied):
-        use(asm, profile, "safeser_live:constant")
+        use(profile, "safeser_live:constant")
 
 
-def test_a_module_that_makes_its_names_is_taken_as_it_is(asm, shop, profile):
+def test_a_module_that_makes_its_names_is_taken_as_it_is(shop, profile):
     module = sys.modules["safeser_live"]
     del shop.Order
     made = [type("Order", (), {}), type("Order", (), {})]
@@ -186,24 +168,15 @@ def test_reviewed_functions_and_what_they_stand_for(monkeypatch):
     data = pickle.dumps(datetime.timedelta(1))
     loads(data, profile=profile)
     monkeypatch.setattr(datetime, "timedelta", type("timedelta", (), {}))
-    with pytest.raises(PolicyDenied) as caught:
-        loads(data, profile=profile)
-    assert caught.value.rule == "pickle.integrity"
+    refused("pickle.integrity", loads, data, profile=profile)
 
 
 @pytest.mark.parametrize("loads_before", [1, 4], ids=["judged", "remembered"])
-@pytest.mark.parametrize(
-    ("value", "method"),
-    [
-        (fractions.Fraction(1, 2), "__new__"),
-        ({fractions.Fraction(1, 2): 1}, "__hash__"),
-        (uuid.UUID(int=5), "__init__"),
-        (uuid.UUID(int=5), "__setstate__"),
-        (ipaddress.ip_address("192.0.2.1"), "__init__"),
-        (collections.Counter("ab"), "__init__"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
+@pytest.mark.parametrize(("value", "method"), [
+    (fractions.Fraction(1, 2), "__new__"), ({fractions.Fraction(1, 2): 1}, "__hash__"),
+    (uuid.UUID(int=5), "__init__"), (uuid.UUID(int=5), "__setstate__"),
+    (ipaddress.ip_address("192.0.2.1"), "__init__"), (collections.Counter("ab"), "__init__"),
+], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_a_shipped_class_that_is_rewritten(monkeypatch, value, method, loads_before):
     # BUILD on the class does that in a stock unpickler, for the whole process.
     kind = type(next(iter(value)) if type(value) is dict else value)
@@ -261,15 +234,12 @@ witness.check()
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [
-        ("pandas:Series", "safeser.pickles.shims.pandas.times"),
-        ("pandas:DataFrame", "safeser.pickles.shims.pandas.times"),
-        ("sklearn.utils:Bunch", "safeser.pickles.shims.sklearn.estimators"),
-        ("xarray:DataArray", "safeser.families.science.labelled"),
-    ],
-)
+@pytest.mark.parametrize(("name", "module"), [
+    ("pandas:Series", "safeser.pickles.shims.pandas.times"),
+    ("pandas:DataFrame", "safeser.pickles.shims.pandas.times"),
+    ("sklearn.utils:Bunch", "safeser.pickles.shims.sklearn.estimators"),
+    ("xarray:DataArray", "safeser.families.science.labelled"),
+])  # fmt: skip
 def test_what_safeser_itself_rewrites_is_rewritten_before_it_is_looked_at(name, module):
     """A graph may name a class before anything has met one of its objects."""
     pytest.importorskip(name.partition(":")[0].partition(".")[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import pytest
@@ -9,29 +10,23 @@ import pytest
 from safeser.errors import ConfigError, PayloadError
 from safeser.pickles import Profile, check, global_of, inspect, loads
 from safeser.pickles.shims import shim
-from tests.pickles.derived import family_of
+from tests.pickles.forging import family_of, refused
 
 
-@pytest.mark.parametrize(
-    ("function", "library", "fix"),
-    [
-        ("arrow.nothing", "pyarrow", "extra [arrow]"),
-        ("pandas.nothing", "pandas", "extra [arrow]"),
-        ("scipy.nothing", "scipy", "Install scipy here"),
-        ("sklearn.nothing", "sklearn", "Install scikit-learn here"),
-    ],
-)
+@pytest.mark.parametrize(("function", "library", "fix"), [
+    ("arrow.nothing", "pyarrow", "extra [arrow]"), ("pandas.nothing", "pandas", "extra [arrow]"),
+    ("scipy.nothing", "scipy", "Install scipy here"),
+    ("sklearn.nothing", "sklearn", "Install scikit-learn here"),
+])  # fmt: skip
 def test_what_to_install_is_said(monkeypatch, function, library, fix):
     room = function.partition(".")[0]
     for name in list(sys.modules):
         if name.partition(".")[0] == library or name.startswith(f"safeser.pickles.shims.{room}"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(PayloadError) as caught:
-        shim(function)
-    assert caught.value.rule == "pickle.unresolved"
-    assert library in str(caught.value)
-    assert fix in caught.value.fix
+    error = refused("pickle.unresolved", shim, function)
+    assert library in str(error)
+    assert fix in error.fix
 
 
 def test_a_model_needs_more_than_the_library_that_is_met_first(monkeypatch):
@@ -73,3 +68,11 @@ def test_limits_are_no_mapping():
     for function in (loads, check):
         with pytest.raises(ConfigError, match=r"limits is a safeser\.Limits, not a dict"):
             function(b"N.", limits={"max_depth": 3})
+
+
+def test_the_refusal_names_the_library_and_not_the_module(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(name="pyarrow.lib")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    assert "needs pyarrow, which" in refused("pickle.unresolved", shim, "arrow.nothing").message

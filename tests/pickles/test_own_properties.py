@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import pickle
 import sys
@@ -15,47 +14,11 @@ from hypothesis import strategies as st
 from safeser.errors import SafeserError
 from safeser.pickles import Profile, loads
 from tests.draws import draws
-from tests.pickles.conftest import Asm
+from tests.pickles.own_classes import Frozen, InitArgs, Keyword, Plain, Slotted, SlottedAndFree
+from tests.samples import opcodes as op
 
-
-class Plain:
-    kind = "default"
-
-    def __init__(self, *args):
-        self.given = args
-
-    def method(self): ...
-
-
-class Keyword:
-    def __new__(cls, *args, colour=None):
-        self = super().__new__(cls)
-        self.made = args, colour
-        return self
-
-
-class InitArgs:
-    def __init__(self, *args):
-        self.args = args
-
-    def __getinitargs__(self): ...
-
-
-class Slotted:
-    __slots__ = ("a", "b")
-
-
-class Both(Slotted):
-    pass
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Frozen:
-    a: object
-    b: object = None
-
-
-OWN = (Plain, Keyword, InitArgs, Slotted, Both, Frozen)
+SLOTS = ("a", "b", "x", "tags")
+OWN = (Plain, Keyword, InitArgs, Slotted, SlottedAndFree, Frozen)
 PROFILE = Profile.named("data").allowing(
     {
         f"safeser_props:{own.__name__}": {"role": "class", "kwargs": ["colour"], "hashable": False}
@@ -66,18 +29,18 @@ PROFILE = Profile.named("data").allowing(
 NAMES = st.sampled_from([f"safeser_props:{own.__name__}" for own in OWN])
 TEXTS = st.sampled_from(
     ["a", "b", "c", "kind", "given", "method", "colour", "__class__", "a b", "__dict__"]
-).map(Asm.text)
+).map(op.value)
 LEAVES = st.sampled_from([b"N", b"K\x01", b"\x88", b"]", b"}", b")"]) | TEXTS
 ARGUMENTS = st.lists(LEAVES, max_size=3)
 DICTS = st.lists(st.tuples(TEXTS, LEAVES), max_size=3).map(
-    lambda pairs: Asm.dict(*(part for pair in pairs for part in pair)) if pairs else b"}"
+    lambda pairs: op.pairs(*(part for pair in pairs for part in pair)) if pairs else b"}"
 )
 STATES = (
     st.none()
     | LEAVES
     | DICTS
-    | st.tuples(DICTS | st.just(b"N"), DICTS | st.just(b"N")).map(lambda two: Asm.tuple(*two))
-    | st.lists(LEAVES, max_size=3).map(lambda items: Asm.list(*items))
+    | st.tuples(DICTS | st.just(b"N"), DICTS | st.just(b"N")).map(op.value)
+    | st.lists(LEAVES, max_size=3).map(op.value)
 )
 
 
@@ -97,29 +60,29 @@ def made(draw):
     name, arguments = draw(NAMES), draw(ARGUMENTS)
     match draw(st.sampled_from(["call", "new", "ex", "inst", "obj", "bare"])):
         case "call":
-            body = Asm.call(name, *arguments)
+            body = op.call(name, *arguments)
         case "new":
-            body = Asm.new(name, *arguments)
+            body = op.new(name, *arguments)
         case "ex":
-            body = Asm.name(name) + Asm.tuple(*arguments) + draw(DICTS) + b"\x92"
+            body = op.name(name) + op.value(tuple(arguments)) + draw(DICTS) + b"\x92"
         case "inst":
             line = name.replace(":", "\n").encode()
             body = b"(" + b"".join(arguments) + b"i" + line + b"\n"
         case "obj":
-            body = b"(" + Asm.name(name) + b"".join(arguments) + b"o"
+            body = b"(" + op.name(name) + b"".join(arguments) + b"o"
         case _:
-            body = Asm.call(
-                "copyreg:_reconstructor", Asm.name(name), Asm.name("builtins:object"), b"N"
+            body = op.call(
+                "copyreg:_reconstructor", op.name(name), op.name("builtins:object"), b"N"
             )
     state = draw(STATES)
-    return body if state is None else Asm.build(body, state)
+    return body if state is None else op.build(body, state)
 
 
 def _content(value):
     """Return what an instance holds, for comparison."""
     if type(value) not in OWN:
         return value
-    slots = {name: getattr(value, name) for name in ("a", "b") if hasattr(value, name)}
+    slots = {name: getattr(value, name) for name in SLOTS if hasattr(value, name)}
     return type(value), getattr(value, "__dict__", None), slots
 
 
@@ -131,7 +94,7 @@ def _readers(data):
 @draws(300)
 @given(made())
 def test_what_is_accepted_is_what_cpython_makes(body):
-    data = Asm.pickle(body)
+    data = op.pickled(body)
     before = {own: dict(vars(own)) for own in OWN}
     try:
         got = loads(data, profile=PROFILE)
@@ -145,5 +108,5 @@ def test_what_is_accepted_is_what_cpython_makes(body):
 
 @given(NAMES, ARGUMENTS, DICTS)
 def test_most_honest_ones_are_accepted(name, arguments, state):
-    data = Asm.pickle(Asm.build(Asm.call("safeser_props:Plain", *arguments), b"}"))
+    data = op.pickled(op.build(op.call("safeser_props:Plain", *arguments), b"}"))
     assert loads(data, profile=PROFILE).given == pickle.loads(data).given

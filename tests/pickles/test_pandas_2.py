@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from safeser.pickles import loads
-from tests.pickles.derived import family_of
-from tests.pickles.forging import PROFILE
+from tests.pickles.forging import PROFILE, family_of
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")

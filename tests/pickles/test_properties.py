@@ -14,6 +14,7 @@ import pickletools
 import random
 import sys
 import uuid
+from random import Random
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ from safeser.pickles import (
     traceback_record,
 )
 from safeser.values import Limits
-from tests.pickles.derived import family_of
+from tests.pickles.forging import family_of
+from verification.differential.case import make, outcome
 
 SMALL = Limits(max_bytes=1 << 16, max_refs=2000, max_array=1 << 16, max_depth=50)
 QUICK = settings(
@@ -60,19 +62,11 @@ def test_any_bytes(data):
 
 OPCODES = [opcode.code.encode("latin-1") for opcode in pickletools.opcodes]
 PARTS = [
-    b"K\x00",
-    b"\x8c\x05numpy\x8c\x05dtype\x93",
-    b"\x8c\x0bcollections\x8c\x05deque\x93",
-    b"\x8c\x0bcollections\x8c\x0bOrderedDict\x93",
-    b"\x8c\x08builtins\x8c\x03set\x93",
-    b"\x8c\x08builtins\x8c\x0aValueError\x93",
-    b"\x8c\x04uuid\x8c\x04UUID\x93",
-    b"\x8c\x02f8\x89\x88\x87",
-    b"\x8c\x01<",
-    b"h\x00",
-    b"h\x01",
-    b"\x94",
-]
+    b"K\x00", b"\x8c\x05numpy\x8c\x05dtype\x93", b"\x8c\x0bcollections\x8c\x05deque\x93",
+    b"\x8c\x0bcollections\x8c\x0bOrderedDict\x93", b"\x8c\x08builtins\x8c\x03set\x93",
+    b"\x8c\x08builtins\x8c\x0aValueError\x93", b"\x8c\x04uuid\x8c\x04UUID\x93",
+    b"\x8c\x02f8\x89\x88\x87", b"\x8c\x01<", b"h\x00", b"h\x01", b"\x94",
+]  # fmt: skip
 
 
 @QUICK
@@ -99,6 +93,7 @@ def seeds():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_mutated_pickles_never_do_anything_else(protocol):
@@ -182,3 +177,16 @@ def parented(depth):
 @pytest.mark.parametrize("value", [rings(1), rings(5), linked()[0], parented(6)])
 def test_honest_cycles_pass(value):
     assert repr(loads(pickle.dumps(value))) == repr(value)
+
+
+CASES = 4000
+
+
+@pytest.mark.slow
+@pytest.mark.unmeasured
+def test_what_is_accepted_is_read_by_cpython_in_the_same_way():
+    results = [outcome(*make(Random(1 << 50 | number))) for number in range(CASES)]
+    assert not [result for result in results if result.startswith("disagreement")]
+    # Both sides of the comparison were reached, or it compared nothing.
+    assert results.count("accepted") > CASES // 4
+    assert len(set(results)) > 15

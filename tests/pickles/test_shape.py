@@ -15,16 +15,12 @@ LIMITS = Limits(max_depth=8, max_refs=3000)
 
 #: Each puts the value that *inner* makes one level deeper, by one way that opcodes have.
 DEEPER = {
-    "TUPLE1": lambda inner: inner + b"\x85",
-    "TUPLE2": lambda inner: b"N" + inner + b"\x86",
-    "TUPLE": lambda inner: b"(" + inner + b"NNNt",
-    "APPEND": lambda inner: b"]" + inner + b"a",
-    "APPENDS": lambda inner: b"](N" + inner + b"e",
-    "LIST": lambda inner: b"(" + inner + b"l",
+    "TUPLE1": lambda inner: inner + b"\x85", "TUPLE2": lambda inner: b"N" + inner + b"\x86",
+    "TUPLE": lambda inner: b"(" + inner + b"NNNt", "APPEND": lambda inner: b"]" + inner + b"a",
+    "APPENDS": lambda inner: b"](N" + inner + b"e", "LIST": lambda inner: b"(" + inner + b"l",
     "SETITEM": lambda inner: b"}K\x00" + inner + b"s",
     "SETITEMS": lambda inner: b"}(K\x00" + inner + b"u",
-    "a key": lambda inner: b"}" + inner + b"Ns",
-    "DICT": lambda inner: b"(K\x00" + inner + b"d",
+    "a key": lambda inner: b"}" + inner + b"Ns", "DICT": lambda inner: b"(K\x00" + inner + b"d",
     "ADDITEMS": lambda inner: b"\x8f(" + inner + b"\x90",
     "FROZENSET": lambda inner: b"(" + inner + b"\x91",
     "REDUCE": lambda inner: b"ca\nb\n" + inner + b"\x85R",
@@ -34,13 +30,10 @@ DEEPER = {
     "filled": lambda inner: b"ca\nb\n)R" + inner + b"a",
     "OBJ": lambda inner: b"(ca\nb\n" + inner + b"o",
     "INST": lambda inner: b"(" + inner + b"ia\nb\n",
-    "BINPERSID": lambda inner: inner + b"0ca\nb\nN\x86Q",
-    "DUP": lambda inner: inner + b"2\x86",
-    "memo": lambda inner: inner + b"\x94h\x00\x86",
-    "a cycle": lambda inner: b"]" + inner + b"a2a",
-    "thrown away": lambda inner: inner + b"0N",
-    "late": lambda inner: b"]](" + inner + b"ea",
-}
+    "BINPERSID": lambda inner: inner + b"0ca\nb\nN\x86Q", "DUP": lambda inner: inner + b"2\x86",
+    "memo": lambda inner: inner + b"\x94h\x00\x86", "a cycle": lambda inner: b"]" + inner + b"a2a",
+    "thrown away": lambda inner: inner + b"0N", "late": lambda inner: b"]](" + inner + b"ea",
+}  # fmt: skip
 
 
 def refusal(data):

@@ -1,4 +1,8 @@
-"""What a pickle hands to many objects is charged as often as they are made of it: bytes are few."""
+"""What a pickle hands to many objects is charged as often as they are made of it: bytes are few.
+
+One value in the memo and many calls of nine bytes over it took gigabytes of memory while only
+arguments were charged.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,13 @@ import decimal
 import logging
 import os
 import pickle
+import pickletools
+import re
 import types
+import zoneinfo
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from safeser.errors import PayloadError
@@ -16,7 +24,10 @@ from safeser.pickles import DATA_PROFILES, Budget, dtype_record, exception_recor
 from safeser.pickles.reading.machine import read
 from safeser.pickles.streams import WRAPPER, read_passage
 from safeser.values import Limits
+from tests.pickles.forging import refused
 from tests.pickles.own_classes import allowed
+from tests.samples import opcodes as op
+from tests.samples.repeated import templates
 
 COUNT, SIZE = 100, 300
 NAMES = [f"a{n}" for n in range(SIZE)]
@@ -57,62 +68,60 @@ def spent(data, profile):
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def sharing(asm, *, arguments, call, count=500):
+def sharing(*, arguments, call, count=500):
     """Calls that are all handed the same tuple of names."""
-    body = asm.name("m:f") + b"\x94" + asm.tuple(*[b"h\x00"] * arguments) + b"\x94"
-    return asm.pickle(b"(" + body + (b"h\x00h\x01" + call) * count + b"t")
+    body = op.name("m:f") + b"\x94" + op.value((b"h\x00",) * arguments) + b"\x94"
+    return op.pickled(b"(" + body + (b"h\x00h\x01" + call) * count + b"t")
 
 
-def refused(data, rule):
-    with pytest.raises(PayloadError) as caught:
-        read(data, buffers=0, limits=Limits())
-    assert caught.value.rule == f"pickle.{rule}"
+def unread(data):
+    refused("pickle.arguments", read, data, buffers=0, limits=Limits())
 
 
 @pytest.mark.parametrize("call", [b"R", b"\x81", b"}\x92"])
-def test_calls_share_as_many_arguments_as_their_bytes_allow(asm, call):
-    assert read(sharing(asm, arguments=20, call=call), buffers=0, limits=Limits()).calls == 500
-    refused(sharing(asm, arguments=500, call=call), "arguments")
+def test_calls_share_as_many_arguments_as_their_bytes_allow(call):
+    assert read(sharing(arguments=20, call=call), buffers=0, limits=Limits()).calls == 500
+    unread(sharing(arguments=500, call=call))
 
 
-def test_and_as_many_keyword_arguments(asm):
-    fields = asm.dict(*(part for name in NAMES for part in (asm.text(name), b"N")))
-    body = asm.name("m:f") + b"\x94)\x94" + fields + b"\x94" + b"h\x00h\x01h\x02\x92" * 500
-    refused(asm.pickle(b"(" + body + b"t"), "arguments")
+def test_and_as_many_keyword_arguments():
+    fields = op.value(FIELDS)
+    body = op.name("m:f") + b"\x94)\x94" + fields + b"\x94" + b"h\x00h\x01h\x02\x92" * 500
+    unread(op.pickled(b"(" + body + b"t"))
 
 
-def test_what_spells_an_instantiation_is_copied_as_often_as_its_bytes_allow(asm):
-    new = asm.name("m:C.__new__")
-    state = asm.tuple(b"h\x00", asm.tuple(asm.name("m:C"), *[b"N"] * 500), b"}", b"N")
-    partial = asm.name("functools:partial") + new + b"\x94\x85R" + state + b"b\x94"
-    refused(asm.pickle(b"(" + partial + b"h\x01)R" * 500 + b"t"), "arguments")
+def test_what_spells_an_instantiation_is_copied_as_often_as_its_bytes_allow():
+    new = op.name("m:C.__new__")
+    state = op.value((b"h\x00", (op.name("m:C"), *[None] * 500), {}, None))
+    partial = op.name("functools:partial") + new + b"\x94\x85R" + state + b"b\x94"
+    unread(op.pickled(b"(" + partial + b"h\x01)R" * 500 + b"t"))
 
 
-def joblib_file(asm, arrays):
+def joblib_file(arrays):
     """A file of arrays without elements that are all of one record of many fields."""
 
     def dtype(code, size, names=b"N", fields=b"N", flags=b"K\x00"):
-        made = asm.call("numpy:dtype", asm.text(code), b"\x89", b"\x88")
-        rest = asm.text("|"), b"N", names, fields, asm.number(size), b"K\x01", flags
-        return asm.build(made, asm.tuple(b"K\x03", *rest))
+        made = op.call("numpy:dtype", code, False, True)
+        rest = op.value("|"), b"N", names, fields, op.value(size), b"K\x01", flags
+        return op.build(made, (3, *rest))
 
-    inner = asm.tuple(dtype("V1", 1) + b"\x94", b"K\x00") + b"\x94"
-    names = asm.tuple(*map(asm.text, NAMES))
-    fields = asm.dict(*(part for name in NAMES for part in (asm.text(name), b"h\x01")))
+    inner = op.value((dtype("V1", 1) + b"\x94", 0)) + b"\x94"
+    names = op.value(tuple(NAMES))
+    fields = op.value(dict.fromkeys(NAMES, b"h\x01"))
     described = {
-        "subclass": asm.name("numpy:ndarray"),
-        "shape": asm.tuple(b"K\x00"),
-        "order": asm.text("C"),
+        "subclass": op.name("numpy:ndarray"),
+        "shape": op.value((0,)),
+        "order": op.value("C"),
         "dtype": dtype(f"V{SIZE}", SIZE, names, fields),
         "allow_mmap": b"\x88",
     }
-    state = asm.dict(*(part for name in described for part in (asm.text(name), described[name])))
-    body = inner + state + b"\x94" + asm.name(WRAPPER) + b"\x94" + b"h\x03)\x81h\x02b" * arrays
-    return asm.pickle(b"(" + body + b"t")
+    state = op.value(described)
+    body = inner + state + b"\x94" + op.name(WRAPPER) + b"\x94" + b"h\x03)\x81h\x02b" * arrays
+    return op.pickled(b"(" + body + b"t")
 
 
-def test_arrays_of_a_file_share_a_dtype_as_far_as_its_bytes_allow(asm):
-    few, hundreds = joblib_file(asm, 10), joblib_file(asm, 500)
+def test_arrays_of_a_file_share_a_dtype_as_far_as_its_bytes_allow():
+    few, hundreds = joblib_file(10), joblib_file(500)
     assert len(read_passage(few, 0, Budget(Limits()), arrays=True).arrays) == 10
     with pytest.raises(PayloadError) as caught:
         read_passage(hundreds, 0, Budget(Limits()), arrays=True)
@@ -122,52 +131,48 @@ def test_arrays_of_a_file_share_a_dtype_as_far_as_its_bytes_allow(asm):
 # -- records of errors and dtypes ------------------------------------------------------------------
 
 
-def nested(asm, part):
+def nested(part):
     """A ValueError of a hundred times a hundred times a hundred times *part*."""
     body = part + b"\x940"
     for level in range(2):
-        body += asm.tuple(*[b"h" + bytes([level])] * 99) + b"\x940"
-    return asm.pickle(body + asm.call("builtins:ValueError", *[b"h\x02"] * 99))
+        body += op.value((*[b"h" + bytes([level])] * 99,)) + b"\x940"
+    return op.pickled(body + op.call("builtins:ValueError", *[b"h\x02"] * 99))
 
 
-def test_the_name_of_a_class_is_told_as_often_as_its_bytes_allow(asm):
-    data = nested(asm, asm.name("m" * 200 + ":" + "f" * 200))
+def test_the_name_of_a_class_is_told_as_often_as_its_bytes_allow():
+    data = nested(op.name("m" * 200 + ":" + "f" * 200))
     assert len(exception_record(data).text) < 8 * len(data) + 2000
 
 
-def test_a_class_is_looked_into_as_often_as_its_bytes_allow(asm, monkeypatch):
+def test_a_class_is_looked_into_as_often_as_its_bytes_allow(monkeypatch):
     looked, stock = [], failures._named
     monkeypatch.setattr(failures, "_named", lambda node: looked.append(node) or stock(node))
-    fields = asm.dict(*(part for name in NAMES for part in (asm.text(name), b"N")))
-    made = asm.call("cloudpickle.cloudpickle:_make_skeleton_class", b"N", b"N", b"N", fields)
-    data = nested(asm, made + b")R")
+    fields = op.value(FIELDS)
+    made = op.call("cloudpickle.cloudpickle:_make_skeleton_class", None, None, None, fields)
+    data = nested(made + b")R")
     record = exception_record(data)
     assert not record.complete
     assert 2 * SIZE * len(looked) < 8 * len(data) + 2000
 
 
-def test_a_class_that_is_looked_into_once_is_named(asm):
-    fields = asm.dict(asm.text("__module__"), asm.text("lib"), asm.text("__qualname__"), b"N")
-    made = asm.call(
-        "cloudpickle.cloudpickle:_make_skeleton_class", b"N", asm.text("C"), b"N", fields
-    )
-    for by in (made, asm.name("lib:C")):
-        data = asm.pickle(asm.call("builtins:ValueError", by + b")R", by))
+def test_a_class_that_is_looked_into_once_is_named():
+    fields = op.value({"__module__": "lib", "__qualname__": None})
+    made = op.call("cloudpickle.cloudpickle:_make_skeleton_class", None, "C", None, fields)
+    for by in (made, op.name("lib:C")):
+        data = op.pickled(op.call("builtins:ValueError", by + b")R", by))
         assert exception_record(data).args[0] == "<lib:C object>" or by is made
-    plain = asm.dict(asm.text("__module__"), asm.text("lib"))
-    made = asm.call(
-        "cloudpickle.cloudpickle:_make_skeleton_class", b"N", asm.text("C"), b"N", plain
-    )
-    data = asm.pickle(asm.call("builtins:ValueError", made + b")R", b"]"))
+    plain = op.value({"__module__": "lib"})
+    made = op.call("cloudpickle.cloudpickle:_make_skeleton_class", None, "C", None, plain)
+    data = op.pickled(op.call("builtins:ValueError", made + b")R", []))
     assert exception_record(data).args == ("<lib:C object>", "<list>")
 
 
 @pytest.mark.parametrize(("bits", "told"), [(4, "<M8[16s]"), (40, None), (60_000, None)])
-def test_a_unit_is_of_as_many_as_numpy_counts(asm, bits, told):
-    made = asm.call("numpy:dtype", asm.text("M8"), b"\x89", b"\x88")
-    unit = asm.tuple(b"N", asm.tuple(asm.raw(b"s"), asm.number(1 << bits), b"K\x01", b"K\x01"))
-    rest = b"NNN" + asm.number(-1) * 2 + b"K\x00"
-    data = asm.pickle(asm.build(made, asm.tuple(b"K\x04", asm.text("<"), rest, unit)))
+def test_a_unit_is_of_as_many_as_numpy_counts(bits, told):
+    made = op.call("numpy:dtype", "M8", False, True)
+    unit = op.value((None, (op.raw(b"s"), 1 << bits, 1, 1)))
+    rest = b"NNN" + op.value(-1) * 2 + b"K\x00"
+    data = op.pickled(op.build(made, (4, "<", rest, unit)))
     assert dtype_record(data) == told
 
 
@@ -181,14 +186,11 @@ def log_record():
 
 
 ELEMENTS = {
-    "log record": log_record(),
-    "namespace": types.SimpleNamespace(**FIELDS).__reduce_ex__(4),
-    "signals": (
-        decimal.Context,
-        (9, "ROUND_UP", -9, 9, 1, 0, [decimal.Inexact] * SIZE, [decimal.Inexact] * SIZE),
-    ),
-    "stat": (os.stat_result, ((0,) * 10, {f"st_{name}": 0 for name in NAMES})),
-}
+    "log record": log_record(), "namespace": types.SimpleNamespace(**FIELDS).__reduce_ex__(4),
+    "signals": (decimal.Context, (9, "ROUND_UP", -9, 9, 1, 0, [decimal.Inexact] * SIZE,
+        [decimal.Inexact] * SIZE)),
+    "stat": (os.stat_result, ((0,) * 10, {f'st_{name}': 0 for name in NAMES})),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ELEMENTS)
@@ -281,26 +283,115 @@ def test_what_an_estimator_holds_twice_is_copied_once():
 
 @pytest.mark.usefixtures("own")
 class TestOwnClasses:
-    def test_fields(self, asm):
-        fields = asm.dict(*(part for name in NAMES for part in (asm.text(name), b"N")))
-        body = asm.name("safeser_own:Plain") + b"\x940" + fields + b"\x940("
-        data = asm.pickle(body + b"h\x00)\x81h\x01b" * COUNT + b"t")
+    def test_fields(self):
+        fields = op.value(FIELDS)
+        body = op.name("safeser_own:Plain") + b"\x940" + fields + b"\x940("
+        data = op.pickled(body + b"h\x00)\x81h\x01b" * COUNT + b"t")
         visits, _, objects = spent(data, allowed(Plain="class"))
         assert visits > COUNT * SIZE
         assert objects > COUNT * SIZE * 8
 
-    def test_arguments(self, asm):
-        parts = asm.text("x" * SIZE) + b"\x940" + asm.list(*[b"N"] * SIZE) + b"\x940("
-        body = asm.name("safeser_own:Plain") + b"\x940" + parts
-        data = asm.pickle(body + b"h\x00h\x01h\x02\x86\x81" * COUNT + b"t")
+    def test_arguments(self):
+        parts = op.value("x" * SIZE) + b"\x940" + op.value([None] * SIZE) + b"\x940("
+        body = op.name("safeser_own:Plain") + b"\x940" + parts
+        data = op.pickled(body + b"h\x00h\x01h\x02\x86\x81" * COUNT + b"t")
         visits, copies, _ = spent(data, allowed(Plain="class"))
         assert visits > COUNT * SIZE
         # They are handed on, and not copied.
         assert copies < 2 * SIZE
 
-    def test_copies_that_a_class_makes(self, asm):
-        for name, value in (("Text", asm.text("x" * SIZE)), ("Words", asm.list(*[b"N"] * SIZE))):
-            body = asm.name(f"safeser_own:{name}") + b"\x940" + value + b"\x94\x85\x940("
-            data = asm.pickle(body + b"h\x00h\x02R" * COUNT + b"t")
+    def test_copies_that_a_class_makes(self):
+        for name, value in (("Text", op.value("x" * SIZE)), ("Words", op.value([None] * SIZE))):
+            body = op.name(f"safeser_own:{name}") + b"\x940" + value + b"\x94\x85\x940("
+            data = op.pickled(body + b"h\x00h\x02R" * COUNT + b"t")
             _, copies, objects = spent(data, allowed(**{name: "class"}))
             assert (copies if name == "Text" else objects) >= COUNT * SIZE
+
+
+#: Bytes of the pickles; half of one is the value.
+FULL = 300_000
+HELD = FULL // 16
+
+
+_INDEX = "pandas.core.indexes.base:_new_Index"
+_BACKED = "pandas._libs.arrays:__pyx_unpickle_NDArrayBacked"
+
+
+def numbers(kind):
+    return (np.arange(HELD) ** 2).astype(kind)
+
+
+def wide():
+    return pd.DataFrame(np.zeros((1, 25_000), "i1"), columns=pd.RangeIndex(25_000))
+
+
+AMPLIFIED = {
+    "PeriodIndex": (_INDEX, lambda: pd.PeriodIndex.from_ordinals(numbers(int), freq="h")),
+    "DataFrame": ("pandas:DataFrame", wide),
+    "Index of int": (_INDEX, lambda: pd.Index(numbers(int))),
+    "Index of float": (_INDEX, lambda: pd.Index(numbers(float))),
+    "Index of Int64": (_INDEX, lambda: pd.Index(pd.array(numbers(int), dtype="Int64"))),
+    "DatetimeIndex": ("pandas.core.indexes.datetimes:_new_DatetimeIndex",
+        lambda: pd.DatetimeIndex(numbers("M8[s]"))),
+    "TimedeltaIndex": ("pandas.core.indexes.timedeltas:_new_TimedeltaIndex",
+        lambda: pd.TimedeltaIndex(numbers("m8[s]"))),
+    "DatetimeArray of a zone": (_BACKED,
+        lambda: pd.DatetimeIndex(numbers("M8[s]")).tz_localize("UTC").array),
+}  # fmt: skip
+
+
+def attack(name, value):
+    """Return a pickle of two calls of *name* as in *value*, and one of as many as fit."""
+    found = {each.name: each for each in templates(pickle.dumps(value, 5), "")}
+    return found[name].repeated(2), found[name].filling(FULL)
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("case", AMPLIFIED)
+def test_attack_copies_of_one_value_are_charged(case):
+    name, make = AMPLIFIED[case]
+    twice, many = attack(name, make())
+    assert len(loads(twice, profile=DATA_PROFILES)) == 2
+    refused("pickle.max-bytes", loads, many, profile=DATA_PROFILES)
+
+
+def keyed(value, refs=490, dicts=400):
+    """Return a pickle of many dicts whose one key is a tuple that names *value* again and again."""
+    data = pickle.dumps(value, 4)
+    memo = sum(code.name == "MEMOIZE" for code, _, _ in pickletools.genops(data))
+    get, get_key = (b"j" + index.to_bytes(4, "little") for index in (memo, memo + 1))
+    padding = b"B" + FULL.to_bytes(4, "little") + bytes(FULL) + b"0"  # brings more to spend
+    named = data[:-1] + b"\x940" + padding + b"(" + get * refs + b"t\x940"
+    return named + b"](" + (b"}" + get_key + b"K\x01s") * dicts + b"e."
+
+
+LONDON = "Europe/London"
+AUTUMN = pd.Timestamp("2021-10-31 01:30", tz="UTC").tz_convert(LONDON)
+SLOW_KEYS = {
+    "a second of two": AUTUMN.replace(fold=1),
+    "an interval": pd.Interval(AUTUMN, AUTUMN + pd.Timedelta(1, "h")),
+    "a pattern": re.compile("a" * 1000),
+}
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("case", SLOW_KEYS)
+def test_attack_keys_that_are_slow_to_hash_are_charged(case):
+    value = SLOW_KEYS[case]
+    [found] = loads(keyed(value, refs=2, dicts=1), profile=DATA_PROFILES)
+    assert found == {(value, value): 1}
+    refused(
+        "pickle.max-refs",
+        loads,
+        keyed(value),
+        profile=DATA_PROFILES,
+        limits=Limits(max_sharing=1000),
+    )
+
+
+@pytest.mark.unmeasured
+def test_attack_zones_that_are_not_cached_are_charged():
+    zone = zoneinfo.ZoneInfo.no_cache("America/New_York")
+    assert loads(pickle.dumps(zone), profile=DATA_PROFILES).key == zone.key
+    _, many = attack("zoneinfo:ZoneInfo._unpickle", zone)
+    refused("pickle.max-refs", loads, many, profile=DATA_PROFILES)
