@@ -79,13 +79,9 @@ class Pair:
         return self.two.open(self.there.session.seal(body, list(frames)), self.context)
 
 
-def test_an_allowed_class_arrives(doors, shop):
-    got = Pair(doors, "ann", "bea").send({"orders": [shop.Order(3)], "how": shop.total})
-    assert got == {"orders": [shop.Order(3)], "how": shop.total}
-
-
-def test_an_allowed_class_may_be_a_key_where_that_is_said(doors, shop):
-    assert Pair(doors, "ann", "bea").send({shop.Order(3): 1}) == {shop.Order(3): 1}
+def test_an_allowed_class_arrives_and_may_be_a_key_where_that_is_said(doors, shop):
+    value = {"orders": [shop.Order(3)], "how": shop.total, shop.Order(3): 1}
+    assert Pair(doors, "ann", "bea").send(value) == value
 
 
 def test_its_family_is_pickle_there_and_code_elsewhere(doors, shop):
@@ -166,12 +162,3 @@ def test_so_does_finding_out_what_they_are(doors, shop):
     assert caught.value.rule == "pickle.max-calls"
     # What needs no payload is not touched by that.
     assert back.admit(verified, p.context, []).payloads == ()
-
-
-def test_what_was_loaded_says_nothing_about_what_is_loaded_next(doors, shop):
-    p = Pair(doors, "ann", "bea")
-    there, back = doors.shake(p.one, p.two)
-    verified = back.verify(there.seal(None, p.context))
-    named = back.payload(verified, p.context, "part 0", PICKLE, [pickle.dumps("cloudpickle")])
-    admitted = back.admit(verified, p.context, [named])
-    assert [back.load(admitted) for _ in range(3)] == [["cloudpickle"]] * 3

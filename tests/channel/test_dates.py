@@ -104,24 +104,21 @@ def test_a_session_ends_where_nothing_may_pass_any_more(connected, clock):
     assert far.over == Ending("policy.no-context", "ann")
 
 
-def test_what_was_sealed_before_the_end_is_refused_after_it(connected, clock):
+@pytest.mark.parametrize("done", ["sealed", "verified", "read"])
+def test_what_was_begun_before_the_end_is_refused_after_it(connected, clock, done):
     near, far = connected("code")
-    frames = near.session.seal(b"", [])
-    clock.now = AFTER
-    context = far.inbound(Kind.ADMIN, "identity")
-    with pytest.raises(PolicyDenied) as caught:
-        far.admit(far.verify(frames), context)
-    assert caught.value.rule == "context.ended"
-
-
-def test_a_payload_that_was_read_before_the_end_is_refused_after_it(connected, clock):
-    near, far = connected("code")
-    message = far.verify(near.session.seal(b"", []))
+    message = near.session.seal(b"", [])
     context = far.inbound(Kind.DATA)
-    payload = far.payload(message, context, "x", *ONE)
+    payloads = []
+    if done != "sealed":
+        message = far.verify(message)
+    if done == "read":
+        payloads = [far.payload(message, context, "x", *ONE)]
     clock.now = AFTER
+    if done == "sealed":
+        message = far.verify(message)
     with pytest.raises(PolicyDenied) as caught:
-        far.admit(message, context, [payload])
+        far.admit(message, context, payloads)
     assert caught.value.rule == "context.ended"
 
 

@@ -78,13 +78,6 @@ def test_a_process_does_not_start_where_its_key_is_listed_with_anothers_signing_
     assert (signer(1).public.fingerprint if own else "none") in refused.value.message
 
 
-def test_it_starts_where_its_own_signing_key_is_listed_or_none(doors, policy):
-    listed = doors.roster(doors.policy(policy))
-    bea = doors.identity("bea", signing=signer(1))
-    for roster in (listed, changed(listed, "bea", verifying=signer(1).public)):
-        assert doors.channel("bea", policy, identity=bea, roster=roster).identity is bea
-
-
 def test_a_new_identity_is_not_taken_with_anothers_signing_key(doors, bea):
     second = doors.identity("bea", "second", signing=signer(1))
     before = bea.standing.listed.entries
@@ -98,7 +91,6 @@ def test_a_new_identity_is_not_taken_with_anothers_signing_key(doors, bea):
 
 
 def test_a_signing_key_that_is_added_to_the_same_key_is_taken(doors, bea):
-    assert bea.identity.verifying is None
-    assert bea.adopt(identity=doors.identity("bea", signing=signer(1)))
+    for taken in (True, False):
+        assert bea.adopt(identity=doors.identity("bea", signing=signer(1))) is taken
     assert bea.identity.verifying == signer(1).public
-    assert not bea.adopt(identity=doors.identity("bea", signing=signer(1)))

@@ -8,7 +8,6 @@ import pytest
 
 from safeser.errors import ConfigError
 from safeser.identity import Identity, KeyState, Roster, RosterEntry
-from safeser.identity.roster import parse_date
 
 DAY = datetime.date(2026, 3, 1)
 NEXT = DAY + datetime.timedelta(1)
@@ -68,12 +67,6 @@ def test_a_key_speaks_on_the_first_and_the_last_of_its_days(state, day, speaks):
     assert Roster([entry]).principal_of(KEY, on=day) == ("ann" if speaks else None)
 
 
-def test_without_days_a_key_speaks_today():
-    roster = Roster.parse(START)
-    assert roster.principal_of(KEY) == "ann"
-    assert roster.keys_of("ann") == (KEY,)
-
-
 def test_of_two_rosters_the_days_that_allow_less_count():
     one = Roster.parse(f"{START} not_before=2026-03-01")
     two = Roster.parse(f"{START} not_before=2026-02-01 not_after=2026-03-02")
@@ -93,9 +86,3 @@ def test_equal_lines_have_one_hash_whatever_stands_between_them():
     one, two = Roster.parse(START), Roster.parse(f"# a comment\n\n  {START}  \n")
     assert one.sha256 == two.sha256
     assert one.sha256 != Roster.parse(f"{START} not_after=2026-03-02").sha256
-
-
-def test_a_day_is_written_one_way():
-    assert parse_date("2026-03-01") == DAY
-    with pytest.raises(ConfigError):
-        parse_date("20260301")
