@@ -185,14 +185,6 @@ def test_what_was_persisted_arrives_over_the_same_results(collection):
     assert list(getattr(one.meta, "columns", [])) == list(getattr(two.meta, "columns", []))
 
 
-@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda x: type(x).__name__)
-def test_a_graph_that_is_still_to_run_is_refused_with_advice(collection):
-    with pytest.raises(PayloadError, match=r"\.persist\(\)") as caught:
-        families.serialize({"x": [collection]}, FAMILIES)
-    assert caught.value.rule == "families.cannot-serialize"
-    assert caught.value.where == "['x'][0]"
-
-
 def test_parts_of_what_was_persisted_are_still_to_run():
     with pytest.raises(PayloadError, match=r"\.persist\(\)"):
         families.serialize(persisted(COLLECTIONS[0])[:2] + 1, FAMILIES)
