@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from safeser import families, pickles
 from safeser.channel import Received
-from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import plain, receiving
 from safeser.families.errors import wire as errors
 from safeser.values import Kind
+from tests.refusal import refusal
 
 PICKLE = {"serializer": "pickle", "writeable": []}
 ROOT = Path(__file__).parents[2]
@@ -78,17 +79,6 @@ ERROR = families.serialize(ValueError("x"), ["error"])
 TYPED = families.serialize([np.arange(3), 1j], ["dask"])
 PLAIN_PICKLE = (PICKLE, [pickle.dumps({"a": 1})])
 CODE = (PICKLE, [pickle.dumps(os.system)])
-
-
-@pytest.mark.parametrize("first", [MSGPACK, ERROR, TYPED, PLAIN_PICKLE])
-def test_the_first_payload_is_not_read_when_the_second_is_denied(arrival, touched, first):
-    a = arrival("bea", "ann")
-    payloads = [a.payload(*first, where="one"), a.payload(*CODE, where="two")]
-    with pytest.raises(PolicyDenied) as caught:
-        a.admit(*payloads)
-    assert caught.value.where == "two"
-    assert a.audit.order == ["refuse"]
-    assert touched == []
 
 
 @given(st.lists(st.sampled_from([MSGPACK, ERROR, TYPED, PLAIN_PICKLE, CODE]), max_size=5))
@@ -194,9 +184,8 @@ def test_code_inside_a_payload_keeps_all_from_being_checked(
 def test_what_a_caller_is_not_willing_to_open_is_not_opened_inside_either(arrival):
     a = arrival("bea", "ann")
     outer = a.payload(*wrap(SHARD, "msgpack"), wraps=True)
-    with pytest.raises(PolicyDenied) as caught:
+    with refusal(PolicyDenied, "caller.deserializers"):
         a.admit(outer, requested=["dask", "msgpack"])
-    assert caught.value.rule == "caller.deserializers"
 
 
 @pytest.mark.parametrize("value", [1, "text", [b"x"], {"a": SHARD}, bytearray(SHARD), 1j, None])
@@ -259,9 +248,8 @@ def test_a_payload_of_another_message_or_session_is_not_admitted(arrival):
         with pytest.raises(TypeError):
             one.admit(*payloads)
     assert one.audit.events == []
-    with pytest.raises(PolicyDenied) as caught:
+    with refusal(PolicyDenied, "context.session"):
         one.link.admit(two.message, one.context)
-    assert caught.value.rule == "context.session"
 
 
 WRONG = """
@@ -360,10 +348,3 @@ def test_a_header_that_names_a_library_imports_it_only_when_it_is_loaded(policy,
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", FRESH, doors, policy, library, name]
     subprocess.run(command, check=True, env=environment, timeout=60)
-
-
-def test_a_record_that_fails_keeps_all_from_being_loaded(arrival):
-    a = arrival("bea", "ann")
-    a.audit.broken = {"refuse"}
-    with pytest.raises(AuditError):
-        a.admit(a.payload({"serializer": "msgpack"}, [b"\xc1"]))

@@ -9,6 +9,7 @@ import pytest
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError
 from safeser.values import Context
+from tests.refusal import refusal
 
 POLICY = """
 safeser: 1
@@ -49,9 +50,8 @@ def test_a_long_array_arrives_whole(links, size):
 def test_counts_that_lie_are_refused_and_recorded(links):
     near, far = links
     frames = near.session.seal(PARTS, [b"\xc0" * 1000, b"\xc0"])
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "payload.parts"):
         far.admit_message(far.verify(frames), CONTEXT)
-    assert caught.value.rule == "payload.parts"
     assert far.audit.rules == ["payload.parts"]
 
 
@@ -64,11 +64,8 @@ def test_counts_that_lie_are_refused_and_recorded(links):
     ],
     ids=["bytes", "many bytes", "array"],
 )
-def test_what_is_too_large_is_refused_at_the_sender(links, value, rule):
+def test_what_is_too_large_is_refused_at_the_sender_and_the_session_goes_on(links, value, rule):
     near, far = links
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, rule):
         near.seal(value, CONTEXT)
-    assert caught.value.rule == rule
-    # Nothing was sent, so the session goes on.
-    [got] = far.load(far.admit_message(far.verify(near.seal(1, CONTEXT)), CONTEXT))
-    assert got == 1
+    assert far.load(far.admit_message(far.verify(near.seal(1, CONTEXT)), CONTEXT)) == [1]

@@ -13,6 +13,7 @@ from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.policy import Policy
 from safeser.values import FAMILIES, SEALED, Context, Kind
+from tests.refusal import refusal
 
 ONE = ({"serializer": "msgpack"}, [b"\x01"])
 PICKLE = {"serializer": "pickle", "writeable": []}
@@ -84,9 +85,8 @@ def test_a_shadow_that_permits_everything_loosens_nothing(bea, policy):
         "deserializers: [dask, msgpack, pickle]", f"submission: code\n    deserializers: {CODE}"
     )
     link, message = bea(Policy.parse(generous), enforced=policy.replace("[basic, run]", "[basic]"))
-    with pytest.raises(PolicyDenied) as caught:
+    with refusal(PolicyDenied, "operation.not-granted"):
         admitted(link, message, kind=Kind.CONTROL, operation="run")
-    assert caught.value.rule == "operation.not-granted"
     assert [event["permitted"] for event in link.audit.events if event["event"] == "refuse"] == [
         False
     ]
@@ -159,13 +159,6 @@ def test_a_small_pickle_may_stand_beside_many_values_without_bytes(bea, policy):
     small = sum(len(memoryview(frame).tobytes()) for frame in frames)
     assert small < len(header["sub-headers"])
     admitted(link, message, (header, frames), operation=None)
-    assert rules(link) == [None]
-
-
-def test_a_small_pickle_may_share_its_parts(bea, policy):
-    """A list of one list a thousand times has a hundred thousand elements, in 2.5 kB."""
-    link, message = bea(stricter(policy, *NO_CODE, ("max_refs: 10_000", "max_refs: 100_000")))
-    admitted(link, message, (PICKLE, [pickle.dumps([[1] * 100] * 1_000)]), operation=None)
     assert rules(link) == [None]
 
 
@@ -280,9 +273,8 @@ def test_a_file_that_observes_is_as_strict_as_others(policy, change, rule):
         Policy.parse(text)
         text = text.replace("dora: {}", "dora: {confined: {}}")
         rule = "config.observe"
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, rule):
         Policy.parse(text)
-    assert caught.value.rule == rule
 
 
 @pytest.mark.parametrize("name", ["strict", "dask-cluster", "demo", "default", "trusted"])

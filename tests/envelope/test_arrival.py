@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from safeser.envelope import Sealed
 from safeser.errors import EnvelopeError
+from tests.refusal import refusal
 
 PIECE = 1 << 10
 
@@ -59,9 +60,8 @@ def flipped(wire, at):
 
 
 def fails(session, rule, call, *arguments):
-    with pytest.raises(EnvelopeError) as caught:
+    with refusal(EnvelopeError, rule):
         call(*arguments)
-    assert caught.value.rule == rule
     assert session.ended
 
 
@@ -119,9 +119,8 @@ def test_a_changed_frame_that_was_there_whole(encrypted, size):
     start = encrypted.start(b, wire)
     at = 64 + start.prelude.start_length
     sealed = memoryview(bytearray(flipped(wire, at + size - 1)[at:-32]))
-    with pytest.raises(EnvelopeError) as caught:
+    with refusal(EnvelopeError, "envelope.gcm"):
         b.verify(Sealed(start, [sealed], wire[-32:]))
-    assert caught.value.rule == "envelope.gcm"
     assert b"mmmm" not in bytes(sealed)
 
 

@@ -18,6 +18,7 @@ from safeser.identity import (
     RosterEntry,
     SigningKey,
 )
+from tests.refusal import refusal
 
 DAY = datetime.date(2026, 1, 31)
 
@@ -155,13 +156,14 @@ def test_too_many(monkeypatch):
 def test_with_entry():
     roster = Roster([entry(1, "alice")])
     more = roster.with_entry(entry(2, "alice", "pending"))
-    assert len(roster) == 1  # unchanged
-    assert more.keys_of("alice") == (key(1),)
+    assert (len(roster), more.keys_of("alice")) == (1, (key(1),))
     active = more.with_entry(entry(2, "alice"))
     assert active.keys_of("alice") == (key(1), key(2))
     assert active.with_entry(entry(1, "alice", "retired")).keys_of("alice") == (key(2),)
-    with pytest.raises(ConfigError, match="alice and bob"):
-        active.with_entry(entry(1, "bob", "retired"))
+    other = Roster([entry(1, "bob", "retired")])
+    for refuses in (lambda: active.with_entry(other.entries[0]), lambda: active.merged(other)):
+        with pytest.raises(ConfigError, match="alice and bob"):
+            refuses()
 
 
 @pytest.mark.parametrize(
@@ -183,12 +185,6 @@ def test_merged_takes_the_more_careful_state(one, two, both):
             key(1): both,
             key(2): "active",
         }
-
-
-def test_merged_refuses_one_key_of_two():
-    a, b = Roster([entry(1, "alice", "retired")]), Roster([entry(1, "bob")])
-    with pytest.raises(ConfigError, match="alice and bob"):
-        a.merged(b)
 
 
 def test_save_and_load(tmp_path):
@@ -220,16 +216,9 @@ def test_a_failed_save_leaves_the_old_roster(tmp_path, monkeypatch):
         assert list(tmp_path.iterdir()) == [path]
 
 
-def test_saving_where_nothing_can_be(tmp_path):
-    for path in (tmp_path / "none" / "roster", tmp_path / "a\0b"):
-        with pytest.raises(ConfigError, match="cannot be written"):
-            Roster().save(path)
-
-
 def refused(path, *words):
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.roster") as caught:
         Roster.load(path)
-    assert caught.value.rule == "config.roster"
     for word in (os.path.basename(path), *words):
         assert word in str(caught.value)
 
@@ -249,9 +238,8 @@ def test_files_that_are_none(tmp_path, monkeypatch):
 
 
 def unfinished(path):
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "roster.unfinished") as caught:
         Roster.load(path)
-    assert caught.value.rule == "roster.unfinished"
     assert str(path) in caught.value.message
     assert f"'safeser keys check --fix {path}'" in caught.value.fix
 
@@ -328,12 +316,6 @@ def test_a_line_may_list_a_signing_key_behind_the_key():
     assert roster.entry_of(signing(1)) is roster.entry_of(key(1)) is one
     assert roster.entry_of(signing(2)) is None
     assert roster.sha256 != Roster.parse(text.replace(S1 + " ", "")).sha256
-
-
-def test_a_comment_is_no_signing_key():
-    line = f"{K1} alice active {DAY} {S1}"
-    assert RosterEntry.parse(line).verifying is None
-    assert RosterEntry.parse(line).text() == line
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from safeser.errors import ConfigError
 from safeser.identity import Identity, KeyState, Roster, RosterEntry
+from tests.refusal import refusal
 
 DAY = datetime.date(2026, 3, 1)
 NEXT = DAY + datetime.timedelta(1)
@@ -45,9 +46,8 @@ def test_a_line_spells_its_days_before_the_comment(rest, first, last, comment):
     ],
 )
 def test_other_days_are_refused(rest):
-    with pytest.raises(ConfigError) as refused:
+    with refusal(ConfigError, "config.roster"):
         RosterEntry.parse(f"{START} {rest}")
-    assert refused.value.rule == "config.roster"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,8 @@ def test_of_two_rosters_the_days_that_allow_less_count():
 
 
 def test_a_roster_of_another_format_is_named_as_one():
-    with pytest.raises(ConfigError) as refused:
+    with refusal(ConfigError, "config.roster-version") as refused:
         Roster.parse(f"# keys\nsafeser-roster 2\n{START}\n")
-    assert refused.value.rule == "config.roster-version"
     assert "line 2" in refused.value.where
 
 

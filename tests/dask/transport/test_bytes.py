@@ -91,15 +91,6 @@ async def test_a_connection_that_ends_inside_a_message_is_closed(net, connected)
     assert len(net.seen) == 1
 
 
-async def test_a_closed_connection_says_so(connected):
-    async with connected() as (_, comm):
-        comm.abort()
-        with pytest.raises(CommClosedError):
-            await comm.write({"op": "nbytes"})
-        with pytest.raises(CommClosedError):
-            await comm.read()
-
-
 async def test_a_session_that_has_ended_closes_the_connection(connected):
     async with connected() as (_, comm):
         comm.link.session.end("it is old")

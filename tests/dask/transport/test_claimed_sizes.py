@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -201,24 +200,3 @@ def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, run, suite, 
     assert held <= 2 << 20
     assert begun < size // 2
     assert max(sent) <= 1 << 20
-
-
-@pytest.mark.parametrize("size", [1 << 18, (1 << 24) + 1])
-def test_an_honest_large_frame_is_received_where_it_stays(wire, run, monkeypatch, size):
-    async def main():
-        comm, near, mine = wire()
-        frame = os.urandom(1) * size
-        buffers = near.session.seal(b"", [b"", frame, b"x"])
-        sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
-        monkeypatch.setattr(comm.conversation, "message_bounds", lambda: NO_BOUNDS)
-        with unfinished_module.Arriving(unfinished_module.unfinished, "p", comm.abort) as arriving:
-            verified, _ = await asyncio.gather(comm._receive(arriving), sending)
-        comm.abort()
-        assert [bytes(each) for each in verified.frames] == [b"", frame, b"x"]
-        return verified.frames[1]
-
-    view = run(main())
-    assert not view.readonly
-    assert sys.getsizeof(view) < 1000
-    # A buffer of its own, not a part of another; a tag may stand behind it.
-    assert view.obj.nbytes - size in (0, GCM_TAG_SIZE)

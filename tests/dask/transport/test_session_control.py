@@ -18,9 +18,9 @@ from safeser.channel import Ending
 from safeser.dask import comm_backend
 from safeser.dask.settings import channel_for
 from safeser.dask.transport.session_control import SessionControl
-from safeser.envelope import MAX_SECONDS
 from safeser.errors import SafeserError
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
+from tests.refusal import refusal
 
 RETIRED = Ending("key.retired", "client")
 
@@ -197,9 +197,8 @@ async def test_a_process_whose_own_key_is_retired_says_so_and_leaves_no_socket(n
     async with net.serving() as listener:
         client = channel_for("client")
         client.adopt(roster=retire(client.standing.listed, client.identity))
-        with pytest.raises(SafeserError, match="the key of client is retired") as refused:
+        with refusal(SafeserError, "key.retired", match="the key of client is retired"):
             await opened(net, listener)
-        assert refused.value.rule == "key.retired"
         await eventually(lambda: not listener._pending, "the end of the connection")
 
 
@@ -248,71 +247,6 @@ async def test_dasks_pool_opens_another_connection_by_the_new_key(net):
         assert other.link.own_key == new.public
         await real.close()
         await pool.close_rpc()
-
-
-async def test_dasks_pool_asks_nothing_through_a_connection_whose_session_ended(net):
-    async with net.serving() as listener:
-        pool = await ConnectionPool(connection_args=net.arguments())
-        proxy = pool(listener.contact_address)
-        await proxy.nbytes(keys=[])
-        [comm] = pool.available[listener.contact_address]
-        comm.link.finish(Ending("key.retired", "scheduler"))
-        while not comm.ended_because:
-            await asyncio.sleep(0)
-        await proxy.nbytes(keys=[])  # by another
-        assert comm.closed()
-        await pool.close()
-
-
-async def test_a_server_with_a_new_key_has_its_peers_come_again(net):
-    async with net.serving() as listener:
-        pool = await ConnectionPool(connection_args=net.arguments())
-        proxy = pool(listener.contact_address)
-        await proxy.nbytes(keys=[])
-        [comm] = pool.available[listener.contact_address]
-        server = listener._channel
-        new = renewed_by(server, channel_for("client"), name="scheduler")
-        await asyncio.sleep(0.05)
-        await proxy.nbytes(keys=[])  # hears what it is asked, and its answer
-        await eventually(comm.closed, "the closing")  # no look finds it idle if it is busy
-        server.tend()
-        await proxy.nbytes(keys=[])
-        [other] = pool.available[listener.contact_address]
-        assert other.link.session.peer_key == new.public
-        await pool.close()
-
-
-async def test_a_session_of_half_its_time_is_renewed(connected):
-    async with connected() as (listener, comm):
-        comm.link.lasts = True
-        session, before = comm.link.session, comm.link.session.id
-        session._clock = lambda: session.ends_at - MAX_SECONDS / 2
-        reading = asyncio.ensure_future(comm.read())
-        channel_for("client").tend()
-        await eventually(lambda: session.id != before, "the renewal")
-        assert at_server(listener).session.id == session.id
-        reading.cancel()
-
-
-async def test_who_is_not_listed_yet_goes_on_by_the_old_key_and_tries_again(
-    connected, monkeypatch, caplog
-):
-    monkeypatch.setattr("safeser.dask.transport.session_control._AGAIN", 0.0)
-
-    async with connected() as (listener, comm):
-        comm.link.lasts = True
-        before = comm.link.session.id
-        reading = asyncio.ensure_future(comm.read())
-        client = channel_for("client")
-        new = renewed_by(client)
-        await eventually(lambda: "does not accept a new key yet" in caplog.text, "the refusal")
-        assert comm.link.session.id == before
-        entry = RosterEntry(new.public, "client", KeyState.ACTIVE, today())
-        server = listener._channel
-        server.adopt(roster=Roster([*server.standing.listed.entries, entry]))
-        client.tend()
-        await eventually(lambda: comm.link.session.id != before, "the renewal")
-        reading.cancel()
 
 
 async def test_a_key_that_was_listed_a_moment_ago_is_let_in(net):

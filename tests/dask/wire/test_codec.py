@@ -13,6 +13,7 @@ from safeser.dask.wire import codec
 from safeser.dask.wire.codec import Encoder, PayloadRow, Reference, parse, substitute
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
+from tests.refusal import refusal
 
 LIMITS = Limits()
 
@@ -148,9 +149,8 @@ def test_sets_inside_sets_are_refused_before_they_take_the_stack(depth):
     body = packed([1])
     for _ in range(depth):
         body = packed([msgpack.ExtType(3, body)])
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "payload.key"):
         parse([packed(msgpack.ExtType(3, body))], LIMITS)
-    assert caught.value.rule == "payload.key"
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,8 @@ def test_sets_inside_sets_are_refused_before_they_take_the_stack(depth):
 def test_elements_are_counted_before_they_are_kept(body):
     few = Limits(max_refs=100)
     parse([packed(list(range(50)))], few)
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "limit.max_refs"):
         parse([body], few)
-    assert caught.value.rule == "limit.max_refs"
 
 
 def test_a_cyclic_or_deep_message_is_refused_when_sent():
@@ -221,9 +220,8 @@ SPELT = [b"\xc7\x04\xff", b"\xc8\x00\x04\xff", b"\xc9\x00\x00\x00\x04\xff"]
 def test_a_timestamp_is_an_extension_like_any_other(stamp, around):
     inside = around % stamp
     for made in (inside, packed([msgpack.ExtType(3, b"\x91" + stamp)])):
-        with pytest.raises(PayloadError) as caught:
+        with refusal(PayloadError, "payload.ext"):
             parse([made], LIMITS)
-        assert caught.value.rule == "payload.ext"
 
 
 def test_bytes_that_look_like_a_timestamp_are_bytes():
