@@ -83,19 +83,16 @@ def wire(doors, suite):
     [(bytes(4 << 20),), (b"\x80", bytes(4 << 20))],
     ids=["structure", "table"],
 )
-def test_more_than_its_sender_may_say_ends_the_connection_unread(wire, run, frames):
-    async def main():
-        w = wire("bob")
-        comm = await w.greet()
-        # As much of the message as the socket takes: the peer waits for its reader.
-        w.mine.setblocking(False)
-        w.mine.send(w.sealed(*frames)[: 1 << 17])
-        with pytest.raises(CommClosedError, match="ceiling"):
-            await asyncio.wait_for(comm.read(), 10)
-        assert comm.closed()
-        return comm.link.audit
-
-    audit = run(main())
+async def test_more_than_its_sender_may_say_ends_the_connection_unread(wire, frames):
+    w = wire("bob")
+    comm = await w.greet()
+    # As much of the message as the socket takes: the peer waits for its reader.
+    w.mine.setblocking(False)
+    w.mine.send(w.sealed(*frames)[: 1 << 17])
+    with pytest.raises(CommClosedError, match="ceiling"):
+        await asyncio.wait_for(comm.read(), 10)
+    assert comm.closed()
+    audit = comm.link.audit
     assert audit.rules[-1] == "limit.ceiling"
     assert audit.events[-1]["sender"] == "unknown"  # nothing of it was authenticated
 
@@ -106,7 +103,6 @@ def test_more_than_its_sender_may_say_ends_the_connection_unread(wire, run, fram
 )
 async def test_messages_about_the_session_are_small(wire, header, frames, said):
     """The envelope would take a megabyte of header before any policy is asked."""
-
     w = wire("bob")
     comm = await w.greet()
     w.mine.sendall(b"".join(map(bytes, w.near.session.seal(header, frames))))
@@ -134,21 +130,18 @@ async def test_the_table_of_frames_counts_towards_the_budget(wire, monkeypatch):
     reading.cancel()
 
 
-def test_a_submitter_sends_large_values(wire, run):
+async def test_a_submitter_sends_large_values(wire):
     value = os.urandom(1) * (3 << 20)
 
-    async def main():
-        w = wire("alice")
-        comm = await w.greet()
-        row = [{"serializer": "msgpack"}, 1, None, False]
-        body = {"op": "scatter", "data": {"x": msgpack.ExtType(1, bytes(4))}, "client": "Client-1"}
-        assert comm.conversation._identity._client_ids.claim("Client-1", "alice")
-        frames = [msgpack.packb(body), msgpack.packb([row]), msgpack.packb(value)]
-        sending = asyncio.to_thread(w.mine.sendall, w.sealed(*frames))
-        got, _ = await asyncio.gather(comm.read(), sending)
-        return got["data"]["x"]
-
-    assert bytes(run(main()).frames[0])[-9:] == value[-9:]
+    w = wire("alice")
+    comm = await w.greet()
+    row = [{"serializer": "msgpack"}, 1, None, False]
+    body = {"op": "scatter", "data": {"x": msgpack.ExtType(1, bytes(4))}, "client": "Client-1"}
+    assert comm.conversation._identity._client_ids.claim("Client-1", "alice")
+    frames = [msgpack.packb(body), msgpack.packb([row]), msgpack.packb(value)]
+    sending = asyncio.to_thread(w.mine.sendall, w.sealed(*frames))
+    got, _ = await asyncio.gather(comm.read(), sending)
+    assert bytes((got["data"]["x"]).frames[0])[-9:] == value[-9:]
 
 
 # --- one budget ----------------------------------------------------------------------------------

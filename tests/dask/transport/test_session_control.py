@@ -77,7 +77,6 @@ async def test_a_peer_that_reads_nothing_is_cut_off_all_the_same(connected):
 
 async def test_what_it_sends_meanwhile_is_neither_read_nor_answered(net, connected):
     """A peer that ignores the notice and whose bytes are on their way already."""
-
     async with connected() as (listener, comm):
         link = at_server(listener)
         await net_asks(comm)
@@ -148,7 +147,6 @@ async def test_other_messages_about_the_session_end_it(net, connected, header, f
 
 async def test_before_this_side_is_accepted_there_is_nothing_to_renew(net):
     """A hello in place of the word that accepts; what follows is Dask's to refuse."""
-
     async with net.serving() as listener:
         for _ in range(3):
             comm = await opened(net, listener)
@@ -178,7 +176,6 @@ def test_a_loop_that_is_gone_keeps_nobody_connected():
 
 async def test_a_connection_that_is_dropped_is_collected_at_once(net):
     """Nothing of its control keeps it until the garbage collector comes."""
-
     async with net.serving() as listener:
         comm = await opened(net, listener)
         comm.abort()
@@ -251,7 +248,6 @@ async def test_dasks_pool_opens_another_connection_by_the_new_key(net):
 
 async def test_a_key_that_was_listed_a_moment_ago_is_let_in(net):
     """As ``dask worker`` is started behind ``safeser keys add``."""
-
     async with net.serving() as listener:
         new = Identity.generate("client")
         entry = RosterEntry(new.public, "client", KeyState.ACTIVE, today())

@@ -97,7 +97,6 @@ async def test_a_peer_that_asks_again_and_again_gets_one_handshake(net, begun):
 
 async def test_a_step_that_is_interrupted_closes_the_connection(net):
     """Its answer is never sent, and the other side would wait for it as long as it lives."""
-
     async with both_ends(net) as (near, far, _):
         hello = channel_for("client").renewing(near.link, initiator=True).outgoing
         await near._send_sealed(b"renew", [b"hello", hello])
@@ -112,7 +111,6 @@ async def test_a_step_that_is_interrupted_closes_the_connection(net):
 
 async def test_a_step_waits_for_a_peer_that_reads_nothing(net):
     """Who asks and never reads would have the answers pile up here."""
-
     async with both_ends(net) as (near, far, _):
         far.stream.write(bytes(64 << 20))
         sending = asyncio.ensure_future(far.send_control(b"renew", [b"ask", b""], then=list))

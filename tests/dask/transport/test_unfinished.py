@@ -184,21 +184,6 @@ async def test_what_a_sender_sent_before_buys_it_no_silence(budget, clock):
             await task
 
 
-async def test_the_end_of_a_message_that_was_not_counted_wakes_none(budget, monkeypatch):
-    with Arriving(budget, "p", pytest.fail) as one, Arriving(budget, "p", pytest.fail) as other:
-        await one.take(300)
-        task = asyncio.create_task(other.take(30))
-        await turns()
-        woken = []
-        monkeypatch.setattr(other, "wake", lambda: woken.append(other))
-        with Arriving(budget, "p", pytest.fail):
-            pass
-        assert woken == []
-        one.__exit__(None, None, None)
-        assert woken == [other]
-        await task
-
-
 async def test_only_those_are_woken_for_whom_there_is_room(budget, monkeypatch):
     one, last = Arriving(budget, "p", pytest.fail), Arriving(budget, "p", pytest.fail)
     many = [Arriving(budget, "p", pytest.fail) for _ in range(20)]
