@@ -39,6 +39,9 @@ async def test_a_connection_that_ends_inside_a_message_is_closed(net, connected)
         whole = b"".join(comm.link.session.seal(b"", [b"x" * 1000]))
         await comm.stream.write(whole[:500])
         comm.abort()
+        for again in (comm.write({"op": "nbytes"}), comm.read()):
+            with pytest.raises(CommClosedError):
+                await again
         assert (await net.asks(listener.contact_address))["status"] == "OK"
     assert len(net.seen) == 1
 
@@ -121,6 +124,7 @@ async def test_long_frames_are_read_into_one_buffer(net, monkeypatch, size):
     assert all(len(owners) <= 1 for owners in joined)
 
 
+@pytest.mark.slow
 async def test_many_small_frames_take_few_reads_and_writes(net, monkeypatch):
     sizes = [(3 * n) % 2_000 for n in range(800)]
     sizes[100], sizes[101], sizes[500] = 300_000, 20_000, 16_384

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import dask
 import pytest
 from distributed.comm.core import CommClosedError, connect
-from distributed.core import ConnectionPool, rpc
+from distributed.core import ConnectionPool
 
 from safeser.channel import Ending
 from safeser.dask import comm_backend
@@ -227,23 +227,46 @@ async def test_a_stream_goes_over_to_a_new_key_and_an_idle_connection_is_closed(
         assert (await reading)["status"] == "OK"
 
 
-async def test_dasks_pool_opens_another_connection_by_the_new_key(net):
+@pytest.mark.parametrize("why", ["a new key", "the end of the session"])
+async def test_dasks_pool_opens_another_connection(net, why):
     async with net.serving() as listener:
-        pool = rpc(listener.contact_address, connection_args=net.arguments())
-        await pool.nbytes(keys=[])
-
-        real = await ConnectionPool(connection_args=net.arguments())
-        proxy = real(listener.contact_address)
+        pool = await ConnectionPool(connection_args=net.arguments())
+        proxy = pool(listener.contact_address)
         await proxy.nbytes(keys=[])
-        [comm] = real.available[listener.contact_address]
+        [comm] = pool.available[listener.contact_address]
         assert comm.is_idle()
-        new = renewed_by(channel_for("client"), listener._channel)
-        await eventually(comm.closed, "the closing")
-        await proxy.nbytes(keys=[])
-        [other] = real.available[listener.contact_address]
-        assert other.link.own_key == new.public
-        await real.close()
-        await pool.close_rpc()
+        own = comm.link.own_key
+        if why == "a new key":
+            own = renewed_by(channel_for("client"), listener._channel).public
+            await eventually(comm.closed, "the closing")
+        else:
+            comm.link.finish(Ending("key.retired", "scheduler"))
+            while not comm.ended_because:
+                await asyncio.sleep(0)
+        await proxy.nbytes(keys=[])  # by another
+        assert comm.closed()
+        [other] = pool.available[listener.contact_address]
+        assert other.link.own_key == own
+        await pool.close()
+
+
+async def test_who_is_not_listed_yet_goes_on_by_the_old_key_and_tries_again(
+    connected, monkeypatch, caplog
+):
+    monkeypatch.setattr("safeser.dask.transport.session_control._AGAIN", 0.0)
+    async with connected() as (listener, comm):
+        comm.link.lasts = True
+        before = comm.link.session.id
+        reading = asyncio.ensure_future(comm.read())
+        client, server = channel_for("client"), listener._channel
+        new = renewed_by(client)
+        await eventually(lambda: "does not accept a new key yet" in caplog.text, "the refusal")
+        assert comm.link.session.id == before
+        entry = RosterEntry(new.public, "client", KeyState.ACTIVE, today())
+        server.adopt(roster=Roster([*server.standing.listed.entries, entry]))
+        client.tend()
+        await eventually(lambda: comm.link.session.id != before, "the renewal")
+        reading.cancel()
 
 
 async def test_a_key_that_was_listed_a_moment_ago_is_let_in(net):
