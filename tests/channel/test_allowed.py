@@ -12,6 +12,7 @@ import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.values import Context, Kind
+from tests.refusal import refusal
 
 POLICY = """
 safeser: 1
@@ -79,13 +80,9 @@ class Pair:
         return self.two.open(self.there.session.seal(body, list(frames)), self.context)
 
 
-def test_an_allowed_class_arrives(doors, shop):
-    got = Pair(doors, "ann", "bea").send({"orders": [shop.Order(3)], "how": shop.total})
-    assert got == {"orders": [shop.Order(3)], "how": shop.total}
-
-
-def test_an_allowed_class_may_be_a_key_where_that_is_said(doors, shop):
-    assert Pair(doors, "ann", "bea").send({shop.Order(3): 1}) == {shop.Order(3): 1}
+def test_an_allowed_class_arrives_and_may_be_a_key_where_that_is_said(doors, shop):
+    value = {"orders": [shop.Order(3)], "how": shop.total, shop.Order(3): 1}
+    assert Pair(doors, "ann", "bea").send(value) == value
 
 
 def test_its_family_is_pickle_there_and_code_elsewhere(doors, shop):
@@ -96,9 +93,8 @@ def test_its_family_is_pickle_there_and_code_elsewhere(doors, shop):
     with pytest.raises(PolicyDenied) as caught:
         back.send(shop.Order(3))
     assert '{"safeser_shop:Order": class}' in caught.value.fix
-    with pytest.raises(PolicyDenied) as caught:
+    with refusal(PolicyDenied, "context.family") as caught:
         back.forge(pickle.dumps(shop.Order(3)))
-    assert caught.value.rule == "context.family"
     assert '{"safeser_shop:Order": class}' in caught.value.fix
 
 
@@ -111,15 +107,6 @@ def test_nothing_else_of_its_module_is_allowed(doors, shop):
             Pair(doors, "ann", "bea").forge(data)
 
 
-def test_fields_that_are_not_listed_are_refused(doors, shop):
-    order = shop.Order(3)
-    order.discount = 100
-    with pytest.raises(PayloadError) as caught:
-        Pair(doors, "ann", "bea").forge(pickle.dumps(order))
-    assert caught.value.rule == "pickle.state"
-    assert "fields" in caught.value.fix
-
-
 def test_a_message_of_many_pickles_gets_the_budget_of_one(doors, shop):
     p = Pair(doors, "ann", "bea")
     calls = pickle.dumps([shop.Order(n) for n in range(60)])
@@ -130,9 +117,8 @@ def test_a_message_of_many_pickles_gets_the_budget_of_one(doors, shop):
         "frame-lengths": [1, 1],
     }
     body = msgpack.packb([children, "data", None])
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "pickle.max-calls") as caught:
         p.two.open(p.there.session.seal(body, [calls, calls]), p.context)
-    assert caught.value.rule == "pickle.max-calls"
     assert "max_calls" in caught.value.fix
     assert "admit" not in p.two.audit.order
 
@@ -147,31 +133,7 @@ def test_so_does_a_message_of_many_payloads(doors, shop):
         first = back.payload(verified, p.context, "part 0", PICKLE, [data])
         admitted = back.admit(verified, p.context, [first])
         assert len(back.load(admitted)[0]) == 60
-        with pytest.raises(PayloadError) as caught:
+        with refusal(PayloadError, "pickle.max-calls"):
             back.load(admitted)
-        assert caught.value.rule == "pickle.max-calls"
-        with pytest.raises(PayloadError) as caught:
+        with refusal(PayloadError, "pickle.max-calls"):
             back.admit(verified, p.context, [first])
-        assert caught.value.rule == "pickle.max-calls"
-
-
-def test_so_does_finding_out_what_they_are(doors, shop):
-    p = Pair(doors, "ann", "bea")
-    there, back = doors.shake(p.one, p.two)
-    first, second = (pickle.dumps([shop.Order(n + i) for n in range(60)]) for i in range(2))
-    verified = back.verify(there.seal(None, p.context))
-    assert back.payload(verified, p.context, "part 0", PICKLE, [first]).family == "pickle"
-    with pytest.raises(PayloadError) as caught:
-        back.payload(verified, p.context, "part 1", PICKLE, [second])
-    assert caught.value.rule == "pickle.max-calls"
-    # What needs no payload is not touched by that.
-    assert back.admit(verified, p.context, []).payloads == ()
-
-
-def test_what_was_loaded_says_nothing_about_what_is_loaded_next(doors, shop):
-    p = Pair(doors, "ann", "bea")
-    there, back = doors.shake(p.one, p.two)
-    verified = back.verify(there.seal(None, p.context))
-    named = back.payload(verified, p.context, "part 0", PICKLE, [pickle.dumps("cloudpickle")])
-    admitted = back.admit(verified, p.context, [named])
-    assert [back.load(admitted) for _ in range(3)] == [["cloudpickle"]] * 3

@@ -1,16 +1,23 @@
-"""``audit:`` of a context: fewer records, and counts of the same decisions."""
+"""``audit:`` and ``audit_failure:`` of a context: what is a record, and what passes without one.
+
+The one rule: code is never only counted, and never passes unrecorded.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import contextmanager
 
 import pytest
 
 from safeser.audit import AuditLog, read
-from safeser.errors import ConfigError, PolicyDenied
+from safeser.errors import AuditError, ConfigError, PolicyDenied
 from safeser.policy import Policy
 from safeser.policy.questions.difference import compare
-from safeser.values import Context, Kind
+from safeser.policy.schema import json_schema
+from safeser.values import AuditFailure, Context, Kind
+from tests.refusal import refusal
 
 TEXT = """
 safeser: 1
@@ -29,8 +36,10 @@ contexts:
     sender: bea
     recipient: ann
     audit: {data}
+    audit_failure: {answer}
     serializers: [dask, msgpack]
     deserializers: [dask, msgpack]
+    operations: {{grant: [basic, cluster, control]}}
 """
 
 
@@ -41,13 +50,34 @@ class Code:
         return os.getpid, ()
 
 
-def text(*, code: str = "all", data: str = "all") -> str:
-    return TEXT.format(code=code, data=data)
+def text(answer: str = "refuse", *, code: str = "all", data: str = "all") -> str:
+    return TEXT.format(answer=answer, code=code, data=data)
 
 
-def hand(near, far, value, kind: Kind = Kind.DATA) -> None:
-    context = Context(near.local, far.local, kind)
-    far.load(far.admit_message(far.verify(near.seal(value, context)), context))
+def hand(near, far, value, kind: Kind = Kind.DATA, operation: str | None = None) -> object:
+    context = Context(near.local, far.local, kind, operation)
+    return far.load(far.admit_message(far.verify(near.seal(value, context)), context))
+
+
+def events(log: AuditLog, name: str = "admit") -> list:
+    log.flush()
+    return [each for each in read(log.path) if each.text("event") == name]
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """Return what fills the disk while it is used."""
+
+    @contextmanager
+    def filled():
+        def fail(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", fail)
+            yield
+
+    return filled
 
 
 def of(log: AuditLog) -> tuple[list[str], dict[tuple[str, bool], int]]:
@@ -63,36 +93,25 @@ def of(log: AuditLog) -> tuple[list[str], dict[tuple[str, bool], int]]:
     return families, counts
 
 
-def test_all_is_a_record_of_each(ends):
-    (ann, bea), (_, log) = ends(text())
-    hand(ann, bea, 1)
-    hand(ann, bea, Code())
-    families, counts = of(log)
-    assert len(families) == 2
-    assert counts == {("suite.authenticate", True): 1}
-
-
-def test_refusals_keeps_code_and_counts_the_rest(ends):
-    (ann, bea), (_, log) = ends(text(code="refusals"))
-    for n in range(5):
-        hand(ann, bea, n)
-    hand(ann, bea, Code())
-    families, counts = of(log)
-    assert families == ["cloudpickle"]
-    assert counts["permit", True] == 5
-    decided = log.activity.decisions
-    assert sum(times for key, times in decided.items() if key[:3] == (True, "permit", "data")) == 6
-
-
-def test_a_batch_counts_what_it_does_not_record(ends):
-    (ann, bea), (_, log) = ends(text(code="refusals"))
+@pytest.mark.parametrize(("level", "recorded"), [("all", 4), ("refusals", 1)])
+@pytest.mark.parametrize("together", [True, False])
+def test_refusals_keeps_code_and_counts_the_rest(ends, level, recorded, together):
+    (ann, bea), (_, log) = ends(text(code=level))
     context = Context("ann", "bea", Kind.DATA)
-    with bea.recorded_together() as records:
-        for value in (1, 2, Code(), 3):
-            bea.admit_message(bea.verify(ann.seal(value, context)), context, records=records)
+    values = [1, 2, Code(), 3]
+    if together:
+        with bea.recorded_together() as records:
+            for value in values:
+                bea.admit_message(bea.verify(ann.seal(value, context)), context, records=records)
+    else:
+        for value in values:
+            hand(ann, bea, value)
     families, counts = of(log)
-    assert families == ["cloudpickle"]
-    assert counts["permit", True] == 3
+    assert len(families) == recorded
+    assert "cloudpickle" in families
+    assert counts.get(("permit", True), 0) == 4 - recorded
+    decided = log.activity.decisions
+    assert sum(times for key, times in decided.items() if key[:3] == (True, "permit", "data")) == 4
 
 
 @pytest.mark.parametrize(("level", "recorded"), [("all", 3), ("refusals", 3), ("counts", 0)])
@@ -120,50 +139,174 @@ def test_counts_has_no_record_of_what_passes(ends):
     assert counts["permit", True] == 4
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "submission: code",
-        "submission: sealed\n    operations: {grant: [basic]}",
-        "serializers: [msgpack, pickle, cloudpickle]\n    submission: code",
-    ],
-)
-def test_code_is_never_only_counted(code):
+# --- while the log is not written -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", ["go-on", "queue 10"])
+def test_data_passes_and_its_records_are_written_later(ends, full, answer):
+    (ann, bea), (log, _) = ends(text(answer))
+    with full():
+        for number in range(3):
+            hand(bea, ann, number)
+    assert len(events(log)) == 3
+    assert [each.number("kept") for each in read(log.path) if each.type == "gap"] == [3]
+
+
+#: What the context of data says, how much of it passes before one is refused, and what that is.
+UNWRITTEN = [
+    ("refuse", 0, Kind.DATA, None),
+    ("queue 2", 2, Kind.DATA, None),
+    ("go-on", 0, Kind.CONTROL, "terminate"),
+]
+
+
+@pytest.mark.parametrize(("answer", "passing", "kind", "operation"), UNWRITTEN)
+def test_what_may_not_pass_unrecorded_is_refused(ends, full, answer, passing, kind, operation):
+    (ann, bea), (log, _) = ends(text(answer))
+    with full():
+        for _ in range(passing):
+            hand(bea, ann, {}, kind, operation)
+        with pytest.raises(AuditError):
+            hand(bea, ann, {}, kind, operation)
+    assert len(events(log)) == passing
+    hand(bea, ann, {}, kind, operation)
+    assert len(events(log)) == passing + 1
+
+
+def test_code_is_refused_whatever_another_context_says(ends, full):
+    (ann, bea), (_, log) = ends(text("go-on"))
+    with full(), pytest.raises(AuditError):
+        hand(ann, bea, 1)
+    assert events(log) == []
+
+
+def test_a_batch_passes_as_a_whole_or_not_at_all(ends, full):
+    (ann, bea), (log, _) = ends(text("go-on"))
+
+    def batch(*kinds: Kind) -> None:
+        with ann.recorded_together() as records:
+            for kind in kinds:
+                operation = "terminate" if kind is Kind.CONTROL else None
+                context = Context("bea", "ann", kind, operation)
+                ann.admit_message(ann.verify(bea.seal({}, context)), context, records=records)
+
+    with full():
+        batch(Kind.DATA, Kind.DATA)
+        with pytest.raises(AuditError):
+            batch(Kind.DATA, Kind.CONTROL)
+    assert all(each.text("kind") == "data" for each in events(log))
+
+
+@pytest.mark.parametrize("level", ["all", "refusals", "counts"])
+def test_what_is_only_counted_passes_as_well(ends, full, level, monkeypatch):
+    monkeypatch.setattr("safeser.audit.tally.MAX_COUNTS", 1)  # so that each count is due
+    (ann, bea), (log, _) = ends(text("go-on", data=level))
+    with full():
+        for number in range(4):
+            hand(bea, ann, number)
+            ann._permitted_plain(ann.inbound(Kind.ADMIN, "heartbeat_worker"), None)
+    families, counts = of(log)
+    assert counts["permit", True] + len(families) == 8
+
+
+def test_a_refusal_is_one_though_its_record_waits(ends, full):
+    (ann, bea), (log, _) = ends(text("go-on"))
+    with full(), pytest.raises(PolicyDenied):
+        ann.refuse(ann.inbound(Kind.DATA), "context.family", "it does not pass")
+    assert len(events(log, "refuse")) == 1
+    del bea
+
+
+def test_a_sink_of_another_kind_is_asked_as_before(doors):
+    near, far = (doors.channel(name, text("go-on")) for name in ("ann", "bea"))
+    near.audit.broken = {"admit"}
+    ann, bea = doors.shake(near, far)
+    ann._permitted_plain(ann.inbound(Kind.ADMIN, "heartbeat_worker"), None)
+    with pytest.raises(AuditError):
+        hand(bea, ann, 1)
+
+
+# --- the policy -----------------------------------------------------------------------------------
+
+
+def test_a_policy_says_what_passes():
+    for answer, found in (
+        ("refuse", {}),
+        ("go-on", {"data": AuditFailure(2)}),
+        ("queue 100", {"data": AuditFailure(1, 100)}),
+    ):
+        assert Policy.parse(text(answer)).audit_failures == found
+    assert "queue [1-9]" in str(json_schema())
+
+
+@pytest.mark.parametrize("answer", ["queue", "queue 0", "queue 100001", "pass", "go on", "'1'"])
+def test_another_word_is_refused(answer):
+    with refusal(ConfigError, "config.audit-failure"):
+        Policy.parse(text(answer))
+    with pytest.raises(ConfigError):
+        Policy.parse(text(data="none"))
+
+
+CODE = [
+    "submission: code",
+    "submission: sealed\n    operations: {grant: [basic]}",
+    "serializers: [msgpack, pickle, cloudpickle]\n    submission: code",
+]
+FAMILY = "serializers: [msgpack, own]"  # which may be only counted
+
+#: What lets code pass, what would say too little of it, the rule, and what says enough.
+LEAST = [
+    *((code, "audit: counts", "config.audit-level", "audit: refusals") for code in CODE),
+    *(
+        (code, f"audit_failure: {answer}", "config.audit-failure", "audit_failure: refuse")
+        for code in (*CODE, FAMILY)
+        for answer in ("go-on", "queue 10")
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "says", "rule", "enough"), LEAST)
+def test_code_is_never_only_counted_and_passes_no_log_that_fails(code, says, rule, enough):
     policy = f"""
 safeser: 1
 name: levels
 revision: 1
+families: [own]
 principals: {{ann: {{}}, bea: {{}}}}
 contexts:
   - name: code
     sender: ann
     recipient: bea
-    audit: counts
+    {says}
     {code}
 """
     with pytest.raises(ConfigError) as caught:
         Policy.parse(policy)
-    assert caught.value.rule == "config.audit-level"
-    assert Policy.parse(policy.replace("audit: counts", "audit: refusals"))
+    assert caught.value.rule == rule
+    assert Policy.parse(policy.replace(says, enough))
 
 
-def test_an_unknown_level_is_refused():
-    with pytest.raises(ConfigError, match="audit level"):
-        Policy.parse(text(data="none"))
-
-
-def test_less_is_a_loosening_and_more_a_tightening():
-    old = Policy.parse(text())
-    new = Policy.parse(text(code="refusals", data="counts").replace("revision: 1", "revision: 2"))
-    for one, other, effect in ((old, new, "loosens"), (new, old, "tightens")):
-        found = {each.what: each for each in compare(one, other).settings}
-        assert found["audit of code"].effect == effect
-        assert found["audit of data"].effect == effect
-    assert not [each for each in compare(old, old).settings if "audit" in each.what]
-
-
-def test_another_name_hides_no_loosening():
-    old = Policy.parse(text())
-    new = Policy.parse(text(data="counts").replace("name: data", "name: other"))
-    (found,) = (each for each in compare(old, new).settings if "audit" in each.what)
-    assert (found.effect, found.what) == ("loosens", "audit of other")
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        ({"answer": "refuse"}, {"answer": "queue 1"}, "audit_failure"),
+        ({"answer": "queue 1"}, {"answer": "queue 2"}, "audit_failure"),
+        ({"answer": "queue 99"}, {"answer": "go-on"}, "audit_failure"),
+        ({"answer": "refuse"}, {"answer": "go-on"}, "audit_failure"),
+        ({}, {"data": "refusals"}, "audit"),
+        ({}, {"data": "counts"}, "audit"),
+    ],
+)
+@pytest.mark.parametrize("name", ["data", "other"])  # another name hides nothing
+def test_less_is_a_loosening_and_more_a_tightening(one, other, what, name):
+    old = Policy.parse(text(**one))
+    less = (
+        text(**other).replace("revision: 1", "revision: 2").replace("name: data", f"name: {name}")
+    )
+    (found,) = (each for each in compare(old, Policy.parse(less)).settings if "audit" in each.what)
+    assert (found.effect, found.what) == ("loosens", f"{what} of {name}")
+    more = text(**one).replace("revision: 1", "revision: 3")
+    if name == "data":
+        (found,) = compare(Policy.parse(less), Policy.parse(more)).settings
+        assert (found.effect, found.what) == ("tightens", f"{what} of data")
+    assert compare(old, old).settings == ()

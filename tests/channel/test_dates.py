@@ -10,6 +10,7 @@ from safeser.channel.standing import Ending
 from safeser.errors import PolicyDenied
 from safeser.policy import Policy
 from safeser.values import Kind
+from tests.refusal import refusal
 
 LAST = datetime.datetime(2026, 6, 30, 12, tzinfo=datetime.UTC).timestamp()
 AFTER = LAST + 86_400
@@ -62,9 +63,8 @@ def test_the_next_message_is_refused_before_the_channel_looks(connected, clock):
     near, far = connected("code")
     assert far.load(admitted(near, far, ONE)) == [1]
     clock.now = AFTER
-    with pytest.raises(PolicyDenied) as caught:
+    with refusal(PolicyDenied, "context.ended"):
         admitted(near, far, ONE)
-    assert caught.value.rule == "context.ended"
     assert far.audit.rules[-1] == "context.ended"
     assert not far.session.ended
 
@@ -104,25 +104,21 @@ def test_a_session_ends_where_nothing_may_pass_any_more(connected, clock):
     assert far.over == Ending("policy.no-context", "ann")
 
 
-def test_what_was_sealed_before_the_end_is_refused_after_it(connected, clock):
+@pytest.mark.parametrize("done", ["sealed", "verified", "read"])
+def test_what_was_begun_before_the_end_is_refused_after_it(connected, clock, done):
     near, far = connected("code")
-    frames = near.session.seal(b"", [])
-    clock.now = AFTER
-    context = far.inbound(Kind.ADMIN, "identity")
-    with pytest.raises(PolicyDenied) as caught:
-        far.admit(far.verify(frames), context)
-    assert caught.value.rule == "context.ended"
-
-
-def test_a_payload_that_was_read_before_the_end_is_refused_after_it(connected, clock):
-    near, far = connected("code")
-    message = far.verify(near.session.seal(b"", []))
+    message = near.session.seal(b"", [])
     context = far.inbound(Kind.DATA)
-    payload = far.payload(message, context, "x", *ONE)
+    payloads = []
+    if done != "sealed":
+        message = far.verify(message)
+    if done == "read":
+        payloads = [far.payload(message, context, "x", *ONE)]
     clock.now = AFTER
-    with pytest.raises(PolicyDenied) as caught:
-        far.admit(message, context, [payload])
-    assert caught.value.rule == "context.ended"
+    if done == "sealed":
+        message = far.verify(message)
+    with refusal(PolicyDenied, "context.ended"):
+        far.admit(message, context, payloads)
 
 
 def test_a_shadow_follows_its_dates_as_well(doors, policy, clock):

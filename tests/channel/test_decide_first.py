@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from safeser import families, pickles
 from safeser.channel import Received
-from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import plain, receiving
 from safeser.families.errors import wire as errors
 from safeser.values import Kind
+from tests.refusal import refusal
 
 PICKLE = {"serializer": "pickle", "writeable": []}
 ROOT = Path(__file__).parents[2]
@@ -80,17 +81,6 @@ PLAIN_PICKLE = (PICKLE, [pickle.dumps({"a": 1})])
 CODE = (PICKLE, [pickle.dumps(os.system)])
 
 
-@pytest.mark.parametrize("first", [MSGPACK, ERROR, TYPED, PLAIN_PICKLE])
-def test_the_first_payload_is_not_read_when_the_second_is_denied(arrival, touched, first):
-    a = arrival("bea", "ann")
-    payloads = [a.payload(*first, where="one"), a.payload(*CODE, where="two")]
-    with pytest.raises(PolicyDenied) as caught:
-        a.admit(*payloads)
-    assert caught.value.where == "two"
-    assert a.audit.order == ["refuse"]
-    assert touched == []
-
-
 @given(st.lists(st.sampled_from([MSGPACK, ERROR, TYPED, PLAIN_PICKLE, CODE]), max_size=5))
 def test_one_denied_payload_keeps_all_from_being_read(doors, policy, sent):
     a = Arrival(doors, policy, "bea", "ann")
@@ -133,31 +123,23 @@ def test_all_are_checked_before_one_is_recorded_and_recorded_before_one_is_loade
         ({"serializer": "error"}, [b"\x01"]),
         ({"serializer": "dask", "type": "os:system", "sub-header": {}}, []),
         ({"serializer": "dask", "type": "builtins:complex", "sub-header": {}}, []),
+        ({}, []),
+        ({"serializer": "msgpack"}, []),
+        (PICKLE, []),
     ],
 )
-def test_what_its_check_refuses_is_recorded_with_its_place(arrival, header, frames):
+def test_what_has_no_shape_or_fails_its_check_is_refused_with_its_place(arrival, header, frames):
     a = arrival("ann", "bea")
-    payloads = [a.payload(*MSGPACK, where="one"), a.payload(header, frames, where="two")]
     with pytest.raises(PayloadError) as caught:
-        a.admit(*payloads)
-    assert caught.value.recorded
-    [event] = a.audit.events
-    assert (event["event"], event["where"], event["rule"]) == ("refuse", "two", caught.value.rule)
-
-
-@pytest.mark.parametrize(
-    ("header", "frames"),
-    [({}, []), ({"serializer": "msgpack"}, []), ({"serializer": "x"}, [b""]), (PICKLE, [])],
-)
-def test_what_has_no_shape_is_refused_with_its_place(arrival, header, frames):
-    a = arrival("bea", "ann")
-    with pytest.raises(PayloadError) as caught:
-        a.payload(header, frames, where="data.x")
-    assert caught.value.where == "data.x"
+        a.admit(a.payload(*MSGPACK, where="one"), a.payload(header, frames, where="two"))
+    assert caught.value.where == "two" or a.audit.events[0]["where"] == "two"
+    for event in a.audit.events:
+        assert (event["event"], event["rule"]) == ("refuse", caught.value.rule)
 
 
 # --- bytes that a handler unpickles -----------------------------------------------------------
 
+BYTES = {"serializer": "dask", "type": "builtins:bytes", "sub-header": {}}
 SHARD = pickle.dumps([(0, [1, 2])])
 
 
@@ -202,9 +184,8 @@ def test_code_inside_a_payload_keeps_all_from_being_checked(
 def test_what_a_caller_is_not_willing_to_open_is_not_opened_inside_either(arrival):
     a = arrival("bea", "ann")
     outer = a.payload(*wrap(SHARD, "msgpack"), wraps=True)
-    with pytest.raises(PolicyDenied) as caught:
+    with refusal(PolicyDenied, "caller.deserializers"):
         a.admit(outer, requested=["dask", "msgpack"])
-    assert caught.value.rule == "caller.deserializers"
 
 
 @pytest.mark.parametrize("value", [1, "text", [b"x"], {"a": SHARD}, bytearray(SHARD), 1j, None])
@@ -219,13 +200,13 @@ def test_only_bytes_are_taken_for_a_pickle(arrival, value):
 @pytest.mark.parametrize(
     ("header", "frames"),
     [
-        ({"serializer": "msgpack"}, [b"\xc4\x05abc"]),
-        ({"serializer": "msgpack"}, [b"\xc4\x03abcd"]),
-        ({"serializer": "msgpack"}, [b"\xc6\xff\xff\xff\xff"]),
-        ({"serializer": "msgpack"}, [b"\xc4\x03abc"]),
-        ({"serializer": "dask", "type": "builtins:bytes", "sub-header": {}}, [b"abc"]),
-        ({"serializer": "dask", "type": "builtins:bytes", "sub-header": {}}, []),
-        ({"serializer": "dask", "type": "builtins:bytes", "sub-header": {}}, [b"a", b"b"]),
+        (MSGPACK[0], [b"\xc4\x05abc"]),
+        (MSGPACK[0], [b"\xc4\x03abcd"]),
+        (MSGPACK[0], [b"\xc6\xff\xff\xff\xff"]),
+        (MSGPACK[0], [b"\xc4\x03abc"]),
+        (BYTES, [b"abc"]),
+        (BYTES, []),
+        (BYTES, [b"a", b"b"]),
     ],
 )
 def test_bytes_that_are_malformed_or_no_pickle_are_refused(arrival, header, frames):
@@ -233,8 +214,7 @@ def test_bytes_that_are_malformed_or_no_pickle_are_refused(arrival, header, fram
     with pytest.raises(PayloadError) as caught:
         a.admit(a.payload(header, frames, where="data", wraps=True))
     assert caught.value.recorded
-    assert [event["where"] for event in a.audit.events] == ["data"]
-    assert a.audit.order == ["refuse"]
+    assert [(each["event"], each["where"]) for each in a.audit.events] == [("refuse", "data")]
 
 
 @given(st.binary(max_size=30), st.sampled_from(["msgpack", "error", "pickle"]))
@@ -262,20 +242,14 @@ def test_nobody_else_makes_a_received(arrival):
         made.family = "dask"
 
 
-def test_a_payload_of_another_message_is_not_admitted(arrival):
+def test_a_payload_of_another_message_or_session_is_not_admitted(arrival):
     one, two = arrival("ann", "bea"), arrival("ann", "bea")
-    with pytest.raises(TypeError):
-        one.admit(two.payload(*MSGPACK))
-    with pytest.raises(TypeError):
-        one.admit(one.payload(*MSGPACK), two.payload(*MSGPACK))
+    for payloads in ([two.payload(*MSGPACK)], [one.payload(*MSGPACK), two.payload(*MSGPACK)]):
+        with pytest.raises(TypeError):
+            one.admit(*payloads)
     assert one.audit.events == []
-
-
-def test_a_message_of_another_session_is_not_admitted(arrival):
-    one, two = arrival("ann", "bea"), arrival("ann", "bea")
-    with pytest.raises(PolicyDenied) as caught:
+    with refusal(PolicyDenied, "context.session"):
         one.link.admit(two.message, one.context)
-    assert caught.value.rule == "context.session"
 
 
 WRONG = """
@@ -374,10 +348,3 @@ def test_a_header_that_names_a_library_imports_it_only_when_it_is_loaded(policy,
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", FRESH, doors, policy, library, name]
     subprocess.run(command, check=True, env=environment, timeout=60)
-
-
-def test_a_record_that_fails_keeps_all_from_being_loaded(arrival):
-    a = arrival("bea", "ann")
-    a.audit.broken = {"refuse"}
-    with pytest.raises(AuditError):
-        a.admit(a.payload({"serializer": "msgpack"}, [b"\xc1"]))

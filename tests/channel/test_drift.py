@@ -44,12 +44,6 @@ def test_drift_is_recorded_once_by_each_side(doors, policy, changes, name, revis
     assert near.policy is one.policy  # the peer's word changes nothing
 
 
-def test_the_same_policy_is_no_drift(doors, policy):
-    one, two = doors.channel("ann", policy), doors.channel("bea", policy)
-    doors.shake(one, two)
-    assert one.audit.events == two.audit.events == []
-
-
 def test_a_drift_that_cannot_be_recorded_ends_nothing(doors, policy, caplog):
     one = doors.channel("ann", policy)
     two = doors.channel("bea", changed(policy, NEWER))

@@ -60,39 +60,22 @@ def same(got: Any, sent: Any) -> bool:
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("compression", [None, "zlib"])
-class TestRoundTrip:
-    def test_what_is_serialized_already_is_sealed_as_it_is(self, pair, value, compression):
-        p = pair()
-        header, frames = safeser.serialize(value, compression=compression)
+def test_what_is_serialized_already_is_sealed_as_it_is(pair, value, compression):
+    p = pair()
+    header, frames = safeser.serialize(value, compression=compression)
+    for _ in range(2):
         sealed = p.one.seal(safeser.Serialized(header, frames), p.context)
         assert same(p.two.open(sealed, p.context), value)
-
-    def test_its_recipient_may_deserialize_by_itself(self, pair, value, compression):
-        p = pair()
-        header, frames = safeser.serialize(value, compression=compression)
-        sealed = p.one.seal(safeser.Serialized(header, frames), p.context)
-        [payload] = p.two.admit(sealed, p.context).payloads
-        assert same(safeser.deserialize(payload.header, payload.frames), value)
-
-    def test_header_and_frames_travel_as_values_too(self, pair, value, compression):
-        p = pair()
-        pair_of = safeser.serialize(value, compression=compression)
-        header, frames = p.two.open(p.one.seal(pair_of, p.context), p.context)
-        assert same(safeser.deserialize(header, frames), value)
-
-    def test_a_header_that_is_put_into_a_message_by_hand_says_what_to_do(
-        self, pair, value, compression
-    ):
-        p = pair()
-        header, frames = safeser.serialize(value, compression=compression)
-        sealed = p.there.session.seal(canonical.pack([header, "data", None]), list(frames))
-        with pytest.raises(PayloadError, match="'lengths'") as caught:
-            p.two.open(sealed, p.context)
-        assert "safeser.Serialized(header, frames)" in caught.value.fix
-        bare = {k: v for k, v in header.items() if k not in ("lengths", "compression")}
-        if compression is None:
-            sealed = p.there.session.seal(canonical.pack([bare, "data", None]), list(frames))
-            assert same(p.two.open(sealed, p.context), value)
+    sealed = p.one.seal(safeser.Serialized(header, frames), p.context)
+    [payload] = p.two.admit(sealed, p.context).payloads
+    assert same(safeser.deserialize(payload.header, payload.frames), value)
+    # Header and frames travel as values, too; by hand in a message they say what to do.
+    got = p.two.open(p.one.seal((header, frames), p.context), p.context)
+    assert same(safeser.deserialize(*got), value)
+    sealed = p.there.session.seal(canonical.pack([header, "data", None]), list(frames))
+    with pytest.raises(PayloadError, match="'lengths'") as caught:
+        p.two.open(sealed, p.context)
+    assert "safeser.Serialized(header, frames)" in caught.value.fix
 
 
 # --- the document --------------------------------------------------------------------------------
@@ -196,12 +179,6 @@ def test_invalid_public_keys(case):
         document.parse_key(case["text"])
 
 
-@pytest.mark.parametrize("role", ["initiator", "responder"])
-def test_a_public_key_is_what_the_document_says(role):
-    text = VECTORS["identities"][role]["public"]
-    assert PublicKey.parse(text).raw == document.parse_key(text)
-
-
 # --- any bytes -----------------------------------------------------------------------------------
 
 WORDS = st.recursive(
@@ -230,11 +207,6 @@ def both(data: bytes) -> tuple[bool, bool]:
     return taken[0], taken[1]
 
 
-@given(WORDS)
-def test_what_is_packed_is_read(value):
-    assert both(canonical.pack(value)) == (True, True)
-
-
 @given(st.binary(max_size=24))
 @example(b"\xc7\x00\xff")
 @example(b"\xd6\xff\x00\x00\x00\x00")
@@ -245,14 +217,14 @@ def test_any_bytes_are_taken_by_both_or_by_none(data):
     assert one is other
 
 
-@given(WORDS, st.data())
-def test_changed_bytes_are_taken_by_both_or_by_none(value, data):
+@given(WORDS, st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=3))
+def test_packed_and_changed_bytes_are_taken_by_both_or_by_none(value, changes):
     packed = bytearray(canonical.pack(value))
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(packed) - 1))
-        packed[at] = data.draw(st.integers(0, 255))
+    for at, byte in changes:
+        packed[at % len(packed)] = byte
     one, other = both(bytes(packed))
     assert one is other
+    assert one or changes
 
 
 HEADERS = st.recursive(

@@ -148,20 +148,3 @@ def test_what_is_loaded_again_is_checked_again_and_shares_nothing_that_changes(l
     first.shape = (5, 1)
     assert second.flags.writeable
     assert second.shape == (5,)
-
-
-def test_a_message_that_is_admitted_twice_is_checked_twice(link, checks):
-    header, frames = families.serialize(np.arange(5.0), ["dask"])
-    payload = link.payload(link.message, DATA, "x", header, [bytearray(frames[0])])
-    one, two = (link.admit(link.message, DATA, [payload]).permitted[0] for _ in range(2))
-    assert checks == ["numpy:ndarray"] * 2
-    assert link.load_one(one) is not link.load_one(two)
-    assert checks == ["numpy:ndarray"] * 2
-
-
-def test_what_is_refused_by_its_check_is_not_kept_for_the_next_admission(link):
-    header = {"serializer": "dask", "type": "numpy:ndarray", "sub-header": {}}
-    payload = link.payload(link.message, DATA, "x", header, [b"x"])
-    for _ in range(2):
-        with pytest.raises(PayloadError):
-            link.admit(link.message, DATA, [payload])

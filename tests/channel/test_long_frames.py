@@ -9,6 +9,7 @@ import pytest
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError
 from safeser.values import Context
+from tests.refusal import refusal
 
 POLICY = """
 safeser: 1
@@ -26,6 +27,7 @@ limits: {max_bytes: 1MiB, max_array: 512KiB}
 """
 
 CONTEXT = Context("alice", "bob")
+PARTS = msgpack.packb([{"serializer": "msgpack"}, "data", None, [1, 1]])
 
 
 @pytest.fixture
@@ -45,33 +47,12 @@ def test_a_long_array_arrives_whole(links, size):
     assert text == "and more"
 
 
-def test_counts_are_sent_only_where_something_was_cut(links):
+def test_counts_that_lie_are_refused_and_recorded(links):
     near, far = links
-    for size, words in ((1000, 3), (1001, 4)):
-        verified = far.verify(near.seal(np.zeros(size, "u1"), CONTEXT))
-        assert len(msgpack.unpackb(verified.header)) == words
-
-
-@pytest.mark.parametrize("counts", [None, [1, 1], [2, 1], [3], [0, 2], "2", [2**63], []])
-def test_counts_that_lie_are_refused_and_recorded(links, counts):
-    near, far = links
-    header = {"serializer": "msgpack"}
-    body = msgpack.packb([header, "data", None, counts])
-    frames = near.session.seal(body, [b"\xc0" * 1000, b"\xc0"])
-    verified = far.verify(frames)
-    with pytest.raises(PayloadError) as caught:
-        far.admit_message(verified, CONTEXT)
-    assert caught.value.rule == "payload.parts"
+    frames = near.session.seal(PARTS, [b"\xc0" * 1000, b"\xc0"])
+    with refusal(PayloadError, "payload.parts"):
+        far.admit_message(far.verify(frames), CONTEXT)
     assert far.audit.rules == ["payload.parts"]
-
-
-@pytest.mark.parametrize("words", [[], [{}], [{}, "data"], [{}, 1, None], [[], "data", None], 5])
-def test_a_header_of_another_shape_is_refused(links, words):
-    near, far = links
-    verified = far.verify(near.session.seal(msgpack.packb(words), [b"\xc0"]))
-    with pytest.raises(PayloadError) as caught:
-        far.admit_message(verified, CONTEXT)
-    assert caught.value.rule == "payload.header"
 
 
 @pytest.mark.parametrize(
@@ -83,11 +64,8 @@ def test_a_header_of_another_shape_is_refused(links, words):
     ],
     ids=["bytes", "many bytes", "array"],
 )
-def test_what_is_too_large_is_refused_at_the_sender(links, value, rule):
+def test_what_is_too_large_is_refused_at_the_sender_and_the_session_goes_on(links, value, rule):
     near, far = links
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, rule):
         near.seal(value, CONTEXT)
-    assert caught.value.rule == rule
-    # Nothing was sent, so the session goes on.
-    [got] = far.load(far.admit_message(far.verify(near.seal(1, CONTEXT)), CONTEXT))
-    assert got == 1
+    assert far.load(far.admit_message(far.verify(near.seal(1, CONTEXT)), CONTEXT)) == [1]

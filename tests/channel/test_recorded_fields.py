@@ -83,15 +83,6 @@ def test_a_refusal_names_the_global(doors, policy):
     )
 
 
-def test_a_renewed_session_is_another(doors, policy):
-    asks, answers = doors.channel("ann", policy), doors.channel("bea", policy)
-    near, _ = doors.shake(asks, answers)
-    before = near.facts
-    again, _ = doors.handshakes(asks, answers)
-    near.renewed(again)
-    assert near.facts.id == near.session.id.hex()[:12] != before.id
-
-
 def test_a_flood_of_unlisted_keys_takes_little_of_the_disk(doors, policy, tmp_path):
     with AuditLog.open(tmp_path / "audit", key=AuditKey(bytes(32)), principal="bea") as log:
         channel = doors.channel("bea", policy, audit=log)

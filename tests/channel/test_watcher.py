@@ -62,16 +62,6 @@ def test_what_one_look_raises_ends_neither_the_thread_nor_the_look_at_others(mad
         module.unwatch(each)
 
 
-def test_one_thread_looks_at_all(made):
-    before = threading.active_count()
-    several = [Looked() for _ in range(5)]
-    for each in several:
-        module.watch(each)
-    assert threading.active_count() == before + 1
-    for each in several:
-        module.unwatch(each)
-
-
 def test_being_woken_looks_at_once(made, monkeypatch):
     monkeypatch.setattr(module, "INTERVAL", 60.0)
     files = Looked()
@@ -189,9 +179,13 @@ def _take(terminal):
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 
-def test_another_thread_than_the_main_one_takes_no_signal(made):
-    before = signal.getsignal(signal.SIGHUP)
-    thread = threading.Thread(target=lambda: module.watch(Looked()))
+def test_one_thread_looks_at_all_and_another_than_the_main_one_takes_no_signal(made):
+    threads, before = threading.active_count(), signal.getsignal(signal.SIGHUP)
+    several = [Looked() for _ in range(5)]
+    thread = threading.Thread(target=lambda: [module.watch(each) for each in several])
     thread.start()
     thread.join()
+    assert threading.active_count() == threads + 1
     assert signal.getsignal(signal.SIGHUP) is before
+    for each in several:
+        module.unwatch(each)

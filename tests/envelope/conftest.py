@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import runpy
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,9 +140,3 @@ def plain() -> World:
 @pytest.fixture(scope="session")
 def encrypted() -> World:
     return World(Suite.ENCRYPT)
-
-
-@pytest.fixture(scope="session")
-def generator() -> dict[str, Any]:
-    path = Path(__file__).parents[1] / "vectors" / "generate_envelope_v1.py"
-    return runpy.run_path(str(path))

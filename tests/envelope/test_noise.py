@@ -62,28 +62,22 @@ def pair():
 
 def test_turns_are_kept(pair):
     initiator, responder = pair
-    with pytest.raises(HandshakeRefused):
-        responder.write_message(b"")
-    with pytest.raises(HandshakeRefused):
-        initiator.read_message(bytes(32))
+
+    def refuse(call, *arguments):
+        with pytest.raises(HandshakeRefused) as caught:
+            call(*arguments)
+        return caught.value.detail
+
+    refuse(responder.write_message, b"")
+    refuse(initiator.read_message, bytes(32))
     first = initiator.write_message(b"")
-    with pytest.raises(HandshakeRefused):
-        initiator.write_message(b"")
+    refuse(initiator.write_message, b"")
     responder.read_message(first)
-    with pytest.raises(HandshakeRefused):
-        responder.read_message(first)
-    with pytest.raises(HandshakeRefused) as caught:
-        responder.split()
-    assert caught.value.detail == "the handshake is not complete"
-
-
-def test_no_fourth_message(pair):
-    initiator, responder = pair
-    responder.read_message(initiator.write_message(b""))
+    refuse(responder.read_message, first)
+    assert refuse(responder.split) == "the handshake is not complete"
     initiator.read_message(responder.write_message(b""))
     responder.read_message(initiator.write_message(b""))
-    with pytest.raises(HandshakeRefused):
-        responder.write_message(b"")
+    refuse(responder.write_message, b"")
 
 
 def test_different_prologues_never_agree(pair):
@@ -92,14 +86,6 @@ def test_different_prologues_never_agree(pair):
     responder.read_message(initiator.write_message(b""))
     with pytest.raises(HandshakeRefused):
         initiator.read_message(responder.write_message(b""))
-
-
-def test_own_ephemeral_sent_back(pair):
-    initiator, _ = pair
-    first = initiator.write_message(b"")
-    with pytest.raises(HandshakeRefused) as caught:
-        initiator.read_message(first + bytes(64))
-    assert "our own" in caught.value.detail
 
 
 @pytest.mark.parametrize("size", [0, 31, 65536])

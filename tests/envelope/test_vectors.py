@@ -14,13 +14,13 @@ from safeser.errors import EnvelopeError
 from safeser.identity import Identity, PrivateKey, PublicKey
 from safeser.values import Limits, Suite
 from tests.envelope import document
+from tests.refusal import refusal
 
 FOLDER = Path(__file__).parents[1] / "vectors"
-TEXTS = {
-    Suite.AUTHENTICATE: (FOLDER / "envelope-v1.json").read_text(encoding="ascii"),
-    Suite.ENCRYPT: (FOLDER / "envelope-v1-suite-2.json").read_text(encoding="ascii"),
+VECTORS = {
+    Suite.AUTHENTICATE: json.loads((FOLDER / "envelope-v1.json").read_text("ascii")),
+    Suite.ENCRYPT: json.loads((FOLDER / "envelope-v1-suite-2.json").read_text("ascii")),
 }
-VECTORS = {suite: json.loads(text) for suite, text in TEXTS.items()}
 ONE, TWO = VECTORS.values()
 DIRECTIONS = ("initiator to responder", "responder to initiator")
 LAYERS = {
@@ -86,11 +86,6 @@ def read(world, receiver, data):
         return world.read(receiver, data)
     except world.Truncated:
         pytest.fail("the vector is too short to be refused")
-
-
-@both
-def test_the_files_are_what_their_script_makes(generator, suite):
-    assert TEXTS[suite] == generator["text"](suite)
 
 
 def test_the_suites_share_identities_and_nothing_that_is_derived():
@@ -202,9 +197,8 @@ def test_invalid_handshakes(suite, case):
 
 @cases("invalid claims", ONE)
 def test_invalid_claims(suite, case):
-    with pytest.raises(EnvelopeError) as caught:
+    with refusal(EnvelopeError, "envelope.claims"):
         Claims.decode(bytes.fromhex(case["block"]))
-    assert caught.value.rule == "envelope.claims"
 
 
 @both
@@ -215,31 +209,17 @@ def test_keys_from_the_document_alone(suite):
 
 
 @cases("messages")
-def test_messages_from_the_document_alone(suite, case):
-    """Seal with safeser from the split keys; read with the document's decoder."""
-    sender = "initiator" if case["direction"] == DIRECTIONS[0] else "responder"
-    end = session(sender, suite)
-    end._sending.sequence = bytes.fromhex(case["start"])[8] - 1
-    start, *bodies = map(bytes, end.seal(bytes.fromhex(case["header"]), frames_of(case)))
-    assert start.hex() == case["start"]
-    header, frames = document.read_message(
-        suite, keys_of(suite, case["direction"]), start[8], b"".join((start, *bodies))
-    )
-    assert header.hex() == case["header"]
-    assert frames == frames_of(case)
-
-
-@cases("messages")
-def test_messages_sealed_from_the_document_alone(suite, case):
-    """Seal by the document; that is the vector, byte by byte."""
+def test_messages_sealed_and_read_from_the_document_alone(suite, case):
+    """What the document writes is the vector, byte by byte, and it reads that again."""
     start = bytes.fromhex(case["start"])
     header, frames = bytes.fromhex(case["header"]), frames_of(case)
     sequence = int.from_bytes(start[8:16], "little")
     keys = keys_of(suite, case["direction"])
     wire = document.write_message(suite, keys, sequence, header, frames)
     assert wire[: len(start)] == start
-    rest = hashlib.sha256(wire[len(start) :]).hexdigest()
+    rest = wire[len(start) :]
     if suite is Suite.ENCRYPT:
-        assert rest == case["rest"]
+        assert hashlib.sha256(rest).hexdigest() == case["rest"]
     else:
-        assert wire[len(start) :] == b"".join(frames)
+        assert rest == b"".join(frames)
+    assert document.read_message(suite, keys, sequence, wire) == (header, frames)

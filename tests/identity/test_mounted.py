@@ -145,22 +145,17 @@ def test_a_secret_of_root_for_the_group_of_a_process_loads(mount, name, monkeypa
     READERS[name](mount.path / name)
 
 
-def test_chains_of_links_and_absolute_ones_lead_there(mount, tmp_path):
+def test_chains_of_links_absolute_ones_and_paths_from_here_lead_there(mount, tmp_path, monkeypatch):
     (tmp_path / "run").symlink_to(mount.path)  # /run/secrets, as some systems have it
     (tmp_path / "far").symlink_to(tmp_path / "run" / "worker.key")
     (tmp_path / "near").symlink_to(os.path.join("keys", "..", "far"))
     (tmp_path / "named").mkdir()
     (tmp_path / "named" / "worker.key").symlink_to("../near")
+    monkeypatch.chdir(mount.data)
     for path in ("run/worker.key", "named/worker.key", "named//.././run/worker.key"):
         assert Identity.load(f"{tmp_path}/{path}").principal == "worker"
-
-
-def test_a_path_may_begin_in_the_working_folder(mount, monkeypatch):
-    monkeypatch.chdir(mount.path)
-    assert Identity.load("worker.key").principal == "worker"
-    assert Identity.load("./..data/worker.key").principal == "worker"
-    monkeypatch.chdir(mount.data)
-    assert Identity.load("../worker.key").principal == "worker"
+    for path in ("worker.key", "../worker.key", "./../..data/worker.key"):
+        assert Identity.load(path).principal == "worker"
 
 
 def test_a_folder_that_may_be_searched_and_not_listed_is_passed(mount, tmp_path):
@@ -198,18 +193,6 @@ def test_nothing_is_written_where_files_are_read(mount, name):
 def test_a_secret_that_all_may_read_is_refused(mount, name, mode):
     (mount.data / name).chmod(mode)
     refused(mount.path / name, "can be used by others", f"{mode:04o}", "chmod 600")
-
-
-@pytest.mark.parametrize("name", PRIVATE)
-def test_what_to_change_about_a_mount_is_said_in_the_words_of_its_operator(
-    mount, name, monkeypatch
-):
-    """0644 is what Kubernetes gives without ``defaultMode``; chmod would change nothing there."""
-    (mount.data / name).chmod(0o644)
-    with_status(monkeypatch, mount.data / name, st_uid=0)
-    monkeypatch.setattr(os, "fstatvfs", read_only(os.fstatvfs))
-    error = refused(mount.path / name, "mode 0644", "defaultMode: 0440", "fsGroup")
-    assert "chmod" not in str(error)
 
 
 def read_only(stock):
@@ -274,22 +257,24 @@ def test_a_credential_of_systemd_loads(listed, monkeypatch):
     assert Identity.load(path).principal == "worker"
 
 
-def test_an_access_control_list_may_let_in_groups_of_the_process_and_root(listed):
-    path = listed(acl((2, 4, 0), (4, 4, 0xFFFFFFFF), (8, 4, os.getegid()), (8, 0, STRANGER)))
-    assert Identity.load(path).principal == "worker"
+#: Entries of a list, or its bytes, and what is said of it.
+LISTS = [
+    ([(2, 4, 0), (4, 4, 0xFFFFFFFF), (8, 4, os.getegid()), (8, 0, STRANGER)], None),
+    ([(2, 4, STRANGER), (4, 0, 0xFFFFFFFF)], f"can be read by user {STRANGER}"),
+    ([(8, 4, STRANGER), (4, 0, 0xFFFFFFFF)], f"can be read by group {STRANGER}"),
+    (b"", "access control list of an unknown form"),
+    (b"\1\0\0\0", "access control list of an unknown form"),
+    (acl()[:-1], "access control list of an unknown form"),
+]
 
 
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    [((2, 4, STRANGER), f"user {STRANGER}"), ((8, 4, STRANGER), f"group {STRANGER}")],
-)
-def test_an_access_control_list_lets_no_stranger_in(listed, entry, says):
-    refused(listed(acl(entry, (4, 0, 0xFFFFFFFF))), f"can be read by {says}")
-
-
-@pytest.mark.parametrize("data", [b"", b"\1\0\0\0", acl()[:-1]])
-def test_an_access_control_list_of_unknown_form_lets_nobody_in(listed, data):
-    refused(listed(data), "access control list of an unknown form")
+@pytest.mark.parametrize(("entries", "says"), LISTS)
+def test_an_access_control_list_lets_no_stranger_in(listed, entries, says):
+    path = listed(entries if isinstance(entries, bytes) else acl(*entries))
+    if says is None:
+        assert Identity.load(path).principal == "worker"
+    else:
+        refused(path, says)
 
 
 def test_a_system_without_access_control_lists_has_modes(listed, mount, monkeypatch):
@@ -355,18 +340,6 @@ def test_a_folder_that_others_write_to_is_refused(mount, mode, level, without_pr
     assert Identity.load(mount.path / "worker.key").principal == "worker"
 
 
-def test_a_folder_that_others_write_to_is_refused_without_links_as_well(
-    tmp_path, without_private_group
-):
-    shared = tmp_path / "shared"
-    (shared / "keys").mkdir(parents=True)
-    Identity.generate("worker").save(shared / "keys" / "worker.key")
-    shared.chmod(0o777)
-    refused(shared / "keys" / "worker.key", f"folder {shared}, ")
-    shared.chmod(0o1777)
-    assert Identity.load(shared / "keys" / "worker.key").principal == "worker"
-
-
 class OwnGroups:
     """A user database in which this process's user has a group of his own, or shares it."""
 
@@ -378,24 +351,29 @@ class OwnGroups:
         monkeypatch.setattr(groups.grp, "getgrgid", lambda _: group)
 
 
-@pytest.mark.parametrize("members", [(), ("dave",)])
-def test_the_group_that_a_user_has_alone_may_write_to_folders(mount, monkeypatch, members):
+@pytest.mark.parametrize(
+    ("group", "private"),
+    [
+        ({}, True),
+        ({"members": ["dave"]}, True),
+        ({"name": "team"}, False),
+        ({"members": ["dave", "erin"]}, False),
+    ],
+)
+def test_the_group_that_a_user_has_alone_may_write_to_folders(mount, monkeypatch, group, private):
     """What a user makes under ``umask 002`` has mode 0775 and a group of the user's name."""
-    OwnGroups(monkeypatch, mount, members=members)
-    mount.path.chmod(0o775)
-    assert Identity.load(mount.path / "worker.key").principal == "worker"
-    mount.path.chmod(0o777)
-    refused(mount.path / "worker.key", "others can write to")
-
-
-@pytest.mark.parametrize("group", [{"name": "team"}, {"members": ["dave", "erin"]}])
-def test_a_group_with_other_members_may_not(mount, monkeypatch, group):
     OwnGroups(monkeypatch, mount, **group)
     mount.path.chmod(0o775)
-    refused(mount.path / "worker.key", "others can write to", "0775")
+    if private:
+        assert Identity.load(mount.path / "worker.key").principal == "worker"
+        mount.path.chmod(0o777)
+    refused(mount.path / "worker.key", "others can write to")
+    number = mount.path.stat().st_gid
+    assert groups.is_private_group(number) is private
+    assert not groups.is_private_group(number + 1)
 
 
-def test_a_user_or_group_that_no_database_lists_has_no_private_group(monkeypatch):
+def test_a_user_that_no_database_lists_has_no_private_group(monkeypatch):
     def unknown(number):
         raise KeyError(number)
 
@@ -403,19 +381,11 @@ def test_a_user_or_group_that_no_database_lists_has_no_private_group(monkeypatch
     assert not groups.is_private_group(os.getegid())
 
 
-def test_another_primary_group_is_not_private(mount, monkeypatch):
-    OwnGroups(monkeypatch, mount)
-    assert not groups.is_private_group(mount.path.stat().st_gid + 1)
-
-
-def test_an_access_control_list_may_hide_behind_the_bits_of_a_private_group(mount, monkeypatch):
-    OwnGroups(monkeypatch, mount)
-    mount.path.chmod(0o775)
-    monkeypatch.setattr(os, "getxattr", lambda handle, name: acl((2, 7, STRANGER)), raising=False)
-    refused(mount.path / "roster", "others can write to")
-
-
-def test_a_folder_that_cannot_be_listed_may_have_an_access_control_list(mount, monkeypatch):
+@pytest.mark.parametrize("listed", [True, False])
+def test_behind_the_bits_of_a_private_group_may_be_an_access_control_list(
+    mount, monkeypatch, listed
+):
+    """In a folder that cannot be listed as well."""
     OwnGroups(monkeypatch, mount)
     mount.path.chmod(0o775)
     stock = os.open
@@ -425,7 +395,11 @@ def test_a_folder_that_cannot_be_listed_may_have_an_access_control_list(mount, m
             raise PermissionError(13, "Permission denied")
         return stock(name, flags, *rest, **options)
 
-    monkeypatch.setattr(os, "open", unlisted)
+    if listed:
+        found = acl((2, 7, STRANGER))
+        monkeypatch.setattr(os, "getxattr", lambda handle, name: found, raising=False)
+    else:
+        monkeypatch.setattr(os, "open", unlisted)
     refused(mount.path / "roster", "others can write to")
 
 
@@ -481,18 +455,6 @@ def test_a_folder_cannot_be_put_in_the_place_of_what_was_looked_at(mount, tmp_pa
     refused(mount.path / "worker.key", "cannot be read")
 
 
-def test_a_link_that_is_swapped_after_the_folder_was_judged_leads_by_its_new_owner(
-    mount, monkeypatch
-):
-    """The owner that is judged is the owner of the link that is read."""
-    seen: list[str] = []
-    stock = os.readlink
-    monkeypatch.setattr(os, "readlink", lambda name, **o: (seen.append(name), stock(name, **o))[1])
-    with_status(monkeypatch, mount.path / "..data", st_uid=STRANGER)
-    refused(mount.path / "worker.key", "another user")
-    assert seen == ["worker.key"]  # the stranger's link is never read
-
-
 @pytest.mark.parametrize(
     ("shape", "says"), [("folder", "a folder"), ("pipe", "a pipe"), ("socket", "a socket")]
 )
@@ -513,31 +475,35 @@ def test_what_is_no_file_is_refused_without_opening_it(mount, name, shape, says,
     stock = os.open
     monkeypatch.setattr(os, "open", lambda n, *a, **k: (opened.append(n), stock(n, *a, **k))[1])
     refused(mount.path / name, f"is {says}, not a regular file")
-    assert name not in opened
-
-
-def test_a_device_is_refused_without_opening_it(monkeypatch):
-    opened: list[str] = []
-    stock = os.open
-    monkeypatch.setattr(os, "open", lambda n, *a, **k: (opened.append(n), stock(n, *a, **k))[1])
     with pytest.raises(Unfit, match="is a device"):
         load("/dev/null", "private", limit=10)
-    assert "null" not in opened
+    assert not {name, "null"} & set(opened)
+
+
+def test_a_strangers_link_is_never_read(mount, monkeypatch):
+    """The owner that is judged is the owner of the link that is read."""
+    seen: list[str] = []
+    stock = os.readlink
+    monkeypatch.setattr(os, "readlink", lambda name, **o: (seen.append(name), stock(name, **o))[1])
+    with_status(monkeypatch, mount.path / "..data", st_uid=STRANGER)
+    refused(mount.path / "worker.key", "another user")
+    assert seen == ["worker.key"]
 
 
 def test_what_is_unfit_crosses_from_a_worker_to_its_nanny(tmp_path):
     """With the error that it led to; one that does not unpickle hides the reason."""
     with pytest.raises(Unfit) as caught:
         load(tmp_path / "none", "private", limit=10)
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert vars(copy) == vars(caught.value)
-    assert str(copy) == caught.value.what == "does not exist"
+    assert vars(pickle.loads(pickle.dumps(caught.value))) == vars(caught.value)
 
 
-def test_links_in_a_circle_end(tmp_path):
-    (tmp_path / "roster").symlink_to("round")
+@pytest.mark.parametrize(
+    ("target", "says"), [("round", "symbolic links"), ("no", "does not exist")]
+)
+def test_links_in_a_circle_or_to_nothing_end(tmp_path, target, says):
+    (tmp_path / "roster").symlink_to(target)
     (tmp_path / "round").symlink_to("roster")
-    refused(tmp_path / "roster", "symbolic links")
+    refused(tmp_path / "roster", says)
 
 
 @pytest.mark.parametrize("path", ["", "/", ".", "..", "//"])
@@ -545,8 +511,3 @@ def test_paths_that_name_no_file(path):
     with pytest.raises(Unfit) as caught:
         load(path, "public", limit=10)
     assert caught.value.cause in ("missing", "shape")
-
-
-def test_a_link_to_nothing_says_so(tmp_path):
-    (tmp_path / "roster").symlink_to("none")
-    refused(tmp_path / "roster", "does not exist")

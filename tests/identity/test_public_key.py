@@ -1,4 +1,4 @@
-"""A public key has one spelling, and is somebody's."""
+"""A key has one spelling, and is somebody's: public keys, and in part those that verify."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import AuthenticationError, ConfigError
-from safeser.identity import PrivateKey, PublicKey
+from safeser.identity import PrivateKey, PublicKey, SigningKey, VerifyingKey
+from tests.refusal import refusal
 
 P = 2**255 - 19
 LOW = (
@@ -54,12 +55,16 @@ def test_other_encodings_of_a_key_are_refused(number):
         PublicKey(number.to_bytes(32, "little"))
 
 
+KINDS = pytest.mark.parametrize("kind", [PublicKey, VerifyingKey])
+
+
+@KINDS
 @pytest.mark.parametrize(
     "raw", [b"", bytes(31), b"\x09" + bytes(32), bytearray(32), "9" * 32, None]
 )
-def test_wrong_sizes_and_types(raw):
+def test_wrong_sizes_and_types(kind, raw):
     with pytest.raises(ConfigError):
-        PublicKey(raw)
+        kind(raw)
 
 
 def test_a_point_that_shares_zero_is_an_authentication_failure():
@@ -69,39 +74,44 @@ def test_a_point_that_shares_zero_is_an_authentication_failure():
         PrivateKey.generate().exchange(zero)
 
 
-GOOD = PrivateKey.from_bytes(bytes(range(32))).public.text
+GOOD = {
+    PublicKey: PrivateKey.from_bytes(bytes(range(32))).public.text,
+    VerifyingKey: SigningKey.from_bytes(bytes(range(32))).public.text,
+}
+
+#: Other texts than the good one, of its prefix and its other characters.
+TEXTS = [
+    lambda prefix, rest: "",
+    lambda prefix, rest: rest,
+    lambda prefix, rest: (prefix + rest).upper(),
+    lambda prefix, rest: prefix + rest + "=",
+    lambda prefix, rest: prefix + rest + "\n",
+    lambda prefix, rest: " " + prefix + rest,
+    lambda prefix, rest: prefix + rest[:-1],
+    lambda prefix, rest: prefix + rest + "A",
+    lambda prefix, rest: {"x25519:": "ed25519:", "ed25519:": "x25519:"}[prefix] + rest,
+    lambda prefix, rest: prefix + rest[:-1] + chr(ord(rest[-1]) + 1),  # the spare bits
+    lambda prefix, rest: prefix + "A" * 43,
+    lambda prefix, rest: prefix + "+" * 43,
+    lambda prefix, rest: None,
+    lambda prefix, rest: prefix.encode(),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        GOOD[7:],
-        GOOD.upper(),
-        GOOD + "=",
-        GOOD + "\n",
-        " " + GOOD,
-        GOOD[:-1],
-        GOOD + "A",
-        "ed25519:" + GOOD[7:],
-        GOOD[:-1] + chr(ord(GOOD[-1]) + 1),  # the spare bits of the last character
-        "x25519:" + "A" * 43,
-        "x25519:" + "+" * 43,
-        None,
-        b"x25519:",
-    ],
-)
-def test_other_texts_are_refused(text):
-    with pytest.raises(ConfigError) as caught:
-        PublicKey.parse(text)
-    assert caught.value.rule == "config.key"
+@KINDS
+@pytest.mark.parametrize("change", TEXTS)
+def test_other_texts_are_refused(kind, change):
+    prefix, colon, rest = GOOD[kind].partition(":")
+    with refusal(ConfigError, "config.key"):
+        kind.parse(change(prefix + colon, rest))
 
 
-@given(st.text(max_size=60))
-def test_any_text(text):
-    for candidate in (text, "x25519:" + text):
+@KINDS
+@given(text=st.text(max_size=60))
+def test_any_text(kind, text):
+    for candidate in (text, "x25519:" + text, "ed25519:" + text):
         with pytest.raises(ConfigError):
-            PublicKey.parse(candidate)
+            kind.parse(candidate)
 
 
 def test_private_keys_agree_and_stay():

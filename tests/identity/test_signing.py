@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
 from safeser.identity import PublicKey, SigningKey, VerifyingKey
+from tests.refusal import refusal
 
 P = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -81,17 +82,9 @@ def test_text_and_signature_round_trip(seed, data):
 NINE = (9).to_bytes(32, "little")
 
 
-def test_a_fingerprint_is_as_that_of_other_keys():
+def test_keys_of_two_kinds_are_never_equal_and_have_fingerprints_alike():
     assert VerifyingKey(NINE).fingerprint == PublicKey(NINE).fingerprint
-    assert (
-        KEY.public.fingerprint
-        == VerifyingKey.parse(GOOD).fingerprint
-        != VerifyingKey(NINE).fingerprint
-    )
-
-
-def test_keys_of_two_kinds_are_never_equal():
-    assert VerifyingKey(NINE) != PublicKey(NINE)
+    assert KEY.public.fingerprint != VerifyingKey(NINE).fingerprint
     assert len({VerifyingKey(NINE), PublicKey(NINE)}) == 2
 
 
@@ -136,35 +129,10 @@ def test_any_bytes_are_no_signature(data):
 
 # --- public keys ---------------------------------------------------------------------------------
 
-_D = -121665 * pow(121666, -1, P) % P
-
-
-def plus(one, two):
-    """Add two points of edwards25519 (RFC 8032, section 5.1.4)."""
-    product = _D * one[0] * two[0] * one[1] * two[1]
-    x = (one[0] * two[1] + two[0] * one[1]) * pow(1 + product, -1, P)
-    y = (one[1] * two[1] + one[0] * two[0]) * pow(1 - product, -1, P)
-    return x % P, y % P
-
-
-def order(y):
-    """Return the order of the points with coordinate *y* if that divides 8, else 0."""
-    square = (y * y - 1) * pow(_D * y * y + 1, -1, P) % P
-    x = pow(square, (P + 3) // 8, P)
-    if (x * x - square) % P:
-        x = x * pow(2, (P - 1) // 4, P) % P
-    assert (x * x - square) % P == 0
-    point = (x, y % P)
-    for size in (1, 2, 4, 8):
-        if point == (0, 1):
-            return size
-        point = plus(point, point)
-    return 0
-
 
 #: As in libsodium, C2SP/CCTV and "Taming the many EdDSAs": eight points, in 14 spellings.
 _Y8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
-SMALL = {1: 1, P - 1: 2, 0: 4, _Y8: 8, P - _Y8: 8, P: 4, P + 1: 1}
+SMALL = (1, P - 1, 0, _Y8, P - _Y8, P, P + 1)
 
 #: R is the neutral point and S is zero: no secret is in it.
 FORGED = (1).to_bytes(32, "little") + bytes(32)
@@ -186,16 +154,9 @@ def accepts_a_forgery(raw):
 @pytest.mark.parametrize("y", SMALL)
 def test_a_key_of_small_order_is_refused(y, sign):
     raw = (y | sign).to_bytes(32, "little")
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.key"):
         VerifyingKey(raw)
-    assert caught.value.rule == "config.key"
-    # The list is right, and the library's own check is not enough.
-    assert order(y) == SMALL[y]
-    assert accepts_a_forgery(raw)
-
-
-def test_other_keys_verify_no_forgery():
-    assert order(int.from_bytes(KEY.public.raw, "little") & ~SIGN) == 0
+    assert accepts_a_forgery(raw)  # the library's own check is not enough
     assert not accepts_a_forgery(KEY.public.raw)
 
 
@@ -207,46 +168,6 @@ def test_other_encodings_of_a_key_are_refused(y):
 
 def test_bytes_that_are_no_point_verify_nothing():
     assert VerifyingKey((2).to_bytes(32, "little")).verify(FORGED, b"data") is False
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", bytes(31), b"\x09" + bytes(32), bytearray(32), "9" * 32, None]
-)
-def test_wrong_sizes_and_types(raw):
-    with pytest.raises(ConfigError):
-        VerifyingKey(raw)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        GOOD[8:],
-        GOOD.upper(),
-        GOOD + "=",
-        GOOD + "\n",
-        " " + GOOD,
-        GOOD[:-1],
-        GOOD + "A",
-        "x25519:" + GOOD[8:],
-        GOOD[:-1] + chr(ord(GOOD[-1]) + 1),  # the spare bits of the last character
-        "ed25519:" + "A" * 43,
-        "ed25519:" + "+" * 43,
-        None,
-        b"ed25519:",
-    ],
-)
-def test_other_texts_are_refused(text):
-    with pytest.raises(ConfigError) as caught:
-        VerifyingKey.parse(text)
-    assert caught.value.rule == "config.key"
-
-
-@given(st.text(max_size=60))
-def test_any_text(text):
-    for candidate in (text, "ed25519:" + text):
-        with pytest.raises(ConfigError):
-            VerifyingKey.parse(candidate)
 
 
 # --- secrets -------------------------------------------------------------------------------------

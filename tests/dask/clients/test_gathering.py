@@ -104,8 +104,10 @@ def test_few_are_asked_for_again_where_few_do_not_come():
     assert len(client.asked) <= 2 + 2 * 2 * 8
 
 
-def test_all_may_be_refused():
-    assert gathered(Client(dict.fromkeys("ab", DENIED)), [Known("a"), Known("b")]) == []
+def test_who_asked_alone_asks_once():
+    got, asked = together({"bad"}, ["good", "bad"])
+    assert isinstance(got[0], PolicyDenied)
+    assert asked == [{"good", "bad"}]
 
 
 @pytest.mark.parametrize(
@@ -117,12 +119,6 @@ def test_all_else_is_raised_as_ever(error, errors):
     with pytest.raises(type(error)):
         gathered(client, [Known("a")], errors)
     assert len(client.asked) == 1
-
-
-def test_what_comes_is_asked_for_once():
-    client = Client({})
-    assert gathered(client, [Known("a")]) == ["value of a"]
-    assert client.asked == [["a"]]
 
 
 # -- several gathers at a time, by Dask's own client -----------------------------------------------
@@ -179,26 +175,15 @@ def together(bad, *wanted, errors="raise"):
     return asyncio.run(main())
 
 
-def test_a_refusal_is_for_those_who_asked_for_what_is_refused():
-    got, asked = together({"bad"}, ["good", "fine"], ["bad"], ["other"])
-    assert asked[0] == {"good", "fine", "bad", "other"}  # as Dask does
-    assert got[0] == ["value of good", "value of fine"]
-    assert isinstance(got[1], PolicyDenied)
-    assert got[2] == ["value of other"]
-
-
-def test_what_is_skipped_is_what_was_refused():
-    got, _ = together({"bad"}, ["good"], ["bad", "fine"], ["other"], errors="skip")
-    assert got == [["value of good"], ["value of fine"], ["value of other"]]
-
-
-def test_who_asked_alone_asks_once():
-    got, asked = together({"bad"}, ["good", "bad"])
-    assert isinstance(got[0], PolicyDenied)
-    assert asked == [{"good", "bad"}]
-    got, asked = together(set(), ["good"], ["fine"])
-    assert got == [["value of good"], ["value of fine"]]
-    assert asked == [{"good", "fine"}]
+@pytest.mark.parametrize("errors", ["raise", "skip"])
+def test_a_refusal_is_for_those_who_asked_for_what_is_refused(errors):
+    got, asked = together({"bad"}, ["good"], ["bad", "fine"], ["other"], errors=errors)
+    if errors == "raise":
+        assert asked[0] == {"good", "fine", "bad", "other"}  # as Dask does
+        assert isinstance(got.pop(1), PolicyDenied)
+        assert got == [["value of good"], ["value of other"]]
+    else:
+        assert got == [["value of good"], ["value of fine"], ["value of other"]]
 
 
 class Refused(Known):

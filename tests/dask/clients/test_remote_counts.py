@@ -122,12 +122,6 @@ def test_what_was_counted_meanwhile_is_the_difference():
     assert (first["seconds"], third["seconds"]) == (3600.0, 0)
 
 
-def test_only_the_asked_processes_are_asked():
-    rpc = Rpc({"scheduler": told()}, {"scheduler": told(ONE)})
-    counts, _ = counted(rpc, workers=False)
-    assert list(counts) == [Group("scheduler", "serialize", "dask")]
-
-
 def test_a_process_that_began_anew_counts_from_zero():
     rpc = Rpc({"workers": {"a": told(["hash", "x", 9, 9, 9.0])}},
               {"workers": {"a": told(["hash", "x", 2, 3, 1.0])}})  # fmt: skip

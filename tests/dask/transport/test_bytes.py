@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import numpy as np
 import pytest
-from distributed.comm.core import CommClosedError, connect
+from distributed.comm.core import CommClosedError
 from distributed.protocol import to_serialize
 from tornado.iostream import IOStream
 
@@ -22,122 +21,46 @@ def suite(request):
     return request.param
 
 
-def port_of(listener):
-    return int(listener.contact_address.rsplit(":", 1)[1])
+@pytest.mark.parametrize("where", [0, 8, 40, 63, -1])
+async def test_a_byte_changed_on_the_wire_ends_the_session_and_nothing_else(net, connected, where):
+    async with connected() as (listener, comm):
+        frames = comm.conversation.send({"op": "nbytes", "keys": ["k" * 100], "reply": True})
+        wire = bytearray(b"".join(map(bytes, comm.link.session.seal(b"", frames))))
+        wire[where] ^= 1
+        await comm.stream.write(bytes(wire))
+        with pytest.raises(CommClosedError):
+            await asyncio.wait_for(comm.read(), 10)
+        assert (await net.asks(listener.contact_address))["status"] == "OK"
+    assert len(net.seen) == 1
 
 
-class Proxy:
-    """Passes bytes on between two sockets, and changes one of them when told to."""
-
-    def __init__(self, port):
-        self.port = port
-        self.flip = None  # (which direction, how many bytes into what comes from now on)
-        self.tasks = set()
-
-    async def __aenter__(self):
-        self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
-        self.address = f"safeser://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_):
-        self.server.close()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        await self.server.wait_closed()
-
-    async def accept(self, reader, writer):
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
-        for direction, source, target in (
-            ("up", reader, far_writer),
-            ("down", far_reader, writer),
-        ):
-            task = asyncio.ensure_future(self.pump(direction, source, target))
-            self.tasks.add(task)
-
-    async def pump(self, direction, source, target):
-        with contextlib.suppress(ConnectionError):
-            while data := await source.read(65536):
-                if self.flip and self.flip[0] == direction:
-                    changed = bytearray(data)
-                    changed[min(self.flip[1], len(data) - 1)] ^= 1
-                    data, self.flip = bytes(changed), None
-                target.write(data)
-                await target.drain()
-        target.close()
-
-
-@pytest.mark.unmeasured
-@pytest.mark.parametrize("where", [0, 5, 12, 20, 40, 63, 64, 75, 10_000])
-@pytest.mark.parametrize("direction", ["up", "down"])
-def test_a_byte_changed_on_the_wire_ends_the_session_and_nothing_else(net, run, direction, where):
-    async def main():
-        async with net.serving() as listener, Proxy(port_of(listener)) as proxy:
-            comm = await connect(proxy.address, timeout=10, **net.arguments())
-            proxy.flip = (direction, where)
-            await comm.write({"op": "nbytes", "keys": ["k" * 100], "reply": True})
+async def test_a_connection_that_ends_inside_a_message_is_closed(net, connected):
+    async with connected() as (listener, comm):
+        whole = b"".join(comm.link.session.seal(b"", [b"x" * 1000]))
+        await comm.stream.write(whole[:500])
+        comm.abort()
+        for again in (comm.write({"op": "nbytes"}), comm.read()):
             with pytest.raises(CommClosedError):
-                await asyncio.wait_for(comm.read(), 10)
-            comm.abort()
-            assert (await net.asks(proxy.address))["status"] == "OK"
-
-    run(main())
-    assert len(net.seen) == (1 if direction == "up" else 2)
+                await again
+        assert (await net.asks(listener.contact_address))["status"] == "OK"
+    assert len(net.seen) == 1
 
 
-def test_a_connection_that_ends_inside_a_message_is_closed(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            whole = b"".join(comm.link.session.seal(b"", [b"x" * 1000]))
-            await comm.stream.write(whole[:500])
-            comm.abort()
-            assert (await net.asks(listener.contact_address))["status"] == "OK"
-        assert len(net.seen) == 1
-
-    run(main())
-
-
-def test_a_closed_connection_says_so(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            comm.abort()
-            with pytest.raises(CommClosedError):
-                await comm.write({"op": "nbytes"})
-            with pytest.raises(CommClosedError):
-                await comm.read()
-
-    run(main())
-
-
-def test_a_session_that_has_ended_closes_the_connection(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            comm.link.session.end("it is old")
-            with pytest.raises(CommClosedError) as caught:
-                await comm.write({"op": "nbytes", "keys": []})
-            assert "it is old" in str(caught.value)
-
-    run(main())
-
-
-def test_a_cancelled_read_leaves_no_half_message(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(comm.read(), 0.1)
-            assert comm.closed()
-
-    run(main())
+async def test_a_session_that_ended_and_a_read_that_is_cancelled_close_the_connection(connected):
+    async with connected() as (_, comm):
+        comm.link.session.end("it is old")
+        with pytest.raises(CommClosedError, match="it is old"):
+            await comm.write({"op": "nbytes", "keys": []})
+    async with connected() as (_, comm):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(comm.read(), 0.1)
+        assert comm.closed()
 
 
 # --- sizes ------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_is_too_large_is_sent_in_halves(net, run, monkeypatch):
+async def test_a_batch_that_is_too_large_is_sent_in_halves(connected, monkeypatch):
     def several(self, message, frames):
         return isinstance(message, list) and len(message) > 1
 
@@ -149,60 +72,40 @@ def test_a_batch_that_is_too_large_is_sent_in_halves(net, run, monkeypatch):
         sent.append(len(frames))
         return real(self, header, frames, then)
 
-    async def main():
-        async with net.serving() as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            registration = {
-                "op": "register-client",
-                "client": "Client-1",
-                "reply": False,
-                "versions": {},
-            }
-            await comm.write(registration)
-            monkeypatch.setattr(module.SafeserComm, "_send_whole", counted)
-            assert await comm.write([{"op": "heartbeat-client"}] * 3) > 0
-            assert sent == [1, 1, 1]
-            await comm.close()
-
-    run(main())
+    async with connected() as (_, comm):
+        registers = {"op": "register-client", "client": "Client-1", "reply": False, "versions": {}}
+        await comm.write(registers)
+        monkeypatch.setattr(module.SafeserComm, "_send_whole", counted)
+        assert await comm.write([{"op": "heartbeat-client"}] * 3) > 0
+        assert sent == [1, 1, 1]
 
 
-def test_a_word_that_nobody_waits_for_is_not_written(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            comm.conversation.state = State.SILENCED
-            assert await comm.write("OK") == 0
-            assert await comm.write("OK") > 0
-            await comm.close()
-
-    run(main())
+async def test_a_word_that_nobody_waits_for_is_not_written(connected):
+    async with connected() as (_, comm):
+        comm.conversation.state = State.SILENCED
+        assert await comm.write("OK") == 0
+        assert await comm.write("OK") > 0
 
 
-def test_a_refused_transfer_leaves_the_connection_usable(net, run, monkeypatch):
+async def test_a_refused_transfer_leaves_the_connection_usable(net, connected, monkeypatch):
     def refuse(*_, **__):
         raise SafeserError("refused", rule="test")
 
-    async def main():
-        async with net.serving("Worker") as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            await comm.write({"op": "get_data", "keys": ["x"], "reply": True})
-            with monkeypatch.context() as patch:
-                patch.setattr("safeser.dask.messages.conversation.judge_reply", refuse)
-                with pytest.raises(SafeserError, match="refused"):
-                    await comm.read()
-            await comm.write({"op": "get_data", "keys": ["y"], "reply": True})
-            while len(net.seen) < 3:
-                await asyncio.sleep(0.01)
-            await comm.close()
-        assert net.seen[1] == "OK"
-        assert net.seen[2]["op"] == "get_data"
-
-    run(main())
+    async with connected("Worker") as (_, comm):
+        await comm.write({"op": "get_data", "keys": ["x"], "reply": True})
+        with monkeypatch.context() as patch:
+            patch.setattr("safeser.dask.messages.conversation.judge_reply", refuse)
+            with pytest.raises(SafeserError, match="refused"):
+                await comm.read()
+        await comm.write({"op": "get_data", "keys": ["y"], "reply": True})
+        while len(net.seen) < 3:
+            await asyncio.sleep(0.01)
+    assert net.seen[1] == "OK"
+    assert net.seen[2]["op"] == "get_data"
 
 
 @pytest.mark.parametrize("size", [2_000, 300_000, 700_001])
-def test_long_frames_are_read_into_one_buffer(net, run, monkeypatch, size):
+async def test_long_frames_are_read_into_one_buffer(net, monkeypatch, size):
     monkeypatch.setattr("safeser.envelope.format.MAX_FRAME", 100_000)
     array = np.arange(size, dtype="u1")
     joined = []
@@ -213,18 +116,16 @@ def test_long_frames_are_read_into_one_buffer(net, run, monkeypatch, size):
         joined.append({id(frame.obj) for frame in verified.frames if len(frame) >= 100_000})
         return verified
 
-    async def main():
-        async with net.serving() as listener:
-            monkeypatch.setattr(module.SafeserComm, "_receive", seen)
-            message = {"op": "get_metadata", "keys": ["x"], "default": {"x": to_serialize(array)}}
-            reply = await net.asks(listener.contact_address, message)
-            assert np.array_equal(reply["got"]["x"], array)
-
-    run(main())
+    async with net.serving() as listener:
+        monkeypatch.setattr(module.SafeserComm, "_receive", seen)
+        message = {"op": "get_metadata", "keys": ["x"], "default": {"x": to_serialize(array)}}
+        reply = await net.asks(listener.contact_address, message)
+        assert np.array_equal(reply["got"]["x"], array)
     assert all(len(owners) <= 1 for owners in joined)
 
 
-def test_many_small_frames_take_few_reads_and_writes(net, run, monkeypatch):
+@pytest.mark.slow
+async def test_many_small_frames_take_few_reads_and_writes(net, monkeypatch):
     sizes = [(3 * n) % 2_000 for n in range(800)]
     sizes[100], sizes[101], sizes[500] = 300_000, 20_000, 16_384
     arrays = {str(n): np.full(size, n % 256, "u1") for n, size in enumerate(sizes)}
@@ -239,16 +140,13 @@ def test_many_small_frames_take_few_reads_and_writes(net, run, monkeypatch):
         read.append(sum(lengths))
         return await read_frames(stream, lengths, *others)
 
-    async def main():
-        async with net.serving() as listener:
-            monkeypatch.setattr(module, "read_frames", reads)
-            monkeypatch.setattr(IOStream, "write", writes)
-            data = {name: to_serialize(array) for name, array in arrays.items()}
-            message = {"op": "get_metadata", "keys": ["x"], "default": data, "reply": True}
-            got = (await net.asks(listener.contact_address, message))["got"]
-            assert all(np.array_equal(got[name], array) for name, array in arrays.items())
-
-    run(main())
+    async with net.serving() as listener:
+        monkeypatch.setattr(module, "read_frames", reads)
+        monkeypatch.setattr(IOStream, "write", writes)
+        data = {name: to_serialize(array) for name, array in arrays.items()}
+        message = {"op": "get_metadata", "keys": ["x"], "default": data, "reply": True}
+        got = (await net.asks(listener.contact_address, message))["got"]
+        assert all(np.array_equal(got[name], array) for name, array in arrays.items())
     assert len(written) < 50  # there and back, handshakes included
     assert len(read) < 40
     assert 0 not in written

@@ -8,15 +8,11 @@ import dataclasses
 import logging
 import resource
 from collections import Counter
-from pathlib import Path
 
-import dask
-import numpy as np
 import pytest
 from distributed.comm import registry
 from distributed.comm.core import CommClosedError, connect
 from distributed.comm.tcp import TCPBackend
-from distributed.protocol import to_serialize
 
 from safeser.audit import AuditLog
 from safeser.dask import comm_backend as module
@@ -25,7 +21,7 @@ from safeser.dask.settings import channel_for
 from safeser.dask.transport import connection_limits as counted
 from safeser.dask.transport.connection_limits import connections
 from safeser.dask.transport.unfinished import Arriving, unfinished
-from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
+from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied
 from safeser.identities import make_identities
 from safeser.identity import Roster
 from safeser.policy import Policy
@@ -53,129 +49,63 @@ async def closed_by_peer(reader):
 # --- what should work -------------------------------------------------------------------------
 
 
-def test_a_request_and_its_reply(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            assert comm.extra_info["safeser"]["principal"] == "scheduler"
-            assert comm.peer_address == listener.contact_address
-            assert listener.contact_address.startswith("safeser://127.0.0.1:")
-            ends = comm.local_address, comm.peer_address
-            assert comm.link.outbound(Kind.DATA).addresses == ends
-            assert comm.link.inbound(Kind.DATA).addresses == ends[::-1]
-            await comm.write({"op": "nbytes", "keys": ["x"], "reply": True})
-            assert (await comm.read())["status"] == "OK"
-            await comm.close()
-        assert net.seen == [{"op": "nbytes", "keys": ("x",), "reply": True}]
-
-    run(main())
+async def test_a_request_and_its_reply(net, connected):
+    async with connected() as (listener, comm):
+        assert comm.extra_info["safeser"]["principal"] == "scheduler"
+        assert comm.peer_address == listener.contact_address
+        assert listener.contact_address.startswith("safeser://127.0.0.1:")
+        ends = comm.local_address, comm.peer_address
+        assert comm.link.outbound(Kind.DATA).addresses == ends
+        assert comm.link.inbound(Kind.DATA).addresses == ends[::-1]
+        await comm.write({"op": "nbytes", "keys": ["x"], "reply": True})
+        assert (await comm.read())["status"] == "OK"
+    assert net.seen == [{"op": "nbytes", "keys": ("x",), "reply": True}]
 
 
-@pytest.mark.parametrize("size", [10, 40_000, 3_000_000])
-def test_arrays_of_every_size_arrive_whole(net, run, size):
-    array = np.arange(size)
-
-    async def main():
-        async with net.serving() as listener:
-            message = {"op": "get_metadata", "keys": ["x"], "default": {"x": to_serialize(array)}}
-            reply = await net.asks(listener.contact_address, message)
-            assert np.array_equal(reply["got"]["x"], array)
-
-    run(main())
+async def test_without_a_host_only_loopback_is_bound(net):
+    async with net.serving(address="safeser://:0") as listener:
+        assert listener.listen_address.startswith("safeser://127.0.0.1:")
 
 
-def test_without_a_host_only_loopback_is_bound(net, run):
-    async def main():
-        async with net.serving(address="safeser://:0") as listener:
-            assert listener.listen_address.startswith("safeser://127.0.0.1:")
-
-    run(main())
-
-
-def test_a_refused_request_is_answered_and_the_connection_goes_on(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            with pytest.raises(PolicyDenied):
-                await comm.write({"op": "upload_file", "filename": "x", "data": b""})
-            await comm.write({"op": "nbytes", "keys": [], "reply": True})
-            assert (await comm.read())["status"] == "OK"
-            await comm.close()
-
-    run(main())
-
-
-def test_what_a_hostile_client_sends_is_answered(net, run, marker, talk):
+async def test_what_a_hostile_client_sends_is_answered(net, connected, marker, talk):
     forged = talk("alice", policy="demo").forged
 
-    async def main():
-        async with net.serving() as listener:
-            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            await comm._send(forged({"op": "upload_file", "data": b"", "reply": True}))
-            comm.conversation._asked = pending({"op": "upload_file"})
-            reply = await comm.read()
-            assert reply["status"] == "uncaught-error"
-            assert isinstance(reply["exception"], PolicyDenied)
-            await comm.write({"op": "nbytes", "keys": [], "reply": True})
-            assert (await comm.read())["status"] == "OK"
-            await comm.close()
-
-    run(main())
+    async with connected() as (_, comm):
+        await comm._send(forged({"op": "upload_file", "data": b"", "reply": True}))
+        comm.conversation._asked = pending({"op": "upload_file"})
+        reply = await comm.read()
+        assert reply["status"] == "uncaught-error"
+        assert isinstance(reply["exception"], PolicyDenied)
+        await comm.write({"op": "nbytes", "keys": [], "reply": True})
+        assert (await comm.read())["status"] == "OK"
     assert [message["op"] for message in net.seen] == ["nbytes"]
-
-
-def test_a_message_over_the_limit_is_refused_and_the_connection_goes_on(net, run, tmp_path):
-    policy = tmp_path / "small.yaml"
-    ready = channel_for("client").policy
-    text = Path(ready.source).read_text().replace("max_bytes: 2GiB", "max_bytes: 1MiB")
-    policy.write_text(text.replace("max_array: 1GiB", "max_array: 1MiB"))
-
-    async def main():
-        with dask.config.set({"safeser.policy": str(policy)}):
-            async with net.serving() as listener:
-                comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-                with pytest.raises(SafeserError):
-                    await comm.write({"op": "queue_put", "data": b"x" * (2 << 20)})
-                await comm.write({"op": "nbytes", "keys": [], "reply": True})
-                assert (await comm.read())["status"] == "OK"
-                await comm.close()
-
-    run(main())
 
 
 # --- who does not get through -----------------------------------------------------------------
 
 
-def test_a_stock_peer_gets_nowhere(net, run):
-    async def main():
-        async with net.serving() as listener:
-            # Whatever stock Dask makes of the answer, which is no message of its own.
-            with pytest.raises(Exception, match=r".*"):
-                await connect(f"tcp://127.0.0.1:{port_of(listener)}", timeout=3)
-        assert net.seen == []
-
-    run(main())
+async def test_a_stock_peer_gets_nowhere(net):
+    async with net.serving() as listener:
+        # Whatever stock Dask makes of the answer, which is no message of its own.
+        with pytest.raises(Exception, match=r".*"):
+            await connect(f"tcp://127.0.0.1:{port_of(listener)}", timeout=3)
+    assert net.seen == []
 
 
-def test_our_connector_does_not_talk_to_a_stock_port(net, run, monkeypatch):
+async def test_our_connector_does_not_talk_to_a_stock_port(net, monkeypatch):
     monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.5)
 
-    async def main():
-        async def handle(comm):
-            raise AssertionError
+    async def handle(comm):
+        raise AssertionError
 
-        # Not by its scheme, which is closed in a process that has used safeser://.
-        listener = TCPBackend().get_listener("127.0.0.1:0", handle, True)
-        await listener.start()
-        try:
-            with pytest.raises((OSError, AuthenticationError)):
-                await connect(
-                    f"safeser://127.0.0.1:{port_of(listener)}", timeout=1, **net.arguments()
-                )
-        finally:
-            listener.stop()
-
-    run(main())
+    # Not by its scheme, which is closed in a process that has used safeser://.
+    listener = TCPBackend().get_listener("127.0.0.1:0", handle, True)
+    await listener.start()
+    try:
+        with pytest.raises((OSError, AuthenticationError)):
+            await connect(f"safeser://127.0.0.1:{port_of(listener)}", timeout=1, **net.arguments())
+    finally:
+        listener.stop()
 
 
 @pytest.mark.parametrize(
@@ -208,101 +138,85 @@ def test_garbage_and_silence_end_by_the_deadline(net, run, monkeypatch, said, ca
     assert "did not authenticate" in caplog.text
 
 
-def test_a_stranger_is_closed_also_when_the_log_is_broken(net, run, monkeypatch):
+async def test_a_stranger_is_closed_also_when_the_log_is_broken(net, monkeypatch):
     def broken(**_):
         raise AuditError("the disk is full")
 
-    async def main():
-        async with net.serving() as listener:
-            monkeypatch.setattr(listener._channel.audit, "count", broken)
-            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
-            writer.write(b"x" * 100)
-            await closed_by_peer(reader)
-            writer.close()
-
-    run(main())
+    async with net.serving() as listener:
+        monkeypatch.setattr(listener._channel.audit, "count", broken)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+        writer.write(b"x" * 100)
+        await closed_by_peer(reader)
+        writer.close()
 
 
-def test_pending_connections_are_bounded_and_the_oldest_goes(net, run, monkeypatch):
+async def test_pending_connections_are_bounded_and_the_oldest_goes(net, monkeypatch):
     monkeypatch.setattr(module, "MAX_UNAUTHENTICATED", 4)
 
-    async def main():
-        async with net.serving() as listener:
-            opened = [
-                await asyncio.open_connection("127.0.0.1", port_of(listener)) for _ in range(10)
-            ]
-            for reader, _ in opened[:6]:
-                await closed_by_peer(reader)
-            assert (await net.asks(listener.contact_address))["status"] == "OK"
-            for _, writer in opened:
-                writer.close()
-
-    run(main())
+    async with net.serving() as listener:
+        opened = [await asyncio.open_connection("127.0.0.1", port_of(listener)) for _ in range(10)]
+        for reader, _ in opened[:6]:
+            await closed_by_peer(reader)
+        assert (await net.asks(listener.contact_address))["status"] == "OK"
+        for _, writer in opened:
+            writer.close()
 
 
 @pytest.mark.parametrize(("open_files", "by_policy", "most"), [(8, 4_000, 6), (1024, 3, 3)])
-def test_one_principal_leaves_connections_to_others(
-    net, run, monkeypatch, open_files, by_policy, most
+async def test_one_principal_leaves_connections_to_others(
+    net, monkeypatch, open_files, by_policy, most
 ):
     connector = registry.get_backend("safeser").get_connector()
     monkeypatch.setattr(counted, "descriptors", lambda: open_files)
     # Loops of other tests ended before their connections were noted as closed.
     monkeypatch.setattr(connections, "_held", Counter())
 
-    async def main():
-        async with net.serving() as listener:
-            policy = listener._channel.policy
-            limits = dataclasses.replace(policy.limits, max_connections=by_policy)
-            channel = listener._channel
-            changed = dataclasses.replace(
-                channel.standing, policy=dataclasses.replace(policy, limits=limits)
-            )
-            channel._stand(changed)
-            counts = []
-            monkeypatch.setattr(
-                listener._channel.audit, "count", lambda **said: counts.append(said)
-            )
-            where = listener.contact_address.removeprefix("safeser://")
-            opened = [await connector.connect(where, **net.arguments()) for _ in range(most)]
-            for _ in range(2):
-                with pytest.raises(CommClosedError, match="no more connections of client"):
-                    await connector.connect(where, **net.arguments())
-            other = await connector.connect(where, **net.arguments("worker"))
-            refused = [each for each in counts if not each["permitted"]]
-            assert [(each["sender"], each["rule"]) for each in refused] == [
-                ("client", "limits.max_connections")
-            ] * 2
-            for comm in (other, opened.pop()):
-                comm.abort()
-            while connections._held["worker"] or connections._held["client"] == most:
-                await asyncio.sleep(0.01)
-            opened.append(await connector.connect(where, **net.arguments()))
-            for comm in opened:
-                comm.abort()
-            while connections._held:
-                await asyncio.sleep(0.01)
-
-    run(main())
+    async with net.serving() as listener:
+        policy = listener._channel.policy
+        limits = dataclasses.replace(policy.limits, max_connections=by_policy)
+        channel = listener._channel
+        changed = dataclasses.replace(
+            channel.standing, policy=dataclasses.replace(policy, limits=limits)
+        )
+        channel._stand(changed)
+        counts = []
+        monkeypatch.setattr(listener._channel.audit, "count", lambda **said: counts.append(said))
+        where = listener.contact_address.removeprefix("safeser://")
+        opened = [await connector.connect(where, **net.arguments()) for _ in range(most)]
+        for _ in range(2):
+            with pytest.raises(CommClosedError, match="no more connections of client"):
+                await connector.connect(where, **net.arguments())
+        other = await connector.connect(where, **net.arguments("worker"))
+        refused = [each for each in counts if not each["permitted"]]
+        assert [(each["sender"], each["rule"]) for each in refused] == [
+            ("client", "limits.max_connections")
+        ] * 2
+        for comm in (other, opened.pop()):
+            comm.abort()
+        while connections._held["worker"] or connections._held["client"] == most:
+            await asyncio.sleep(0.01)
+        opened.append(await connector.connect(where, **net.arguments()))
+        for comm in opened:
+            comm.abort()
+        while connections._held:
+            await asyncio.sleep(0.01)
 
 
-def test_a_client_that_left_decides_by_no_policy(net, run):
+async def test_a_client_that_left_decides_by_no_policy(net):
     """``policy drift`` counts clients; a closed connection's link lives until it is collected."""
     connector = registry.get_backend("safeser").get_connector()
 
-    async def main():
-        async with net.serving() as listener:
-            before = set(listener._channel.live_links())
-            where = listener.contact_address.removeprefix("safeser://")
-            comm = await connector.connect(where, **net.arguments())
-            kept = [link for link in listener._channel.live_links() if link not in before]
-            for link in kept:
-                link.is_client = True
-            comm.abort()
-            while any(link.is_client for link in kept):
-                await asyncio.sleep(0.01)
-            assert kept
-
-    run(main())
+    async with net.serving() as listener:
+        before = set(listener._channel.live_links())
+        where = listener.contact_address.removeprefix("safeser://")
+        comm = await connector.connect(where, **net.arguments())
+        kept = [link for link in listener._channel.live_links() if link not in before]
+        for link in kept:
+            link.is_client = True
+        comm.abort()
+        while any(link.is_client for link in kept):
+            await asyncio.sleep(0.01)
+        assert kept
 
 
 def test_a_principal_that_proposes_too_little_is_refused_and_counted_by_name(net, run, monkeypatch):
@@ -336,20 +250,10 @@ def test_a_principal_that_proposes_too_little_is_refused_and_counted_by_name(net
     assert net.seen == []
 
 
-def test_who_is_refused_while_a_policy_is_rolled_out_comes_again(net, run, monkeypatch):
+async def test_who_is_refused_while_a_policy_is_rolled_out_comes_again(net, monkeypatch):
     """The listener requires encryption a moment before the client does."""
     monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.05)
     text = in_suite("default", Suite.ENCRYPT).replace("revision: 1\n", "revision: 2\n")
-
-    async def main():
-        async with net.serving() as listener:
-            assert (await net.asks(listener.contact_address))["status"] == "OK"
-            listener._channel.adopt(policy=Policy.parse(text))
-            asking = asyncio.ensure_future(net.asks(listener.contact_address))
-            while "suite.authenticate" not in refused:
-                await asyncio.sleep(0.01)
-            channel_for("client").adopt(policy=Policy.parse(text))
-            assert (await asking)["status"] == "OK"
 
     refused = []
 
@@ -357,7 +261,14 @@ def test_who_is_refused_while_a_policy_is_rolled_out_comes_again(net, run, monke
         refused.extend([rule] * (not permitted))
 
     monkeypatch.setattr(AuditLog, "count", count)
-    run(main())
+    async with net.serving() as listener:
+        assert (await net.asks(listener.contact_address))["status"] == "OK"
+        listener._channel.adopt(policy=Policy.parse(text))
+        asking = asyncio.ensure_future(net.asks(listener.contact_address))
+        while "suite.authenticate" not in refused:
+            await asyncio.sleep(0.01)
+        channel_for("client").adopt(policy=Policy.parse(text))
+        assert (await asking)["status"] == "OK"
 
 
 def test_descriptors_without_a_limit(monkeypatch):
@@ -365,112 +276,74 @@ def test_descriptors_without_a_limit(monkeypatch):
     assert counted.descriptors() == 1 << 20
 
 
-def test_a_stopping_listener_closes_whoever_is_pending(net, run):
-    async def main():
-        async with net.serving() as listener:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
-            await asyncio.sleep(0)
-            while not listener._pending:
-                await asyncio.sleep(0.01)
-            listener.abort_handshaking_comms()
-            await closed_by_peer(reader)
-            writer.close()
-
-    run(main())
+async def test_a_stopping_listener_closes_whoever_is_pending(net):
+    async with net.serving() as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+        await asyncio.sleep(0)
+        while not listener._pending:
+            await asyncio.sleep(0.01)
+        listener.abort_handshaking_comms()
+        await closed_by_peer(reader)
+        writer.close()
 
 
-def test_nobody_at_home_is_a_network_fault(net, run):
-    async def main():
-        async with net.serving() as listener:
-            address = listener.contact_address
-        with pytest.raises(OSError, match=r"Timed out|in:"):
-            await connect(address, timeout=0.3, **net.arguments())
+async def test_a_peer_that_closes_in_the_handshake_is_a_network_fault(net):
+    async def close(reader, writer):
+        await reader.readexactly(10)
+        writer.close()
 
-    run(main())
-
-
-def test_a_peer_that_closes_in_the_handshake_is_a_network_fault(net, run):
-    async def main():
-        async def close(reader, writer):
-            await reader.readexactly(10)
-            writer.close()
-
-        server = await asyncio.start_server(close, "127.0.0.1", 0)
-        address = f"safeser://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        with pytest.raises(OSError, match=r"Timed out|in:"):
-            await connect(address, timeout=0.5, **net.arguments())
-        server.close()
-        await server.wait_closed()
-
-    run(main())
+    server = await asyncio.start_server(close, "127.0.0.1", 0)
+    address = f"safeser://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(OSError, match=r"Timed out|in:"):
+        await connect(address, timeout=0.5, **net.arguments())
+    server.close()
+    await server.wait_closed()
 
 
-def test_a_responder_that_never_says_whether_it_accepted_is_not_waited_for(net, run, monkeypatch):
+async def test_a_responder_that_never_says_whether_it_accepted_is_not_waited_for(net, monkeypatch):
     def silent(self, header, frames, then):
         return 0
 
     monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.2)
 
-    async def main():
-        async with net.serving() as listener:
-            connector = registry.get_backend("safeser").get_connector()
-            arguments = net.arguments()
-            monkeypatch.setattr(module.SafeserComm, "_send_whole", silent)
-            with pytest.raises(TimeoutError):
-                await connector.connect(f"127.0.0.1:{port_of(listener)}", **arguments)
-
-    run(main())
+    async with net.serving() as listener:
+        connector = registry.get_backend("safeser").get_connector()
+        arguments = net.arguments()
+        monkeypatch.setattr(module.SafeserComm, "_send_whole", silent)
+        with pytest.raises(TimeoutError):
+            await connector.connect(f"127.0.0.1:{port_of(listener)}", **arguments)
 
 
 @pytest.mark.parametrize("said", [b"other", b"", b"accepted?"])
-def test_a_responder_that_says_anything_else_is_not_talked_to(net, run, monkeypatch, said):
+async def test_a_responder_that_says_anything_else_is_not_talked_to(net, monkeypatch, said):
     real = module.SafeserComm._send
 
     async def odd(self, frames):
         return await real(self, [said])
 
-    async def main():
-        async with net.serving() as listener:
-            connector = registry.get_backend("safeser").get_connector()
-            monkeypatch.setattr(module.SafeserComm, "_send", odd)
-            with pytest.raises(AuthenticationError):
-                await connector.connect(f"127.0.0.1:{port_of(listener)}", **net.arguments())
-
-    run(main())
+    async with net.serving() as listener:
+        connector = registry.get_backend("safeser").get_connector()
+        monkeypatch.setattr(module.SafeserComm, "_send", odd)
+        with pytest.raises(AuthenticationError):
+            await connector.connect(f"127.0.0.1:{port_of(listener)}", **net.arguments())
 
 
 @pytest.mark.parametrize("greeting", [{"op": "identity"}, [1], {"python": "3"}])
-def test_whoever_greets_otherwise_than_dask_is_closed(net, run, talk, greeting, caplog):
+async def test_whoever_greets_otherwise_than_dask_is_closed(net, talk, greeting, caplog):
     forged = talk("bob").forged
 
-    async def main():
-        async with net.serving() as listener:
-            connector = registry.get_backend("safeser").get_connector()
-            comm = await connector.connect(f"127.0.0.1:{port_of(listener)}", **net.arguments())
-            frames = forged({"x": greeting})
-            await comm._send(frames)
-            with pytest.raises(CommClosedError):
-                await asyncio.wait_for(never_stops(comm), 10)
-            assert (await net.asks(listener.contact_address))["status"] == "OK"
-
-    run(main())
+    async with net.serving() as listener:
+        connector = registry.get_backend("safeser").get_connector()
+        comm = await connector.connect(f"127.0.0.1:{port_of(listener)}", **net.arguments())
+        frames = forged({"x": greeting})
+        await comm._send(frames)
+        with pytest.raises(CommClosedError):
+            await asyncio.wait_for(never_stops(comm), 10)
+        assert (await net.asks(listener.contact_address))["status"] == "OK"
     assert len(net.seen) == 1
 
 
-def unlisted(net, role):
-    return {"roles": {role: {"identity": str(net.keys / "stranger.key")}}}
-
-
-def test_a_key_without_a_principal_is_refused_here_already(net, run):
-    async def main():
-        async with net.serving() as listener:
-            with pytest.raises(ConfigError):
-                await net.asks(listener.contact_address, **unlisted(net, "client"))
-
-    run(main())
-
-
-def test_a_key_that_the_other_side_does_not_list_ends_all_retries(net, run, tmp_path, monkeypatch):
+async def test_a_key_that_the_other_side_does_not_list_ends_all_retries(net, tmp_path, monkeypatch):
     other = tmp_path / "other"
     make_identities(other, ("client",))
     kept = [e for e in Roster.load(net.keys / "roster").entries if e.principal != "client"]
@@ -487,39 +360,30 @@ def test_a_key_that_the_other_side_does_not_list_ends_all_retries(net, run, tmp_
 
     monkeypatch.setattr(module._Connector, "_open", counted)
 
-    async def main():
-        async with net.serving() as listener:
-            with pytest.raises(AuthenticationError) as caught:
-                await net.asks(listener.contact_address, roles=roles)
-            assert "did not accept each other" in str(caught.value)
-            # One error and its one line: what led to it would only be a longer traceback.
-            assert caught.value.__suppress_context__
-            assert caught.value.__cause__ is None
-        assert len(attempts) == 1
-        assert net.seen == []
-
-    run(main())
+    async with net.serving() as listener:
+        with pytest.raises(AuthenticationError) as caught:
+            await net.asks(listener.contact_address, roles=roles)
+        assert "did not accept each other" in str(caught.value)
+        # One error and its one line: what led to it would only be a longer traceback.
+        assert caught.value.__suppress_context__
+        assert caught.value.__cause__ is None
+    assert len(attempts) == 1
+    assert net.seen == []
 
 
-def test_another_peer_than_the_expected_one_ends_all_retries(net, run):
-    async def main():
-        async with net.serving() as listener:
-            address = listener.contact_address
-            here = address.removeprefix("safeser://")
-            with pytest.raises(AuthenticationError):
-                await net.asks(address, expected_scheduler="worker", scheduler_at=here)
-            for expected, at in (("scheduler", here), ("worker", "127.0.0.1:1"), ("worker", None)):
-                reply = await net.asks(address, expected_scheduler=expected, scheduler_at=at)
-                assert reply["status"] == "OK"
-
-    run(main())
+async def test_another_peer_than_the_expected_one_ends_all_retries(net):
+    async with net.serving() as listener:
+        address = listener.contact_address
+        here = address.removeprefix("safeser://")
+        with pytest.raises(AuthenticationError):
+            await net.asks(address, expected_scheduler="worker", scheduler_at=here)
+        for expected, at in (("scheduler", here), ("worker", "127.0.0.1:1"), ("worker", None)):
+            reply = await net.asks(address, expected_scheduler=expected, scheduler_at=at)
+            assert reply["status"] == "OK"
 
 
 @pytest.mark.parametrize("name", ["Server", "Client"])
-def test_only_dasks_servers_listen(net, run, name):
-    async def main():
-        with pytest.raises(ConfigError):
-            async with net.serving(name):
-                pass
-
-    run(main())
+async def test_only_dasks_servers_listen(net, name):
+    with pytest.raises(ConfigError):
+        async with net.serving(name):
+            pass

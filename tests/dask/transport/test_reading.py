@@ -23,6 +23,7 @@ from safeser.operations import Server
 from safeser.values import Suite
 from tests.conftest import in_suite
 from tests.dask.forged import forged
+from tests.refusal import refusal
 
 GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
 BEAT = {"op": "heartbeat-client", "client": "Client-1"}
@@ -82,19 +83,16 @@ def wire(doors, suite):
     [(bytes(4 << 20),), (b"\x80", bytes(4 << 20))],
     ids=["structure", "table"],
 )
-def test_more_than_its_sender_may_say_ends_the_connection_unread(wire, run, frames):
-    async def main():
-        w = wire("bob")
-        comm = await w.greet()
-        # As much of the message as the socket takes: the peer waits for its reader.
-        w.mine.setblocking(False)
-        w.mine.send(w.sealed(*frames)[: 1 << 17])
-        with pytest.raises(CommClosedError, match="ceiling"):
-            await asyncio.wait_for(comm.read(), 10)
-        assert comm.closed()
-        return comm.link.audit
-
-    audit = run(main())
+async def test_more_than_its_sender_may_say_ends_the_connection_unread(wire, frames):
+    w = wire("bob")
+    comm = await w.greet()
+    # As much of the message as the socket takes: the peer waits for its reader.
+    w.mine.setblocking(False)
+    w.mine.send(w.sealed(*frames)[: 1 << 17])
+    with pytest.raises(CommClosedError, match="ceiling"):
+        await asyncio.wait_for(comm.read(), 10)
+    assert comm.closed()
+    audit = comm.link.audit
     assert audit.rules[-1] == "limit.ceiling"
     assert audit.events[-1]["sender"] == "unknown"  # nothing of it was authenticated
 
@@ -103,151 +101,91 @@ def test_more_than_its_sender_may_say_ends_the_connection_unread(wire, run, fram
     ("header", "frames", "said"),
     [(b"long" * 4, [b""], "header"), (b"renew", [bytes(1 << 14)], "a message")],
 )
-def test_messages_about_the_session_are_small(wire, run, header, frames, said):
+async def test_messages_about_the_session_are_small(wire, header, frames, said):
     """The envelope would take a megabyte of header before any policy is asked."""
-
-    async def main():
-        w = wire("bob")
-        comm = await w.greet()
-        w.mine.sendall(b"".join(map(bytes, w.near.session.seal(header, frames))))
-        with pytest.raises(CommClosedError, match=said):
-            await asyncio.wait_for(comm.read(), 10)
-
-    run(main())
+    w = wire("bob")
+    comm = await w.greet()
+    w.mine.sendall(b"".join(map(bytes, w.near.session.seal(header, frames))))
+    with pytest.raises(CommClosedError, match=said):
+        await asyncio.wait_for(comm.read(), 10)
 
 
-def test_more_frames_than_may_come_end_the_connection_unread(wire, run):
-    async def main():
-        w = wire("bob")
-        w.mine.sendall(w.sealed(b"\x80", *[b""] * 1000))
-        with pytest.raises(CommClosedError, match="frames"):
-            await asyncio.wait_for(w.comm.read(), 10)
-
-    run(main())
+async def test_more_frames_than_may_come_end_the_connection_unread(wire):
+    w = wire("bob")
+    w.mine.sendall(w.sealed(b"\x80", *[b""] * 1000))
+    with pytest.raises(CommClosedError, match="frames"):
+        await asyncio.wait_for(w.comm.read(), 10)
 
 
-def test_the_table_of_frames_counts_towards_the_budget(wire, run, monkeypatch):
+async def test_the_table_of_frames_counts_towards_the_budget(wire, monkeypatch):
     budget = Unfinished(1 << 22)
     monkeypatch.setattr(module, "unfinished", budget)
 
-    async def main():
-        w = wire("bob")
-        comm = await w.greet()
-        w.mine.sendall(w.sealed(b"\x80", *[b""] * 90_000)[:1000])
-        reading = asyncio.create_task(comm.read())
-        while budget.held < 8 * 90_000:
-            await asyncio.sleep(0.001)
-        reading.cancel()
-
-    run(main())
+    w = wire("bob")
+    comm = await w.greet()
+    w.mine.sendall(w.sealed(b"\x80", *[b""] * 90_000)[:1000])
+    reading = asyncio.create_task(comm.read())
+    while budget.held < 8 * 90_000:
+        await asyncio.sleep(0.001)
+    reading.cancel()
 
 
-def test_before_the_greeting_next_to_nothing_is_read(wire, run):
-    async def main():
-        w = wire("alice")
-        w.mine.setblocking(False)
-        w.mine.send(w.sealed(bytes(1 << 14)))
-        with pytest.raises(CommClosedError, match="ceiling"):
-            await asyncio.wait_for(w.comm.read(), 10)
-
-    run(main())
-
-
-def test_a_submitter_sends_large_values(wire, run):
+async def test_a_submitter_sends_large_values(wire):
     value = os.urandom(1) * (3 << 20)
 
-    async def main():
-        w = wire("alice")
-        comm = await w.greet()
-        row = [{"serializer": "msgpack"}, 1, None, False]
-        body = {"op": "scatter", "data": {"x": msgpack.ExtType(1, bytes(4))}, "client": "Client-1"}
-        assert comm.conversation._identity._client_ids.claim("Client-1", "alice")
-        frames = [msgpack.packb(body), msgpack.packb([row]), msgpack.packb(value)]
-        sending = asyncio.to_thread(w.mine.sendall, w.sealed(*frames))
-        got, _ = await asyncio.gather(comm.read(), sending)
-        return got["data"]["x"]
-
-    assert bytes(run(main()).frames[0])[-9:] == value[-9:]
+    w = wire("alice")
+    comm = await w.greet()
+    row = [{"serializer": "msgpack"}, 1, None, False]
+    body = {"op": "scatter", "data": {"x": msgpack.ExtType(1, bytes(4))}, "client": "Client-1"}
+    assert comm.conversation._identity._client_ids.claim("Client-1", "alice")
+    frames = [msgpack.packb(body), msgpack.packb([row]), msgpack.packb(value)]
+    sending = asyncio.to_thread(w.mine.sendall, w.sealed(*frames))
+    got, _ = await asyncio.gather(comm.read(), sending)
+    assert bytes((got["data"]["x"]).frames[0])[-9:] == value[-9:]
 
 
 # --- one budget ----------------------------------------------------------------------------------
 
 
-def test_a_message_beyond_the_budget_waits_for_the_one_that_began_first(wire, run, monkeypatch):
+async def test_a_message_beyond_the_budget_waits_for_the_one_that_began_first(wire, monkeypatch):
     budget = Unfinished(1 << 20)
     monkeypatch.setattr(module, "unfinished", budget)
     large = {"op": "set_metadata", "keys": ["x"], "value": bytes(2 << 20)}
 
-    async def main():
-        one, other = wire("alice"), wire("alice")
-        for each in (one, other):
-            await each.greet()
-        [first, second] = [w.sealed(*forged(large)) for w in (one, other)]
-        reading = asyncio.create_task(one.comm.read())
-        one.mine.sendall(first[: 1 << 16])
-        while not budget._arriving:
-            await asyncio.sleep(0.001)
-        waiting = asyncio.create_task(other.comm.read())
-        sending = asyncio.create_task(asyncio.to_thread(other.mine.sendall, second))
-        while not any(each.waits for each in budget._arriving):
-            await asyncio.sleep(0.001)
-        assert not waiting.done()
-        assert not reading.done()
-        await asyncio.to_thread(one.mine.sendall, first[1 << 16 :])
-        for got in (await reading, await waiting):
-            assert got["op"] == "set_metadata"
-        await sending
-        assert budget.held == 0
-
-    run(main())
+    one, other = wire("alice"), wire("alice")
+    for each in (one, other):
+        await each.greet()
+    [first, second] = [w.sealed(*forged(large)) for w in (one, other)]
+    reading = asyncio.create_task(one.comm.read())
+    one.mine.sendall(first[: 1 << 16])
+    while not budget._arriving:
+        await asyncio.sleep(0.001)
+    waiting = asyncio.create_task(other.comm.read())
+    sending = asyncio.create_task(asyncio.to_thread(other.mine.sendall, second))
+    while not any(each.waits for each in budget._arriving):
+        await asyncio.sleep(0.001)
+    assert not waiting.done()
+    assert not reading.done()
+    await asyncio.to_thread(one.mine.sendall, first[1 << 16 :])
+    for got in (await reading, await waiting):
+        assert got["op"] == "set_metadata"
+    await sending
+    assert budget.held == 0
 
 
-def test_a_connection_that_ends_inside_a_message_gives_its_bytes_back(wire, run, monkeypatch):
+async def test_a_connection_that_ends_inside_a_message_gives_its_bytes_back(wire, monkeypatch):
     budget = Unfinished(1 << 20)
     monkeypatch.setattr(module, "unfinished", budget)
 
-    async def main():
-        w = wire("alice")
-        comm = await w.greet()
-        w.mine.sendall(
-            w.sealed(*forged({"op": "set_metadata", "keys": ["x"], "value": bytes(1 << 20)}))[
-                : 1 << 17
-            ]
-        )
-        w.mine.close()
-        with pytest.raises(CommClosedError):
-            await comm.read()
-        assert budget.held == 0
-
-    run(main())
-
-
-def test_a_sender_that_stalls_while_others_wait_is_closed(wire, run, monkeypatch):
-    now = [0.0]
-    budget = Unfinished(1 << 16, patience=0.01, clock=lambda: now[0])
-    monkeypatch.setattr(module, "unfinished", budget)
-
-    async def main():
-        stalled, other = wire("alice"), wire("bob")
-        for each in (stalled, other):
-            await each.greet()
-        data = stalled.sealed(
-            *forged({"op": "set_metadata", "keys": ["x"], "value": bytes(1 << 20)})
-        )
-        stalled.mine.sendall(data[: 1 << 12])
-        reading = asyncio.create_task(stalled.comm.read())
-        while not budget._arriving:
-            await asyncio.sleep(0.001)
-        other.say({"op": "set_metadata", "keys": ["x"], "value": bytes(1 << 16)})
-        waiting = asyncio.create_task(other.comm.read())
-        while not any(each.waits for each in budget._arriving):
-            await asyncio.sleep(0.001)
-        now[0] = 3600.0
-        with pytest.raises(CommClosedError):
-            await reading
-        assert (await waiting)["op"] == "set_metadata"
-
-    run(main())
+    w = wire("alice")
+    comm = await w.greet()
+    w.mine.sendall(
+        w.sealed(*forged({"op": "set_metadata", "keys": ["x"], "value": bytes(1 << 20)}))[: 1 << 17]
+    )
+    w.mine.close()
+    with pytest.raises(CommClosedError):
+        await comm.read()
+    assert budget.held == 0
 
 
 # --- not all at once -----------------------------------------------------------------------------
@@ -276,44 +214,38 @@ def test_large_frames_are_read_in_pieces_between_which_others_run(wire, run, mon
     assert run(main()) >= (1 << 19) // (1 << 12)
 
 
-def test_a_long_batch_is_handed_to_dask_in_parts(wire, run):
-    async def main():
-        w = wire("alice")
-        comm = await w.greet(stream=True)
-        w.say([{**BEAT, "op": "heartbeat-client"}] * 1201)
-        w.say([BEAT, {"op": "close-stream"}])
-        parts = [await comm.read() for _ in range(4)]
-        assert [len(part) for part in parts] == [500, 500, 201, 2]
-        assert all(element == BEAT for part in parts[:3] for element in part)
-
-    run(main())
+async def test_a_long_batch_is_handed_to_dask_in_parts(wire):
+    w = wire("alice")
+    comm = await w.greet(stream=True)
+    w.say([{**BEAT, "op": "heartbeat-client"}] * 1201)
+    w.say([BEAT, {"op": "close-stream"}])
+    parts = [await comm.read() for _ in range(4)]
+    assert [len(part) for part in parts] == [500, 500, 201, 2]
+    assert all(element == BEAT for part in parts[:3] for element in part)
 
 
-def test_a_long_list_that_answers_a_request_arrives_whole(doors, run):
+async def test_a_long_list_that_answers_a_request_arrives_whole(doors):
     events = tuple((float(number), number) for number in range(1200))
 
-    async def main():
-        near, far = doors.links("alice", "scheduler", "demo")
-        mine, theirs = socket.socketpair()
-        comm = SafeserComm(IOStream(theirs), "safeser://a", "safeser://b", link=near, server=None)
+    near, far = doors.links("alice", "scheduler", "demo")
+    mine, theirs = socket.socketpair()
+    comm = SafeserComm(IOStream(theirs), "safeser://a", "safeser://b", link=near, server=None)
 
-        def say(message):
-            mine.sendall(b"".join(map(bytes, far.session.seal(b"", forged(message)))))
+    def say(message):
+        mine.sendall(b"".join(map(bytes, far.session.seal(b"", forged(message)))))
 
-        say(GREETING)
-        await comm.write(GREETING)
-        await comm.read()
-        for answer in (events, 7):
-            await comm.write({"op": "events", "topic": "t"})
-            say(answer)
-            assert await comm.read() == answer
-        comm.abort()
-        mine.close()
-
-    run(main())
+    say(GREETING)
+    await comm.write(GREETING)
+    await comm.read()
+    for answer in (events, 7):
+        await comm.write({"op": "events", "topic": "t"})
+        say(answer)
+        assert await comm.read() == answer
+    comm.abort()
+    mine.close()
 
 
-def test_what_takes_long_to_read_is_read_in_a_thread(wire, run, monkeypatch):
+async def test_what_takes_long_to_read_is_read_in_a_thread(wire, monkeypatch):
     offloaded = []
     real = module.offload
 
@@ -323,21 +255,18 @@ def test_what_takes_long_to_read_is_read_in_a_thread(wire, run, monkeypatch):
 
     monkeypatch.setattr(module, "offload", noted)
 
-    async def main():
-        w = wire("alice")
-        comm = await w.greet()
-        for size in (1 << 10, (1 << 16) + 1):
-            w.say({"op": "set_metadata", "keys": ["x"], "value": bytes(size)})
-            await comm.read()
-
-    run(main())
+    w = wire("alice")
+    comm = await w.greet()
+    for size in (1 << 10, (1 << 16) + 1):
+        w.say({"op": "set_metadata", "keys": ["x"], "value": bytes(size)})
+        await comm.read()
     assert offloaded == ["_hear_long"]
 
 
 # --- nothing is kept -----------------------------------------------------------------------------
 
 
-def test_what_a_comm_refuses_is_gone_when_it_raises(doors, run, monkeypatch):
+async def test_what_a_comm_refuses_is_gone_when_it_raises(doors, monkeypatch):
     """On the side that asked, whose user keeps the error."""
     seen = []
     real = Session.verify_whole
@@ -347,30 +276,26 @@ def test_what_a_comm_refuses_is_gone_when_it_raises(doors, run, monkeypatch):
         seen.append(weakref.ref(made))
         return made
 
-    async def main():
-        near, far = doors.links("alice", "scheduler", "demo")
-        mine, theirs = socket.socketpair()
-        comm = SafeserComm(IOStream(theirs), "safeser://a", "safeser://b", link=near, server=None)
+    near, far = doors.links("alice", "scheduler", "demo")
+    mine, theirs = socket.socketpair()
+    comm = SafeserComm(IOStream(theirs), "safeser://a", "safeser://b", link=near, server=None)
 
-        def say(message):
-            mine.sendall(b"".join(map(bytes, far.session.seal(b"", forged(message)))))
+    def say(message):
+        mine.sendall(b"".join(map(bytes, far.session.seal(b"", forged(message)))))
 
-        say(GREETING)
-        await comm.write(GREETING)
-        await comm.read()
-        await comm.write({"op": "get_metadata", "keys": ["x"]})
-        monkeypatch.setattr(Session, "verify_whole", verify)
-        gc.collect()
-        gc.disable()
-        try:
-            say({"x": {"__Pickled__": bytes(10_000)}})
-            with pytest.raises(SafeserError) as caught:
-                await comm.read()
-            assert caught.value.rule == "marker.pickled"
-            assert [each() for each in seen] == [None]  # while the error is still here
-        finally:
-            gc.enable()
-            comm.abort()
-            mine.close()
-
-    run(main())
+    say(GREETING)
+    await comm.write(GREETING)
+    await comm.read()
+    await comm.write({"op": "get_metadata", "keys": ["x"]})
+    monkeypatch.setattr(Session, "verify_whole", verify)
+    gc.collect()
+    gc.disable()
+    try:
+        say({"x": {"__Pickled__": bytes(10_000)}})
+        with refusal(SafeserError, "marker.pickled"):
+            await comm.read()
+        assert [each() for each in seen] == [None]  # while the error is still here
+    finally:
+        gc.enable()
+        comm.abort()
+        mine.close()

@@ -12,15 +12,15 @@ from types import SimpleNamespace
 import dask
 import pytest
 from distributed.comm.core import CommClosedError, connect
-from distributed.core import rpc
+from distributed.core import ConnectionPool
 
 from safeser.channel import Ending
 from safeser.dask import comm_backend
 from safeser.dask.settings import channel_for
 from safeser.dask.transport.session_control import SessionControl
-from safeser.envelope import MAX_SECONDS
 from safeser.errors import SafeserError
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
+from tests.refusal import refusal
 
 RETIRED = Ending("key.retired", "client")
 
@@ -51,55 +51,40 @@ def retire(roster, identity):
 # --- the end -------------------------------------------------------------------------------------
 
 
-def test_the_peer_hears_why_and_can_say_so(net, run, caplog):
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            link = at_server(listener)
-            channel = listener._channel
-            channel.adopt(roster=retire(channel.standing.listed, channel_for("client").identity))
-            assert link.over == RETIRED
+async def test_the_peer_hears_why_and_can_say_so(net, connected, caplog):
+    async with connected() as (listener, comm):
+        link = at_server(listener)
+        channel = listener._channel
+        channel.adopt(roster=retire(channel.standing.listed, channel_for("client").identity))
+        assert link.over == RETIRED
+        with pytest.raises(CommClosedError, match="the key of client is retired"):
+            await comm.read()
+        assert comm.closed()
+        for again in (comm.read, partial(comm.write, {"op": "nbytes", "keys": []})):
             with pytest.raises(CommClosedError, match="the key of client is retired"):
-                await comm.read()
-            assert comm.closed()
-            for again in (comm.read, partial(comm.write, {"op": "nbytes", "keys": []})):
-                with pytest.raises(CommClosedError, match="the key of client is retired"):
-                    await again()
-            rules = caplog.text
-            assert "scheduler ended the session with client" in rules
-            with pytest.raises(SafeserError, match="did not accept"):
-                await opened(net, listener)
-
-    run(main())
+                await again()
+        rules = caplog.text
+        assert "scheduler ended the session with client" in rules
+        with pytest.raises(SafeserError, match="did not accept"):
+            await opened(net, listener)
 
 
-def test_a_peer_that_reads_nothing_is_cut_off_all_the_same(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            at_server(listener).finish(RETIRED)
-            await comm.stream.read_until_close()
-
-    run(main())
+async def test_a_peer_that_reads_nothing_is_cut_off_all_the_same(connected):
+    async with connected() as (listener, comm):
+        at_server(listener).finish(RETIRED)
+        await comm.stream.read_until_close()
 
 
-def test_what_it_sends_meanwhile_is_neither_read_nor_answered(net, run):
+async def test_what_it_sends_meanwhile_is_neither_read_nor_answered(net, connected):
     """A peer that ignores the notice and whose bytes are on their way already."""
-
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            link = at_server(listener)
-            await net_asks(comm)
-            link.finish(RETIRED)
-            for _ in range(20):
-                comm.stream.write(
-                    b"".join(map(bytes, comm.link.session.seal(b"", net_frames(comm))))
-                )
-            await comm.stream.read_until_close()
-        assert len(net.seen) == 1
-
-    run(main())
+    async with connected() as (listener, comm):
+        link = at_server(listener)
+        await net_asks(comm)
+        link.finish(RETIRED)
+        for _ in range(20):
+            comm.stream.write(b"".join(map(bytes, comm.link.session.seal(b"", net_frames(comm)))))
+        await comm.stream.read_until_close()
+    assert len(net.seen) == 1
 
 
 async def net_asks(comm):
@@ -111,16 +96,12 @@ def net_frames(comm):
     return comm.conversation.send({"op": "nbytes", "keys": [], "reply": True})
 
 
-def test_elements_of_a_batch_that_wait_are_dropped(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            comm._unread.extend([{"op": "x"}] * 3)
-            comm.link.finish(Ending("key.retired", "scheduler"))
-            with pytest.raises(CommClosedError, match="retired"):
-                await comm.read()
-
-    run(main())
+async def test_elements_of_a_batch_that_wait_are_dropped(connected):
+    async with connected() as (_, comm):
+        comm._unread.extend([{"op": "x"}] * 3)
+        comm.link.finish(Ending("key.retired", "scheduler"))
+        with pytest.raises(CommClosedError, match="retired"):
+            await comm.read()
 
 
 @pytest.mark.parametrize(
@@ -133,19 +114,14 @@ def test_elements_of_a_batch_that_wait_are_dropped(net, run):
         [b"\xff" * 3000, b"\xff" * 3000],
     ],
 )
-def test_a_notice_of_anything_else_ends_the_session_and_says_nothing_of_the_peers(
-    net, run, caplog, frames
+async def test_a_notice_of_anything_else_ends_the_session_and_says_nothing_of_the_peers(
+    net, connected, caplog, frames
 ):
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            comm.stream.write(b"".join(map(bytes, comm.link.session.seal(b"notice", frames))))
-            await eventually(lambda: not listener._channel.live_links(), "the end")
-            await eventually(lambda: "it gives no reason" in caplog.text, "the log")
-            assert "\x1b" not in caplog.text
-            comm.abort()
-
-    run(main())
+    async with connected() as (listener, comm):
+        comm.stream.write(b"".join(map(bytes, comm.link.session.seal(b"notice", frames))))
+        await eventually(lambda: not listener._channel.live_links(), "the end")
+        await eventually(lambda: "it gives no reason" in caplog.text, "the log")
+        assert "\x1b" not in caplog.text
     assert net.seen == []
 
 
@@ -162,30 +138,21 @@ def test_a_notice_of_anything_else_ends_the_session_and_says_nothing_of_the_peer
         (b"renew" * 1000, [b"hello", b"x"]),
     ],
 )
-def test_other_messages_about_the_session_end_it(net, run, header, frames):
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            comm.stream.write(b"".join(map(bytes, comm.link.session.seal(header, frames))))
-            await eventually(lambda: not listener._channel.live_links(), "the end")
-            comm.abort()
-
-    run(main())
+async def test_other_messages_about_the_session_end_it(net, connected, header, frames):
+    async with connected() as (listener, comm):
+        comm.stream.write(b"".join(map(bytes, comm.link.session.seal(header, frames))))
+        await eventually(lambda: not listener._channel.live_links(), "the end")
     assert net.seen == []
 
 
-def test_before_this_side_is_accepted_there_is_nothing_to_renew(net, run):
+async def test_before_this_side_is_accepted_there_is_nothing_to_renew(net):
     """A hello in place of the word that accepts; what follows is Dask's to refuse."""
-
-    async def main():
-        async with net.serving() as listener:
-            for _ in range(3):
-                comm = await opened(net, listener)
-                await comm._send_sealed(b"renew", [b"hello", b"x" * 44])
-                await net_asks(comm)  # the refusal is skipped, and the session goes on
-                comm.abort()
-
-    run(main())
+    async with net.serving() as listener:
+        for _ in range(3):
+            comm = await opened(net, listener)
+            await comm._send_sealed(b"renew", [b"hello", b"x" * 44])
+            await net_asks(comm)  # the refusal is skipped, and the session goes on
+            comm.abort()
 
 
 def test_a_loop_that_is_gone_keeps_nobody_connected():
@@ -207,43 +174,35 @@ def test_a_loop_that_is_gone_keeps_nobody_connected():
     over[0](RETIRED)
 
 
-def test_a_connection_that_is_dropped_is_collected_at_once(net, run):
+async def test_a_connection_that_is_dropped_is_collected_at_once(net):
     """Nothing of its control keeps it until the garbage collector comes."""
-
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            comm.abort()
-            await asyncio.sleep(0)
-            gone = weakref.ref(comm)
-            gc.disable()
-            try:
-                del comm
-                await asyncio.sleep(0.1)
-                assert gone() is None
-            finally:
-                gc.enable()
-
-    run(main())
+    async with net.serving() as listener:
+        comm = await opened(net, listener)
+        comm.abort()
+        await asyncio.sleep(0)
+        gone = weakref.ref(comm)
+        gc.disable()
+        try:
+            del comm
+            await asyncio.sleep(0.1)
+            assert gone() is None
+        finally:
+            gc.enable()
 
 
-def test_a_process_whose_own_key_is_retired_says_so_and_leaves_no_socket(net, run):
-    async def main():
-        async with net.serving() as listener:
-            client = channel_for("client")
-            client.adopt(roster=retire(client.standing.listed, client.identity))
-            with pytest.raises(SafeserError, match="the key of client is retired") as refused:
-                await opened(net, listener)
-            assert refused.value.rule == "key.retired"
-            await eventually(lambda: not listener._pending, "the end of the connection")
-
-    run(main())
+async def test_a_process_whose_own_key_is_retired_says_so_and_leaves_no_socket(net):
+    async with net.serving() as listener:
+        client = channel_for("client")
+        client.adopt(roster=retire(client.standing.listed, client.identity))
+        with refusal(SafeserError, "key.retired", match="the key of client is retired"):
+            await opened(net, listener)
+        await eventually(lambda: not listener._pending, "the end of the connection")
 
 
 # --- another handshake ---------------------------------------------------------------------------
 
 
-def renewed_by(net, channel, *others, name="client"):
+def renewed_by(channel, *others, name="client"):
     """Give *channel* a new key, which it and *others* list."""
     identity = Identity.generate(name)
     entry = RosterEntry(identity.public, name, KeyState.ACTIVE, today())
@@ -253,157 +212,82 @@ def renewed_by(net, channel, *others, name="client"):
     return identity
 
 
-def test_a_stream_goes_over_to_a_new_key_and_an_idle_connection_is_closed(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            comm.link.lasts = True
-            far = at_server(listener)
-            reading = asyncio.ensure_future(comm.read())
-            new = renewed_by(net, channel_for("client"), listener._channel)
-            channel_for("client").tend()
-            await eventually(lambda: far.session.peer_key == new.public, "the renewal")
-            channel_for("client").tend()
-            assert channel_for("client").identity is new
-            far.lasts = True
-            await comm.write({"op": "nbytes", "keys": [], "reply": True})
-            assert (await reading)["status"] == "OK"
-            comm.abort()
-
-    run(main())
+async def test_a_stream_goes_over_to_a_new_key_and_an_idle_connection_is_closed(connected):
+    async with connected() as (listener, comm):
+        comm.link.lasts = True
+        far = at_server(listener)
+        reading = asyncio.ensure_future(comm.read())
+        new = renewed_by(channel_for("client"), listener._channel)
+        channel_for("client").tend()
+        await eventually(lambda: far.session.peer_key == new.public, "the renewal")
+        channel_for("client").tend()
+        assert channel_for("client").identity is new
+        far.lasts = True
+        await comm.write({"op": "nbytes", "keys": [], "reply": True})
+        assert (await reading)["status"] == "OK"
 
 
-def test_dasks_pool_opens_another_connection_by_the_new_key(net, run):
-    async def main():
-        async with net.serving() as listener:
-            pool = rpc(listener.contact_address, connection_args=net.arguments())
-            await pool.nbytes(keys=[])
-            from distributed.core import ConnectionPool
-
-            real = await ConnectionPool(connection_args=net.arguments())
-            proxy = real(listener.contact_address)
-            await proxy.nbytes(keys=[])
-            [comm] = real.available[listener.contact_address]
-            assert comm.is_idle()
-            new = renewed_by(net, channel_for("client"), listener._channel)
+@pytest.mark.parametrize("why", ["a new key", "the end of the session"])
+async def test_dasks_pool_opens_another_connection(net, why):
+    async with net.serving() as listener:
+        pool = await ConnectionPool(connection_args=net.arguments())
+        proxy = pool(listener.contact_address)
+        await proxy.nbytes(keys=[])
+        [comm] = pool.available[listener.contact_address]
+        assert comm.is_idle()
+        own = comm.link.own_key
+        if why == "a new key":
+            own = renewed_by(channel_for("client"), listener._channel).public
             await eventually(comm.closed, "the closing")
-            await proxy.nbytes(keys=[])
-            [other] = real.available[listener.contact_address]
-            assert other.link.own_key == new.public
-            await real.close()
-            await pool.close_rpc()
-
-    run(main())
-
-
-def test_dasks_pool_asks_nothing_through_a_connection_whose_session_ended(net, run):
-    async def main():
-        async with net.serving() as listener:
-            from distributed.core import ConnectionPool
-
-            pool = await ConnectionPool(connection_args=net.arguments())
-            proxy = pool(listener.contact_address)
-            await proxy.nbytes(keys=[])
-            [comm] = pool.available[listener.contact_address]
+        else:
             comm.link.finish(Ending("key.retired", "scheduler"))
             while not comm.ended_because:
                 await asyncio.sleep(0)
-            await proxy.nbytes(keys=[])  # by another
-            assert comm.closed()
-            await pool.close()
-
-    run(main())
-
-
-def test_a_server_with_a_new_key_has_its_peers_come_again(net, run):
-    async def main():
-        async with net.serving() as listener:
-            from distributed.core import ConnectionPool
-
-            pool = await ConnectionPool(connection_args=net.arguments())
-            proxy = pool(listener.contact_address)
-            await proxy.nbytes(keys=[])
-            [comm] = pool.available[listener.contact_address]
-            server = listener._channel
-            new = renewed_by(net, server, channel_for("client"), name="scheduler")
-            await asyncio.sleep(0.05)
-            await proxy.nbytes(keys=[])  # hears what it is asked, and its answer
-            await eventually(comm.closed, "the closing")  # no look finds it idle if it is busy
-            server.tend()
-            await proxy.nbytes(keys=[])
-            [other] = pool.available[listener.contact_address]
-            assert other.link.session.peer_key == new.public
-            await pool.close()
-
-    run(main())
+        await proxy.nbytes(keys=[])  # by another
+        assert comm.closed()
+        [other] = pool.available[listener.contact_address]
+        assert other.link.own_key == own
+        await pool.close()
 
 
-def test_a_session_of_half_its_time_is_renewed(net, run):
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            comm.link.lasts = True
-            session, before = comm.link.session, comm.link.session.id
-            session._clock = lambda: session.ends_at - MAX_SECONDS / 2
-            reading = asyncio.ensure_future(comm.read())
-            channel_for("client").tend()
-            await eventually(lambda: session.id != before, "the renewal")
-            assert at_server(listener).session.id == session.id
-            reading.cancel()
-            comm.abort()
-
-    run(main())
-
-
-def test_who_is_not_listed_yet_goes_on_by_the_old_key_and_tries_again(
-    net, run, monkeypatch, caplog
+async def test_who_is_not_listed_yet_goes_on_by_the_old_key_and_tries_again(
+    connected, monkeypatch, caplog
 ):
     monkeypatch.setattr("safeser.dask.transport.session_control._AGAIN", 0.0)
-
-    async def main():
-        async with net.serving() as listener:
-            comm = await opened(net, listener)
-            comm.link.lasts = True
-            before = comm.link.session.id
-            reading = asyncio.ensure_future(comm.read())
-            client = channel_for("client")
-            new = renewed_by(net, client)
-            await eventually(lambda: "does not accept a new key yet" in caplog.text, "the refusal")
-            assert comm.link.session.id == before
-            entry = RosterEntry(new.public, "client", KeyState.ACTIVE, today())
-            server = listener._channel
-            server.adopt(roster=Roster([*server.standing.listed.entries, entry]))
-            client.tend()
-            await eventually(lambda: comm.link.session.id != before, "the renewal")
-            reading.cancel()
-            comm.abort()
-
-    run(main())
+    async with connected() as (listener, comm):
+        comm.link.lasts = True
+        before = comm.link.session.id
+        reading = asyncio.ensure_future(comm.read())
+        client, server = channel_for("client"), listener._channel
+        new = renewed_by(client)
+        await eventually(lambda: "does not accept a new key yet" in caplog.text, "the refusal")
+        assert comm.link.session.id == before
+        entry = RosterEntry(new.public, "client", KeyState.ACTIVE, today())
+        server.adopt(roster=Roster([*server.standing.listed.entries, entry]))
+        client.tend()
+        await eventually(lambda: comm.link.session.id != before, "the renewal")
+        reading.cancel()
 
 
-def test_a_key_that_was_listed_a_moment_ago_is_let_in(net, run):
+async def test_a_key_that_was_listed_a_moment_ago_is_let_in(net):
     """As ``dask worker`` is started behind ``safeser keys add``."""
-
-    async def main():
-        async with net.serving() as listener:
-            new = Identity.generate("client")
-            entry = RosterEntry(new.public, "client", KeyState.ACTIVE, today())
-            path = net.keys / "roster"
-            Roster.load(path).with_entry(entry).save(path)
-            new.save(net.keys / "new.key")
-            assert listener._channel.roster.entry_of(new.public) is None
-            own = {"client": {"identity": str(net.keys / "new.key")}}
-            with dask.config.set({"safeser": {**dask.config.get("safeser"), **own}}):
-                comm = await connect(listener.contact_address, timeout=60, **net.arguments())
-            await net_asks(comm)
-            comm.abort()
-            assert listener._channel.roster.entry_of(new.public) == entry
-
-    run(main())
+    async with net.serving() as listener:
+        new = Identity.generate("client")
+        entry = RosterEntry(new.public, "client", KeyState.ACTIVE, today())
+        path = net.keys / "roster"
+        Roster.load(path).with_entry(entry).save(path)
+        new.save(net.keys / "new.key")
+        assert listener._channel.roster.entry_of(new.public) is None
+        own = {"client": {"identity": str(net.keys / "new.key")}}
+        with dask.config.set({"safeser": {**dask.config.get("safeser"), **own}}):
+            comm = await connect(listener.contact_address, timeout=60, **net.arguments())
+        await net_asks(comm)
+        comm.abort()
+        assert listener._channel.roster.entry_of(new.public) == entry
 
 
-def test_strangers_wait_for_changed_files_in_no_greater_number_than_for_a_handshake(
-    net, run, monkeypatch
+async def test_strangers_wait_for_changed_files_in_no_greater_number_than_for_a_handshake(
+    net, monkeypatch
 ):
     waiting = []
 
@@ -419,15 +303,12 @@ def test_strangers_wait_for_changed_files_in_no_greater_number_than_for_a_handsh
     monkeypatch.setattr(comm_backend, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(comm_backend, "MAX_UNAUTHENTICATED", 3)
 
-    async def main():
-        async with net.serving() as listener:
-            listener._channel.settled_by(lambda: False)
-            host, port = listener.contact_address.partition("://")[2].split(":")
-            opened = [await asyncio.open_connection(host, int(port)) for _ in range(12)]
-            await eventually(lambda: len(waiting) == 3, "the end of those that were closed")
-            listener._channel.settled_by(lambda: True)
-            await eventually(lambda: not waiting, "the change")
-            for _, writer in opened:
-                writer.close()
-
-    run(main())
+    async with net.serving() as listener:
+        listener._channel.settled_by(lambda: False)
+        host, port = listener.contact_address.partition("://")[2].split(":")
+        opened = [await asyncio.open_connection(host, int(port)) for _ in range(12)]
+        await eventually(lambda: len(waiting) == 3, "the end of those that were closed")
+        listener._channel.settled_by(lambda: True)
+        await eventually(lambda: not waiting, "the change")
+        for _, writer in opened:
+            writer.close()

@@ -34,101 +34,70 @@ async def turns(count=10):
         await asyncio.sleep(0)
 
 
-def test_what_fits_does_not_wait(budget, run):
-    async def main():
-        with Arriving(budget, "p", pytest.fail) as one, Arriving(budget, "p", pytest.fail) as other:
-            await one.take(180)
-            await other.take(120)
-            assert budget.held == 300
-        assert budget.held == 0
-
-    run(main())
+async def test_a_message_over_the_whole_budget_is_read_if_it_began_first(budget):
+    with Arriving(budget, "p", pytest.fail) as one:
+        await one.take(180)
+        await one.take(1000)
+        await one.take(1000)
+        assert budget.held == 180  # the rest is beyond the budget, of this one message
 
 
-def test_a_message_over_the_whole_budget_is_read_if_it_began_first(budget, run):
-    async def main():
-        with Arriving(budget, "p", pytest.fail) as one:
-            await one.take(180)
-            await one.take(1000)
-            await one.take(1000)
-            assert budget.held == 180  # the rest is beyond the budget, of this one message
+async def test_others_wait_until_it_is_decided_and_then_go_on_in_turn(budget):
+    order = []
 
-    run(main())
-
-
-def test_others_wait_until_it_is_decided_and_then_go_on_in_turn(budget, run):
-    async def main():
-        order = []
-
-        async def other(name, size):
-            with Arriving(budget, "p", pytest.fail) as arriving:
-                await arriving.take(size)
-                order.append(name)
-                await turns()
-
-        with Arriving(budget, "p", pytest.fail) as first:
-            await first.take(300)
-            first.complete = True
-            tasks = [asyncio.create_task(other(name, 240)) for name in "ab"]
+    async def other(name, size):
+        with Arriving(budget, "p", pytest.fail) as arriving:
+            await arriving.take(size)
+            order.append(name)
             await turns()
-            assert order == []
-        await asyncio.gather(*tasks)
-        assert order == ["a", "b"]
-        assert budget.held == 0
 
-    run(main())
-
-
-def test_an_idle_connection_is_not_the_first(budget, run):
-    async def main():
-        with Arriving(budget, "p", pytest.fail), Arriving(budget, "p", pytest.fail) as one:
-            await one.take(1000)
-
-    run(main())
+    with Arriving(budget, "p", pytest.fail) as first:
+        await first.take(300)
+        first.complete = True
+        tasks = [asyncio.create_task(other(name, 240)) for name in "ab"]
+        await turns()
+        assert order == []
+    await asyncio.gather(*tasks)
+    assert order == ["a", "b"]
+    assert budget.held == 0
 
 
-def test_a_sender_that_stalls_loses_its_connection_while_others_wait(budget, clock, run):
-    async def main():
-        aborted = []
-        stalled = Arriving(budget, "p", lambda: aborted.append("stalled"))
-        busy = Arriving(budget, "p", lambda: aborted.append("busy"))
-        with stalled, busy:
-            await stalled.take(180)
-            await busy.take(120)
-            busy.note(10 * LEAST_RATE)
-            await asyncio.sleep(0.02)
-            assert aborted == []  # nothing waits
-            with Arriving(budget, "p", lambda: aborted.append("waiting")) as waiting:
-                task = asyncio.create_task(waiting.take(30))
-                await turns()
-                clock.now = 1.0
-                while not aborted:
-                    await asyncio.sleep(0.001)
-                assert aborted == ["stalled"]
-                stalled.__exit__(None, None, None)  # what closing its connection does
-                await task
-
-    run(main())
+async def test_a_sender_that_stalls_loses_its_connection_while_others_wait(budget, clock):
+    aborted = []
+    stalled = Arriving(budget, "p", lambda: aborted.append("stalled"))
+    busy = Arriving(budget, "p", lambda: aborted.append("busy"))
+    with stalled, busy:
+        await stalled.take(180)
+        await busy.take(120)
+        busy.note(10 * LEAST_RATE)
+        await asyncio.sleep(0.02)
+        assert aborted == []  # nothing waits
+        with Arriving(budget, "p", lambda: aborted.append("waiting")) as waiting:
+            task = asyncio.create_task(waiting.take(30))
+            await turns()
+            clock.now = 1.0
+            while not aborted:
+                await asyncio.sleep(0.001)
+            assert aborted == ["stalled"]
+            stalled.__exit__(None, None, None)  # what closing its connection does
+            await task
 
 
-def test_a_message_that_waits_or_is_complete_does_not_stall(budget, clock, run):
-    async def main():
-        aborted = []
-        with Arriving(budget, "p", lambda: aborted.append("complete")) as complete:
-            await complete.take(300)
-            complete.complete = True
-            with Arriving(budget, "p", lambda: aborted.append("waiting")) as waiting:
-                task = asyncio.create_task(waiting.take(30))
-                await turns()
-                clock.now = 1000.0
-                await asyncio.sleep(0.05)
-                assert aborted == []
-                complete.__exit__(None, None, None)
-                await task
-                clock.now += 0.04
-                assert not waiting.stalls(clock.now, 0.05)  # it could not send before
-
-    run(main())
+async def test_a_message_that_waits_or_is_complete_does_not_stall(budget, clock):
+    aborted = []
+    with Arriving(budget, "p", lambda: aborted.append("complete")) as complete:
+        await complete.take(300)
+        complete.complete = True
+        with Arriving(budget, "p", lambda: aborted.append("waiting")) as waiting:
+            task = asyncio.create_task(waiting.take(30))
+            await turns()
+            clock.now = 1000.0
+            await asyncio.sleep(0.05)
+            assert aborted == []
+            complete.__exit__(None, None, None)
+            await task
+            clock.now += 0.04
+            assert not waiting.stalls(clock.now, 0.05)  # it could not send before
 
 
 def test_who_waits_in_another_event_loop_is_woken(budget, run):
@@ -168,95 +137,65 @@ def test_a_waiter_whose_loop_is_closed_wakes_nobody(budget):
     arriving.abort()
 
 
-def test_a_wait_that_is_cancelled_leaves_nothing(budget, run):
-    async def main():
-        with Arriving(budget, "p", pytest.fail) as one:
-            await one.take(300)
+async def test_a_wait_that_is_cancelled_leaves_nothing(budget):
+    with Arriving(budget, "p", pytest.fail) as one:
+        await one.take(300)
 
-            async def wait():
-                with Arriving(budget, "p", pytest.fail) as arriving:
-                    await arriving.take(1)
+        async def wait():
+            with Arriving(budget, "p", pytest.fail) as arriving:
+                await arriving.take(1)
 
-            task = asyncio.create_task(wait())
-            await turns()
-            task.cancel()
-            await asyncio.wait([task])
-            assert budget.held == 300
-        assert not budget._arriving
-
-    run(main())
-
-
-def test_one_principal_leaves_room_to_the_others(budget, run):
-    async def main():
-        with Arriving(budget, "p", pytest.fail) as first, Arriving(budget, "p", pytest.fail) as own:
-            await first.take(300)
-            task = asyncio.create_task(own.take(1))
-            await turns()
-            assert not task.done()
-            with Arriving(budget, "q", pytest.fail) as other:
-                await other.take(75)
-            first.__exit__(None, None, None)
-            await task
-
-    run(main())
-
-
-def test_what_a_sender_sent_before_buys_it_no_silence(budget, clock, run):
-    async def main():
-        aborted = []
-        with Arriving(budget, "p", lambda: aborted.append("stalled")) as stalled:
-            await stalled.take(300)
-            stalled.note(1000 * LEAST_RATE)
-            with Arriving(budget, "p", pytest.fail) as waiting:
-                task = asyncio.create_task(waiting.take(30))
-                await turns()
-                for clock.now in (1.0, 2.0):
-                    assert not aborted
-                    seen = budget._looked
-                    while budget._looked == seen:
-                        await asyncio.sleep(0.001)
-                while not aborted:
-                    await asyncio.sleep(0.001)
-                stalled.__exit__(None, None, None)
-                await task
-
-    run(main())
-
-
-def test_the_end_of_a_message_that_was_not_counted_wakes_none(budget, run, monkeypatch):
-    async def main():
-        with Arriving(budget, "p", pytest.fail) as one, Arriving(budget, "p", pytest.fail) as other:
-            await one.take(300)
-            task = asyncio.create_task(other.take(30))
-            await turns()
-            woken = []
-            monkeypatch.setattr(other, "wake", lambda: woken.append(other))
-            with Arriving(budget, "p", pytest.fail):
-                pass
-            assert woken == []
-            one.__exit__(None, None, None)
-            assert woken == [other]
-            await task
-
-    run(main())
-
-
-def test_only_those_are_woken_for_whom_there_is_room(budget, run, monkeypatch):
-    async def main():
-        one, last = Arriving(budget, "p", pytest.fail), Arriving(budget, "p", pytest.fail)
-        many = [Arriving(budget, "p", pytest.fail) for _ in range(20)]
-        await one.take(150)
-        await last.take(150)
-        tasks = [asyncio.create_task(each.take(100)) for each in many]
+        task = asyncio.create_task(wait())
         await turns()
-        woken = []
-        for each in many:
-            monkeypatch.setattr(each, "wake", lambda each=each: woken.append(each))
-        last.__exit__(None, None, None)
-        assert woken == many[:2]
-        for each in (*tasks, one):
-            each.cancel() if each is not one else one.__exit__(None, None, None)
-        await asyncio.wait(tasks)
+        task.cancel()
+        await asyncio.wait([task])
+        assert budget.held == 300
+    assert not budget._arriving
 
-    run(main())
+
+async def test_one_principal_leaves_room_to_the_others(budget):
+    with Arriving(budget, "p", pytest.fail) as first, Arriving(budget, "p", pytest.fail) as own:
+        await first.take(300)
+        task = asyncio.create_task(own.take(1))
+        await turns()
+        assert not task.done()
+        with Arriving(budget, "q", pytest.fail) as other:
+            await other.take(75)
+        first.__exit__(None, None, None)
+        await task
+
+
+async def test_what_a_sender_sent_before_buys_it_no_silence(budget, clock):
+    aborted = []
+    with Arriving(budget, "p", lambda: aborted.append("stalled")) as stalled:
+        await stalled.take(300)
+        stalled.note(1000 * LEAST_RATE)
+        with Arriving(budget, "p", pytest.fail) as waiting:
+            task = asyncio.create_task(waiting.take(30))
+            await turns()
+            for clock.now in (1.0, 2.0):
+                assert not aborted
+                seen = budget._looked
+                while budget._looked == seen:
+                    await asyncio.sleep(0.001)
+            while not aborted:
+                await asyncio.sleep(0.001)
+            stalled.__exit__(None, None, None)
+            await task
+
+
+async def test_only_those_are_woken_for_whom_there_is_room(budget, monkeypatch):
+    one, last = Arriving(budget, "p", pytest.fail), Arriving(budget, "p", pytest.fail)
+    many = [Arriving(budget, "p", pytest.fail) for _ in range(20)]
+    await one.take(150)
+    await last.take(150)
+    tasks = [asyncio.create_task(each.take(100)) for each in many]
+    await turns()
+    woken = []
+    for each in many:
+        monkeypatch.setattr(each, "wake", lambda each=each: woken.append(each))
+    last.__exit__(None, None, None)
+    assert woken == many[:2]
+    for each in (*tasks, one):
+        each.cancel() if each is not one else one.__exit__(None, None, None)
+    await asyncio.wait(tasks)

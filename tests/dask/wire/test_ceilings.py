@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgpack
 import pytest
 
+from safeser.dask.messages.conversation import Conversation
 from safeser.dask.wire import reader
 from safeser.dask.wire.ceilings import named_first
 from safeser.operations import FLOOR, NAMES, Channel, Server, lookup
@@ -92,40 +93,27 @@ def test_a_request_over_its_ceiling_is_refused_unparsed(talk, parsed, sender, me
     assert max(parsed) < FLOOR  # the answer
 
 
-def test_a_sender_without_a_submission_asks_for_fewer_keys(talk):
+@pytest.mark.parametrize("keys", [KEYS, [1] * 20_000], ids=["many bytes", "few bytes"])
+def test_a_sender_without_a_submission_asks_for_fewer_keys(talk, keys):
     t = talk("bob")
-    t.refuses({"op": "who_has", "keys": KEYS})
+    t.refuses({"op": "who_has", "keys": keys})
     assert t.refused_by_server == ["limit.operation"]
-    assert "who_has" in t.answers[0]["exception_text"]
     assert t.request({"op": "who_has", "keys": KEYS[:8000]})["keys"] == tuple(KEYS[:8000])
+    assert talk("alice").request({"op": "who_has", "keys": keys})["keys"] == tuple(keys)
 
 
-def test_many_elements_in_few_bytes_are_counted_too(talk):
-    t = talk("bob")
-    t.refuses({"op": "who_has", "keys": [1] * 20_000})
-    assert t.refused_by_server == ["limit.operation"]
-
-
-def test_a_submitter_asks_for_as_many_as_the_limits_allow(talk):
-    t = talk("alice")
-    assert t.request({"op": "who_has", "keys": KEYS})["keys"] == tuple(KEYS)
-
-
-def test_the_asker_hears_of_its_own_ceiling_before_it_sends(talk):
-    t = talk("bob")
-    with pytest.raises(Exception, match="who_has") as caught:
-        t.asker.send({"op": "who_has", "keys": KEYS})
+@pytest.mark.parametrize(
+    ("asker", "message", "helps"),
+    [
+        ("bob", {"op": "who_has", "keys": KEYS}, "fewer"),
+        ("alice", {"op": "log_event", "topic": "x", "msg": "m" * (1 << 21)}, "a smaller event"),
+    ],
+)
+def test_the_asker_hears_of_its_own_ceiling_before_it_sends(talk, asker, message, helps):
+    with pytest.raises(Exception, match=message["op"]) as caught:
+        talk(asker).asker.send(message)
     assert caught.value.rule == "limit.operation"
-    assert "fewer" in caught.value.fix
-
-
-def test_a_submitter_is_told_what_helps_a_submitter(talk):
-    t = talk("alice")
-    with pytest.raises(Exception, match="log_event") as caught:
-        t.asker.send({"op": "log_event", "topic": "x", "msg": "m" * (1 << 21)})
-    assert caught.value.rule == "limit.operation"
-    assert "a smaller event" in caught.value.fix
-    assert "only for a sender without a submission" in caught.value.fix
+    assert helps in caught.value.fix
 
 
 # --- streams -------------------------------------------------------------------------------------
@@ -141,19 +129,14 @@ def test_an_element_over_its_ceiling_is_left_out_alone(talk, parsed):
     assert max(parsed) < FLOOR
 
 
-def test_a_large_element_that_may_be_large_arrives(talk):
+def test_a_large_batch_of_small_elements_is_parsed_at_once_and_one_may_be_large(talk, parsed):
     t = talk("alice").client_stream()
-    wants = {"op": "client-desires-keys", "keys": tuple(KEYS), "client": "Client-1"}
-    beat = {"op": "heartbeat-client", "client": "Client-1"}
-    assert t.request([beat, wants, beat]) == (beat, wants, beat)
-
-
-def test_a_large_batch_of_small_elements_is_parsed_at_once(talk, parsed):
-    t = talk("alice").client_stream()
-    parsed.clear()
     beats = [{"op": "heartbeat-client", "client": "Client-1"}] * 1000
+    wants = {"op": "client-desires-keys", "keys": tuple(KEYS), "client": "Client-1"}
+    parsed.clear()
     assert t.request(beats) == tuple(beats)
     assert len(parsed) == 1
+    assert t.request([*beats[:1], wants]) == (beats[0], wants)
 
 
 def test_a_list_of_keys_over_the_ceiling_travels_in_parts(talk, caplog):
@@ -166,51 +149,34 @@ def test_a_list_of_keys_over_the_ceiling_travels_in_parts(talk, caplog):
     assert not caplog.records
 
 
-def test_a_batch_of_what_are_no_elements_ends_early(talk, caplog):
+@pytest.mark.parametrize("malformed", [False, True])
+def test_a_batch_of_what_are_no_elements_ends_early(talk, parsed, malformed):
     t = talk("alice").client_stream()
     beat = {"op": "heartbeat-client", "client": "Client-1"}
-    assert t.attack([beat, *[{}] * 5000, beat]) == (beat,)
-    assert len(t.refused_by_server) == 100
-    assert "is left out" in caplog.text
-
-
-def test_a_malformed_batch_of_what_are_no_elements_ends_early(talk, parsed):
-    t = talk("alice").client_stream()
-    beat = {"op": "heartbeat-client", "client": "Client-1"}
+    deep = [beat | {"client": [[]]}] if malformed else []
+    for _ in range(200 if malformed else 0):
+        deep[0]["client"] = [deep[0]["client"]]
     parsed.clear()
-    assert t.attack([beat, beat | {"client": deep(200)}, *[{}] * 5000, beat]) == (beat,)
+    assert t.attack([beat, *deep, *[{}] * 5000, beat]) == (beat,)
+    assert len(t.refused_by_server) <= 101
     assert len(parsed) < 110
-
-
-def deep(levels):
-    value = []
-    for _ in range(levels):
-        value = [value]
-    return value
 
 
 # --- before anything is read ---------------------------------------------------------------------
 
 
-def test_before_the_greeting_little_is_read(doors):
-    from safeser.dask.messages.conversation import Conversation
-
+def test_the_room_of_a_connection_follows_what_may_be_said_on_it(doors, talk):
     _, far = doors.links("alice", "scheduler", "demo")
-    talk = Conversation(far, server=Server.SCHEDULER, opens=False)
-    assert talk.message_bounds() == (FLOOR, FLOOR, 2 + FLOOR // 32)
-
-
-def test_the_room_of_a_connection_follows_what_may_be_said_on_it(talk):
+    before = Conversation(far, server=Server.SCHEDULER, opens=False)
+    assert before.message_bounds() == (FLOOR, FLOOR, 2 + FLOOR // 32)  # before the greeting
     viewer, submitter = talk("bob"), talk("alice")
     assert viewer.server.message_bounds().structure < submitter.server.message_bounds().structure
     submitter.client_stream()
     update = lookup(Server.SCHEDULER, Channel.STREAM, "update-graph")
     assert submitter.server.message_bounds().structure >= update.ceilings.submitter.structure
-
-
-def test_a_reply_has_the_room_of_what_was_asked(talk):
     t = talk("alice")
-    t.asker.send({"op": "identity"})
-    small = t.asker.message_bounds()
-    t.asker.send({"op": "gather", "keys": ["x"]})
-    assert t.asker.message_bounds().whole > small.whole
+    rooms = []
+    for message in ({"op": "identity"}, {"op": "gather", "keys": ["x"]}):
+        t.asker.send(message)
+        rooms.append(t.asker.message_bounds().whole)
+    assert rooms[0] < rooms[1]

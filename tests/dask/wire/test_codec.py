@@ -13,6 +13,7 @@ from safeser.dask.wire import codec
 from safeser.dask.wire.codec import Encoder, PayloadRow, Reference, parse, substitute
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
+from tests.refusal import refusal
 
 LIMITS = Limits()
 
@@ -29,9 +30,11 @@ def row(*frames, author=None, failed=False):
 
 
 def test_a_message_comes_back_with_tuples_for_lists():
-    parsed = parse(encode({"op": "x", "keys": [("a", 1), "b"], "n": None}), LIMITS)
-    assert parsed.body == {"op": "x", "keys": (("a", 1), "b"), "n": None}
+    message = {"op": "x", "keys": [("a", 1), "b"], "n": None, "s": {"a", ("b", 1)}}
+    parsed = parse(encode(message), LIMITS)
+    assert parsed.body == {**message, "keys": (("a", 1), "b")}
     assert parsed.rows == ()
+    assert parse(encode([{"op": "a"}], listed=True), LIMITS).body == ({"op": "a"},)
 
 
 def test_payloads_are_references_with_rows():
@@ -45,53 +48,39 @@ def test_payloads_are_references_with_rows():
     assert substitute(parsed.body, {0: "A", 1: "B"})["data"] == {"k": "A", "l": "B"}
 
 
-def test_a_batch_is_a_list_also_of_one():
-    assert parse(encode([{"op": "a"}], listed=True), LIMITS).body == ({"op": "a"},)
-
-
-def test_sets_survive_and_may_hold_payload_free_tuples():
-    message = {"keys": {"a", ("b", 1)}, "frozen": frozenset({1})}
-    assert parse(encode(message), LIMITS).body == {"keys": {"a", ("b", 1)}, "frozen": {1}}
-
-
 def test_a_refused_element_leaves_nothing_behind():
     encoder = Encoder()
 
-    def default(leaf):
-        if leaf == "bad":
-            raise PayloadError("no")
-        return leaf, False
-
-    class Bad:
-        pass
-
     def strict(leaf):
-        if isinstance(leaf, Bad):
+        if type(leaf) is object:
             raise PayloadError("no")
         return leaf, False
 
     encoder.add({"op": "a", "x": row(b"1")}, strict)
     with pytest.raises(PayloadError):
-        encoder.add({"op": "b", "x": row(b"2"), "y": Bad()}, strict)
-    encoder.add({"op": "c", "x": row(b"3")}, default)
+        encoder.add({"op": "b", "x": row(b"2"), "y": object()}, strict)
+    encoder.add({"op": "c", "x": row(b"3")}, strict)
     parsed = parse(encoder.frames(listed=True), LIMITS)
     assert [element["op"] for element in parsed.body] == ["a", "c"]
     assert [bytes(r.frames[0]) for r in parsed.rows] == [b"1", b"3"]
 
 
 @pytest.mark.parametrize("marker", ["__Pickled__", "__Serialized__", "__Enum__", "__Set__"])
-@pytest.mark.parametrize("wrap", [lambda d: d, lambda d: [d], lambda d: {"deep": [{"er": d}]}])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda d: d,
+        lambda d: [d],
+        lambda d: {"deep": [{"er": d}]},
+        lambda d: msgpack.ExtType(3, msgpack.packb([d])),
+    ],
+)
 def test_markers_of_dasks_own_decoder_are_refused_anywhere(marker, wrap):
     body = msgpack.packb(wrap({marker: 1, "name": "system"}))
     with pytest.raises(PayloadError) as caught:
         parse([body], LIMITS)
-    assert caught.value.rule == f"marker.{marker.strip('_').lower()}"
-
-
-def test_a_marker_hidden_in_a_set_is_refused():
-    inner = msgpack.packb([{"__Enum__": True}])
-    with pytest.raises(PayloadError):
-        parse([msgpack.packb(msgpack.ExtType(3, inner))], LIMITS)
+    in_a_set = type(wrap({})) is msgpack.ExtType  # which holds no dictionary at all
+    assert in_a_set or caught.value.rule == f"marker.{marker.strip('_').lower()}"
 
 
 def packed(value):
@@ -160,26 +149,25 @@ def test_sets_inside_sets_are_refused_before_they_take_the_stack(depth):
     body = packed([1])
     for _ in range(depth):
         body = packed([msgpack.ExtType(3, body)])
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "payload.key"):
         parse([packed(msgpack.ExtType(3, body))], LIMITS)
-    assert caught.value.rule == "payload.key"
 
 
-def test_a_container_that_claims_too_much_is_refused_by_its_claim():
-    few = Limits(max_refs=100)
-    for claim in (b"\xdc\x00\x65", b"\xde\x00\x65"):
-        with pytest.raises(PayloadError) as caught:
-            parse([claim + b"\x00" * 300], few)
-        assert caught.value.rule == "limit.max_refs"
-
-
-def test_elements_are_counted_before_they_are_kept():
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xdc\x00\x65" + bytes(300),
+        b"\xde\x00\x65" + bytes(300),
+        packed(list(range(200))),
+        packed([[] for _ in range(120)]),
+        packed({i: i for i in range(80)}),
+    ],
+)
+def test_elements_are_counted_before_they_are_kept(body):
     few = Limits(max_refs=100)
     parse([packed(list(range(50)))], few)
-    for body in (list(range(200)), [[] for _ in range(120)], {i: i for i in range(80)}):
-        with pytest.raises(PayloadError) as caught:
-            parse([packed(body)], few)
-        assert caught.value.rule == "limit.max_refs"
+    with refusal(PayloadError, "limit.max_refs"):
+        parse([body], few)
 
 
 def test_a_cyclic_or_deep_message_is_refused_when_sent():
@@ -232,9 +220,8 @@ SPELT = [b"\xc7\x04\xff", b"\xc8\x00\x04\xff", b"\xc9\x00\x00\x00\x04\xff"]
 def test_a_timestamp_is_an_extension_like_any_other(stamp, around):
     inside = around % stamp
     for made in (inside, packed([msgpack.ExtType(3, b"\x91" + stamp)])):
-        with pytest.raises(PayloadError) as caught:
+        with refusal(PayloadError, "payload.ext"):
             parse([made], LIMITS)
-        assert caught.value.rule == "payload.ext"
 
 
 def test_bytes_that_look_like_a_timestamp_are_bytes():

@@ -19,24 +19,18 @@ def switched_on():
     gc.enable()
 
 
-def test_it_is_off_inside_and_on_again_whatever_happens():
+@pytest.mark.parametrize("on", [True, False])
+def test_it_is_off_inside_and_as_it_was_again_whatever_happens(on):
     def fails():
         with gc_paused:
-            seen.append(gc.isenabled())
+            assert not gc.isenabled()
             raise ValueError("odd")
 
-    seen = []
+    if not on:
+        gc.disable()
     with pytest.raises(ValueError, match="odd"):
         fails()
-    assert seen == [False]
-    assert gc.isenabled()
-
-
-def test_whoever_switched_it_off_finds_it_off():
-    gc.disable()
-    with gc_paused:
-        pass
-    assert not gc.isenabled()
+    assert gc.isenabled() is on
 
 
 def test_the_last_one_of_several_threads_switches_it_on():

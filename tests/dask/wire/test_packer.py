@@ -17,13 +17,6 @@ def _none_idle(monkeypatch):
     monkeypatch.setattr(packer, "_idle", [])
 
 
-def test_a_packer_is_used_again():
-    assert msgpack.unpackb(packed({"a": 1})) == {"a": 1}
-    [first] = packer._idle
-    assert packed([1]) == msgpack.packb([1])
-    assert packer._idle == [first]
-
-
 def test_a_leaf_is_packed_inside_of_another():
     def inside(leaf):
         return msgpack.ExtType(3, packed(sorted(leaf)))
@@ -44,11 +37,6 @@ def test_a_packer_that_failed_is_not_used_again_and_keeps_nothing():
     with pytest.raises(KeyError):
         packed_with([b"before", object()], fails)
     assert packed([]) == b"\x90"
-
-
-def test_the_memory_of_a_long_value_is_given_back():
-    packed(bytes(packer._KEPT))
-    assert packer._idle == []
 
 
 def test_threads_have_packers_of_their_own():

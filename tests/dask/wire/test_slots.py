@@ -14,11 +14,6 @@ def refs(count):
     return [Reference(number, False) for number in range(count)]
 
 
-def roles(value, *paths):
-    """Return the role of each payload in *value*, by its number."""
-    return {slot.reference.index: slot.role for slot in find(value, plan(paths))}
-
-
 def test_without_paths_no_payload_has_a_role():
     one, two = refs(2)
     slots = find({"data": {"k": one, "l": (two, "x")}}, NO_PATHS)
@@ -26,50 +21,50 @@ def test_without_paths_no_payload_has_a_role():
     assert {slot.role for slot in slots} == {Role()}
 
 
-def test_what_is_inside_the_value_of_a_field_is_declared_with_it():
-    one, two, three, four, five = refs(5)
-    message = {"data": {"k": {"m": one}, two: (three, {four})}, "else": five}
-    found = roles(message, ("data", DECLARED))
-    assert found == {**dict.fromkeys(range(4), DECLARED), 4: Role()}
+A, B, C, D, E = refs(5)
+ROWS = {"tcp://a": {"traceback": A}, ("a", 1): {"traceback": B}, "c": C}
+
+#: A message, the paths that its operation has, and the roles of its payloads in order.
+ROLES = [
+    (
+        {"data": {"k": {"m": A}, B: (C, {D})}, "else": E},
+        [("data", DECLARED)],
+        [DECLARED, DECLARED, DECLARED, DECLARED, Role()],
+    ),
+    ({"a": A, "b": {"c": B}}, [("a", WHOLE), ("b", WHOLE)], [WHOLE, Role()]),
+    (
+        {"a": A, "b": (B,)},
+        [("a", WRAPPED | DECLARED), ("b", WRAPPED | DECLARED)],
+        [WRAPPED | DECLARED, DECLARED],
+    ),
+    (
+        ({"data": A, "more": B}, {"data": {"x": C}}),
+        [("[].data", DECLARED)],
+        [DECLARED, Role(), DECLARED],
+    ),
+    (ROWS, [("*.traceback", WHOLE)], [WHOLE, WHOLE, Role()]),
+    # Two paths to one value say both.
+    (
+        {"a": {"x": A, "y": B}, "b": {"x": C}},
+        [("a.x", FAILURE), ("*.x", WHOLE), ("a", DECLARED)],
+        [FAILURE | WHOLE | DECLARED, DECLARED, WHOLE],
+    ),
+    (A, [("", DECLARED), ("traceback", WHOLE)], [DECLARED]),
+    # A path that does not fit says nothing.
+    ({"[]": A}, [("[]", DECLARED)], [Role()]),
+    ({"a": {A}}, [("a[]", DECLARED)], [Role()]),
+    ({A: 1}, [("*", DECLARED)], [Role()]),
+    ({"a": (A,)}, [("a.*", DECLARED)], [Role()]),
+    ({"a": {"b": A}}, [("b", DECLARED)], [Role()]),
+    ({"a": {"b": A}}, [("a[].b", DECLARED)], [Role()]),
+    ({"data": {("data", A): 1}}, [("data.data", DECLARED)], [Role()]),
+]
 
 
-def test_whole_and_wrapped_are_the_value_itself_and_nothing_in_it():
-    one, two = refs(2)
-    assert roles({"a": one, "b": {"c": two}}, ("a", WHOLE), ("b", WHOLE)) == {0: WHOLE, 1: Role()}
-    found = roles({"a": one, "b": (two,)}, *((name, WRAPPED | DECLARED) for name in "ab"))
-    assert found == {0: WRAPPED | DECLARED, 1: DECLARED}
-
-
-def test_each_element_and_each_value():
-    one, two, three = refs(3)
-    message = ({"data": one, "more": two}, {"data": {"x": three}})
-    assert roles(message, ("[].data", DECLARED)) == {0: DECLARED, 1: Role(), 2: DECLARED}
-    workers = {"tcp://a": {"traceback": one}, ("a", 1): {"traceback": two}, "c": three}
-    assert roles(workers, ("*.traceback", WHOLE)) == {0: WHOLE, 1: WHOLE, 2: Role()}
-
-
-def test_two_paths_to_one_value_say_both():
-    one, two, three = refs(3)
-    message = {"a": {"x": one, "y": two}, "b": {"x": three}}
-    found = roles(message, ("a.x", FAILURE), ("*.x", WHOLE), ("a", DECLARED))
-    assert found == {0: FAILURE | WHOLE | DECLARED, 1: DECLARED, 2: WHOLE}
-    assert roles(one, ("", DECLARED), ("traceback", WHOLE)) == {0: DECLARED}
-
-
-@pytest.mark.parametrize(
-    ("message", "path"),
-    [
-        ({"[]": Reference(0, False)}, "[]"),
-        ({"a": {Reference(0, False)}}, "a[]"),
-        ({Reference(0, False): 1}, "*"),
-        ({"a": (Reference(0, False),)}, "a.*"),
-        ({"a": {"b": Reference(0, False)}}, "b"),
-        ({"a": {"b": Reference(0, False)}}, "a[].b"),
-        ({"data": {("data", Reference(0, False)): 1}}, "data.data"),
-    ],
-)
-def test_a_path_that_does_not_fit_says_nothing(message, path):
-    assert roles(message, (path, DECLARED)) == {0: Role()}
+@pytest.mark.parametrize(("message", "paths", "roles"), ROLES)
+def test_a_payload_has_the_roles_that_its_paths_say(message, paths, roles):
+    found = {slot.reference.index: slot.role for slot in find(message, plan(paths))}
+    assert found == dict(enumerate(roles))
 
 
 # --- places ---------------------------------------------------------------------------------------
