@@ -19,6 +19,8 @@ from safeser.errors import AuditError
 
 SECRET = bytes(range(32))
 POLICY = ("production", 7, "ab" * 32)
+ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
+REFUSE = {"event": "refuse", "sender": "bob", "rule": "policy.family", "permitted": False}
 
 
 class Clock:
@@ -106,9 +108,7 @@ def logs(make, place: Path) -> tuple[Path, Path, Path]:
     def written(principal: str, *, close: bool = False) -> Path:
         log = make(principal)
         for n in range(6):
-            log.record(
-                {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": n}
-            )
+            log.record({**ADMIT, "bytes": n})
         if close:
             log.close()
         return Path(log.path)
