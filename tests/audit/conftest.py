@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import errno
 import functools
 import gc
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import CodeType, FrameType
@@ -135,6 +137,34 @@ def count() -> Callable[..., None]:
         log.count("worker", "scheduler", operation, "permit", permitted)
 
     return counted
+
+
+@pytest.fixture
+def fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """Return what makes a call of the system fail while it is used.
+
+    The call succeeds *after* times before; it then writes no more than *part* of its bytes.
+    """
+
+    @contextlib.contextmanager
+    def failing(
+        name: str = "write", code: int = errno.ENOSPC, *, after: int = 0, part: int | None = None
+    ) -> Iterator[None]:
+        real, left = getattr(os, name), [after]
+
+        def call(*given: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(code, os.strerror(code))
+            return real(*given, **options) if part is None else real(given[0], given[1][:part])
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, call)
+            yield
+
+    return failing
 
 
 #: What keeps state, locks or files: here an exception can arrive before each instruction.

@@ -8,10 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-from click.shell_completion import ShellComplete
-
-from safeser.cli.app import app
 
 BIN = Path(sys.executable).parent
 
@@ -30,10 +26,13 @@ BIN = Path(sys.executable).parent
         ("nothing x", []),
     ],
 )
-def test_what_is_offered(words, offered):
-    *before, begun = words.split(" ")
-    command = ShellComplete(typer.main.get_command(app), {}, "safeser", "_SAFESER_COMPLETE")
-    assert [each.value for each in command.get_completions(before, begun)] == offered
+def test_what_is_offered(safeser, monkeypatch, words, offered):
+    """As a shell asks: by variables of the environment."""
+    monkeypatch.setattr("sys.argv", ["safeser"])
+    monkeypatch.setenv("_SAFESER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"safeser {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    assert safeser().out.split() == offered
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
