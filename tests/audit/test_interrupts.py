@@ -6,7 +6,6 @@ arrive this way.
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 import shutil
@@ -98,27 +97,6 @@ def checked(make, place, key):
     yield of_step
     for each in present:
         each.log.close()
-
-
-def test_no_collection_of_garbage_comes_in_the_middle(interrupt):
-    """What it calls, such as Hypothesis's clock of it, can raise to nothing."""
-    collected, during = [], []
-
-    def call() -> None:
-        before = len(collected)
-        made = [[] for _ in range(10_000)]
-        during.append((len(made), len(collected) - before))
-
-    def note(phase: str, info: dict[str, int]) -> None:
-        collected.append(phase)
-
-    gc.callbacks.append(note)
-    try:
-        while interrupt(call):
-            pass
-    finally:
-        gc.callbacks.remove(note)
-    assert during == [(10_000, 0)]
 
 
 # --- records --------------------------------------------------------------------------------------

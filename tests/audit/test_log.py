@@ -262,14 +262,6 @@ def test_the_end_of_the_process_closes(make, place, key, monkeypatch, clean, cou
     clean(place, key)
 
 
-def test_the_end_of_the_process_is_quiet_when_the_log_is_gone(make):
-    log = make()
-    os.unlink(log.path)
-    open_logs._close_all()
-    with pytest.raises(AuditError, match="closed"):
-        log.record(ADMIT)
-
-
 def test_a_call_from_a_signal_handler_in_the_middle_is_refused(
     make,
     monkeypatch,

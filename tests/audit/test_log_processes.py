@@ -194,14 +194,6 @@ def test_verifying_while_processes_write(place, key, clean):
             process.kill()
 
 
-def test_the_end_of_a_real_process_closes_its_file(place, key, clean):
-    done = run("log.record(EVENT)", place)
-    assert (done.returncode, done.stderr) == (0, "")
-    (path,) = place.glob("*.log")
-    assert [each.type for each in read(path)] == ["genesis", "event", "close"]
-    clean(place, key)
-
-
 def test_a_real_file_size_limit(place, key, clean):
     done = run(
         """

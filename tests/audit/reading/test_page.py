@@ -140,19 +140,6 @@ def test_a_browser_shows_it_and_runs_nothing(tmp_path):
     assert shown.count("<rect") >= 10
 
 
-def test_contrast_is_that_of_wcag():
-    pytest.importorskip("tornado")
-    from tests.browser import contrast  # the other tests need no tornado
-
-    white, half = (255, 255, 255, 1), (0, 0, 0, 0.5)
-    assert contrast((0, 0, 0, 1), [white]) == pytest.approx(21)
-    assert contrast((118, 118, 118, 1), [white]) == pytest.approx(4.54, abs=0.01)
-    assert contrast(half, [white]) == contrast((127.5, 127.5, 127.5, 1), [white])
-    assert contrast(white, [white, (255, 0, 0, 0.5), half, (0, 0, 0, 1)]) == pytest.approx(21)
-    with pytest.raises(AssertionError):
-        contrast((0, 0, 0, 1), [half])
-
-
 #: The least contrast of text that WCAG 2 asks for (level AA), whatever its size.
 READABLE = 4.5
 

@@ -34,22 +34,6 @@ def test_old_files_are_removed_and_named(small, place, clock, fill, tended, key,
         assert not place.joinpath(name.replace(".log", ".head")).exists()
 
 
-def test_the_oldest_are_removed_above_a_size(
-    small, place, fill, tended, key, clean, logs_of, clock
-):
-    for principal in ("first", "second", "third"):
-        with small(principal) as log:
-            fill(log, 400)
-        clock.tick(10)
-    sizes = sum((place / name).stat().st_size for name in logs_of())
-    limit = sizes - 1
-    tended(AuditFiles(rotate_size=64 << 10, compress=False, keep_size=limit))
-    left = logs_of()
-    assert sum((place / name).stat().st_size for name in left) <= limit
-    assert {name.split("-")[0] for name in left} >= {"second", "third"}
-    clean(place, key)
-
-
 def test_a_removal_that_retention_did_not_make_is_missing(
     small, place, fill, key, found, clock, tended
 ):

@@ -38,15 +38,6 @@ def test_a_full_file_is_closed_and_the_next_names_its_end(small, place, key, cle
     )
 
 
-def test_each_file_can_be_read_alone(small, place, fill):
-    with small() as log:
-        fill(log, 3 * FULL)
-    for path in place.glob("*.log"):
-        events = [each for each in read(path) if each.type == "event"]
-        assert events
-        assert {each.text("sender") for each in events} == {"bob"}
-
-
 def test_rotation_by_age(small, place, clock, fill, clean, key):
     log = small(files=AuditFiles(rotate_age=3_600, compress=False))
     try:
@@ -122,7 +113,7 @@ def test_where_no_new_file_can_be_made_the_present_one_goes_on(
     assert sorted(numbers(place)) == list(range(FULL + 450))
 
 
-@pytest.mark.parametrize("name", ["write", "pwrite", "open"])
+@pytest.mark.parametrize("name", ["write", "pwrite", "open", "fdatasync", "fsync"])
 def test_a_failure_at_each_place_loses_nothing(
     small, place, key, clock, fill, clean, monkeypatch, name
 ):
