@@ -135,13 +135,20 @@ def test_files_of_other_names_are_left_alone(place, key, clock, clean):
 # --- a folder of a log ----------------------------------------------------------------------------
 
 
+def without_logs(place: Path) -> Path:
+    """Remove the files of processes; return the head of the index."""
+    for each in place.glob("alice-*"):
+        each.unlink()
+    return place / "index.head"
+
+
 @pytest.mark.parametrize(
     ("change", "other_key", "rule"),
     [
         (lambda place: None, True, "audit.key"),
-        (lambda place: (place / "index.head").write_bytes(b""), True, "audit.key"),
-        (lambda place: (place / "index.head").unlink(), False, "audit.tampered"),
-        (lambda place: (place / "index.head").write_bytes(b""), False, "audit.tampered"),
+        (lambda place: without_logs(place).write_bytes(b""), True, "audit.key"),
+        (lambda place: without_logs(place).unlink(), False, "audit.tampered"),
+        (lambda place: without_logs(place).write_bytes(b""), False, "audit.tampered"),
         *(
             (lambda place, name=name, mode=mode: (place / name).chmod(mode), False, "audit.file")
             for name in ("index", "index.head")
@@ -149,11 +156,8 @@ def test_files_of_other_names_are_left_alone(place, key, clock, clean):
         ),
     ],
 )
-@pytest.mark.parametrize("logs", [True, False])
-def test_an_index_that_is_not_gone_on_with(make, place, key, change, other_key, rule, logs):
+def test_an_index_that_is_not_gone_on_with(make, place, key, change, other_key, rule):
     make().close()
-    for each in [] if logs else place.glob("alice-*"):
-        each.unlink()
     change(place)
     error = refused(place, b"x" * 32 if other_key else key, rule)
     assert rule != "audit.file" or "chmod 600" in error.fix
@@ -254,8 +258,9 @@ def test_an_index_that_is_replaced_before_it_is_locked_is_not_written_to(make, p
 )
 def test_a_folder_that_is_not_this_user_s_alone(make, place, change, says):
     change(place)
-    with pytest.raises(AuditError, match=says) as caught:
+    with pytest.raises(AuditError) as caught:
         make()
+    assert says in str(caught.value)
     assert says != "written by others" or "chmod 700" in caught.value.fix
     assert place.is_file() or list(place.iterdir()) == []
 

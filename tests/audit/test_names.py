@@ -15,19 +15,10 @@ from safeser.audit.record import Record, clean
 from safeser.errors import AuditError
 
 ADMIT = {
-    "event": "admit",
-    "sender": "scheduler",
-    "recipient": "worker",
-    "kind": "task",
-    "operation": "compute-task",
-    "family": "cloudpickle",
-    "author": "alice",
-    "where": "run_spec",
-    "bytes": 812,
-    "rule": "permit",
-    "permitted": True,
-    "context": "scheduler-workers",
-    "message": 4711,
+    **{"event": "admit", "sender": "scheduler", "recipient": "worker", "kind": "task"},
+    **{"operation": "compute-task", "family": "cloudpickle", "author": "alice"},
+    **{"where": "run_spec", "bytes": 812, "rule": "permit", "permitted": True},
+    **{"context": "scheduler-workers", "message": 4711},
     "task": "('random_sample-sum-0123456789abcdef0123456789abcdef', 12, 3)",
     "digest": "0123456789abcdef01234567",
 }

@@ -103,22 +103,9 @@ def test_numbers_that_readers_cannot_hold_are_not_written(number: int):
 @pytest.mark.parametrize(
     "event",
     [
-        {"seq": 1},
-        {"time": 1},
-        {"type": "x"},
-        {"policy": "x"},
-        {"": 1},
-        {"Upper": 1},
-        {"a b": 1},
-        {"a\n": 1},
-        {"a" * 33: 1},
-        {1: 1},
-        {"a": 1.5},
-        {"a": b"bytes"},
-        {"a": {"b": 1}},
-        {"a": [1]},
-        {"a": [b"x"]},
-        {"a": object()},
+        *({name: 1} for name in ("seq", "time", "", "Upper", "a b", "a\n", "a" * 33, 1)),
+        *({name: "x"} for name in ("type", "policy")),
+        *({"a": value} for value in (1.5, b"bytes", {"b": 1}, [1], [b"x"], object())),
         {f"f{n}": 1 for n in range(33)},
     ],
 )
@@ -139,20 +126,13 @@ GOOD = records.line(b"\xab" * 32, b'{"seq":0,"time":1,"type":"event"}')[:-1]
 @pytest.mark.parametrize(
     "raw",
     [
-        b"",
-        b"{}",
-        b"[]",
-        GOOD + b" ",
-        b" " + GOOD,
-        GOOD.upper(),
-        GOOD.replace(b"ab", b"AB", 1),
-        GOOD.replace(b'"seq":0', b'"seq":-1'),
-        GOOD.replace(b'"seq":0', b'"seq":true'),
-        GOOD.replace(b'"seq":0', b'"seq":0.0'),
-        GOOD.replace(b'"seq":0', b'"seq":NaN'),
-        GOOD.replace(b'"seq":0', b'"seq":9007199254740992'),
-        GOOD.replace(b'"seq":0', b'"seq":' + b"9" * 5000),
-        GOOD.replace(b'"seq":0', b'"seq":0,"seq":0'),
+        *(b"", b"{}", b"[]", GOOD + b" ", b" " + GOOD, GOOD.upper(), GOOD.replace(b"ab", b"AB", 1)),
+        *(
+            GOOD.replace(b'"seq":0', b'"seq":' + number)
+            for number in (
+                *(b"-1", b"true", b"0.0", b"NaN", b"9007199254740992", b"9" * 5000, b'0,"seq":0'),
+            )
+        ),
         GOOD.replace(b'"seq":0,', b""),
         GOOD.replace(b'"event"', b"1"),
         GOOD.replace(b'{"seq":0,"time":1,"type":"event"}', b"[" * 60_000),

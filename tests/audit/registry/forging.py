@@ -54,6 +54,12 @@ class Folder:
             log.record_all([{**ADMIT, "bytes": n} for n in range(records)])
         return Path(log.path)
 
+    def large(self, principal: str) -> Path:
+        """Return a closed file of more than 64 KiB."""
+        with self.log(principal) as log:
+            log.record_all([{"event": "admit", "task": index.new_id()} for _ in range(700)])
+        return Path(log.path)
+
     def killed(self, principal: str, records: int = 20) -> Path:
         """Return a file of a process that was killed."""
         log = self.log(principal)
