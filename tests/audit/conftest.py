@@ -5,6 +5,7 @@ import dis
 import errno
 import functools
 import gc
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -211,7 +212,6 @@ class Interrupt:
     In functions that only compute, of this package or another, points are their lines: they leave
     the same behind wherever they end, whatever calls them.
 
-    :ivar points: how many points were met.
     """
 
     def __init__(self) -> None:
@@ -219,11 +219,8 @@ class Interrupt:
         self._ways: dict[tuple[int, CodeType, int], int] = {}
         self._way_of: dict[int, int] = {}  # by the identity of a frame that runs
         self._left = 0
+        self._came = True
         self._error: type[BaseException] = KeyboardInterrupt
-
-    @property
-    def points(self) -> int:
-        return len(self._met)
 
     def __call__(
         self,
@@ -245,13 +242,23 @@ class Interrupt:
             call()
         except error:
             sys.settrace(before)
+            self._came = True
             return True
         finally:
             sys.settrace(before)
             if collects:
                 gc.enable()
         assert self._left > 0, "the exception was swallowed"
+        self._came = False
         return False
+
+    def rounds(self, least: int) -> Iterator[int]:
+        """Count rounds of one call each, until one is not interrupted after so many points."""
+        for at in itertools.count():
+            yield at
+            if not self._came:
+                break
+        assert len(self._met) > least
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
         if frame.f_code.co_filename not in STATEFUL:

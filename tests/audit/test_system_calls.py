@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from safeser.audit import AuditLog, read, verify
-from safeser.errors import AuditError
+from safeser.errors import AuditError, ConfigError
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True}
 
@@ -117,19 +117,26 @@ def test_each_call_of_a_record(place, key, clock, monkeypatch, how, durability):
     assert at > 2
 
 
-@pytest.mark.parametrize("how", ["error", "short", "torn", "before", "after"])
-def test_each_call_of_opening_and_closing(place, key, clock, monkeypatch, how):
+@pytest.mark.parametrize(
+    ("how", "moving"),
+    [*((how, False) for how in ("error", "short", "torn", "before", "after")), ("error", True)],
+)
+def test_each_call_of_opening_and_closing(place, key, clock, monkeypatch, how, moving):
     place.mkdir()
     for at in itertools.count():
-        home = place / str(at)
+        home, own = place / str(at), key
+        if moving:
+            own = home.with_suffix(".key")
+            key.save(own, moving=True)
+            AuditLog.open(home, key=own, principal="first", clock=clock).close()
         with monkeypatch.context() as patch:
             fault = Faulty(patch, at, how)
             with (
-                contextlib.suppress(AuditError, KeyboardInterrupt),
-                AuditLog.open(home, key=key, principal="alice", clock=clock) as log,
+                contextlib.suppress(AuditError, ConfigError, KeyboardInterrupt),
+                AuditLog.open(home, key=own, principal="alice", clock=clock) as log,
             ):
                 log.record({**ADMIT, "bytes": 1})
-        with AuditLog.open(home, key=key, principal="bob", clock=clock) as log:
+        with AuditLog.open(home, key=own, principal="bob", clock=clock) as log:
             log.record({**ADMIT, "bytes": 2})
         report = verify(home, key=key)
         assert report.ok, str(report)

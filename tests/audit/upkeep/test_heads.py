@@ -19,25 +19,6 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def test_a_log_that_was_put_back_is_found_with_heads_alone(
-    make, place, key, tmp_path, clean, found
-):
-    kept = tmp_path / "heads"
-    log = make(files=AuditFiles(heads=(f"file:{kept}",)))
-    log.record(ADMIT)
-    before = {path.name: path.read_bytes() for path in place.iterdir()}
-    log.record_all([ADMIT] * 5)
-    log.close()
-    assert verify(place, key=key, heads=lines(kept)).ok
-    for path in place.iterdir():
-        path.unlink()
-    for name, data in before.items():
-        (place / name).write_bytes(data)
-    clean(place, key)  # which is what the page says
-    kinds = {kind for *_, kind in found(verify(place, key=key, heads=lines(kept)))}
-    assert kinds & {"missing tail", "rolled back"}
-
-
 def test_heads_are_written_at_each_rotation_and_at_the_end(make, place, key, tmp_path, fill, clean):
     kept = tmp_path / "heads"
     files = AuditFiles(rotate_size=64 << 10, heads=(f"file:{kept}",), compress=False)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
 import shutil
 
 import pytest
@@ -123,62 +120,3 @@ def test_a_key_file_that_cannot_be_written_refuses(small, moving, place):
     with pytest.raises(AuditError, match="audit key file"):
         log.close()
     log.close()
-
-
-@pytest.mark.parametrize("begun", [False, True])
-def test_an_interruption_at_each_instruction(
-    tmp_path, key, clock, interrupt, clean, no_disk, begun
-):
-    for at in itertools.count():
-        home = tmp_path / str(at)
-        home.mkdir()
-        path, place = home / "audit.key", home / "audit"
-        key.save(path, moving=True)
-
-        def opened(principal: str, path=path, place=place) -> AuditLog:
-            return AuditLog.open(place, key=path, principal=principal, clock=clock)
-
-        if begun:
-            opened("first").close()
-        logs: list[AuditLog] = []
-        came = interrupt(lambda logs=logs, opened=opened: logs.append(opened("alice")), every=13)
-        with opened("bob") as log:
-            log.record(ADMIT)
-        for each in logs:
-            each.close()
-        assert len(clean(place, key).notes) <= 1
-        shutil.rmtree(home)
-        if not came:
-            break
-    assert interrupt.points > 1_000
-
-
-def test_each_system_call_that_fails(tmp_path, key, clock, clean, monkeypatch, no_disk):
-    names = ("open", "write", "pwrite", "fdatasync", "fsync")
-    for at in itertools.count():
-        home = tmp_path / str(at)
-        home.mkdir()
-        path, place = home / "audit.key", home / "audit"
-        key.save(path, moving=True)
-        AuditLog.open(place, key=path, principal="first", clock=clock).close()
-        left = [at]
-        with monkeypatch.context() as patch:
-            for name in names:
-                real = getattr(os, name)
-
-                def failing(*args, real=real, left=left, **options):
-                    left[0] -= 1
-                    if left[0] == -1:
-                        raise OSError(5, "fault")
-                    return real(*args, **options)
-
-                patch.setattr(os, name, failing)
-            with contextlib.suppress(AuditError, ConfigError):
-                AuditLog.open(place, key=path, principal="alice", clock=clock).close()
-        with AuditLog.open(place, key=path, principal="bob", clock=clock) as log:
-            log.record(ADMIT)
-        clean(place, key)
-        shutil.rmtree(home)
-        if left[0] >= 0:
-            break
-    assert at > 20
