@@ -17,9 +17,9 @@ import pytest
 
 from safeser.audit import AuditLog, read, tally, verify
 from safeser.errors import AuditError
+from tests.audit.conftest import REFUSE
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True}
-REFUSE = {"event": "refuse", "sender": "bob", "rule": "policy.family", "permitted": False}
 
 pytestmark = [pytest.mark.unmeasured, pytest.mark.usefixtures("no_disk")]
 
@@ -290,7 +290,10 @@ def test_opening(place, key, clock, interrupt, begun, moving):
         if begun:
             open_log(home, "first").close()
         opened: list[AuditLog] = []
-        call = functools.partial(lambda home, to: to.append(open_log(home, "alice")), home, opened)
+
+        def call(home=home, opened=opened) -> None:
+            opened.append(open_log(home, "alice"))
+
         came = interrupt(call, every=13 if moving else 1)
         with open_log(home, "bob") as log:
             log.record(ADMIT)

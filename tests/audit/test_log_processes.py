@@ -10,10 +10,7 @@ import threading
 from pathlib import Path
 
 from safeser.audit import read
-
-ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
-REFUSE = {"event": "refuse", "sender": "bob", "rule": "policy.family", "permitted": False}
-
+from tests.audit.conftest import ADMIT
 
 # --- threads, forks, kills ------------------------------------------------------------------------
 

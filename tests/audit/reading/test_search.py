@@ -25,13 +25,14 @@ PEERS = [SessionFacts(f"{n:012x}", {"peer": word}) for n, word in enumerate(WORD
 EVENTS = st.fixed_dictionaries(
     {"event": st.sampled_from(["admit", "refuse"])},
     optional={
-        **{
-            name: st.sampled_from(WORDS)
-            for name in ("sender", "recipient", "author", "task_author", "rule", "family")
-        },
-        **{name: st.sampled_from(WORDS) for name in ("operation", "global", "task", "where")},
-        "permitted": st.booleans(),
-        "session": st.sampled_from(PEERS),
+        **dict.fromkeys(
+            [
+                *("sender", "recipient", "author", "task_author", "rule", "family"),
+                *("operation", "global", "task", "where"),
+            ],
+            st.sampled_from(WORDS),
+        ),
+        **{"permitted": st.booleans(), "session": st.sampled_from(PEERS)},
     },
 )
 SETS = st.frozensets(st.sampled_from(WORDS), max_size=2)
@@ -40,14 +41,9 @@ QUESTIONS = st.builds(
     Question,
     since=st.integers(0, 20),
     until=st.integers(10, 40),
-    principal=SETS,
-    author=SETS,
-    peer=SETS,
-    rule=SETS,
-    operation=SETS,
-    family=SETS,
-    refers_to=SETS,
-    task=SETS,
+    **dict.fromkeys(
+        ("principal", "author", "peer", "rule", "operation", "family", "refers_to", "task"), SETS
+    ),
     permitted=st.sampled_from([None, True, False]),
 )
 
