@@ -21,7 +21,7 @@ from tests.audit.conftest import REFUSE
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True}
 
-pytestmark = [pytest.mark.unmeasured, pytest.mark.usefixtures("no_disk")]
+pytestmark = [pytest.mark.slow, pytest.mark.unmeasured, pytest.mark.usefixtures("no_disk")]
 
 #: Steps of one log: verification reads the whole of it after each.
 PER_LOG = 12

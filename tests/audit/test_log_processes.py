@@ -9,6 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from safeser.audit import read
 from tests.audit.conftest import ADMIT
 
@@ -147,6 +149,7 @@ sys.exit(status)
     assert clean(place, key).files == 2
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_leaves_a_log_that_verifies_and_goes_on(make, place, key, clean):
     for round_ in range(3):
         process = subprocess.Popen(
@@ -170,6 +173,7 @@ def test_a_kill_in_the_middle_leaves_a_log_that_verifies_and_goes_on(make, place
     assert clean(place, key).files == 4
 
 
+@pytest.mark.slow
 def test_verifying_while_processes_write(place, key, clean):
     with subprocess.Popen(
         [

@@ -25,6 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_each_command_prints_what_the_page_says(folder: Path) -> None:
     with shell(folder, os.environ) as opened:
         for command in PAGE.commands:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from safeser.audit import Record, render
 from safeser.audit import record as records
 from safeser.errors import AuditError
+from tests.draws import draws
 
 NASTY = st.text(
     st.one_of(
@@ -29,6 +30,7 @@ EVENTS = st.dictionaries(
 )
 
 
+@draws(100)
 @given(EVENTS)
 def test_any_event_becomes_one_bounded_printable_line_and_comes_back(event):
     fields = records.clean(event)
@@ -49,6 +51,7 @@ def test_any_event_becomes_one_bounded_printable_line_and_comes_back(event):
     )
 
 
+@draws(100)
 @given(EVENTS)
 def test_what_a_person_sees_is_printable_ascii_on_one_line(event):
     record = Record(0, 1_795_000_000_000_000, "event", records.clean(event), b"")
@@ -146,6 +149,7 @@ def test_lines_that_are_not_records(raw: bytes):
         records.parse(raw)
 
 
+@draws(100)
 @given(st.one_of(st.binary(max_size=300), st.binary(max_size=60).map(lambda b: GOOD[:75] + b)))
 def test_any_bytes_parse_or_are_refused(raw: bytes):
     parts = records.split(raw)
@@ -155,6 +159,7 @@ def test_any_bytes_parse_or_are_refused(raw: bytes):
         records.parse(raw)
 
 
+@draws(100)
 @given(st.integers(0, len(GOOD)), st.integers(0, 5))
 def test_a_cut_line_looks_like_one(length: int, zeros: int):
     assert records.begins_like_a_line(GOOD[:length] + b"\0" * zeros)

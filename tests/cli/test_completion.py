@@ -35,6 +35,7 @@ def test_what_is_offered(safeser, monkeypatch, words, offered):
     assert safeser().out.split() == offered
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes(tmp_path):
     home = tmp_path / "home"

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from safeser.cli.app import app
 from safeser.cli.ending import run
+from tests.draws import draws
 from tests.inspection.forging import archive, torch_records
 
 
@@ -200,6 +201,7 @@ def test_nothing_that_a_file_names_is_imported(tmp_path):
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@draws(100)
 @given(data=st.binary(max_size=80))
 def test_any_bytes_give_a_code(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "any"

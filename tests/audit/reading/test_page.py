@@ -121,6 +121,7 @@ def test_the_page_names_no_host_and_forbids_all_loads():
     assert not re.search(r"https?:|//|url\(|@import", text.replace("<!doctype html>", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_a_browser_shows_it_and_runs_nothing(tmp_path):
     place = tmp_path / "page.html"
@@ -144,6 +145,7 @@ def test_a_browser_shows_it_and_runs_nothing(tmp_path):
 READABLE = 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_is_readable_in_light_and_in_dark(tmp_path, scheme):

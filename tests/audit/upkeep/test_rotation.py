@@ -157,6 +157,7 @@ def test_a_failure_at_each_place_loses_nothing(
     assert at > 3
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_an_interruption_at_each_instruction_of_a_rotation(
     place, key, clock, interrupt, clean, fill, no_disk
