@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.audit import AuditLog, read
+from safeser.audit import read
 from safeser.audit import tally as tally_module
 from safeser.audit.writing import open_logs
 from safeser.errors import AuditError, ConfigError
@@ -136,17 +136,6 @@ def test_a_clock_that_goes_back_does_not_keep_counts_for_ever(make, clock, recor
     assert len(records(log, "counts")) == 1
 
 
-def test_flush_and_close_write_the_counts(make, place, key, records, clean, count):
-    log = make()
-    count(log)
-    log.flush()
-    assert len(records(log, "counts")) == 1
-    count(log, permitted=False)
-    log.close()
-    assert [each.type for each in read(log.path)] == ["genesis", "counts", "counts", "close"]
-    clean(place, key)
-
-
 def test_labels_that_a_peer_invents_share_one_bucket(make, place, key, records, clean, count):
     log = make()
     for n in range(900):
@@ -242,23 +231,19 @@ def test_a_closed_log_refuses_everything_and_closing_twice_does_nothing(
     clean(place, key)
 
 
-def test_leaving_the_context_closes(place, key, clock):
-    with AuditLog.open(place, key=key, principal="alice", clock=clock) as log:
-        log.record(ADMIT)
-        assert repr(log) == f"AuditLog({log.path!r})"
-    assert [each.type for each in read(log.path)][-1] == "close"
-
-
-def test_a_log_is_not_pickled(make):
-    with pytest.raises(TypeError, match="opens its own"):
-        pickle.dumps(make())
-
-
-def test_the_end_of_the_process_closes(make, place, key, monkeypatch, clean, count):
+@pytest.mark.parametrize("end", ["close", "context", "process"])
+def test_each_end_writes_the_counts_and_closes(make, place, key, clean, count, end):
     log = make()
+    with pytest.raises(TypeError, match="opens its own"):
+        pickle.dumps(log)
+    assert repr(log) == f"AuditLog({log.path!r})"
     count(log)
-    open_logs._close_all()
-    assert [each.type for each in read(log.path)] == ["genesis", "counts", "close"]
+    log.flush()
+    count(log, permitted=False)
+    {"close": log.close, "context": log.__exit__, "process": open_logs._close_all}[end](
+        *([None] * 3 if end == "context" else [])
+    )
+    assert [each.type for each in read(log.path)] == ["genesis", "counts", "counts", "close"]
     clean(place, key)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -111,17 +110,6 @@ log.close()
     assert sorted(types) == ["close", "counts", "event", "event", "genesis"]
     assert [each for each in types if each != "counts"] == ["genesis", "event", "event", "close"]
     assert [each.type for each in child] == ["genesis", "event"]  # the counts are the parent's
-
-
-def test_a_child_forked_without_python_knowing_gets_a_file_too(
-    make, place, key, monkeypatch, clean
-):
-    log = make()
-    first = log.path
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    log.record(ADMIT)
-    assert log.path != first
-    clean(place, key)
 
 
 def test_a_fork_while_another_thread_holds_the_log_does_not_hang(place, key, clean):

@@ -349,41 +349,39 @@ def test_a_stock_scheduler_is_no_safeser_scheduler(found, tmp_path):
 
 # --- what a scheduler says of itself, honest or not ----------------------------------------------
 
+MINE = {name: diagnosis._own_version(name) for name in diagnosis._PACKAGES}
+PYTHON = ".".join(map(str, sys.version_info))
+DENIED = PolicyDenied("viewer may not ask for versions")
 
-def states(findings):
-    return [(each.state, each.what) for each in findings]
 
-
-def test_versions_that_differ():
-    mine = {name: diagnosis._own_version(name) for name in diagnosis._PACKAGES}
-    python = ".".join(map(str, sys.version_info))
-    answer = {"host": {"python": python}, "packages": mine}
-    assert states(diagnosis._compared(answer)) == [("fine", "the same as here")]
-    [found] = diagnosis._compared({**answer, "packages": {**mine, "numpy": "1.0"}})
-    assert (found.state, found.what) == ("note", "other than here: numpy 1.0")
-    [found] = diagnosis._compared({**answer, "packages": {**mine, "distributed": "2020.1"}})
-    assert found.state == "wrong"
-    assert "distributed 2020.1" in found.what
-    assert found.fix
-    [found] = diagnosis._compared({**answer, "host": {"python": "2.7.1.final.0"}})
-    assert (found.state, "Python 2.7.1" in found.what) == ("note", True)
+def told(**packages):
+    return {"host": {"python": PYTHON}, "packages": {**MINE, **packages}}
 
 
 @pytest.mark.parametrize(
-    "answer", [None, 3, {}, {"packages": 1}, {"packages": {"numpy": "x" * 10**6}}, {"host": []}]
+    ("answer", "state", "says"),
+    [
+        (told(), "fine", "the same as here"),
+        (told(numpy="1.0"), "note", "other than here: numpy 1.0"),
+        (told(distributed="2020.1"), "wrong", "distributed 2020.1"),
+        ({**told(), "host": {"python": "2.7.1.final.0"}}, "note", "Python 2.7.1"),
+        *((each, "note", "") for each in (None, 3, {}, {"packages": 1}, {"host": []})),
+        ({"packages": {"numpy": "x" * 10**6}}, "note", ""),
+        # A grant is missing, or no answer comes.
+        (DENIED, "note", f"not told: {DENIED.message}"),
+        (TimeoutError(), "note", "not told: TimeoutError"),
+    ],
 )
-def test_versions_that_are_no_versions(answer):
+def test_versions(answer, state, says):
     [found] = diagnosis._compared(answer)
-    assert found.state == "note"
+    assert (found.state, bool(found.fix)) == (state, state == "wrong")
+    assert says in found.what
     assert len(found.what) < 300
 
 
 def test_a_grant_that_is_missing_is_noted():
-    error = PolicyDenied("viewer may not ask for versions")
-    assert states(diagnosis._compared(error)) == [("note", f"not told: {error.message}")]
-    assert states(diagnosis._announced(error, NOWHERE)) == [("note", f"not told: {error.message}")]
-    assert diagnosis._clock(error).state == "note"
-    assert states(diagnosis._compared(TimeoutError())) == [("note", "not told: TimeoutError")]
+    assert [each.state for each in diagnosis._announced(DENIED, NOWHERE)] == ["note"]
+    assert diagnosis._clock(DENIED).state == "note"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.audit import AuditFiles, AuditLog, read, verify
+from safeser.audit import AuditFiles, AuditLog, read
 from safeser.audit.writing import log_files
 from safeser.errors import AuditError
 from tests.audit.upkeep.conftest import ADMIT, FULL
@@ -79,18 +79,6 @@ def test_counts_and_refusals_go_on_in_the_next_file(small, place, fill, count):
     assert sum(row[-1] for row in rows) == 1
     suppressed = [each for each in read(place) if each.type == "suppressed"]
     assert sum(row[2] for each in suppressed for row in each.fields["suppressed"]) == 20
-
-
-def test_the_file_before_cannot_be_taken_away_or_exchanged(small, place, key, fill, found):
-    with small() as log:
-        fill(log, 3 * FULL)
-    paths = sorted(place.glob("*.log"))
-    data = paths[1].read_bytes()
-    os.remove(paths[1])
-    assert (paths[1].name, 0, -1, "missing file") in found(verify(place, key=key))
-    paths[1].write_bytes(data)
-    paths[0].write_bytes(data)
-    assert "swapped file" in {kind for *_, kind in found(verify(place, key=key))}
 
 
 def test_where_no_new_file_can_be_made_the_present_one_goes_on(
