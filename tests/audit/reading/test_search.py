@@ -143,27 +143,55 @@ def test_what_is_no_record_is_named_up_to_a_bound(make, place, change, found, sk
     assert why in "".join(texts)
 
 
-def add_records(log: AuditLog, *records: str) -> None:
-    """Add lines to a file as one who changes it does."""
-    with open(log.path, "ab") as file:
-        for record in records:
-            file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, record.encode()))
+DIGITS = ("9" * 17, "9" * 4_300, "9" * 5_000)
 
 
-@pytest.mark.parametrize("question", [Question(), Question(rule=("x",)), Question(since=1)])
 @pytest.mark.parametrize(
-    "record",
+    ("records", "question", "found"),
     [
-        '{"case":%s,"seq":1,"time":1}',
-        '{"case":1,"seq":1,"time":%s}',
-        '{"event":"x","seq":1,"time":1,"times":%s}',
+        # Python converts no text of more than 4,300 digits, and prints no such sum.
+        *(
+            ([record % digits], question, 0)
+            for record in (
+                '{"case":%s,"seq":1,"time":1}',
+                '{"case":1,"seq":1,"time":%s}',
+                '{"event":"x","seq":1,"time":1,"times":%s}',
+            )
+            for digits in DIGITS
+            for question in ({}, {"rule": ("x",)}, {"since": 1})
+        ),
+        # Writing what is nested deep as text would exceed the stack.
+        *(
+            ([f'{{"event":"x","seq":1,"task":{"[" * n}{"]" * n},"time":1}}'], {}, int(n == 7))
+            for n in (7, 8, 900)
+        ),
+        # A case that is defined anew, and a session that has a task.
+        (
+            [
+                '{"case":0,"event":"admit","rule":"other","seq":1,"time":1}',
+                '{"case":0,"seq":2,"time":2}',
+                '{"case":0,"event":"admit","rule":"asked","seq":3,"time":3}',
+                '{"case":0,"seq":4,"time":4}',
+            ],
+            {"rule": frozenset({"asked"})},
+            2,
+        ),
+        (
+            [
+                '{"case":0,"event":"admit","seq":1,"time":1}',
+                '{"id":"a","s":0,"seq":2,"task":"asked","time":2,"type":"session"}',
+                '{"case":0,"s":0,"seq":3,"time":3}',
+            ],
+            {"task": frozenset({"asked"})},
+            1,
+        ),
     ],
 )
-@pytest.mark.parametrize("digits", [17, 4_300, 5_000])
-def test_numbers_that_no_log_holds_make_a_line_no_record(make, place, question, record, digits):
-    """Python converts no text of more than 4,300 digits, and prints no such sum."""
-    add_records(make(), record % ("9" * digits))
-    assert named(place, question)[0] == 0
+def test_lines_that_somebody_adds(make, place, records, question, found):
+    with open(make().path, "ab") as file:
+        for record in records:
+            file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, record.encode()))
+    assert named(place, Question(**question))[0] == found
 
 
 def test_a_file_of_version_1_is_searched(make, place, edit):
@@ -269,32 +297,3 @@ def test_a_value_that_is_no_text_matches_nothing_and_stops_nothing(name, value):
     asked = "refers_to" if name == "global" else name
     record = Record(1, 5, "event", {name: value}, b"")
     assert not Question(**{asked: frozenset({"x"})}).matches(record)
-
-
-def test_a_record_that_is_nested_deep_is_no_record(make, place):
-    """Writing it as text would exceed the stack."""
-    nested = ("[" * depth + "]" * depth for depth in (7, 8, 900))
-    event = '{"event":"x","seq":1,"task":[],"time":1}'
-    add_records(make(), *(event.replace("[]", each) for each in nested))
-    assert named(place)[0] == 1
-
-
-def test_a_case_that_a_changed_file_defines_anew_is_read_anew(make, place):
-    add_records(
-        make(),
-        '{"case":0,"event":"admit","rule":"other","seq":1,"time":1}',
-        '{"case":0,"seq":2,"time":2}',
-        '{"case":0,"event":"admit","rule":"asked","seq":3,"time":3}',
-        '{"case":0,"seq":4,"time":4}',
-    )
-    assert named(place, Question(rule=frozenset({"asked"})))[0] == 2
-
-
-def test_a_session_that_a_changed_file_gives_a_task_is_read(make, place):
-    add_records(
-        make(),
-        '{"case":0,"event":"admit","seq":1,"time":1}',
-        '{"id":"a","s":0,"seq":2,"task":"asked","time":2,"type":"session"}',
-        '{"case":0,"s":0,"seq":3,"time":3}',
-    )
-    assert named(place, Question(task=frozenset({"asked"})))[0] == 1

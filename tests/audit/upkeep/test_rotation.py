@@ -101,7 +101,7 @@ def test_where_no_new_file_can_be_made_the_present_one_goes_on(
     assert sorted(numbers(place)) == list(range(FULL + 450))
 
 
-@pytest.mark.parametrize("name", ["write", "pwrite", "open", "fdatasync", "fsync"])
+@pytest.mark.parametrize("name", ["write", "pwrite", "open", "fdatasync"])
 def test_a_failure_at_each_place_loses_nothing(
     small, place, key, clock, fill, clean, monkeypatch, name
 ):
