@@ -68,37 +68,11 @@ class Tags(HTMLParser):
         self.text += data
 
 
-class Rows(HTMLParser):
-    """The rows of a page's tables, by the heading that each stands under."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._inside = ""
-        self._heading = ""
-        self._rows: dict[str, list[list[str]]] = {}
-        self.feed(text)
-        self.close()
-
-    def of(self, heading: str) -> list[list[str]]:
-        return [row for row in self._rows[heading] if row]
-
-    def handle_starttag(self, tag, attrs):
-        self._inside = tag
-        if tag == "h2":
-            self._heading = ""
-        elif tag == "tr":
-            self._rows.setdefault(self._heading, []).append([])
-        elif tag == "td":
-            self._rows[self._heading][-1].append("")
-
-    def handle_endtag(self, tag):
-        self._inside = ""
-
-    def handle_data(self, data):
-        if self._inside == "h2":
-            self._heading += data
-        elif self._inside == "td":
-            self._rows[self._heading][-1][-1] += data
+def rows_below(heading: str, text: str) -> list[list[str]]:
+    """Return the cells of each row of the table below a heading."""
+    table = text.partition(f"<h2>{heading}</h2>")[2].partition("<h2>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr")]
+    return [[re.sub("<[^>]*>", "", cell) for cell in row] for row in rows if row]
 
 
 def test_hostile_texts_are_texts():
@@ -216,7 +190,7 @@ def test_who_ran_code_is_the_user_beside_who_sent_it():
         *(found(5, **packed) for _ in range(2)),
         found(6, family="cloudpickle", sender="dan"),
     )
-    rows = Rows(page(got, logs=["a"], skipped=[], made="now")).of("Who ran code")
+    rows = rows_below("Who ran code", page(got, logs=["a"], skipped=[], made="now"))
     assert [(*row[:5], row[7]) for row in rows] == [
         ("alice", "alice", "scheduler", "cloudpickle", "3", ""),
         ("alice", "scheduler", "worker", "cloudpickle", "2", "inc"),
