@@ -96,28 +96,6 @@ def test_nothing_is_written_after_a_torn_record_until_it_is_taken_back(
     assert clean(place, key).notes == ()
 
 
-def test_a_failed_sync_ends_the_log(make, place, key, fails, clean):
-    log = make(durability="fsync")
-    log.record(ADMIT)
-    log.flush()
-    with fails("fdatasync", errno.EIO), pytest.raises(AuditError, match="Input/output"):
-        log.record(ADMIT)
-    with pytest.raises(AuditError, match="did not take"):
-        log.record(ADMIT)
-    clean(place, key)
-
-
-def test_counts_that_cannot_be_written_are_kept(make, clock, fails, records, count):
-    log = make()
-    count(log)
-    clock.tick(1)
-    with fails(), pytest.raises(AuditError):
-        count(log)
-    log.flush()
-    (record,) = records(log, "counts")
-    assert record.fields["counts"][0][-1] == 2
-
-
 def test_opening_on_a_full_disk_is_refused_and_the_next_one_works(make, place, key, fails, clean):
     make().close()
     for succeed in (0, 1):
@@ -126,25 +104,6 @@ def test_opening_on_a_full_disk_is_refused_and_the_next_one_works(make, place, k
     make().record(ADMIT)
     # The files of both were removed: nothing was decided there.
     assert clean(place, key).notes == ()
-
-
-def test_opening_without_descriptors_is_refused(make, monkeypatch):
-    make().close()
-    real = os.open
-
-    def limited(path, flags, *args, **options):
-        if str(path).endswith(".head") and str(path) != "index.head":
-            raise OSError(errno.EMFILE, "too many")
-        return real(path, flags, *args, **options)
-
-    monkeypatch.setattr(os, "open", limited)
-    with pytest.raises(AuditError, match="Too many open files"):
-        make()
-
-
-def test_a_directory_that_cannot_be_synced_is_refused(make, fails):
-    with fails("fsync", errno.EIO), pytest.raises(AuditError, match="cannot be synced"):
-        make()
 
 
 def test_an_index_removed_while_opening(make, monkeypatch):
