@@ -315,35 +315,32 @@ def test_a_link_stays_a_link(safeser, keys, tmp_path):
     assert listed(keys, "client")[0].state is KeyState.RETIRED
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(safeser, keys, monkeypatch):
-    def full(path, data, *, mode):
-        raise OSError(28, "No space left on device")
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("nonsense", "line 1"),
+        ("full", "No space left"),
+        ("rename", "Permission denied"),
+        ("locked", "roster.locked"),  # for which one needs no more than to list the folder
+    ],
+)
+def test_a_roster_that_cannot_be_changed_stays(command, keys, monkeypatch, fault, says):
+    def failing(*given, **options):
+        raise OSError(28, "No space left") if fault == "full" else OSError(13, "Permission denied")
 
-    monkeypatch.setattr("safeser.identity.files.write_new", full)
-    before = (keys / "roster").read_bytes()
-    ended = safeser("keys", "retire", keys, str(keys / "client.key"))
-    assert (ended.code, "No space left" in ended.err) == (2, True)
-    assert (keys / "roster").read_bytes() == before
-
-
-def test_one_that_cannot_be_renamed_leaves_nothing_behind(keys, monkeypatch):
-    def denied(self, target):
-        raise OSError(13, "Permission denied")
-
-    monkeypatch.setattr("pathlib.Path.replace", denied)
-    with (
-        pytest.raises(ConfigError, match="Permission denied"),
-        RosterFile.edit(keys / "roster") as file,
-    ):
-        file.retire(Identity.load(keys / "client.key").public)
-    assert not [p for p in keys.iterdir() if p.name.startswith(".")]
-
-
-def test_a_roster_that_does_not_load_is_not_changed(safeser, keys):
-    path = keys / "roster"
-    path.write_text("nonsense\n" + path.read_text())
-    ended = safeser("keys", "retire", keys, str(keys / "client.key"))
-    assert (ended.code, "line 1" in ended.err) == (2, True)
+    handle = os.open(keys, os.O_RDONLY)
+    if fault == "nonsense":
+        (keys / "roster").write_text("nonsense\n")
+    elif fault == "locked":
+        monkeypatch.setattr("safeser.identity.edit._PAUSE", 0.0)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    else:
+        call = "safeser.identity.files.write_new" if fault == "full" else "pathlib.Path.replace"
+        monkeypatch.setattr(call, failing)
+    command("retire keys/client.key", says)
+    os.close(handle)
+    if fault == "locked":
+        command("retire keys/client.key")
 
 
 def test_a_roster_that_was_cut_off_is_not_changed_and_check_closes_it(safeser, keys):
@@ -384,17 +381,6 @@ def test_commands_at_the_same_time_lose_nothing(keys):
     for each in threads:
         each.join()
     assert len(listed(keys, "client")) == 21
-
-
-def test_a_folder_that_another_user_keeps_locked_is_one_line(safeser, keys, monkeypatch):
-    """To lock it, one needs no more than to list it."""
-    monkeypatch.setattr("safeser.identity.edit._PAUSE", 0.0)
-    handle = os.open(keys, os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    ended = safeser("keys", "retire", keys, str(keys / "client.key"))
-    assert (ended.code, "[roster.locked]" in ended.err) == (2, True)
-    os.close(handle)
-    assert safeser("keys", "retire", keys, str(keys / "client.key")).code == 0
 
 
 def test_the_path_to_the_roster_is_judged_before_it_is_followed(keys, tmp_path):
