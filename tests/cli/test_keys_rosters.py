@@ -330,7 +330,7 @@ def test_a_roster_that_cannot_be_changed_stays(command, keys, monkeypatch, fault
 
     handle = os.open(keys, os.O_RDONLY)
     if fault == "nonsense":
-        (keys / "roster").write_text("nonsense\n")
+        (keys / "roster").write_text("nonsense\n" + (keys / "roster").read_text())
     elif fault == "locked":
         monkeypatch.setattr("safeser.identity.edit._PAUSE", 0.0)
         fcntl.flock(handle, fcntl.LOCK_EX)

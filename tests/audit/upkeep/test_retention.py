@@ -15,6 +15,7 @@ import pytest
 
 from safeser.audit import AuditLog, index, read, verify
 from safeser.audit.files import Directory
+from safeser.audit.key import KeyFile, source
 from tests.audit.conftest import ADMIT
 from tests.audit.registry.forging import DAY, FILES, Folder
 
@@ -158,14 +159,23 @@ HISTORIES = [
         )
         for kind in ("link", "fifo", "folder")
     ),
-    ("large a, large b, blocked a, +8d, tidied both", "", True, "is not compressed"),
+    ("large a, large b, blocked a, +8d, tidied both", "a", True, "is not compressed"),
 ]
+
+
+#: With a key that moved on no record of a plain file can be verified: what else is left then.
+STATIC = {
+    "begun a, begun b, written b, killed b, +8d, tidied age": "a b",
+    "large a, changed a, +8d, tidied age": "",
+}
 
 
 @pytest.mark.parametrize(
     ("steps", "left", "ok", "told"), HISTORIES, ids=[steps for steps, *_ in HISTORIES]
 )
 def test_a_history(folder, key, caplog, steps, left, ok, told):
+    if steps in STATIC and isinstance(source(folder.key), KeyFile):
+        left, ok, told = STATIC[steps], True, ""
     history = History(folder)
     history.follow(steps)
     names = {
@@ -193,11 +203,12 @@ def test_what_was_removed_is_named_with_its_end(folder, key):
 
 
 def test_the_end_of_a_killed_process_is_named_where_it_can_be_verified(folder, key):
-    path = folder.killed("alice", 50)
+    path = folder.killed("alice", 700)
     end = list(read(path))[-1]
     folder.closed("bob")
+    folder.tidy(SETTINGS["pack"])
     folder.now += 8 * DAY
-    folder.tidy(AGE)
+    folder.tidy(SETTINGS["both"])
     (note,) = [each for each in verify(folder.place, key=key).notes if each.startswith("alice")]
     unknown = "its process had been killed, and where it ended was not verified"
     known = f"record {end.sequence}, MAC {end.mac.hex()}"
@@ -256,7 +267,8 @@ def test_a_head_that_was_kept_is_compared_with_what_was_removed(folder, key, cha
     folder.now += 8 * DAY
     folder.tidy(AGE)
     directory, *ends = head.split()[1:]
-    file, _, end = next(each for each in ends if "=" in each and "index" not in each).partition("=")
+    file = Path(log.path).stem[-32:]
+    (end,) = [each.partition("=")[2] for each in ends if each.startswith(file)]
     sequence, mac = end.split(":")
     last = int(sequence) + 1  # the closing record
     forged = f"{last + 5}:{mac}" if change == "count" else f"{last}:{'0' * 64}"
