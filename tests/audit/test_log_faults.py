@@ -96,6 +96,17 @@ def test_nothing_is_written_after_a_torn_record_until_it_is_taken_back(
     assert clean(place, key).notes == ()
 
 
+def test_a_failed_sync_ends_the_log(make, place, key, fails, clean):
+    log = make(durability="fsync")
+    log.record(ADMIT)
+    log.flush()
+    with fails("fdatasync", errno.EIO), pytest.raises(AuditError, match="Input/output"):
+        log.record(ADMIT)
+    with pytest.raises(AuditError, match="did not take"):
+        log.record(ADMIT)
+    clean(place, key)
+
+
 def test_opening_on_a_full_disk_is_refused_and_the_next_one_works(make, place, key, fails, clean):
     make().close()
     for succeed in (0, 1):

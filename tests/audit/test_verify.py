@@ -417,6 +417,8 @@ def test_one_file_that_is_none(key, content, tmp_path, found):
     path.write_bytes(content)
     assert found(verify(path, key=key)) == [("x.log", 1, 0, "changed record")]
     assert found(verify(tmp_path / "y.log", key=key)) == [("y.log", 0, -1, "missing file")]
+    (problem,) = verify(tmp_path / "none" / "y.log", key=key).problems
+    assert problem.kind == "missing directory"
 
 
 def test_one_file_in_the_place_of_another_is_found(files, place, key):

@@ -164,7 +164,7 @@ HISTORIES = [
 
 
 #: With a key that moved on no record of a plain file can be verified: what else is left then.
-STATIC = {
+MOVED = {
     "begun a, begun b, written b, killed b, +8d, tidied age": "a b",
     "large a, changed a, +8d, tidied age": "",
 }
@@ -174,8 +174,8 @@ STATIC = {
     ("steps", "left", "ok", "told"), HISTORIES, ids=[steps for steps, *_ in HISTORIES]
 )
 def test_a_history(folder, key, caplog, steps, left, ok, told):
-    if steps in STATIC and isinstance(source(folder.key), KeyFile):
-        left, ok, told = STATIC[steps], True, ""
+    if steps in MOVED and isinstance(source(folder.key), KeyFile):
+        left, ok, told = MOVED[steps], True, ""
     history = History(folder)
     history.follow(steps)
     names = {

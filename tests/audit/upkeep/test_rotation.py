@@ -81,6 +81,18 @@ def test_counts_and_refusals_go_on_in_the_next_file(small, place, fill, count):
     assert sum(row[2] for each in suppressed for row in each.fields["suppressed"]) == 20
 
 
+def test_the_file_before_cannot_be_taken_away_or_exchanged(small, place, key, fill, found):
+    with small() as log:
+        fill(log, 3 * FULL)
+    paths = sorted(place.glob("*.log"))
+    data = paths[1].read_bytes()
+    os.remove(paths[1])
+    assert (paths[1].name, 0, -1, "missing file") in found(verify(place, key=key))
+    paths[1].write_bytes(data)
+    paths[0].write_bytes(data)
+    assert "swapped file" in {kind for *_, kind in found(verify(place, key=key))}
+
+
 def test_where_no_new_file_can_be_made_the_present_one_goes_on(
     small, place, key, fill, clean, monkeypatch
 ):
