@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.audit import AuditFiles, AuditLog, read
+from safeser.audit import AuditFiles, AuditLog, read, verify
 from safeser.audit.writing import log_files
 from safeser.errors import AuditError
 from tests.audit.upkeep.conftest import ADMIT, FULL
