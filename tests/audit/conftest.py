@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import errno
 import functools
 import gc
+import itertools
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import CodeType, FrameType
@@ -19,6 +22,8 @@ from safeser.errors import AuditError
 
 SECRET = bytes(range(32))
 POLICY = ("production", 7, "ab" * 32)
+ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
+REFUSE = {"event": "refuse", "sender": "bob", "rule": "policy.family", "permitted": False}
 
 
 class Clock:
@@ -106,9 +111,7 @@ def logs(make, place: Path) -> tuple[Path, Path, Path]:
     def written(principal: str, *, close: bool = False) -> Path:
         log = make(principal)
         for n in range(6):
-            log.record(
-                {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": n}
-            )
+            log.record({**ADMIT, "bytes": n})
         if close:
             log.close()
         return Path(log.path)
@@ -135,6 +138,34 @@ def count() -> Callable[..., None]:
         log.count("worker", "scheduler", operation, "permit", permitted)
 
     return counted
+
+
+@pytest.fixture
+def fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """Return what makes a call of the system fail while it is used.
+
+    The call succeeds *after* times before; it then writes no more than *part* of its bytes.
+    """
+
+    @contextlib.contextmanager
+    def failing(
+        name: str = "write", code: int = errno.ENOSPC, *, after: int = 0, part: int | None = None
+    ) -> Iterator[None]:
+        real, left = getattr(os, name), [after]
+
+        def call(*given: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(code, os.strerror(code))
+            return real(*given, **options) if part is None else real(given[0], given[1][:part])
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, call)
+            yield
+
+    return failing
 
 
 #: What keeps state, locks or files: here an exception can arrive before each instruction.
@@ -181,7 +212,6 @@ class Interrupt:
     In functions that only compute, of this package or another, points are their lines: they leave
     the same behind wherever they end, whatever calls them.
 
-    :ivar points: how many points were met.
     """
 
     def __init__(self) -> None:
@@ -189,11 +219,8 @@ class Interrupt:
         self._ways: dict[tuple[int, CodeType, int], int] = {}
         self._way_of: dict[int, int] = {}  # by the identity of a frame that runs
         self._left = 0
+        self._came = True
         self._error: type[BaseException] = KeyboardInterrupt
-
-    @property
-    def points(self) -> int:
-        return len(self._met)
 
     def __call__(
         self,
@@ -215,13 +242,23 @@ class Interrupt:
             call()
         except error:
             sys.settrace(before)
+            self._came = True
             return True
         finally:
             sys.settrace(before)
             if collects:
                 gc.enable()
         assert self._left > 0, "the exception was swallowed"
+        self._came = False
         return False
+
+    def rounds(self, least: int) -> Iterator[int]:
+        """Count rounds of one call each, until one is not interrupted after so many points."""
+        for at in itertools.count():
+            yield at
+            if not self._came:
+                break
+        assert len(self._met) > least
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
         if frame.f_code.co_filename not in STATEFUL:

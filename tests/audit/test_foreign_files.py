@@ -1,4 +1,7 @@
-"""Files that the log did not make, under each name that it uses: refused, and left as they are."""
+"""What stands where a log shall be written: refused, and left as it is.
+
+The one rule: a log that is refused leaves every file, and no open descriptor.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from hypothesis import strategies as st
 
 from safeser.audit import AuditKey, AuditLog, verify
 from safeser.audit import index as index_module
+from safeser.audit.writing.log_files import LogFiles
 from safeser.errors import AuditError, ConfigError
+from tests.audit.conftest import ADMIT
 from tests.draws import draws
-
-ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
 
 
 def contents(place: Path) -> dict[str, tuple[int, bytes]]:
@@ -47,86 +50,52 @@ def refused(place: Path, key, rule: str) -> AuditError:
     return caught.value
 
 
-# --- the index ------------------------------------------------------------------------------------
+def put(path: Path, kind: str, target: Path) -> None:
+    """Put something that is no file at a path."""
+    if kind.endswith("link"):
+        path.symlink_to(target)
+        if kind == "link":
+            target.write_text("precious")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+
+
+NO_FILES = ["link", "dangling link", "folder", "fifo", "socket"]
+
+
+# --- a folder in which no log was begun -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("files", "rule"),
     [
-        b"precious",
-        b"x\n",
-        b"\0",
-        b"{}\n",
-        b'{"mac":"0',
-        b'{"mac":"' + b"0" * 64 + b'","record":{}}\n',
-        b"x" * 300_000,
+        *(
+            ({"index": content, **({} if head is None else {"index.head": head})}, "audit.index")
+            for content in (
+                *(b"precious", b"x\n", b"\0", b"{}\n", b'{"mac":"0', b"x" * 300_000),
+                b'{"mac":"' + b"0" * 64 + b'","record":{}}\n',
+            )
+            for head in (None, b"", b"something")
+        ),
+        ({"index.head": b""}, "audit.tampered"),
+        ({"index.head": b"something"}, "audit.tampered"),
+        ({"index": b"", "index.head": b"something"}, "audit.index"),
+        ({"index": b"", "alice.log": b"something"}, "audit.tampered"),
+        ({"scheduler.log": b"INFO - State start"}, "audit.tampered"),
     ],
 )
-@pytest.mark.parametrize("head", [None, b"", b"something"])
-def test_another_file_named_index(place, key, content, head):
+def test_files_of_others_under_the_log_s_names(place, key, files, rule):
     place.mkdir(mode=0o700)
-    (place / "index").write_bytes(content)
-    if head is not None:
-        (place / "index.head").write_bytes(head)
-    error = refused(place, key, "audit.index")
-    assert error.where == str(place / "index")
+    for name, content in files.items():
+        (place / name).write_bytes(content)
+        (place / name).chmod(0o600)
+    refused(place, key, rule)
     assert not verify(place, key=key).ok
-
-
-@pytest.mark.parametrize("head", [b"", b"something"])
-def test_another_file_named_as_the_head_of_the_index(place, key, head):
-    place.mkdir(mode=0o700)
-    (place / "index.head").write_bytes(head)
-    refused(place, key, "audit.tampered")
-
-
-def test_an_empty_index_without_anything_else_is_begun(place, key, clock, clean):
-    place.mkdir(mode=0o700)
-    (place / "index").touch(mode=0o600)
-    (report,) = verify(place, key=key).problems
-    assert (report.file, report.kind) == ("index", "index changed")
-    assert "is empty" in report.text
-    with AuditLog.open(place, key=key, principal="alice", clock=clock) as log:
-        log.record(ADMIT)
-    clean(place, key)
-
-
-@pytest.mark.parametrize("other", ["index.head", "alice.log"])
-def test_an_empty_index_beside_traces_of_a_log_is_refused(place, key, other):
-    place.mkdir(mode=0o700)
-    (place / "index").touch(mode=0o600)
-    (place / other).write_bytes(b"something")
-    refused(place, key, "audit.index" if other == "index.head" else "audit.tampered")
-
-
-def test_an_index_of_another_key(make, place, key):
-    make().close()
-    refused(place, b"x" * 32, "audit.key")
-    for each in place.glob("alice-*"):
-        each.unlink()
-    (place / "index.head").write_bytes(b"")
-    refused(place, b"x" * 32, "audit.key")
-
-
-@pytest.mark.parametrize("keep_head", [False, True])
-def test_an_index_whose_head_was_removed_or_emptied(make, place, key, keep_head):
-    make().close()
-    for each in place.glob("alice-*"):
-        each.unlink()
-    (place / "index.head").unlink()
-    if keep_head:
-        (place / "index.head").touch(mode=0o600)
-    refused(place, key, "audit.tampered")
-
-
-def test_a_log_file_in_place_of_the_index(make, place, key, tmp_path):
-    log = make()
-    log.record(ADMIT)
-    other = tmp_path / "other"
-    other.mkdir(mode=0o700)
-    shutil.copy(log.path, other / "index")
-    shutil.copy(Path(log.path).with_suffix(".head"), other / "index.head")
-    refused(other, key, "audit.key")
 
 
 @draws(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -141,30 +110,72 @@ def test_any_bytes_in_place_of_the_index_stay(tmp_path, key, content, head):
     refused(place, key, "audit.index")
 
 
-# --- what is no file ------------------------------------------------------------------------------
+def test_an_empty_index_without_anything_else_is_begun(place, key, clock, clean):
+    place.mkdir(mode=0o700)
+    (place / "index").touch(mode=0o600)
+    (report,) = verify(place, key=key).problems
+    assert (report.file, report.kind) == ("index", "index changed")
+    assert "is empty" in report.text
+    AuditLog.open(place, key=key, principal="alice", clock=clock).close()
+    clean(place, key)
 
 
-def put(path: Path, kind: str, target: Path) -> None:
-    if kind == "link":
-        target.write_text("precious")
-        path.symlink_to(target)
-    elif kind == "dangling link":
-        path.symlink_to(target)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "fifo":
-        os.mkfifo(path)
-    else:
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(str(path))
+def test_files_of_other_names_are_left_alone(place, key, clock, clean):
+    place.mkdir(mode=0o700)
+    for name in ("README", "lock", "index.lock", "index~", "alice.head", "audit.key"):
+        (place / name).write_text("precious")
+    before = contents(place)
+    AuditLog.open(place, key=key, principal="alice", clock=clock).close()
+    after = contents(place)
+    assert {name: after[name] for name in before} == before
+    assert len(clean(place, key).notes) == len(before)
 
 
-@pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "fifo", "socket"])
+# --- a folder of a log ----------------------------------------------------------------------------
+
+
+def without_logs(place: Path) -> Path:
+    """Remove the files of processes; return the head of the index."""
+    for each in place.glob("alice-*"):
+        each.unlink()
+    return place / "index.head"
+
+
+@pytest.mark.parametrize(
+    ("change", "other_key", "rule"),
+    [
+        (lambda place: None, True, "audit.key"),
+        (lambda place: without_logs(place).write_bytes(b""), True, "audit.key"),
+        (lambda place: without_logs(place).unlink(), False, "audit.tampered"),
+        (lambda place: without_logs(place).write_bytes(b""), False, "audit.tampered"),
+        *(
+            (lambda place, name=name, mode=mode: (place / name).chmod(mode), False, "audit.file")
+            for name in ("index", "index.head")
+            for mode in (0o620, 0o602, 0o666)
+        ),
+    ],
+)
+def test_an_index_that_is_not_gone_on_with(make, place, key, change, other_key, rule):
+    make().close()
+    change(place)
+    error = refused(place, b"x" * 32 if other_key else key, rule)
+    assert rule != "audit.file" or "chmod 600" in error.fix
+
+
+def test_a_log_file_in_place_of_the_index(make, key, tmp_path):
+    log = make()
+    log.record(ADMIT)
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    shutil.copy(log.path, other / "index")
+    shutil.copy(Path(log.path).with_suffix(".head"), other / "index.head")
+    refused(other, key, "audit.key")
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
 @pytest.mark.parametrize("name", ["index", "index.head"])
 @pytest.mark.parametrize("begun", [False, True])
-def test_links_folders_fifos_and_sockets(
-    make, tmp_path, place, key, name, kind, begun, monkeypatch
-):
+def test_what_is_no_file(make, tmp_path, place, key, name, kind, begun, monkeypatch):
     if begun:
         make().close()
         (place / name).unlink()
@@ -174,27 +185,9 @@ def test_links_folders_fifos_and_sockets(
             (place / "index").touch(mode=0o600)
     monkeypatch.chdir(place)  # a path of a socket is short
     put(Path(name), kind, tmp_path / "target")
-    before = contents(place)
-    with pytest.raises(AuditError) as caught:
-        AuditLog.open(place, key=key, principal="alice")
-    assert contents(place) == before
-    assert caught.value.rule == "audit.file"
-    assert caught.value.where == str(place / name)
-    assert "move it away" in caught.value.fix
-    if kind == "link":
-        assert (tmp_path / "target").read_text() == "precious"
-    assert kind == "link" or not (tmp_path / "target").exists()
-
-
-# --- files of others ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["index", "index.head"])
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_can_write_is_refused(make, place, key, name, mode):
-    make().close()
-    (place / name).chmod(mode)
-    assert "chmod 600" in refused(place, key, "audit.file").fix
+    error = refused(place, key, "audit.file")
+    assert (error.where, "move it away" in error.fix) == (str(place / name), True)
+    assert (tmp_path / "target").exists() is (kind == "link")
 
 
 @pytest.mark.parametrize("name", ["index", "index.head"])
@@ -213,32 +206,16 @@ def test_a_file_of_another_user_is_refused(make, place, key, name, monkeypatch):
     assert "another user" in refused(place, key, "audit.file").message
 
 
-def test_files_of_other_names_are_left_alone(place, key, clock, clean):
-    place.mkdir(mode=0o700)
-    for name in ("README", "lock", "index.lock", "index~", "alice.head", "audit.key"):
-        (place / name).write_text("precious")
-    before = contents(place)
-    with AuditLog.open(place, key=key, principal="alice", clock=clock) as log:
-        log.record(ADMIT)
-    after = contents(place)
-    assert {name: after[name] for name in before} == before
-    assert len(clean(place, key).notes) == len(before)
-
-
-# --- the files of a process -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("suffix", [".log", ".head"])
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_a_new_file_replaces_nothing(make, place, key, tmp_path, suffix, kind, monkeypatch):
+def test_a_new_file_replaces_nothing(make, place, tmp_path, suffix, kind, monkeypatch):
     make().close()
     monkeypatch.setattr(index_module, "new_id", lambda: "0" * 32)
     taken = place / f"alice-20261118T110640Z-{'0' * 32}{suffix}"
-    (tmp_path / "target").write_text("precious")
     if kind == "file":
         taken.write_text("precious")
     else:
-        taken.symlink_to(tmp_path / "target")
+        put(taken, kind, tmp_path / "target")
     with pytest.raises(AuditError, match="there is one of that name") as caught:
         make()
     assert caught.value.where == str(taken)
@@ -247,9 +224,7 @@ def test_a_new_file_replaces_nothing(make, place, key, tmp_path, suffix, kind, m
     make().close()  # the index is not held, and goes on
 
 
-def test_an_index_that_is_replaced_before_it_is_locked_is_not_written_to(
-    make, place, key, monkeypatch
-):
+def test_an_index_that_is_replaced_before_it_is_locked_is_not_written_to(make, place, monkeypatch):
     make().close()
     flock, away = fcntl.flock, place.with_name("away")
 
@@ -266,6 +241,45 @@ def test_an_index_that_is_replaced_before_it_is_locked_is_not_written_to(
     assert (place / "index").read_bytes() == before == away.read_bytes()
 
 
+# --- the folder itself, and its locks -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        *(
+            (lambda place, mode=mode: (place.mkdir(), place.chmod(mode)), "written by others")
+            for mode in (0o770, 0o702, 0o777, 0o1777)
+        ),
+        (lambda place: (place.parent / "r").mkdir() or place.symlink_to("r"), "symbolic link"),
+        (lambda place: place.write_text(""), ""),
+    ],
+)
+def test_a_folder_that_is_not_this_user_s_alone(make, place, change, says):
+    change(place)
+    with pytest.raises(AuditError) as caught:
+        make()
+    assert says in str(caught.value)
+    assert says != "written by others" or "chmod 700" in caught.value.fix
+    assert place.is_file() or list(place.iterdir()) == []
+
+
+def test_a_directory_of_another_user_is_refused(make, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(AuditError, match="another user"):
+        make()
+
+
+def test_a_held_index_is_not_waited_for_for_ever(make, place: Path, monkeypatch):
+    make().close()
+    monkeypatch.setattr(LogFiles._begun, "__kwdefaults__", {"wait": 0.02})
+    with open(place / "index", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(AuditError) as caught:
+            make()
+    assert caught.value.rule == "audit.locked"
+
+
 # --- the key --------------------------------------------------------------------------------------
 
 
@@ -279,12 +293,14 @@ def test_a_key_that_could_not_be_written_leaves_no_part_of_it(tmp_path, monkeypa
         AuditKey.new().save(tmp_path / "audit.key")
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
-    AuditKey.new().save(tmp_path / "audit.key")
 
 
-@pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "fifo"])
+@pytest.mark.parametrize("kind", ["file", *NO_FILES[:-1]])
 def test_a_key_is_not_written_to_what_is_there(tmp_path, kind):
-    put(tmp_path / "audit.key", kind, tmp_path / "target")
+    if kind == "file":
+        AuditKey.new().save(tmp_path / "audit.key")
+    else:
+        put(tmp_path / "audit.key", kind, tmp_path / "target")
     before = contents(tmp_path)
     with pytest.raises(ConfigError, match="cannot be written"):
         AuditKey.new().save(tmp_path / "audit.key")

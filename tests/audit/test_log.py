@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from safeser.audit import AuditLog, read
+from safeser.audit import read
 from safeser.audit import tally as tally_module
 from safeser.audit.writing import open_logs
 from safeser.errors import AuditError, ConfigError
-
-ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
-REFUSE = {"event": "refuse", "sender": "bob", "rule": "policy.family", "permitted": False}
-
+from tests.audit.conftest import ADMIT, REFUSE
 
 # --- what is written ------------------------------------------------------------------------------
 
@@ -29,20 +26,14 @@ def test_a_record_stands_in_the_file_before_record_returns(make, place, key, rec
     assert clean(place, key).records == 2 + 2  # the index has two as well
 
 
-def test_the_genesis_says_who_and_under_which_policy(make, records):
-    log = make()
-    (genesis,) = records(log, "genesis")
-    assert genesis.sequence == 0
-    assert genesis.text("principal") == "alice"
-    assert genesis.number("pid") == os.getpid()
-    assert (genesis.text("policy_name"), genesis.number("policy_revision")) == ("production", 7)
-    assert genesis.text("policy_sha256") == "ab" * 32
-    assert genesis.text("parent") == ""
-    assert genesis.text("host")
-
-
-def test_files_are_private_and_named_after_the_principal(make, place: Path):
+def test_the_genesis_says_who_and_under_which_policy(make, place, records):
     log = make("scheduler")
+    (genesis,) = records(log, "genesis")
+    assert (genesis.sequence, genesis.number("pid")) == (0, os.getpid())
+    assert genesis.text("host")
+    names = ("principal", "policy_name", "policy_sha256", "parent")
+    assert [genesis.text(name) for name in names] == ["scheduler", "production", "ab" * 32, ""]
+    assert genesis.number("policy_revision") == 7
     assert Path(log.path).name.startswith("scheduler-20261118T110640Z-")
     assert place.stat().st_mode & 0o777 == 0o700
     assert {each.stat().st_mode & 0o777 for each in place.iterdir()} == {0o600}
@@ -63,18 +54,22 @@ def test_a_new_policy_is_recorded_and_named_from_there_on(make, place, key, reco
 
 
 @pytest.mark.parametrize(
-    "policy",
+    ("principal", "options"),
     [
-        ("p", -1, "a" * 64),
-        ("p", 1, "A" * 64),
-        ("p", 1, "a"),
-        (1, 1, "a" * 64),
-        ("p", True, "a" * 64),
+        *(
+            ("alice", {"policy": policy})
+            for policy in (
+                *(("p", -1, "a" * 64), ("p", 1, "A" * 64), ("p", 1, "a"), (1, 1, "a" * 64)),
+                ("p", True, "a" * 64),
+            )
+        ),
+        ("alice", {"durability": "none"}),
+        ("../../etc/x", {}),
     ],
 )
-def test_a_policy_that_is_not_one_is_refused(make, policy):
+def test_what_is_no_setting_is_refused(make, principal, options):
     with pytest.raises(ConfigError):
-        make(policy=policy)
+        make(principal, **options)
 
 
 def test_hostile_text_stays_on_its_line(make, place, key, clean):
@@ -100,29 +95,26 @@ def test_an_event_that_cannot_be_recorded_raises_and_leaves_the_log_usable(make,
 
 def test_counts_become_one_record_after_a_second(make, clock, place, key, records, clean, count):
     log = make()
+    log.write_counts()
     for _ in range(5):
         count(log)
-    count(log, "identity")
+    log.count("worker", "scheduler", "release", "permit", True, times=99)
+    log.count("worker", "scheduler", "release", "context.none", False, times=2)
+    log.write_counts()
     assert records(log, "counts") == []
     clock.tick(1)
-    count(log)
+    log.write_counts()  # of an idle process, too
     (record,) = records(log, "counts")
     assert record.fields["counts"] == [
-        ["worker", "scheduler", "heartbeat", "permit", True, 6],
-        ["worker", "scheduler", "identity", "permit", True, 1],
-    ]
-    clean(place, key)
-
-
-def test_a_decision_that_was_taken_often_is_counted_as_often(make, records):
-    log = make()
-    log.count("worker", "scheduler", "release", "permit", True, times=999)
-    log.count("worker", "scheduler", "release", "context.none", False, times=2)
-    (record,) = records(log, "counts")
-    assert record.fields["counts"] == [
+        ["worker", "scheduler", "heartbeat", "permit", True, 5],
         ["worker", "scheduler", "release", "context.none", False, 2],
-        ["worker", "scheduler", "release", "permit", True, 999],
+        ["worker", "scheduler", "release", "permit", True, 99],
     ]
+    count(log)
+    clock.tick(1)
+    count(log)
+    assert records(log, "counts")[1].fields["counts"][0][-1] == 2
+    clean(place, key)
 
 
 def test_counts_are_written_after_a_thousand_and_before_the_next_event(make, clock, records, count):
@@ -136,35 +128,12 @@ def test_counts_are_written_after_a_thousand_and_before_the_next_event(make, clo
     assert [each.type for each in read(log.path)] == ["genesis", "counts", "counts", "event"]
 
 
-def test_counts_of_an_idle_process_are_written_when_they_are_due(make, clock, records, count):
-    log = make()
-    log.write_counts()
-    count(log)
-    log.write_counts()
-    assert records(log, "counts") == []
-    clock.tick(1)
-    log.write_counts()
-    (record,) = records(log, "counts")
-    assert record.fields["counts"] == [["worker", "scheduler", "heartbeat", "permit", True, 1]]
-
-
 def test_a_clock_that_goes_back_does_not_keep_counts_for_ever(make, clock, records, count):
     log = make()
     count(log)
     clock.tick(-3600)
     count(log)
     assert len(records(log, "counts")) == 1
-
-
-def test_flush_and_close_write_the_counts(make, place, key, records, clean, count):
-    log = make()
-    count(log)
-    log.flush()
-    assert len(records(log, "counts")) == 1
-    count(log, permitted=False)
-    log.close()
-    assert [each.type for each in read(log.path)] == ["genesis", "counts", "counts", "close"]
-    clean(place, key)
 
 
 def test_labels_that_a_peer_invents_share_one_bucket(make, place, key, records, clean, count):
@@ -218,12 +187,13 @@ def test_the_flood_is_summed_up_every_ten_seconds_and_the_burst_comes_back(make,
     assert len(records(log)) == 103
 
 
-def test_permitted_loads_are_written_one_by_one_in_any_flood(make, records):
+@pytest.mark.parametrize("at_once", [False, True])
+def test_permitted_loads_are_written_one_by_one_in_any_flood(make, records, at_once):
     log = make()
-    for _ in range(300):
-        log.record(REFUSE)
-        log.record(ADMIT)
-    assert sum(each.fields["permitted"] is True for each in records(log)) == 300
+    for events in [[REFUSE, ADMIT] * 150] if at_once else [[REFUSE], [ADMIT]] * 150:
+        log.record_all(events)
+    found = [each.fields["permitted"] for each in records(log)]
+    assert (found.count(True), found.count(False)) == (150, 100)
 
 
 @pytest.mark.unmeasured
@@ -261,32 +231,20 @@ def test_a_closed_log_refuses_everything_and_closing_twice_does_nothing(
     clean(place, key)
 
 
-def test_leaving_the_context_closes(place, key, clock):
-    with AuditLog.open(place, key=key, principal="alice", clock=clock) as log:
-        log.record(ADMIT)
-        assert repr(log) == f"AuditLog({log.path!r})"
-    assert [each.type for each in read(log.path)][-1] == "close"
-
-
-def test_a_log_is_not_pickled(make):
+@pytest.mark.parametrize("end", ["close", "context", "process"])
+def test_each_end_writes_the_counts_and_closes(make, place, key, clean, count, end):
+    log = make()
     with pytest.raises(TypeError, match="opens its own"):
-        pickle.dumps(make())
-
-
-def test_the_end_of_the_process_closes(make, place, key, monkeypatch, clean, count):
-    log = make()
+        pickle.dumps(log)
+    assert repr(log) == f"AuditLog({log.path!r})"
     count(log)
-    open_logs._close_all()
-    assert [each.type for each in read(log.path)] == ["genesis", "counts", "close"]
+    log.flush()
+    count(log, permitted=False)
+    {"close": log.close, "context": log.__exit__, "process": open_logs._close_all}[end](
+        *([None] * 3 if end == "context" else [])
+    )
+    assert [each.type for each in read(log.path)] == ["genesis", "counts", "counts", "close"]
     clean(place, key)
-
-
-def test_the_end_of_the_process_is_quiet_when_the_log_is_gone(make):
-    log = make()
-    os.unlink(log.path)
-    open_logs._close_all()
-    with pytest.raises(AuditError, match="closed"):
-        log.record(ADMIT)
 
 
 def test_a_call_from_a_signal_handler_in_the_middle_is_refused(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from safeser.audit import read
-
-ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
-REFUSE = {"event": "refuse", "sender": "bob", "rule": "policy.family", "permitted": False}
-
+from tests.audit.conftest import ADMIT
 
 # --- threads, forks, kills ------------------------------------------------------------------------
 
@@ -114,17 +112,6 @@ log.close()
     assert [each.type for each in child] == ["genesis", "event"]  # the counts are the parent's
 
 
-def test_a_child_forked_without_python_knowing_gets_a_file_too(
-    make, place, key, monkeypatch, clean
-):
-    log = make()
-    first = log.path
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    log.record(ADMIT)
-    assert log.path != first
-    clean(place, key)
-
-
 def test_a_fork_while_another_thread_holds_the_log_does_not_hang(place, key, clean):
     done = run(
         """
@@ -150,6 +137,7 @@ sys.exit(status)
     assert clean(place, key).files == 2
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_leaves_a_log_that_verifies_and_goes_on(make, place, key, clean):
     for round_ in range(3):
         process = subprocess.Popen(
@@ -173,6 +161,7 @@ def test_a_kill_in_the_middle_leaves_a_log_that_verifies_and_goes_on(make, place
     assert clean(place, key).files == 4
 
 
+@pytest.mark.slow
 def test_verifying_while_processes_write(place, key, clean):
     with subprocess.Popen(
         [
@@ -192,14 +181,6 @@ def test_verifying_while_processes_write(place, key, clean):
                 verified = clean(place, key).records
         finally:
             process.kill()
-
-
-def test_the_end_of_a_real_process_closes_its_file(place, key, clean):
-    done = run("log.record(EVENT)", place)
-    assert (done.returncode, done.stderr) == (0, "")
-    (path,) = place.glob("*.log")
-    assert [each.type for each in read(path)] == ["genesis", "event", "close"]
-    clean(place, key)
 
 
 def test_a_real_file_size_limit(place, key, clean):

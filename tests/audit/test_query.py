@@ -40,14 +40,6 @@ def test_a_growing_file_is_followed(make, monkeypatch):
     assert [each.fields.get("bytes") for each in found] == [None, None, 1, 2, 3]
 
 
-def test_a_line_that_is_not_whole_is_left_alone(make):
-    log = make()
-    log.record(ADMIT)
-    with open(log.path, "ab") as file:
-        file.write(b'{"mac":"00')
-    assert len(list(read(log.path))) == 2
-
-
 def test_a_torn_line_that_its_process_takes_back_is_not_followed(make):
     log = make()
     size = os.path.getsize(log.path)

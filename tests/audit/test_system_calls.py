@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from safeser.audit import AuditLog, read, verify
-from safeser.errors import AuditError
+from safeser.errors import AuditError, ConfigError
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True}
 
@@ -34,6 +34,9 @@ CALLS = (
     (fcntl, "flock"),
 )
 
+#: Those after which something is on the disk, or in the file of a key.
+WITH_A_FILE = [(os, name) for name in ("open", "write", "pwrite", "fdatasync", "fsync")]
+
 
 class Faulty:
     """Lets this thread's system call *at* go wrong, in one of several ways; the others are made.
@@ -41,12 +44,12 @@ class Faulty:
     Threads that earlier tests left, such as the watcher of policy files, are not counted.
     """
 
-    def __init__(self, monkeypatch, at: int, how: str) -> None:
+    def __init__(self, monkeypatch, at: int, how: str, calls=CALLS) -> None:
         self.left = at
         self.how = how
         self.name = ""
         self.thread = threading.get_ident()
-        for module, name in CALLS:
+        for module, name in calls:
             monkeypatch.setattr(module, name, self.wrapped(getattr(module, name), name))
 
     def wrapped(self, call, name: str):
@@ -117,23 +120,30 @@ def test_each_call_of_a_record(place, key, clock, monkeypatch, how, durability):
     assert at > 2
 
 
-@pytest.mark.parametrize("how", ["error", "short", "torn", "before", "after"])
-def test_each_call_of_opening_and_closing(place, key, clock, monkeypatch, how):
+@pytest.mark.parametrize(
+    ("how", "moving"),
+    [*((how, False) for how in ("error", "short", "torn", "before", "after")), ("error", True)],
+)
+def test_each_call_of_opening_and_closing(place, key, clock, monkeypatch, how, moving):
     place.mkdir()
     for at in itertools.count():
-        home = place / str(at)
+        home, own = place / str(at), key
+        if moving:
+            own = home.with_suffix(".key")
+            key.save(own, moving=True)
+            AuditLog.open(home, key=own, principal="first", clock=clock).close()
         with monkeypatch.context() as patch:
-            fault = Faulty(patch, at, how)
+            fault = Faulty(patch, at, how, WITH_A_FILE if moving else CALLS)
             with (
-                contextlib.suppress(AuditError, KeyboardInterrupt),
-                AuditLog.open(home, key=key, principal="alice", clock=clock) as log,
+                contextlib.suppress(AuditError, ConfigError, KeyboardInterrupt),
+                AuditLog.open(home, key=own, principal="alice", clock=clock) as log,
             ):
                 log.record({**ADMIT, "bytes": 1})
-        with AuditLog.open(home, key=key, principal="bob", clock=clock) as log:
+        with AuditLog.open(home, key=own, principal="bob", clock=clock) as log:
             log.record({**ADMIT, "bytes": 2})
         report = verify(home, key=key)
         assert report.ok, str(report)
         if not fault.name:
             assert report.notes == ()
             break
-    assert at > 40
+    assert at > (20 if moving else 40)

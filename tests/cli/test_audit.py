@@ -22,39 +22,67 @@ from safeser.cli.audit import _progress, moment_of
 from tests.audit.registry.forging import DAY, FILES, Folder
 
 
+def _opened(folder: Path, principal: str, place: str = "audit", **options) -> AuditLog:
+    """Begin a log in *folder*, where its key is."""
+    if not (folder / "audit.key").exists():
+        AuditKey.new().save(folder / "audit.key")
+    return AuditLog.open(
+        folder / place,
+        key=folder / "audit.key",
+        principal=principal,
+        policy=("p", 1, "0" * 64),
+        **options,
+    )
+
+
 @pytest.fixture
 def log(tmp_path):
-    AuditKey.new().save(tmp_path / "audit.key")
-    opened = AuditLog.open(
-        tmp_path / "audit",
-        key=tmp_path / "audit.key",
-        principal="worker",
-        policy=("p", 1, "0" * 64),
-    )
-    for number in range(30):
-        opened.record({"event": "load", "sender": "alice", "where": f"field-{number}"})
-    opened.close()
+    with _opened(tmp_path, "worker") as opened:
+        for number in range(30):
+            opened.record({"event": "load", "sender": "alice", "where": f"field-{number}"})
     return opened
 
 
-def test_verify_of_a_whole_log(safeser, log, tmp_path):
-    ended = safeser("audit", "verify", tmp_path / "audit", "--key", tmp_path / "audit.key")
-    assert (ended.code, ended.err) == (0, "")
-    assert "no problem found" in ended.out
+# --- verify ---------------------------------------------------------------------------------------
 
 
-def test_several_logs_are_verified_and_one_problem_is_enough(safeser, log, tmp_path):
-    key = f"--key={tmp_path / 'audit.key'}"
-    ended = safeser("audit", "verify", tmp_path / "audit", log.path, key)
-    assert ended.code == 0
-    assert [line.split(": ")[0] for line in ended.out.splitlines()] == [
-        str(tmp_path / "audit"),
-        str(log.path),
-    ]
-    Path(log.path).write_bytes(Path(log.path).read_bytes().replace(b"field-7", b"field-6"))
-    assert safeser("audit", "verify", tmp_path / "audit", log.path, key).code == 1
-    head = ("--save-head", tmp_path / "head")
-    assert safeser("audit", "verify", tmp_path / "audit", log.path, key, *head).code == 2
+@pytest.mark.parametrize(
+    ("words", "damaged", "code", "says"),
+    [
+        ("audit", False, 0, "no problem found"),
+        ("audit LOG", False, 0, "audit: "),
+        ("audit", True, 1, ".log:"),
+        ("audit LOG", True, 1, ".log:"),
+        ("audit --expect old", False, 0, ""),
+        ("other --expect old", False, 1, "rolled back"),
+        ("audit LOG --save-head new", False, 2, ""),
+        ("audit --save-head mine", False, 2, ""),
+        ("audit --expect mine", False, 2, ""),
+        ("audit --expect snowman", False, 2, ""),
+        ("audit --expect nowhere", False, 2, ""),
+        ("audit --heads mine", False, 2, ""),
+        ("audit --heads nowhere", False, 2, ""),
+        ("audit --keep-age soon", False, 2, ""),
+        ("audit --key nowhere", False, 2, ""),
+        ("nowhere", False, 2, ""),
+    ],
+)
+def test_codes_of_verification(safeser, log, tmp_path, monkeypatch, words, damaged, code, says):
+    monkeypatch.chdir(tmp_path)
+    _opened(tmp_path, "worker", "other").close()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "snowman").write_text("\N{SNOWMAN}")
+    key = ("audit", "verify", "--key", "audit.key")
+    assert safeser(*key, "audit", "--save-head", "old").code == 0
+    if damaged:
+        path = Path(log.path)
+        path.write_bytes(path.read_bytes().replace(b"field-7", b"field-6"))
+    ended = safeser(*key, *words.replace("LOG", log.path).split())
+    assert ended.code == code
+    assert says in ended.out
+    assert ended.err.count("\n") == (code == 2)
+    assert code != 2 or ended.err.startswith("safeser: ")
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_progress_is_for_a_terminal_alone(monkeypatch, capsys):
@@ -66,47 +94,6 @@ def test_progress_is_for_a_terminal_alone(monkeypatch, capsys):
     shown = capsys.readouterr().err
     assert "verifying file 3 of 3" in shown
     assert shown.endswith("\r\x1b[K")
-
-
-def test_verify_names_the_place_of_a_changed_byte(safeser, log, tmp_path):
-    path = Path(log.path)
-    path.write_bytes(path.read_bytes().replace(b"field-7", b"field-6"))
-    ended = safeser("audit", "verify", tmp_path / "audit", f"--key={tmp_path / 'audit.key'}")
-    assert ended.code == 1
-    assert ".log:" in ended.out
-
-
-def test_verify_with_a_saved_head_finds_a_log_that_was_begun_anew(safeser, log, tmp_path):
-    key, head = f"--key={tmp_path / 'audit.key'}", tmp_path / "head"
-    assert safeser("audit", "verify", tmp_path / "audit", key, "--save-head", head).code == 0
-    assert safeser("audit", "verify", tmp_path / "audit", key, "--expect", head).code == 0
-    AuditLog.open(
-        tmp_path / "other",
-        key=tmp_path / "audit.key",
-        principal="worker",
-        policy=("p", 1, "0" * 64),
-    ).close()
-    ended = safeser("audit", "verify", tmp_path / "other", key, "--expect", head)
-    assert ended.code == 1
-    assert "rolled back" in ended.out
-
-
-@pytest.mark.parametrize("text", [None, "nonsense", "\N{SNOWMAN}"])
-def test_verify_refuses_what_is_not_a_head(safeser, log, tmp_path, text):
-    if text is not None:
-        (tmp_path / "head").write_text(text)
-    key, head = f"--key={tmp_path / 'audit.key'}", tmp_path / "head"
-    ended = safeser("audit", "verify", tmp_path / "audit", key, "--expect", head)
-    assert ended.code == 2
-    assert ended.err.count("\n") == 1
-
-
-def test_a_head_never_replaces_a_file(safeser, log, tmp_path):
-    (tmp_path / "head").write_text("mine")
-    key, head = f"--key={tmp_path / 'audit.key'}", tmp_path / "head"
-    ended = safeser("audit", "verify", tmp_path / "audit", key, "--save-head", head)
-    assert ended.code == 2
-    assert (tmp_path / "head").read_text() == "mine"
 
 
 def test_a_head_that_could_not_be_written_leaves_no_part_of_it(safeser, log, tmp_path, monkeypatch):
@@ -121,44 +108,24 @@ def test_a_head_that_could_not_be_written_leaves_no_part_of_it(safeser, log, tmp
     key, head = f"--key={tmp_path / 'audit.key'}", tmp_path / "head"
     monkeypatch.setattr(Path, "open", full)
     ended = safeser("audit", "verify", tmp_path / "audit", key, "--save-head", head)
-    assert ended.code == 2
-    assert "No space left" in ended.err
+    assert (ended.code, "No space left" in ended.err) == (2, True)
     assert not head.exists()
 
 
-def test_verify_without_a_log_or_a_key_could_not_run(safeser, log, tmp_path):
-    key = f"--key={tmp_path / 'audit.key'}"
-    assert safeser("audit", "verify", tmp_path / "nowhere", key).code == 2
-    ended = safeser("audit", "verify", tmp_path / "audit", f"--key={tmp_path / 'nokey'}")
-    assert ended.code == 2
-    assert ended.err.startswith("safeser: ")
+# --- tail -----------------------------------------------------------------------------------------
 
 
 def test_tail_shows_the_newest_last(safeser, log, tmp_path):
-    ended = safeser("audit", "tail", tmp_path / "audit", "-n", "3")
-    assert ended.code == 0
-    lines = ended.out.splitlines()
+    lines = safeser("audit", "tail", tmp_path / "audit", "-n", "3").out.splitlines()
     assert len(lines) == 3
     assert "field-28" in lines[1]
     assert "field-29" in lines[2]
-    assert (
-        safeser("audit", "tail", tmp_path / "audit", "--all")
-        .out.splitlines()[-1]
-        .endswith("worker close")
-    )
+    shown = safeser("audit", "tail", tmp_path / "audit", "--all").out
+    assert shown.splitlines()[-1].endswith("worker close")
+    assert safeser("audit", "tail", log.path, "--refused").out == ""
 
 
-def _opened(folder: Path, principal: str) -> AuditLog:
-    """Begin a log in *folder*, where its key is."""
-    return AuditLog.open(
-        folder / "audit",
-        key=folder / "audit.key",
-        principal=principal,
-        policy=("p", 1, "0" * 64),
-    )
-
-
-def test_tail_shows_what_was_refused_alone_when_asked(safeser, log, tmp_path):
+def test_tail_shows_what_was_refused_alone_when_asked(safeser, tmp_path):
     with _opened(tmp_path, "scheduler") as opened:
         opened.record({"event": "refuse", "where": "no-1", "permitted": False})
         opened.record({"event": "load", "where": "yes", "permitted": True})
@@ -169,8 +136,6 @@ def test_tail_shows_what_was_refused_alone_when_asked(safeser, log, tmp_path):
     assert len(shown) == 2
     assert "no-1" in shown[0]
     assert "mallory -> scheduler run operation.not-granted x3" in shown[1]
-    assert "yes" not in "".join(shown)
-    assert safeser("audit", "tail", log.path, "--refused").out == ""
 
 
 def test_what_is_no_record_is_named_and_left_out(safeser, log, tmp_path):
@@ -198,7 +163,6 @@ def test_what_is_no_record_is_named_and_left_out(safeser, log, tmp_path):
 
 
 def test_tail_prints_what_peers_wrote_as_plain_text(safeser, tmp_path):
-    AuditKey.new().save(tmp_path / "audit.key")
     with _opened(tmp_path, "worker") as opened:
         opened.record({"event": "load", "operation": "\x1b[2J[red]x[/red]\n:boom:"})
     out = safeser("audit", "tail", tmp_path / "audit").out
@@ -207,13 +171,7 @@ def test_tail_prints_what_peers_wrote_as_plain_text(safeser, tmp_path):
 
 
 def test_follow_shows_the_end_then_what_is_new_and_ends_cleanly(tmp_path):
-    AuditKey.new().save(tmp_path / "audit.key")
-    opened = AuditLog.open(
-        tmp_path / "audit",
-        key=tmp_path / "audit.key",
-        principal="worker",
-        policy=("p", 1, "0" * 64),
-    )
+    opened = _opened(tmp_path, "worker")
     place = str(tmp_path / "audit")
     for number in range(5):
         opened.record({"event": "load", "where": f"old-{number}"})
@@ -255,28 +213,16 @@ HOSTILE = '=HYPERLINK("http://x")\x1b[2J\r\n<script>alert(1)</script>\u202e'
 @pytest.fixture
 def asked(tmp_path, safeser):
     """Two logs in two folders, and what asks them."""
-    AuditKey.new().save(tmp_path / "audit.key")
     admit = {
-        "event": "admit",
-        "sender": "alice",
-        "recipient": "scheduler",
-        "operation": "update-graph",
-        "family": "sealed",
-        "author": "alice",
-        "rule": "permit",
-        "permitted": True,
+        **{"event": "admit", "sender": "alice", "recipient": "scheduler", "family": "sealed"},
+        **{"operation": "update-graph", "author": "alice", "rule": "permit", "permitted": True},
     }
     refuse = {**admit, "event": "refuse", "sender": "bob", "permitted": False}
     one = SessionFacts("aa", {"peer": "alice", "address": "10.0.0.7:99", "key": "abcd-efgh"})
     two = SessionFacts("bb", {"peer": "bob", "address": "10.0.0.8:99", "key": "ijkl-mnop"})
     for place, clock in (("one", 1_795_000_000), ("two", 1_795_000_060)):
-        with AuditLog.open(
-            tmp_path / place,
-            key=tmp_path / "audit.key",
-            principal=f"scheduler-{place}",
-            policy=("p", 1, "0" * 64),
-            clock=lambda clock=clock: clock * 10**9,
-        ) as log:
+        ticks = lambda clock=clock: clock * 10**9  # noqa: E731
+        with _opened(tmp_path, f"scheduler-{place}", place, clock=ticks) as log:
             log.record_all(
                 [
                     {**admit, "session": one, "message": 3, "task": f"t-{place}"},
@@ -326,20 +272,15 @@ def test_a_query_answers_exactly(asked, options, lines):
     assert len(asked(*options).splitlines()) == lines
 
 
-def test_answers_of_several_folders_come_in_the_order_of_time(asked):
-    times = [json.loads(line)["time"] for line in asked("--format", "jsonl").splitlines()]
-    assert times == sorted(times)
-    assert len(set(times)) == 2
-
-
-def test_json_lines_have_every_field(asked):
-    found = json.loads(asked("--task", "t-one", "--format", "jsonl"))
-    assert found["decision"] == "aa-3"
-    assert (found["address"], found["key"], found["policy"]) == (
-        *("10.0.0.7:99", "abcd-efgh"),
-        "p/1/0000000000000000",
-    )
-    assert found["log"] == "scheduler-one"
+def test_json_lines_have_every_field_in_the_order_of_time(asked):
+    lines = [json.loads(line) for line in asked("--format", "jsonl").splitlines()]
+    times = [each["time"] for each in lines]
+    assert (times, len(set(times))) == (sorted(times), 2)
+    (found,) = [each for each in lines if each.get("task") == "t-one"]
+    names = ("decision", "address", "key", "policy", "log")
+    assert [found[name] for name in names] == [
+        *("aa-3", "10.0.0.7:99", "abcd-efgh", "p/1/0000000000000000", "scheduler-one")
+    ]
 
 
 def test_csv_holds_no_formula_and_no_line_of_a_peer(asked):
@@ -355,18 +296,8 @@ def test_csv_holds_no_formula_and_no_line_of_a_peer(asked):
 @pytest.mark.parametrize(
     "text",
     [
-        "=1+1",
-        "  =1+1",
-        "x;=1+1",
-        "x; =1+1",
-        'x;"=1+1',
-        'x;""=1+1',
-        'x,y;"=1+1',
-        '";=1+1',
-        "x|@SUM(A1)",
-        "x;-2+3;+4",
-        "x;\t=1+1",
-        '"=1+1',
+        *("=1+1", "  =1+1", "x;=1+1", "x; =1+1", 'x;"=1+1', 'x;""=1+1', 'x,y;"=1+1', '";=1+1'),
+        *("x|@SUM(A1)", "x;-2+3;+4", "x;\t=1+1", '"=1+1'),
     ],
 )
 @pytest.mark.parametrize("separator", [",", ";", "|"])
@@ -378,11 +309,6 @@ def test_no_cell_is_a_formula_whatever_separates_cells(text, separator):
     assert not [each for each in cells if each.lstrip(' "').startswith(tuple("=+-@\t\r"))]
     (cells,) = csv.reader([written.getvalue()])
     assert cells[1].replace("'", "").startswith(text.replace("\t", "\\t")[:3])
-
-
-def test_cells_without_formulas_are_what_they_are():
-    for text in ("2026-11-26T21:15:09", "a-b;c", "1;2", "x = 1; y", '{"a": -1}'):
-        assert cell(text) == text
 
 
 def test_control_characters_show_as_escapes_in_the_table(asked):
@@ -425,10 +351,6 @@ def test_moments():
     assert at("2026-11-26T20:00+01:00") == datetime(2026, 11, 26, 19, tzinfo=UTC)
 
 
-def test_a_log_that_is_not_there_is_an_error(safeser, tmp_path):
-    assert safeser("audit", "query", tmp_path / "nowhere").code == 2
-
-
 def test_a_report_is_one_page(safeser, log, tmp_path):
     (tmp_path / "audit" / "x.log").write_text("<b>\n")
     ended = safeser("audit", "report", tmp_path / "audit", "-o", tmp_path / "page.html")
@@ -456,7 +378,6 @@ def test_a_removal_against_a_head_is_a_problem_unless_the_reader_knows_the_rule(
     assert (ended.code, "removed file" in ended.out) == (1, True)
     assert safeser(*verify, "--expect", head, "--keep-age", "91d").code == 0
     assert safeser(*verify, "--expect", head, "--keep-age", "92d").code == 1
-    assert safeser(*verify, "--keep-age", "soon").code == 2
 
 
 def test_a_moving_key_and_heads_in_a_second_place(safeser, tmp_path):
@@ -477,10 +398,6 @@ def test_a_moving_key_and_heads_in_a_second_place(safeser, tmp_path):
     ended = safeser("audit", "verify", place, "--key", auditor, "--heads", kept)
     assert ended.code == 1
     assert "rolled back" in ended.out
-    kept.write_text("nothing\n")
-    assert safeser("audit", "verify", place, "--key", auditor, "--heads", kept).code == 2
-    missing = safeser("audit", "verify", place, "--key", auditor, "--heads", tmp_path / "none")
-    assert missing.code == 2
 
 
 def test_a_moving_key_replaces_no_file(safeser, tmp_path):

@@ -9,39 +9,26 @@ from safeser.errors import PolicyDenied
 
 ONE = Statement("scheduler", "team", 4, "a" * 64, "b" * 64)
 ADDRESS = "safeser://127.0.0.1:8786"
+WORKER = "worker safeser://127.0.0.1:44444"
 
 
-@pytest.fixture
-def answers(monkeypatch):
-    def say(*found):
-        monkeypatch.setattr("safeser.dask.drift_question.question", lambda address: list(found))
-
-    return say
-
-
-def test_all_alike_is_code_0(safeser, answers):
-    answers(ONE, ONE._replace(process="3 clients", roster=""), ONE._replace(process="worker w"))
+@pytest.mark.parametrize(
+    ("others", "code", "says"),
+    [
+        ([ONE._replace(process="3 clients", roster=""), ONE._replace(process="w")], 0, "3 clients"),
+        ([ONE._replace(process=WORKER, sha256="c" * 64, revision=3)], 1, "1 rows differ"),
+        ([ONE._replace(process=WORKER, roster="c" * 64)], 1, WORKER),  # whole, to be copied
+        ([Statement(WORKER, "", 0, "", "")], 1, "says nothing"),
+    ],
+)
+def test_one_row_for_each_process(safeser, monkeypatch, others, code, says):
+    answers = [ONE, *others]
+    monkeypatch.setattr("safeser.dask.drift_question.question", lambda address: answers)
     ended = safeser("policy", "drift", ADDRESS)
-    assert (ended.code, ended.err) == (0, "")
-    rows = [line.split() for line in ended.out.splitlines()[2:-1]]
-    assert rows[0] == ["scheduler", "team", "4", "a" * 12, "b" * 12]
-    assert rows[1][:2] == ["3", "clients"]
-
-
-@pytest.mark.parametrize("other", [{"sha256": "c" * 64, "revision": 3}, {"roster": "c" * 64}])
-def test_another_policy_or_roster_is_code_1(safeser, answers, other):
-    answers(ONE, ONE._replace(process="worker safeser://127.0.0.1:44444", **other))
-    ended = safeser("policy", "drift", ADDRESS)
-    assert ended.code == 1
-    assert "1 rows differ" in ended.out
-    assert "worker safeser://127.0.0.1:44444" in ended.out  # whole, to be copied
-
-
-def test_a_process_that_says_nothing_is_a_row_and_code_1(safeser, answers):
-    answers(ONE, Statement("worker safeser://127.0.0.1:44444", "", 0, "", ""))
-    ended = safeser("policy", "drift", ADDRESS)
-    assert ended.code == 1
-    assert "says nothing" in ended.out
+    assert (ended.code, ended.err) == (code, "")
+    assert says in ended.out
+    row = next(line.split() for line in ended.out.splitlines() if line.startswith("scheduler"))
+    assert row == ["scheduler", "team", "4", "a" * 12, "b" * 12]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +36,7 @@ def test_a_process_that_says_nothing_is_a_row_and_code_1(safeser, answers):
 )
 def test_another_address_is_one_line(safeser, address):
     ended = safeser("policy", "drift", address)
-    assert ended.code == 2
-    assert ended.err.count("\n") == 1
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
 
 
 def test_who_may_not_ask_is_told_so(safeser, monkeypatch):
@@ -59,5 +45,4 @@ def test_who_may_not_ask_is_told_so(safeser, monkeypatch):
 
     monkeypatch.setattr("safeser.dask.drift_question.question", denied)
     ended = safeser("policy", "drift", ADDRESS)
-    assert ended.code == 1
-    assert "rule: operation.not-granted" in ended.err
+    assert (ended.code, "rule: operation.not-granted" in ended.err) == (1, True)

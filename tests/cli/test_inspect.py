@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from safeser.cli.app import app
 from safeser.cli.ending import run
+from tests.draws import draws
 from tests.inspection.forging import archive, torch_records
 
 
@@ -30,27 +31,91 @@ class Attack:
         return os.mkdir, (self.marker,)
 
 
+def joblib_of(*values, **options):
+    file = io.BytesIO()
+    joblib.dump(*values, file, **options)
+    return file.getvalue()
+
+
+def saved(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+LONG = "package_of_somebody.a_module_inside_it:ClassWithALongName"
+MODULE, _, NAME = LONG.partition(":")
+MANY = b"".join(b"cmod%d\nname\n0" % n for n in range(80))
+FILES = {
+    "plain": pickle.dumps({"a": [1, 2.5, None], "b": b"x"}),
+    "list": pickle.dumps([*range(60)]),
+    "cut": pickle.dumps([*range(60)]) + b"\x80",
+    "error": pickle.dumps(ValueError("x")),
+    "frame": pickle.dumps(pd.DataFrame({"a": [1.0]})),
+    "text": pickle.dumps("\x1b[2J[red]x[/red] :boom:\n"),
+    "many": b"\x80\x02" + MANY + pickle.dumps(list(range(95)), 2)[2:],
+    "row": b"".join(pickle.dumps([n]) for n in range(50)),
+    "joblib": joblib_of([np.arange(3)]),
+    "array": joblib_of(np.zeros(2, dtype=[("a", "u1")])),
+    "torch": archive(torch_records()),
+    "npy": saved(np.zeros(1 << 18)),
+    "model": pickle.dumps([*range(60)], 2)[:-1] + f"c{MODULE}\n{NAME}\n".encode() + b"\x86.",
+    "fine": b"N.",
+}
+
+
 @pytest.fixture
-def attack(tmp_path):
-    path = tmp_path / "attack.pickle"
-    path.write_bytes(pickle.dumps(Attack(tmp_path / "ran")))
-    return path
-
-
-def test_an_attack_is_shown_and_does_not_run(safeser, attack, tmp_path):
-    ended = safeser("inspect", attack)
-    assert (ended.code, ended.err) == (1, "")
-    assert "Refused: posix:mkdir is called at byte " in ended.out
-    assert "REFUSED: it is not listed" in ended.out
+def inspect(safeser, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, data in FILES.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "attack").write_bytes(pickle.dumps(Attack(tmp_path / "ran")))
+    yield lambda words: safeser("inspect", *words.split(" "))
     assert not (tmp_path / "ran").exists()
 
 
-def test_plain_data_is_fine(safeser, tmp_path):
-    (tmp_path / "plain").write_bytes(pickle.dumps({"a": [1, 2.5, None], "b": b"x"}))
-    ended = safeser("inspect", tmp_path / "plain")
-    assert (ended.code, ended.err) == (0, "")
-    assert "Allowed: it names nothing that would be imported" in ended.out
-    assert 'safeser.pickles.loads(data, profile="data")' in ended.out
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("attack", 1, ["Refused: posix:mkdir is called at byte ", "REFUSED: it is not listed"]),
+        ("plain", 0, ["Allowed: it names nothing that would be imported"]),
+        ("plain", 0, ['safeser.pickles.loads(data, profile="data")']),
+        # The profile decides.
+        ("error", 0, []),
+        ("error --profile data", 1, ["add --profile exceptions"]),
+        ("error --profile exceptions", 0, []),
+        ("frame --profile pandas", 0, ["pandas (with data, numpy, on which they build)"]),
+        ("frame --profile pandas", 0, ['profile=("data", "numpy", "pandas")']),
+        # The worst of several files does.
+        ("fine fine", 0, []),
+        ("fine attack", 1, []),
+        ("cut attack fine", 2, ["Refused: ", "Not read: "]),
+        # Nothing styles or moves the terminal, and what is long is cut.
+        ("text", 0, [r"'\x1b[2J[red]x[/red] :boom:\n'"]),
+        ("many", 1, ["... and 20 more globals", "the rest is left out; --tree shows it"]),
+        ("many --tree", 1, ["!the rest is left out"]),
+        ("many --no-tree", 1, ["!list of"]),
+        ("row", 0, ["... and 30 more parts", "pickle 7:\nlist of 1  #0\n  6\n"]),
+        ("model --no-tree", 1, [f"\n{LONG}   referenced"]),  # whole in a pipe
+        # What loads it, and who checks then.
+        ("joblib", 0, ["Load it by joblib.load.", "Never by pickle.load", "does not check"]),
+        ("torch", 0, ["safeser itself loads no such file", "torch.load(weights_only=True)."]),
+        ("torch", 0, ["archive/data/0"]),
+        ("array", 0, ["listed by profile numpy."]),
+        ("npy", 0, ["a NumPy array, 2.0 MiB"]),
+        # What could not run.
+        ("attack --profile everything", 2, ["everything"]),
+        ("nothing", 2, ["cannot be read: No such file"]),
+        ("a\0b", 2, []),
+    ],
+)
+def test_what_is_said_of_a_file(inspect, words, code, says):
+    ended = inspect(words)
+    printed = ended.out + ended.err
+    assert ended.code == code
+    assert "\x1b" not in printed
+    for each in says:
+        assert (each[1:] not in printed) if each[0] == "!" else (each in printed)
 
 
 @pytest.mark.parametrize(
@@ -64,68 +129,34 @@ def test_plain_data_is_fine(safeser, tmp_path):
         ("list.jpg", lambda path, x: path.write_bytes(pickle.dumps(1) + pickle.dumps([x]))),
     ],
 )
-def test_every_container(safeser, tmp_path, name, write):
+def test_every_container(inspect, tmp_path, name, write):
     # CVE-2025-1889 and CVE-2025-10155: the name of a file says nothing about what loads it.
     write(tmp_path / name, 5)
-    assert safeser("inspect", tmp_path / name).code == 0
+    assert inspect(name).code == 0
     write(tmp_path / name, Attack(tmp_path / "ran"))
-    ended = safeser("inspect", tmp_path / name)
-    assert (ended.code, ended.err) == (1, "")
-    assert "posix:mkdir is called" in ended.out
-    assert not (tmp_path / "ran").exists()
+    ended = inspect(name)
+    assert (ended.code, ended.err, "posix:mkdir is called" in ended.out) == (1, "", True)
 
 
-def test_the_profile_decides(safeser, tmp_path):
-    (tmp_path / "error").write_bytes(pickle.dumps(ValueError("x")))
-    ended = safeser("inspect", tmp_path / "error", "--profile", "data")
-    assert ended.code == 1
-    assert "add --profile exceptions" in ended.out
-    assert safeser("inspect", tmp_path / "error", "--profile", "exceptions").code == 0
-    assert safeser("inspect", tmp_path / "error").code == 0
-
-
-def test_a_profile_brings_those_that_it_builds_on(safeser, tmp_path):
-    (tmp_path / "frame").write_bytes(pickle.dumps(pd.DataFrame({"a": [1.0]})))
-    ended = safeser("inspect", tmp_path / "frame", "--profile", "pandas")
-    assert ended.code == 0
-    assert "Judged by the profiles pandas (with data, numpy, on which they build)." in ended.out
-    assert 'profile=("data", "numpy", "pandas")' in ended.out
-
-
-def test_a_profile_that_does_not_exist_could_not_run(safeser, attack):
-    ended = safeser("inspect", attack, "--profile", "everything")
-    assert ended.code == 2
-    assert ended.err.count("\n") == 1
-
-
-def test_json_is_json(safeser, attack, tmp_path):
-    (tmp_path / "plain").write_bytes(pickle.dumps([1]))
-    ended = safeser("inspect", attack, tmp_path / "plain", "--json")
+def test_json_is_json(inspect):
+    ended = inspect("attack list --json")
     refused, allowed = map(json.loads, ended.out.splitlines())
     assert ended.code == 1
     assert (refused["schema"], refused["permitted"], refused["exit_code"]) == (1, False, 1)
     assert refused["globals"][0]["name"] == "posix:mkdir"
     assert (allowed["verdict"], allowed["kind"], allowed["exit_code"]) == ("allowed", "pickle", 0)
     assert allowed["parts"][0]["tree"]["kind"] == "list"
-    bare = json.loads(safeser("inspect", tmp_path / "plain", "--json", "--no-tree").out)
-    assert "tree" not in bare["parts"][0]
+    assert "tree" not in json.loads(inspect("list --json --no-tree").out)["parts"][0]
 
 
-def test_the_worst_of_several_files_decides(safeser, attack, tmp_path):
-    (tmp_path / "fine").write_bytes(b"N.")
-    (tmp_path / "cut").write_bytes(b"\x80\x04")
-    assert safeser("inspect", tmp_path / "fine", tmp_path / "fine").code == 0
-    assert safeser("inspect", tmp_path / "fine", attack).code == 1
-    ended = safeser("inspect", tmp_path / "cut", attack, tmp_path / "fine")
-    assert ended.code == 2
-    assert ended.out.count("Refused: ") == ended.out.count("Not read: ") == 1
-
-
-def test_text_in_a_pickle_cannot_style_or_move_the_terminal(safeser, tmp_path):
-    (tmp_path / "text").write_bytes(pickle.dumps("\x1b[2J[red]x[/red] :boom:\n"))
-    out = safeser("inspect", tmp_path / "text").out
-    assert "\x1b" not in out
-    assert r"'\x1b[2J[red]x[/red] :boom:\n'" in out
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("model", "Refused: "), ("list", "Allowed: "), ("cut", "Not read: ")]
+)
+def test_what_is_long_ends_with_its_verdict(inspect, name, verdict):
+    first, *_, last = inspect(name).out.splitlines()[1:]
+    assert first == last
+    assert last.startswith(verdict)
+    assert inspect(f"{name} --no-tree").out.count(verdict) == 1
 
 
 def test_names_in_an_archive_cannot_move_the_terminal(safeser, tmp_path):
@@ -134,49 +165,6 @@ def test_names_in_an_archive_cannot_move_the_terminal(safeser, tmp_path):
     ended = safeser("inspect", tmp_path / "\x1b[2Jzip")
     assert ended.code == 2
     assert not {"\x1b", "\x9b", "\u202e"} & set(ended.out)
-
-
-def test_what_is_long_is_cut(safeser, tmp_path):
-    many = b"".join(b"cmod%d\nname\n0" % n for n in range(80))
-    (tmp_path / "many").write_bytes(b"\x80\x02" + many + pickle.dumps(list(range(95)), 2)[2:])
-    ended = safeser("inspect", tmp_path / "many")
-    assert "... and 20 more globals" in ended.out
-    assert "... the rest is left out; --tree shows it" in ended.out
-    assert "the rest is left out" not in safeser("inspect", tmp_path / "many", "--tree").out
-    assert "list of" not in safeser("inspect", tmp_path / "many", "--no-tree").out
-    (tmp_path / "row").write_bytes(b"".join(pickle.dumps([n]) for n in range(50)))
-    ended = safeser("inspect", tmp_path / "row")
-    assert "... and 30 more parts" in ended.out
-    assert "pickle 7:\nlist of 1  #0\n  6\n" in ended.out
-
-
-def test_a_joblib_file_is_not_for_pickle(safeser, tmp_path):
-    joblib.dump([np.arange(3)], tmp_path / "model")
-    out = safeser("inspect", tmp_path / "model").out
-    assert "Load it by joblib.load." in out
-    assert "Never by pickle.load" in out
-    assert "joblib.load does not check" in out
-
-
-def test_a_pytorch_file_is_for_pytorch(safeser, tmp_path):
-    (tmp_path / "weights.pth").write_bytes(archive(torch_records()))
-    ended = safeser("inspect", tmp_path / "weights.pth")
-    assert ended.code == 0
-    assert "safeser itself loads no such file" in ended.out
-    assert "Load it by torch.load(weights_only=True)." in ended.out
-    assert "archive/data/0" in ended.out
-
-
-def test_no_check_is_promised_where_safeser_does_not_load(safeser, tmp_path):
-    joblib.dump(np.zeros(2, dtype=[("a", "u1")]), tmp_path / "array")
-    assert "listed by profile numpy." in safeser("inspect", tmp_path / "array").out
-
-
-def test_a_file_that_cannot_be_read(safeser, tmp_path):
-    ended = safeser("inspect", tmp_path / "nothing")
-    assert ended.code == 2
-    assert "cannot be read: No such file" in ended.err
-    assert safeser("inspect", "a\0b").code == 2
 
 
 def test_a_file_that_is_too_large(safeser, tmp_path, monkeypatch):
@@ -213,6 +201,7 @@ def test_nothing_that_a_file_names_is_imported(tmp_path):
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@draws(100)
 @given(data=st.binary(max_size=80))
 def test_any_bytes_give_a_code(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "any"
@@ -220,47 +209,11 @@ def test_any_bytes_give_a_code(tmp_path_factory, data):
     assert run(lambda: app(["inspect", str(path)])) in (0, 1, 2)
 
 
-def test_sizes_are_told_in_units(safeser, tmp_path):
-    file = io.BytesIO()
-    np.save(file, np.zeros(1 << 18))
-    (tmp_path / "array").write_bytes(file.getvalue())
-    assert "a NumPy array, 2.0 MiB" in safeser("inspect", tmp_path / "array").out
-
-
-LONG = "package_of_somebody.a_module_inside_it:ClassWithALongName"
-
-
-@pytest.fixture
-def model(tmp_path):
-    module, _, name = LONG.partition(":")
-    used = f"c{module}\n{name}\n".encode()
-    (tmp_path / "model").write_bytes(pickle.dumps([*range(60)], 2)[:-1] + used + b"\x86.")
-    return tmp_path / "model"
-
-
-def test_what_is_long_ends_with_its_verdict(safeser, model, tmp_path):
-    (tmp_path / "list").write_bytes(pickle.dumps([*range(60)]))
-    (tmp_path / "cut").write_bytes(pickle.dumps([*range(60)]) + b"\x80")
-    for path, verdict in (
-        (model, "Refused: "),
-        (tmp_path / "list", "Allowed: "),
-        (tmp_path / "cut", "Not read: "),
-    ):
-        first, *_, last = safeser("inspect", path).out.splitlines()[1:]
-        assert first == last
-        assert last.startswith(verdict)
-        assert safeser("inspect", path, "--no-tree").out.count(verdict) == 1
-
-
-def test_a_name_is_whole_in_a_pipe(safeser, model):
-    assert f"\n{LONG}   referenced" in safeser("inspect", model, "--no-tree").out
-
-
 @pytest.mark.parametrize("columns", [80, 40])
-def test_a_name_breaks_behind_dots_on_a_terminal(safeser, model, columns, monkeypatch):
+def test_a_name_breaks_behind_dots_on_a_terminal(inspect, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
-    out = safeser("inspect", model, "--no-tree").out
+    out = inspect("model --no-tree").out
     rows = out.rpartition("at byte")[2].splitlines()
     pieces = [row.split("  ")[0].strip() for row in rows]
     assert "package_of_somebody." in pieces

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from safeser import ConfigError
 from safeser.audit import AuditKey
-from safeser.cli import keys as module
 from safeser.identities import make_identities
 from safeser.identity import Identity, PrivateKey, Roster
 
-
-def test_init_makes_identities_that_the_roster_lists(safeser, tmp_path):
-    folder = tmp_path / "new" / "keys"
-    ended = safeser("keys", "init", folder)
-    assert (ended.code, ended.err) == (0, "")
-    roster = Roster.load(folder / "roster")
-    for name in ("scheduler", "worker", "nanny", "client"):
-        identity = Identity.load(folder / f"{name}.key")
-        assert identity.principal == name
-        assert roster.principal_of(identity.public) == name
-        assert identity.public.fingerprint in ended.out
-    AuditKey.load(folder / "audit.key")
-    assert len(roster) == 4
+NAMES = ("scheduler", "worker", "nanny", "client")
 
 
 def secrets_of(path):
@@ -34,34 +22,29 @@ def secrets_of(path):
     return found if path.name == "audit.key" else found[1:]  # the first names the principal
 
 
-def test_init_lists_a_signing_key_for_each(safeser, tmp_path):
-    safeser("keys", "init", tmp_path / "keys")
-    roster = Roster.load(tmp_path / "keys" / "roster")
-    for name in ("scheduler", "worker", "nanny", "client"):
-        identity = Identity.load(tmp_path / "keys" / f"{name}.key")
+def test_init_makes_identities_that_the_roster_lists_and_shows_no_secret(safeser, tmp_path):
+    folder = tmp_path / "new" / "keys"
+    ended = safeser("keys", "init", folder)
+    assert (ended.code, ended.err) == (0, "")
+    roster = Roster.load(folder / "roster")
+    assert len(roster) == 4
+    for name in NAMES:
+        identity = Identity.load(folder / f"{name}.key")
+        assert identity.principal == name
+        assert roster.principal_of(identity.public) == name
         assert roster.author_of(identity.verifying) == name
-
-
-def test_init_keeps_others_out(keys):
-    assert stat.S_IMODE(keys.stat().st_mode) == 0o700
-    for path in (*keys.glob("*.key"),):
+        assert identity.public.fingerprint in ended.out
+    AuditKey.load(folder / "audit.key")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for path in folder.glob("*.key"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_init_prints_no_private_key(safeser, tmp_path):
-    ended = safeser("keys", "init", tmp_path / "keys")
-    for path in (tmp_path / "keys").glob("*.key"):
         secrets = secrets_of(path)
         assert len(secrets) == (1 if path.name == "audit.key" else 2)
         assert not any(secret in ended.out for secret in secrets)
-
-
-def test_init_prints_lines_that_start_the_cluster(safeser, tmp_path):
-    ended = safeser("keys", "init", tmp_path / "keys")
     lines = ended.out.splitlines()
-    assert "export DASK_SAFESER__POLICY=default" in lines
-    assert f"export KEYS={tmp_path / 'keys'}" in lines
+    assert {"export DASK_SAFESER__POLICY=default", f"export KEYS={folder}"} <= set(lines)
     assert all(len(line) <= 80 or line.endswith(".") for line in lines if "KEYS=" not in line)
+    assert "The keys and audit.key are readable by you alone" in " ".join(ended.out.split())
 
 
 def test_the_lines_work_in_a_shell_whatever_the_folder_is_called(safeser, tmp_path):
@@ -91,47 +74,38 @@ def test_init_names_a_policy_that_lists_the_users(safeser, tmp_path, users, poli
     assert not (tmp_path / "keys" / "client.key").exists()
 
 
-def test_init_refuses_a_folder_with_something_in_it(safeser, tmp_path):
-    (tmp_path / "precious").write_text("x")
-    ended = safeser("keys", "init", tmp_path)
-    assert ended.code == 2
-    assert "is not empty" in ended.err
-    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
-
-
-def test_init_refuses_one_principal_twice(safeser, tmp_path):
-    ended = safeser("keys", "init", tmp_path / "keys", "--principal", "worker")
-    assert ended.code == 2
-    assert "worker would get two identities" in ended.err
-    assert not (tmp_path / "keys").exists()
-
-
-@pytest.mark.parametrize("name", ["../worker", "a b", "", "x" * 65, "-x"])
-def test_init_refuses_names_before_it_writes(safeser, tmp_path, name):
-    ended = safeser("keys", "init", tmp_path / "keys", f"--principal={name}")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["full"], "is not empty"),
+        (["full/file"], "cannot be used"),
+        (["new", "--principal=worker"], "worker would get two identities"),
+        *(
+            (["new", f"--principal={name}"], "")
+            for name in ("../worker", "a b", "", "x" * 65, "-x")
+        ),
+    ],
+)
+def test_init_refuses_before_it_writes(safeser, tmp_path, words, says):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("x")
+    ended = safeser("keys", "init", tmp_path / words[0], *words[1:])
     assert ended.code == 2
     assert ended.err.startswith("safeser: ")
-    assert not (tmp_path / "keys").exists()
-
-
-def test_init_refuses_a_place_that_cannot_be_a_folder(safeser, tmp_path):
-    (tmp_path / "file").write_text("x")
-    ended = safeser("keys", "init", tmp_path / "file")
-    assert ended.code == 2
-    assert "cannot be used" in ended.err
+    assert says in ended.err
+    assert [path.name for path in tmp_path.rglob("*")] == ["full", "file"]
 
 
 def test_init_refuses_a_folder_that_somebody_else_made_first(safeser, tmp_path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
     ended = safeser("keys", "init", tmp_path)
-    assert ended.code == 2
-    assert "belongs to another user" in ended.err
+    assert (ended.code, "belongs to another user" in ended.err) == (2, True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_init_refuses_a_path_with_a_nul():
     with pytest.raises(ConfigError, match="cannot be used"):
-        make_identities(module.Path("a\0b"), ["ann"])
+        make_identities(Path("a\0b"), ["ann"])
 
 
 def test_a_failed_init_leaves_no_key_behind(safeser, tmp_path, monkeypatch):
@@ -139,8 +113,7 @@ def test_a_failed_init_leaves_no_key_behind(safeser, tmp_path, monkeypatch):
         raise ConfigError("the disk is full")
 
     monkeypatch.setattr(Roster, "save", broken)
-    ended = safeser("keys", "init", tmp_path / "keys")
-    assert ended.code == 2
+    assert safeser("keys", "init", tmp_path / "keys").code == 2
     assert list((tmp_path / "keys").iterdir()) == []
 
 
@@ -163,21 +136,29 @@ def test_new_shows_the_line_that_a_roster_takes(safeser, tmp_path):
     assert AuditKey.load(log_key).secret == before.secret
 
 
-def test_new_never_replaces_a_key(safeser, keys):
-    before = (keys / "worker.key").read_bytes()
-    ended = safeser("keys", "new", keys / "worker.key", "--principal", "worker")
-    assert ended.code == 2
-    assert "exists already" in ended.err
-    assert (keys / "worker.key").read_bytes() == before
-
-
 @pytest.mark.parametrize("suffix", ["", "roster"])
 def test_list_takes_the_folder_or_the_roster(safeser, keys, suffix):
     ended = safeser("keys", "list", keys / suffix)
     assert ended.code == 0
     rows = [line.split() for line in ended.out.splitlines()[2:-1]]
-    assert [row[0] for row in rows] == ["scheduler", "worker", "nanny", "client"]
+    assert [row[0] for row in rows] == list(NAMES)
     assert {row[2] for row in rows} == {"active"}
+
+
+def test_list_names_states_days_the_hash_and_what_has_no_signing_key(safeser, keys):
+    roster = keys / "roster"
+    lines = roster.read_text().splitlines()
+    key, _, rest = lines[1].split(" ", 2)
+    lines[1] = f"{key} {rest} not_before=2026-01-01 not_after=2999-01-01 node 4"
+    lines[2] = lines[2].replace("active", "verify-only")
+    roster.write_text("\n".join(lines) + "\n")
+    out = safeser("keys", "list", keys).out
+    assert out.count("no signing key") == 1
+    for said in ("verify-only", "2999-01-01", Roster.load(roster).sha256):
+        assert said in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    for entry in Roster.load(roster).entries:
+        assert entry.public.fingerprint in out  # whole, to be copied
 
 
 def test_list_does_not_read_comments_as_markup(safeser, keys):
@@ -190,10 +171,8 @@ def test_list_does_not_read_comments_as_markup(safeser, keys):
 def test_fingerprint_shows_the_public_half_only(safeser, keys):
     ended = safeser("keys", "fingerprint", keys / "worker.key")
     identity = Identity.load(keys / "worker.key")
-    assert identity.public.fingerprint in ended.out
-    assert identity.public.text in ended.out
-    assert identity.verifying.fingerprint in ended.out
-    assert identity.public_text in ended.out
+    for said in (identity.public.fingerprint, identity.verifying.fingerprint, identity.public_text):
+        assert said in ended.out
     assert not any(secret in ended.out for secret in secrets_of(keys / "worker.key"))
 
 
@@ -207,44 +186,20 @@ def test_a_key_file_without_a_signing_key_says_so(safeser, tmp_path):
     assert Roster.parse(line).principal_of(identity.public) == "dora"
 
 
-def test_list_names_the_state_and_the_lines_without_a_signing_key(safeser, keys):
-    roster = keys / "roster"
-    lines = roster.read_text().splitlines()
-    key, _, rest = lines[1].split(" ", 2)
-    lines[1] = f"{key} {rest} not_before=2026-01-01 not_after=2999-01-01 node 4"
-    lines[2] = lines[2].replace("active", "verify-only")
-    roster.write_text("\n".join(lines) + "\n")
-    out = safeser("keys", "list", keys).out
-    assert out.count("no signing key") == 1
-    assert "verify-only" in out
-    assert all(len(line) <= 80 for line in out.splitlines())
-    for entry in Roster.load(roster).entries:
-        assert entry.public.fingerprint in out  # whole, to be copied
-
-
-def test_a_key_that_others_can_read_is_refused_with_the_remedy(safeser, keys):
-    (keys / "worker.key").chmod(0o660)
-    ended = safeser("keys", "fingerprint", keys / "worker.key")
-    assert ended.code == 2
-    assert "chmod 600" in ended.err
-
-
-def test_a_roster_is_no_key_and_need_not_be_hidden(safeser, keys):
-    ended = safeser("keys", "fingerprint", keys / "roster")
-    assert ended.code == 2
-    assert "is a roster" in ended.err
-    assert "safeser keys list" in ended.err
-    assert "chmod" not in ended.err
-
-
-def test_an_open_key_still_must_be_hidden(safeser, keys):
-    (keys / "worker.key").chmod(0o644)
-    ended = safeser("keys", "fingerprint", keys / "worker.key")
-    assert ended.code == 2
-    assert "chmod 600" in ended.err
-
-
-def test_init_says_what_is_secret_and_what_is_not(safeser, tmp_path):
-    out = " ".join(safeser("keys", "init", tmp_path / "keys").out.split())
-    assert "The keys and audit.key are readable by you alone" in out
-    assert "the roster holds public keys" in out
+@pytest.mark.parametrize(
+    ("words", "mode", "says"),
+    [
+        ("fingerprint worker.key", 0o660, "chmod 600"),
+        ("fingerprint worker.key", 0o644, "chmod 600"),
+        ("fingerprint roster", 0o600, "safeser keys list"),  # it need not be hidden
+        ("new worker.key --principal=worker", 0o600, "exists already"),
+    ],
+)
+def test_a_key_that_is_refused_stays_as_it_is(safeser, keys, words, mode, says):
+    verb, name, *options = words.split()
+    before = (keys / name).read_bytes()
+    (keys / name).chmod(mode)
+    ended = safeser("keys", verb, keys / name, *options)
+    assert (ended.code, says in ended.err) == (2, True)
+    assert ("chmod" in ended.err) is (mode != 0o600)
+    assert (keys / name).read_bytes() == before

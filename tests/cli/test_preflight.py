@@ -15,25 +15,20 @@ def jobs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_what_can_be_sent(safeser, jobs):
-    ended = safeser("preflight", "preflight_jobs:clean")
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith("preflight_jobs:clean can be sent: family cloudpickle, ")
-
-
-def test_what_cannot(safeser, jobs):
-    ended = safeser("preflight", "preflight_jobs:held")
-    assert (ended.code, ended.err) == (1, "")
-    assert ended.out.splitlines()[1].startswith("- [0] -> attribute 'lock' -> _thread:lock: a lock")
-
-
-def test_a_policy_refuses(safeser, jobs):
-    told = ("preflight", "preflight_jobs:clean", "--policy", "demo", "--sender")
-    assert safeser(*told, "alice").code == 0
-    ended = safeser(*told, "bob")
-    assert ended.code == 1
-    assert "rule: submission.none" in ended.out
-    assert safeser(*told, "bob", "--kind", "data").code == 1
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("clean", 0, "preflight_jobs:clean can be sent: family cloudpickle, "),
+        ("held", 1, "- [0] -> attribute 'lock' -> _thread:lock: a lock"),
+        ("clean --policy demo --sender alice", 0, "can be sent"),
+        ("clean --policy demo --sender bob", 1, "rule: submission.none"),
+        ("clean --policy demo --sender bob --kind data", 1, ""),
+    ],
+)
+def test_what_can_be_sent(safeser, jobs, words, code, says):
+    ended = safeser("preflight", *f"preflight_jobs:{words}".split())
+    assert (ended.code, ended.err) == (code, "")
+    assert says in ended.out
 
 
 @pytest.mark.parametrize(

@@ -19,51 +19,55 @@ def refused(**more):
     return admitted(**{"event": "refuse", "rule": "context.none", "permitted": False, **more})
 
 
-def test_records_are_counted_by_outcome_rule_kind_and_family(make):
-    log = make()
-    log.record_all([admitted(), admitted(), refused(family="pickle")])
-    log.record({"event": "note", "text": "no decision"})
-    assert log.activity.decisions == {
-        (True, "permit", "data", "dask"): 2,
-        (False, "context.none", "data", "pickle"): 1,
-    }
+def counted(log, operation, rule, permitted, sender="alice", **more):
+    log.count(sender, "scheduler", operation, rule, permitted, **more)
 
 
-def test_counts_are_counted_with_their_kind(make):
+PERMIT = (True, "permit", "data", "dask")
+REFUSE = (False, "context.none", "data", "dask")
+EVIL = [refused(rule=f"e{n}", kind=f"k{n}", family=f"f{n}", sender=f"s{n}") for n in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("events", "decisions"),
+    [
+        ([], {}),
+        ([{"event": "note", "text": "no decision"}], {}),
+        ([admitted(), admitted(), refused(family="pickle")],
+         {PERMIT: 2, (False, "context.none", "data", "pickle"): 1}),
+        # A flood that the file only counts.
+        ([refused()] * 250, {REFUSE: 250}),
+        # Labels that peers invent, and values that are none.
+        ([*EVIL, refused()], {(False, "other", "other", "other"): 300, REFUSE: 1}),
+        ([{"event": "x", "permitted": False, "rule": 7, "kind": ["a"], "family": None}],
+         {(False, "other", "other", ""): 1}),
+        ([admitted(family="own")], {(True, "permit", "data", "other"): 1}),
+    ],
+)  # fmt: skip
+def test_decisions_by_outcome_rule_kind_and_family(make, events, decisions):
     log = make()
-    log.count("alice", "scheduler", "identity", "permit", True, times=5)
-    log.count("alice", "scheduler", "gather", "operation.none", False, kind="data")
+    for event in events:
+        log.record(event)
+    assert log.activity.decisions == decisions
+    assert len(log.activity._labels) <= sum("other" not in each for each in decisions)
+    log.activity.declare({"own"})  # by a policy
+    log.record(admitted(family="own"))
+    assert log.activity.decisions[True, "permit", "data", "own"] == 1
+
+
+def test_counts_are_counted_with_their_kind_and_handshakes_apart(make):
+    log = make()
+    counted(log, "identity", "permit", True, times=5)
+    counted(log, "gather", "operation.none", False, kind="data")
     assert log.activity.decisions == {
         (True, "permit", "admin", ""): 5,
         (False, "operation.none", "data", ""): 1,
     }
     assert log.activity.handshakes == {}
-
-
-def test_peers_without_a_session_are_counted_however_they_are_recorded(make):
-    log = make()
-    log.count("unknown", "scheduler", "handshake", "authentication", False, times=3)
+    counted(log, "handshake", "authentication", False, sender="unknown", times=3)
     log.record(refused(operation="handshake", rule="authentication.key"))
-    log.count("alice", "scheduler", "handshake", "suite.encrypt", True)
+    counted(log, "handshake", "suite.encrypt", True)
     assert log.activity.handshakes == {"authentication": 3, "authentication.key": 1}
-
-
-def test_a_flood_that_the_file_only_counts_is_counted_whole(make, records):
-    log = make()
-    for _ in range(250):
-        log.record(refused())
-    assert log.activity.decisions == {(False, "context.none", "data", "dask"): 250}
-    assert len(records(log)) == 100
-
-
-def test_labels_of_peers_are_bounded(make):
-    log = make()
-    for n in range(300):
-        log.record(refused(rule=f"evil{n}", kind=f"k{n}", family=f"f{n}", sender=f"s{n}"))
-    assert log.activity.decisions == {(False, "other", "other", "other"): 300}
-    log.record(refused())
-    assert log.activity.decisions[False, "context.none", "data", "dask"] == 1
-    assert len(log.activity._labels) == 1
 
 
 def test_the_number_of_combinations_is_bounded(monkeypatch):
@@ -78,23 +82,6 @@ def test_the_number_of_combinations_is_bounded(monkeypatch):
     assert activity.decisions[False, "other", "other", "other"] == 90
 
 
-def test_fields_of_other_types_are_no_labels(make):
-    log = make()
-    log.record({"event": "x", "permitted": False, "rule": 7, "kind": ["a"], "family": None})
-    assert log.activity.decisions == {(False, "other", "other", ""): 1}
-
-
-def test_families_that_a_policy_declares_are_labels(make):
-    log = make()
-    log.record(admitted(family="own"))
-    log.activity.declare({"own"})
-    log.record(admitted(family="own"))
-    assert log.activity.decisions == {
-        (True, "permit", "data", "other"): 1,
-        (True, "permit", "data", "own"): 1,
-    }
-
-
 def test_the_last_refusals_are_printable_and_bounded(make, clock):
     log = make()
     for n in range(LAST + 20):
@@ -104,11 +91,8 @@ def test_the_last_refusals_are_printable_and_bounded(make, clock):
     assert len(kept) == LAST
     assert kept[0].where.startswith(f"<script>{LAST + 19}?[2J??xxx")
     assert kept[0].time == clock.now // 1_000
-    for each in kept:
-        for text in each[1:]:
-            assert text.isprintable()
-            assert text.isascii()
-            assert len(text) <= 123
+    texts = [text for each in kept for text in each[1:]]
+    assert all(text.isprintable() and text.isascii() and len(text) <= 123 for text in texts)
 
 
 def test_decisions_per_second(make, clock):
@@ -116,8 +100,8 @@ def test_decisions_per_second(make, clock):
     now = clock.now // 1_000_000_000
     log.record_all([admitted(), admitted(), refused()])
     clock.tick(2)
-    log.count("alice", "scheduler", "identity", "permit", True, times=4)
-    log.count("alice", "scheduler", "identity", "operation.none", False)
+    counted(log, "identity", "permit", True, times=4)
+    counted(log, "identity", "operation.none", False)
     clock.tick(-1)  # a clock that goes back loses nothing
     log.record(admitted())
     rates = log.activity.rates(now + 3)
@@ -132,9 +116,8 @@ def test_a_log_that_cannot_write_counts_its_failures_and_no_decision(make):
     with pytest.raises(AuditError):
         log.record(admitted())
     with pytest.raises(AuditError):
-        log.count("alice", "scheduler", "identity", "permit", True)
-    assert log.activity.failures == 2
-    assert log.activity.decisions == {}
+        counted(log, "identity", "permit", True)
+    assert (log.activity.failures, log.activity.decisions) == (2, {})
 
 
 def test_a_forked_process_counts_its_own(make):
@@ -147,5 +130,5 @@ def test_a_forked_process_counts_its_own(make):
         os.write(theirs, repr(log.activity.decisions).encode())
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert os.read(ours, 10_000) == repr({(False, "context.none", "data", "dask"): 1}).encode()
-    assert log.activity.decisions == {(True, "permit", "data", "dask"): 1}
+    assert os.read(ours, 10_000) == repr({REFUSE: 1}).encode()
+    assert log.activity.decisions == {PERMIT: 1}

@@ -36,19 +36,9 @@ def test_addresses_of_syslog(name, address):
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        "stderr",
-        "stdout:1",
-        "syslog:",
-        "syslog:relative",
-        "syslog://",
-        "syslog://host:port",
-        "syslog://host:99999",
-        "syslog://host/path",
-        "syslog://[::1",
-        "otlp:host:4318",
-        "otlp:file:///etc/passwd",
-        "\x1b[2J",
+        *("", "stderr", "stdout:1", "syslog:", "syslog:relative", "\x1b[2J"),
+        *("otlp:host:4318", "otlp:file:///etc/passwd"),
+        *(f"syslog://{place}" for place in ("", "host:port", "host:99999", "host/path", "[::1")),
     ],
 )
 def test_other_names_are_refused_with_the_ones_that_there_are(name):

@@ -65,13 +65,50 @@ def test_a_text_is_what_rendering_gives(way, events, address):
     compare(records(own, address=address), way)
 
 
+NINE = [{**EVENT, "n": n} for n in range(9)]
+PLACED = [{**EVENT, "where": "a.b"}] * 9
+SHADOWED = [{"case": 0, "shadow_rule": f"rule-{n}", "times": n} for n in range(9)]
+#: What is equal, and of another type.
+EQUAL = [(True, 1), (True, [True]), ([True], [1]), ({"a": True}, {"a": 1})]
+#: Of files that were changed: no session's id is that long.
+LENGTHS = (100, 103, 104, 105, 4_079, 4_080)
+
+
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("log", ["worker", "100%", 'a"b,c'])
-def test_what_each_form_says(way, log):
-    plain = [{**EVENT, "n": n} for n in range(9)]
-    placed = [{**EVENT, "where": "a.b"} for _ in range(9)]
-    without = [{"case": 0, "shadow_rule": f"rule-{n}", "times": n} for n in range(9)]
-    compare(records([*plain, *placed, *without, *plain], log=log), way)
+@pytest.mark.parametrize(
+    ("events", "more"),
+    [
+        *(([*NINE, *PLACED, *SHADOWED, *NINE], {"log": log}) for log in ("a", "100%", 'a"b,c')),
+        # A field of cases that an event states itself: a user is shown where it is no sender.
+        *(
+            ([{**EVENT, name: who} for who in (*["bob"] * 9, "alice", "bob", "alice")], {})
+            for name in ("author", "task_author")
+        ),
+        # A case and a session that are defined anew.
+        ([*NINE, {**CASE, "sender": "bob"}, *NINE, {**SESSION, "peer": "nanny"}, *NINE], {}),
+        *(
+            (
+                [{**CASE, "permitted": one}, *NINE, {**CASE, "permitted": other}, *NINE],
+                {},
+            )
+            for one, other in EQUAL
+        ),
+        # A decision is as long as its number.
+        *(
+            ([*[{**EVENT, "n": 7}] * 9, *[{**EVENT, "n": 1 << 52}] * 9], {"id": "i" * length})
+            for length in LENGTHS
+        ),
+    ],
+)
+def test_what_each_form_says(way, events, more):
+    compare(records(events, **more), way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_files_that_say_the_same_keep_their_logs_apart(way):
+    """Where the records of two are shown in the order of their times."""
+    pairs = zip(records(NINE), records(NINE, log="nanny"), strict=True)
+    compare([each for pair in pairs for each in pair], way)
 
 
 def test_an_event_like_earlier_ones_is_not_rendered():
@@ -81,28 +118,6 @@ def test_an_event_like_earlier_ones_is_not_rendered():
         assert json.loads(render(found))["log"] == "worker"
     # Three that define, one that the form is read from, three of the form, and two samples.
     assert len(rendered) == 9
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_files_that_say_the_same_keep_their_logs_apart(way):
-    """Where the records of two are shown in the order of their times."""
-    events = [{**EVENT, "n": n} for n in range(9)]
-    pairs = zip(records(events), records(events, log="nanny"), strict=True)
-    compare([each for pair in pairs for each in pair], way)
-
-
-@pytest.mark.parametrize("name", ["author", "task_author"])
-def test_a_field_of_cases_that_an_event_states_itself_is_looked_at(name):
-    """A user is shown only where it is another than the sender."""
-    assert CASE["sender"] == "alice"
-    events = [{**EVENT, name: who} for who in (*["bob"] * 9, "alice", "bob", "alice")]
-    compare(records(events), "table")
-
-
-def test_a_case_that_is_defined_anew_is_learned_anew():
-    anew = {**CASE, "sender": "bob"}
-    events = [{**EVENT, "n": n} for n in range(9)]
-    compare(records([*events, anew, *events, {**SESSION, "peer": "nanny"}, *events]), "json")
 
 
 @pytest.mark.parametrize(
@@ -146,26 +161,9 @@ def test_what_is_defined_anew_all_the_time_is_learned_now_and_then():
     assert len(rendered) == 3 + 41 + 1 + 10 * (3 + 2)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [(True, 1), (True, [True]), ([True], [1]), ({"a": True}, {"a": 1})]
-)
-def test_what_is_equal_and_another_type_is_another_text(one, other):
-    first, then = {**CASE, "permitted": one}, {**CASE, "permitted": other}
-    events = [{**EVENT, "n": n} for n in range(9)]
-    compare(records([first, *events, then, *events, first, *events]), "json")
-
-
 def test_a_case_with_a_fraction_is_no_record():
     with pytest.raises(AuditError):
         records([{**CASE, "permitted": 1.0}])
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("length", [100, 103, 104, 105, 4_079, 4_080])
-def test_a_decision_is_as_long_as_its_number(way, length):
-    """Of a file that was changed: no session's id is that long."""
-    events = [{**EVENT, "n": 7} for _ in range(9)]
-    compare(records([*events, *[{**EVENT, "n": 1 << 52}] * 9], id="i" * length), way)
 
 
 @pytest.mark.parametrize("way", WAYS)

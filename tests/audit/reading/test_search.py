@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,13 +25,14 @@ PEERS = [SessionFacts(f"{n:012x}", {"peer": word}) for n, word in enumerate(WORD
 EVENTS = st.fixed_dictionaries(
     {"event": st.sampled_from(["admit", "refuse"])},
     optional={
-        **{
-            name: st.sampled_from(WORDS)
-            for name in ("sender", "recipient", "author", "task_author", "rule", "family")
-        },
-        **{name: st.sampled_from(WORDS) for name in ("operation", "global", "task", "where")},
-        "permitted": st.booleans(),
-        "session": st.sampled_from(PEERS),
+        **dict.fromkeys(
+            [
+                *("sender", "recipient", "author", "task_author", "rule", "family"),
+                *("operation", "global", "task", "where"),
+            ],
+            st.sampled_from(WORDS),
+        ),
+        **{"permitted": st.booleans(), "session": st.sampled_from(PEERS)},
     },
 )
 SETS = st.frozensets(st.sampled_from(WORDS), max_size=2)
@@ -39,14 +41,9 @@ QUESTIONS = st.builds(
     Question,
     since=st.integers(0, 20),
     until=st.integers(10, 40),
-    principal=SETS,
-    author=SETS,
-    peer=SETS,
-    rule=SETS,
-    operation=SETS,
-    family=SETS,
-    refers_to=SETS,
-    task=SETS,
+    **dict.fromkeys(
+        ("principal", "author", "peer", "rule", "operation", "family", "refers_to", "task"), SETS
+    ),
     permitted=st.sampled_from([None, True, False]),
 )
 
@@ -96,65 +93,105 @@ def named(place: Path, question: Question = Question()) -> tuple[int, list[str]]
     return len(found), skipped
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"no log\n", "first line"),
-        (b"{}\n", "first line"),
-        (b"x" * (MAX_LINE + 300_000), "longer than any record"),
-        (b"half", "not whole"),
-    ],
-)
-def test_a_foreign_file_is_named(place, content, why):
-    place.mkdir()
-    (place / "x.log").write_bytes(content)
-    count, [text] = named(place)
-    assert count == 0
-    assert why in text
+def foreign(content: bytes):
+    return lambda log, place: (place / "x.log").write_bytes(content)
 
 
-def test_links_and_fifos_are_named_and_not_waited_for(make, place):
-    make().record({"event": "admit", "permitted": True})
-    os.symlink("/etc/passwd", place / "b.log")
-    os.mkfifo(place / "c.log")
-    count, skipped = named(place)
-    assert count == 1
-    assert len(skipped) == 2
+def begins(old: bytes, new: bytes):
+    """Return what changes the first record of a log."""
+
+    def change(log: AuditLog, place: Path) -> None:
+        path = Path(log.path)
+        path.write_bytes(path.read_bytes().replace(old, new))
+
+    return change
 
 
-def test_lines_that_are_no_records_are_named_up_to_a_bound(make, place):
-    log = make()
+def nonsense(log: AuditLog, place: Path) -> None:
     with open(log.path, "ab") as file:
         file.write(b"nonsense\n" * 100)
-    log_count, skipped = named(place)
-    assert (log_count, len(skipped)) == (0, 11)
 
 
-def add_records(log: AuditLog, *records: str) -> None:
-    """Add lines to a file as one who changes it does."""
-    with open(log.path, "ab") as file:
-        for record in records:
-            file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, record.encode()))
+def no_files(log: AuditLog, place: Path) -> None:
+    os.symlink("/etc/passwd", place / "b.log")
+    os.mkfifo(place / "c.log")
 
 
-@pytest.mark.parametrize("question", [Question(), Question(rule=("x",)), Question(since=1)])
 @pytest.mark.parametrize(
-    "record",
+    ("change", "found", "skipped", "why"),
     [
-        '{"case":%s,"seq":1,"time":1}',
-        '{"case":1,"seq":1,"time":%s}',
-        '{"event":"x","seq":1,"time":1,"times":%s}',
+        (foreign(b"no log\n"), 1, 1, "first line"),
+        (foreign(b"{}\n"), 1, 1, "first line"),
+        (foreign(b"x" * (MAX_LINE + 300_000)), 1, 1, "longer than any record"),
+        (foreign(b"half"), 1, 1, "not whole"),
+        (no_files, 1, 2, ""),  # neither followed nor waited for
+        (nonsense, 1, 11, ""),
+        (begins(b'"type":"genesis"', b'"type":"geneses"'), 0, 1, "not that of a log file"),
+        (begins(b'"version":2', b'"version":3'), 0, 1, "it has version 3"),
+        (begins(b'"version":2', b'"version":0'), 0, 1, "it has version 0"),
+        (begins(b'{"mac"', b"{"), 0, 1, ""),
+        (lambda log, place: os.truncate(log.path, 0), 0, 0, ""),  # so a log begins
+        (lambda log, place: shutil.rmtree(place), 0, 1, "it is not there"),
     ],
 )
-@pytest.mark.parametrize("digits", [17, 4_300, 5_000])
-def test_numbers_that_no_log_holds_make_a_line_no_record(make, place, question, record, digits):
-    """Python converts no text of more than 4,300 digits, and prints no such sum."""
-    add_records(make(), record % ("9" * digits))
-    assert named(place, question)[0] == 0
+def test_what_is_no_record_is_named_up_to_a_bound(make, place, change, found, skipped, why):
+    log = make()
+    log.record({"event": "admit", "permitted": True})
+    change(log, place)
+    count, texts = named(place)
+    assert (count, len(texts)) == (found, skipped)
+    assert why in "".join(texts)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    assert named(tmp_path / "gone.log")[1] == ["it is not there"]
+DIGITS = ("9" * 17, "9" * 4_300, "9" * 5_000)
+
+
+@pytest.mark.parametrize(
+    ("records", "question", "found"),
+    [
+        # Python converts no text of more than 4,300 digits, and prints no such sum.
+        *(
+            ([record % digits], question, 0)
+            for record in (
+                '{"case":%s,"seq":1,"time":1}',
+                '{"case":1,"seq":1,"time":%s}',
+                '{"event":"x","seq":1,"time":1,"times":%s}',
+            )
+            for digits in DIGITS
+            for question in ({}, {"rule": ("x",)}, {"since": 1})
+        ),
+        # Writing what is nested deep as text would exceed the stack.
+        *(
+            ([f'{{"event":"x","seq":1,"task":{"[" * n}{"]" * n},"time":1}}'], {}, int(n == 7))
+            for n in (7, 8, 900)
+        ),
+        # A case that is defined anew, and a session that has a task.
+        (
+            [
+                '{"case":0,"event":"admit","rule":"other","seq":1,"time":1}',
+                '{"case":0,"seq":2,"time":2}',
+                '{"case":0,"event":"admit","rule":"asked","seq":3,"time":3}',
+                '{"case":0,"seq":4,"time":4}',
+            ],
+            {"rule": frozenset({"asked"})},
+            2,
+        ),
+        (
+            [
+                '{"case":0,"event":"admit","seq":1,"time":1}',
+                '{"id":"a","s":0,"seq":2,"task":"asked","time":2,"type":"session"}',
+                '{"case":0,"s":0,"seq":3,"time":3}',
+            ],
+            {"task": frozenset({"asked"})},
+            1,
+        ),
+    ],
+)
+def test_lines_that_somebody_adds(make, place, records, question, found):
+    with open(make().path, "ab") as file:
+        for record in records:
+            file.write(b'{"mac":"%s","record":%s}\n' % (b"0" * 64, record.encode()))
+    assert named(place, Question(**question))[0] == found
 
 
 def test_a_file_of_version_1_is_searched(make, place, edit):
@@ -202,27 +239,6 @@ def test_following_takes_a_line_when_it_is_whole_and_files_that_are_new(make, pl
     assert found == [[], ["one", "two"], [], ["three"], []]
 
 
-def test_an_empty_file_is_a_log_that_begins(make, place):
-    """So a process leaves it for a moment; that a file was emptied is what verification finds."""
-    log = make()
-    log.record({"event": "one", "permitted": True})
-    log.close()
-    path = Path(log.path)
-    whole = path.read_bytes()
-    path.write_bytes(b"")
-    assert named(place) == (0, [])
-
-    steps = []
-
-    def wait():
-        steps.append(1)
-        path.write_bytes(whole)
-        return len(steps) < 2
-
-    parts = follow([place], Question(), skipped=pytest.fail, wait=wait)
-    assert [[each.record.text("event") for each in part] for part in parts] == [[], ["one"]]
-
-
 def test_a_folder_that_cannot_be_read_is_named(place, make, monkeypatch):
     make()
 
@@ -231,23 +247,6 @@ def test_a_folder_that_cannot_be_read_is_named(place, make, monkeypatch):
 
     monkeypatch.setattr("os.listdir", refused)
     assert named(place) == (0, ["it cannot be read (Permission denied)"])
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        (b'"type":"genesis"', b'"type":"geneses"', "not that of a log file"),
-        (b'"version":2', b'"version":3', "it has version 3"),
-        (b'"version":2', b'"version":0', "it has version 0"),
-    ],
-)
-def test_a_file_that_begins_otherwise_is_named(make, place, edit, old, new, why):
-    log = make()
-    log.record({"event": "admit", "permitted": True})
-    edit(Path(log.path), lambda lines: [line.replace(old, new) for line in lines])
-    count, [text] = named(place)
-    assert count == 0
-    assert why in text
 
 
 def test_what_cannot_match_is_not_parsed(make, place, edit, monkeypatch):
@@ -298,32 +297,3 @@ def test_a_value_that_is_no_text_matches_nothing_and_stops_nothing(name, value):
     asked = "refers_to" if name == "global" else name
     record = Record(1, 5, "event", {name: value}, b"")
     assert not Question(**{asked: frozenset({"x"})}).matches(record)
-
-
-def test_a_record_that_is_nested_deep_is_no_record(make, place):
-    """Writing it as text would exceed the stack."""
-    nested = ("[" * depth + "]" * depth for depth in (7, 8, 900))
-    event = '{"event":"x","seq":1,"task":[],"time":1}'
-    add_records(make(), *(event.replace("[]", each) for each in nested))
-    assert named(place)[0] == 1
-
-
-def test_a_case_that_a_changed_file_defines_anew_is_read_anew(make, place):
-    add_records(
-        make(),
-        '{"case":0,"event":"admit","rule":"other","seq":1,"time":1}',
-        '{"case":0,"seq":2,"time":2}',
-        '{"case":0,"event":"admit","rule":"asked","seq":3,"time":3}',
-        '{"case":0,"seq":4,"time":4}',
-    )
-    assert named(place, Question(rule=frozenset({"asked"})))[0] == 2
-
-
-def test_a_session_that_a_changed_file_gives_a_task_is_read(make, place):
-    add_records(
-        make(),
-        '{"case":0,"event":"admit","seq":1,"time":1}',
-        '{"id":"a","s":0,"seq":2,"task":"asked","time":2,"type":"session"}',
-        '{"case":0,"s":0,"seq":3,"time":3}',
-    )
-    assert named(place, Question(task=frozenset({"asked"})))[0] == 1

@@ -30,12 +30,12 @@ class Folder:
     :ivar now: seconds since 1970, of the machine's clock.
     """
 
-    def __init__(self, home: Path, *, initial: AuditKey | None = None) -> None:
+    def __init__(self, home: Path, *, initial: AuditKey | None = None, moving: bool = True) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.place = home / "audit"
         self.key = home / "audit.key"
         self.initial = initial or AuditKey.new()
-        self.initial.save(self.key, moving=True)
+        self.initial.save(self.key, moving=moving)
         self.now = 1_795_000_000
 
     def clock(self) -> int:
@@ -52,6 +52,12 @@ class Folder:
         """Return a file of so many records that its process has closed."""
         with self.log(principal) as log:
             log.record_all([{**ADMIT, "bytes": n} for n in range(records)])
+        return Path(log.path)
+
+    def large(self, principal: str) -> Path:
+        """Return a closed file of more than 64 KiB."""
+        with self.log(principal) as log:
+            log.record_all([{"event": "admit", "task": index.new_id()} for _ in range(700)])
         return Path(log.path)
 
     def killed(self, principal: str, records: int = 20) -> Path:
@@ -103,7 +109,10 @@ class Folder:
         :param change: gives each record's fields as they shall be; None leaves a record out.
         :return: the entries that register its start and its end.
         """
-        home, key = KeyFile(self.key).load()
+        key = source(self.key)
+        home = str(next(iter(self.entries()))["directory"])
+        if isinstance(key, KeyFile):
+            home, key = key.load()
         file = path.stem.rpartition("-")[2]
         keys = file_keys(key, directory=home, file=file)
         written, mac, genesis = [], bytes(32), ""

@@ -26,85 +26,15 @@ def folder(tmp_path, key) -> Folder:
     return Folder(tmp_path / "home", initial=key)
 
 
-def large(folder: Folder, principal: str) -> None:
-    """Leave a closed file of more than 64 KiB."""
-    with folder.log(principal) as log:
-        log.record_all([{"event": "admit", "task": new_id()} for _ in range(700)])
-
-
 def each_once(folder: Folder) -> None:
     steps = Counter((entry.get("file"), entry["type"]) for entry in folder.entries())
     steps.pop((None, "key"), None)
     assert set(steps.values()) == {1}, steps
 
 
-@pytest.mark.parametrize("jump", [0, 400, -400], ids=["steady", "ahead", "back"])
-def test_clocks_that_jump_between_start_and_end(folder, key, jump):
-    log = folder.log("alice")
-    folder.now += jump * DAY
-    log.close()
-    large(folder, "bob")
-    folder.tidy(KEEP)
-    folder.now += 500 * DAY
-    folder.tidy(KEEP)
-    assert not list(folder.place.glob("*.log*"))
-    large(folder, "carol")
-    folder.tidy(KEEP)
-    report = verify(folder.place, key=key)
-    assert report.ok, str(report)
-    assert len(report.notes) == 2
-    each_once(folder)
-
-
-def test_by_size_compressed_or_not(folder, key):
-    for n in range(8):
-        large(folder, f"user{n}")
-        folder.now += 60
-        if n == 4:
-            folder.tidy(COMPRESS)
-    keep = replace(FILES, keep_size=128 << 10)
-    folder.tidy(keep)
-    names = {path.name.split("-")[0] for path in folder.place.glob("*.log*")}
-    assert names == {"user7"}
-    report = verify(folder.place, key=key)
-    assert report.ok, str(report)
-    assert all("more than 131072 bytes" in note for note in report.notes)
-
-
-def test_a_live_file_pushes_no_other_out(folder, key):
-    large(folder, "alice")
-    folder.now += 60
-    logs = [folder.log(name) for name in ("bob", "carol")]
-    for log in logs:
-        log.record_all([{"event": "admit", "task": new_id()} for _ in range(1_500)])
-    folder.tidy(replace(FILES, keep_size=128 << 10))
-    assert list(folder.place.glob("alice-*.log"))
-    for log in logs:
-        log.close()
-    folder.tidy(replace(FILES, keep_size=128 << 10))
-    assert not list(folder.place.glob("alice-*.log"))
-    assert verify(folder.place, key=key).ok
-
-
-def test_a_killed_process_is_removed_with_no_claim_about_its_end(folder, key):
-    log = folder.log("alice")
-    log.record_all([{"event": "admit", "task": new_id()} for _ in range(700)])
-    log._closed = True
-    log._close_files()
-    folder.closed("bob")
-    folder.tidy(COMPRESS)
-    assert list(folder.place.glob("alice-*.gz"))
-    folder.now += 91 * DAY
-    folder.tidy(KEEP)
-    report = verify(folder.place, key=key)
-    assert report.ok, str(report)
-    (note,) = [each for each in report.notes if each.startswith("alice")]
-    assert note.endswith("its process had been killed, and where it ended was not verified")
-
-
 @pytest.mark.parametrize("step", ["rename", "unlink"])
 def test_a_compression_that_was_interrupted_is_entered_once(folder, key, monkeypatch, step):
-    large(folder, "alice")
+    folder.large("alice")
     real = getattr(os, step)
 
     def failing(name, *given, **options):
@@ -124,7 +54,7 @@ def test_a_compression_that_was_interrupted_is_entered_once(folder, key, monkeyp
 
 
 def test_a_part_that_was_lost_leaves_the_plain_file(folder, key, monkeypatch):
-    large(folder, "alice")
+    folder.large("alice")
     with monkeypatch.context() as patch:
         patch.setattr(Directory, "rename", lambda self, old, new: None)
         patch.setattr(Directory, "remove", lambda self, name: None)
@@ -158,8 +88,8 @@ class Race:
 @pytest.mark.parametrize("other", ["removes", "opens"])
 @pytest.mark.parametrize("work", ["removal", "compression"])
 def test_two_processes_at_once(folder, key, monkeypatch, work, other):
-    large(folder, "alice")
-    large(folder, "bob")
+    folder.large("alice")
+    folder.large("bob")
     folder.now += 91 * DAY
     files = KEEP if work == "compression" else replace(KEEP, compress=False)
     meanwhile = {
@@ -248,12 +178,12 @@ def test_a_folder_of_an_older_release_is_verified_and_not_acted_on(
     folder, key, monkeypatch, caplog
 ):
     with older_release(monkeypatch):
-        large(folder, "old")
+        folder.large("old")
         folder.closed("older")
     folder.tidy(COMPRESS)
     assert "older release moved the key" in caplog.text
     assert not list(folder.place.glob("*.gz"))
-    large(folder, "alice")
+    folder.large("alice")
     folder.closed("bob")
     folder.now += 91 * DAY
     folder.closed("carol")
@@ -268,8 +198,8 @@ def test_a_folder_of_an_older_release_is_verified_and_not_acted_on(
 def test_what_an_older_release_could_enter_twice(folder, key, monkeypatch):
     """It was killed between the entry and the name of a file, or two of its processes removed."""
     with older_release(monkeypatch):
-        large(folder, "alice")
-        large(folder, "bob")
+        folder.large("alice")
+        folder.large("bob")
         close = {
             name: folder.entry("close", next(folder.place.glob(f"{name}-*.log")))
             for name in ("alice", "bob")
@@ -306,17 +236,17 @@ def test_a_compressed_file_of_an_older_release_counts_with_its_bytes(
             fields.pop("size")
         real(self, fields)
 
-    large(folder, "alice")
+    folder.large("alice")
     folder.now += 60
     with monkeypatch.context() as patch:
         patch.setattr(index.Entries, "add", add)
         folder.tidy(COMPRESS)
-    large(folder, "bob")
+    folder.large("bob")
     (packed,) = folder.place.glob("*.gz")
     keep = replace(FILES, keep_size=200 << 10)
     folder.tidy(keep)
     assert packed.exists()
-    large(folder, "carol")
+    folder.large("carol")
     folder.tidy(keep)
     assert not packed.exists()
     assert verify(folder.place, key=key).ok
@@ -324,7 +254,7 @@ def test_a_compressed_file_of_an_older_release_counts_with_its_bytes(
 
 def test_an_index_of_many_entries(folder, key):
     """The record that moved the key is found, however many entries there are after it."""
-    large(folder, "alice")
+    folder.large("alice")
     close = folder.entry("close", next(folder.place.glob("*.log")))
     unknown = {"type": "note", "text": "x" * 200}
     folder.add(*({**unknown, "n": n} for n in range(600)))

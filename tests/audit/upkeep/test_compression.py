@@ -92,25 +92,24 @@ def test_a_file_that_was_compressed_by_another_is_not_unpacked(
     assert (problem.kind, "not unpacked" in problem.text) == ("changed file", True)
 
 
-def test_a_bomb_ends_at_the_bound(tmp_path, monkeypatch, key):
+def bomb(line: bytes) -> bytes:
+    deflate = zlib.compressobj(9, wbits=31)
+    return b"".join(deflate.compress(line) for _ in range(30_000)) + deflate.flush()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"\x1f\x8b", b"plain", gzip.compress(b"x", mtime=0) + b"y", bomb(b"\0" * 1_000)),
+        bomb(b'{"mac":"' + b"0" * 64 + b'","record":{"seq":0,"time":1}}\n'),
+    ],
+    ids=lambda data: repr(data[:9]) + str(len(data)),
+)
+def test_what_is_not_compressed_by_the_log_is_named(tmp_path, monkeypatch, key, data):
     monkeypatch.setattr(compressed_module, "MAX_PLAIN", 1 << 20)
-    for line in (b"\0" * 1_000, b'{"mac":"' + b"0" * 64 + b'","record":{"seq":0,"time":1}}\n'):
-        deflate = zlib.compressobj(9, wbits=31)
-        data = b"".join(deflate.compress(line) for _ in range(30_000)) + deflate.flush()
-        (tmp_path / "a.log.gz").write_bytes(data)
-        skipped: list[str] = []
-        list(search([tmp_path], Question(), skipped=lambda *why, to=skipped: to.append(why[1])))
-        assert skipped
-        with pytest.raises(AuditError):
-            list(read(tmp_path / "a.log.gz"))
-        assert not verify(tmp_path / "a.log.gz", key=key).ok
-
-
-@pytest.mark.parametrize("data", [b"", b"\x1f\x8b", b"plain", gzip.compress(b"x", mtime=0) + b"y"])
-def test_what_is_not_compressed_by_the_log_is_named(tmp_path, key, data):
     (tmp_path / "a.log.gz").write_bytes(data)
     skipped: list[str] = []
-    assert list(search([tmp_path], Question(), skipped=lambda _, why: skipped.append(why))) == []
+    list(search([tmp_path], Question(), skipped=lambda _, why: skipped.append(why)))
     assert skipped
     with pytest.raises(AuditError):
         list(read(tmp_path / "a.log.gz"))

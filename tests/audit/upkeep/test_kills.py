@@ -20,7 +20,7 @@ from tests.audit.upkeep.conftest import ADMIT, FULL
 
 # A process that is killed loses nothing that it had given to the system: what waits for the disk
 # changes nothing here.
-pytestmark = [pytest.mark.unmeasured, pytest.mark.usefixtures("no_disk")]
+pytestmark = [pytest.mark.slow, pytest.mark.unmeasured, pytest.mark.usefixtures("no_disk")]
 
 #: Calls after which something is different on the disk.
 CHANGES = ("write", "pwrite", "ftruncate", "rename", "unlink", "open")

@@ -1,108 +1,239 @@
-"""Retention: old files are removed, and verification says which, and where they ended."""
+"""Retention: old files are removed, and verification says which, and where they ended.
+
+A history is what happens to a folder, under a key that moves or not; the one rule: it verifies
+afterwards unless somebody changed it, and each entry is in the index once.
+"""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from safeser.audit import AuditFiles, read, verify
-from tests.audit.upkeep.conftest import ADMIT, FULL
+from safeser.audit import AuditLog, index, read, verify
+from safeser.audit.files import Directory
+from safeser.audit.key import KeyFile, source
+from tests.audit.conftest import ADMIT
+from tests.audit.registry.forging import DAY, FILES, Folder
 
-DAY = 86_400
-KEEP = AuditFiles(rotate_size=64 << 10, compress=False, keep_age=7 * DAY)
-
-
-def test_old_files_are_removed_and_named(small, place, clock, fill, tended, key, clean, logs_of):
-    with small() as log:
-        fill(log, 3 * FULL)
-    ends = {p.name: list(read(p))[-1] for p in place.glob("*.log")}
-    clock.tick(6 * DAY)
-    tended(KEEP)
-    assert logs_of() == sorted(ends)
-    clock.tick(DAY)
-    with small("bob") as log:
-        log.record(ADMIT)
-    tended(KEEP)
-    assert [name.split("-")[0] for name in logs_of()] == ["bob"]
-    report = clean(place, key)
-    assert len(report.notes) == len(ends)
-    for name, end in ends.items():
-        (note,) = [each for each in report.notes if each.startswith(name)]
-        assert f"record {end.sequence}, MAC {end.mac.hex()}" in note
-        assert "removed by retention (older than 604800 s)" in note
-        assert not place.joinpath(name.replace(".log", ".head")).exists()
+AGE = replace(FILES, keep_age=7 * DAY)
+SETTINGS = {
+    "age": AGE,
+    "pack": replace(FILES, compress=True),
+    "both": replace(FILES, compress=True, keep_age=7 * DAY),
+    "128k": replace(FILES, keep_size=128 << 10),
+    "1m": replace(FILES, keep_size=1 << 20),
+}
+SECONDS = {"s": 1, "d": DAY}
 
 
-def test_the_oldest_are_removed_above_a_size(
-    small, place, fill, tended, key, clean, logs_of, clock
-):
-    for principal in ("first", "second", "third"):
-        with small(principal) as log:
-            fill(log, 400)
-        clock.tick(10)
-    sizes = sum((place / name).stat().st_size for name in logs_of())
-    limit = sizes - 1
-    tended(AuditFiles(rotate_size=64 << 10, compress=False, keep_size=limit))
-    left = logs_of()
-    assert sum((place / name).stat().st_size for name in left) <= limit
-    assert {name.split("-")[0] for name in left} >= {"second", "third"}
-    clean(place, key)
+@pytest.fixture(params=[False, True], ids=["static", "moving"])
+def folder(request, tmp_path, key) -> Folder:
+    return Folder(tmp_path / "home", initial=key, moving=request.param)
 
 
-def test_a_removal_that_retention_did_not_make_is_missing(
-    small, place, fill, key, found, clock, tended
-):
-    with small() as log:
-        fill(log, 3 * FULL)
-    path = min(place.glob("*.log"))
-    path.unlink()
-    assert (path.name, 0, -1, "missing file") in found(verify(place, key=key))
-    clock.tick(8 * DAY)
-    tended(KEEP)  # it is not there: no entry hides that it was missing
-    assert (path.name, 0, -1, "missing file") in found(verify(place, key=key))
+class History:
+    """Steps that are told by words, such as ``large alice`` or ``+7d``."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self.logs: dict[str, AuditLog] = {}
+
+    def path(self, principal: str) -> Path:
+        (found,) = self.folder.place.glob(f"{principal}-*.log*")
+        return found
+
+    def follow(self, steps: str) -> None:
+        for step in steps.split(", "):
+            word, *given = step.split()
+            if word[0] in "+-":
+                self.folder.now += int(word[:-1]) * SECONDS[word[-1]]
+            else:
+                getattr(self, word)(*given)
+
+    def large(self, principal: str) -> None:
+        self.folder.large(principal)
+
+    def closed(self, principal: str) -> None:
+        self.folder.closed(principal)
+
+    def begun(self, principal: str) -> None:
+        self.logs[principal] = self.folder.log(principal)
+
+    def written(self, principal: str) -> None:
+        self.logs[principal].record_all([{**ADMIT, "task": index.new_id()} for _ in range(1_500)])
+
+    def ended(self, principal: str) -> None:
+        self.logs[principal].close()
+
+    def killed(self, principal: str) -> None:
+        self.logs[principal]._closed = True
+        self.logs[principal]._close_files()
+        os.utime(self.path(principal), (0, 0))
+
+    def tidied(self, settings: str) -> None:
+        self.folder.tidy(SETTINGS[settings])
+
+    # --- what others do ---
+
+    def lost(self, principal: str) -> None:
+        self.path(principal).unlink()
+
+    def changed(self, principal: str) -> None:
+        path = self.path(principal)
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+    def sparse(self, principal: str) -> None:
+        if principal == "unknown":
+            (self.folder.place / f"unknown-20261127T000000Z-{'0' * 32}.log").touch()
+        os.truncate(self.path(principal), 1 << 40)
+
+    def exchanged(self, principal: str, kind: str) -> None:
+        path = self.path(principal)
+        away = path.rename(self.folder.place.parent / "away")
+        if kind == "link":
+            path.symlink_to(away)
+        elif kind == "fifo":
+            os.mkfifo(path)
+        else:
+            path.mkdir()
+
+    def blocked(self, principal: str) -> None:
+        path = self.path(principal)
+        path.with_name(f"{path.name}.gz.part").mkdir()
 
 
-def test_a_removed_file_that_is_put_back_is_verified(small, place, fill, clock, tended, key, clean):
-    with small() as log:
-        fill(log, 3 * FULL)
-    path = min(place.glob("*.log"))
+#: Steps, whose files are left, whether the log verifies, and what is told.
+HISTORIES = [
+    ("large a, +6d, tidied age", "a", True, ""),
+    ("large a, +7d, closed b, tidied age", "b", True, ""),
+    # Clocks that jump between the start and the end of a file.
+    *(
+        (
+            f"begun a, {jump}, ended a, large b, tidied both, +500d, tidied both, large c,"
+            " tidied both",
+            "c",
+            True,
+            "",
+        )
+        for jump in ("+0d", "+400d", "-400d")
+    ),
+    # The oldest go above a size, compressed or not; a file that lives pushes no other out.
+    (
+        "large a, +60s, large b, +60s, large c, tidied pack, large d, +60s, large e, +60s,"
+        " large f, tidied 128k",
+        "f",
+        True,
+        "",
+    ),
+    ("large a, +60s, begun b, written b, begun c, written c, tidied 128k", "a b c", True, ""),
+    (
+        "large a, +60s, begun b, written b, begun c, written c, tidied 128k, ended b, ended c,"
+        " tidied 128k",
+        "",
+        True,
+        "",
+    ),
+    # A process that lives keeps its file; of one that was killed the last record counts.
+    ("begun a, begun b, written b, killed b, +8d, tidied age", "a", True, ""),
+    ("begun a, written a, killed a, closed b, tidied pack, +91d, tidied both", "", True, ""),
+    # What retention did not remove is missing, and no entry hides it.
+    ("large a, lost a, +8d, tidied age", "", False, ""),
+    # What is not what was written stays.
+    ("large a, changed a, +8d, tidied age", "a", False, "so it is not removed"),
+    ("large a, tidied pack, changed a, +8d, tidied age", "a", False, "so it is not removed"),
+    ("large a, +9s, large b, sparse b, tidied 1m", "a b", False, ""),
+    ("large a, +9s, large b, sparse unknown, tidied 1m", "a b unknown", True, ""),
+    # One file keeps no other.
+    *(
+        (
+            f"begun a, killed a, exchanged a {kind}, closed b, +8d, tidied age",
+            "a",
+            False,
+            "is not removed",
+        )
+        for kind in ("link", "fifo", "folder")
+    ),
+    ("large a, large b, blocked a, +8d, tidied both", "a", True, "is not compressed"),
+]
+
+
+#: With a key that moved on no record of a plain file can be verified: what else is left then.
+MOVED = {
+    "begun a, begun b, written b, killed b, +8d, tidied age": "a b",
+    "large a, changed a, +8d, tidied age": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("steps", "left", "ok", "told"), HISTORIES, ids=[steps for steps, *_ in HISTORIES]
+)
+def test_a_history(folder, key, caplog, steps, left, ok, told):
+    if steps in MOVED and isinstance(source(folder.key), KeyFile):
+        left, ok, told = MOVED[steps], True, ""
+    history = History(folder)
+    history.follow(steps)
+    names = {
+        path.name.split("-")[0] for path in folder.place.glob("*.log*") if "part" not in path.name
+    }
+    assert names == set(left.split())
+    report = verify(folder.place, key=key)
+    assert report.ok is ok, str(report)
+    assert told in caplog.text
+    entries = Counter((entry.get("file"), entry["type"]) for entry in folder.entries())
+    entries.pop((None, "key"), None)
+    assert set(entries.values()) == {1}
+
+
+def test_what_was_removed_is_named_with_its_end(folder, key):
+    path = folder.large("alice")
+    end = list(read(path))[-1]
+    folder.now += 8 * DAY
+    folder.tidy(AGE)
+    (note,) = verify(folder.place, key=key).notes
+    assert note.startswith(path.name)
+    assert f"record {end.sequence}, MAC {end.mac.hex()}" in note
+    assert "removed by retention (older than 604800 s)" in note
+    assert not path.with_suffix(".head").exists()
+
+
+def test_the_end_of_a_killed_process_is_named_where_it_can_be_verified(folder, key):
+    path = folder.killed("alice", 700)
+    end = list(read(path))[-1]
+    folder.closed("bob")
+    folder.tidy(SETTINGS["pack"])
+    folder.now += 8 * DAY
+    folder.tidy(SETTINGS["both"])
+    (note,) = [each for each in verify(folder.place, key=key).notes if each.startswith("alice")]
+    unknown = "its process had been killed, and where it ended was not verified"
+    known = f"record {end.sequence}, MAC {end.mac.hex()}"
+    assert note.endswith(unknown) or known in note
+
+
+def test_a_removed_file_that_is_put_back_is_verified(folder, key):
+    path = folder.large("alice")
     data, head = path.read_bytes(), path.with_suffix(".head").read_bytes()
-    clock.tick(8 * DAY)
-    tended(KEEP)
+    folder.now += 8 * DAY
+    folder.tidy(AGE)
     path.write_bytes(data)
     path.with_suffix(".head").write_bytes(head)
-    assert any("interrupted while it removed" in note for note in clean(place, key).notes)
+    report = verify(folder.place, key=key)
+    assert report.ok
+    assert any("interrupted while it removed" in note for note in report.notes)
     path.write_bytes(data[:-40] + b"x" + data[-39:])
-    assert not verify(place, key=key).ok
-    tended(KEEP)
+    assert not verify(folder.place, key=key).ok
+    folder.tidy(AGE)
     assert not path.exists()
-    clean(place, key)
-
-
-def test_a_process_that_lives_keeps_its_file_and_a_dead_one_does_not(
-    small, place, clock, fill, tended, key, clean, logs_of
-):
-    alive, dead = small("alive"), small("dead")
-    fill(alive, 50)
-    fill(dead, 50)
-    end = dead._present[1].end
-    dead._present[1].close()
-    old = clock() / 1e9
-    for name in logs_of():
-        os.utime(place / name, (old, old))
-    clock.tick(8 * DAY)
-    tended(KEEP)
-    assert [name.split("-")[0] for name in logs_of()] == ["alive"]
-    (note,) = clean(place, key).notes
-    assert f"record {end.count - 1}, MAC {end.mac.hex()}" in note
+    assert verify(folder.place, key=key).ok
 
 
 def test_a_name_that_is_none_of_a_log_is_never_removed(small, place, key, clock, tended, tmp_path):
     """A holder of the key may write any name into the index."""
-    from safeser.audit import index
-    from safeser.audit.files import Directory
-
     with small() as log:
         log.record(ADMIT)
     victim = tmp_path / "victim-20260101T000000Z-0123.log"
@@ -121,126 +252,37 @@ def test_a_name_that_is_none_of_a_log_is_never_removed(small, place, key, clock,
     directory.close()
     (place / "notes.txt").write_text("mine")
     clock.tick(8 * DAY)
-    tended(KEEP)
+    tended(AGE)
     assert victim.exists()
     assert (place / "notes.txt").exists()
     assert (place / "index").exists()
 
 
 @pytest.mark.parametrize("change", ["count", "mac"])
-def test_a_head_that_was_kept_is_compared_with_what_was_removed(
-    small, place, fill, clock, tended, key, change
-):
-    with small() as log:
-        fill(log, 3 * FULL)
-        head = log.head()
-    file = next(e.text("file") for e in read(log.path))
-    clock.tick(8 * DAY)
-    tended(KEEP)
+def test_a_head_that_was_kept_is_compared_with_what_was_removed(folder, key, change):
+    log = folder.log("alice")
+    log.record_all([ADMIT] * 3)
+    head = log.head()
+    log.close()
+    folder.now += 8 * DAY
+    folder.tidy(AGE)
     directory, *ends = head.split()[1:]
-    sequence, mac = next(e for e in ends if e.startswith(file)).split("=")[1].split(":")
+    file = Path(log.path).stem[-32:]
+    (end,) = [each.partition("=")[2] for each in ends if each.startswith(file)]
+    sequence, mac = end.split(":")
     last = int(sequence) + 1  # the closing record
     forged = f"{last + 5}:{mac}" if change == "count" else f"{last}:{'0' * 64}"
-    report = verify(place, key=key, expect=f"safeser-audit-head-v1 {directory} {file}={forged}")
+    report = verify(
+        folder.place, key=key, expect=f"safeser-audit-head-v1 {directory} {file}={forged}"
+    )
     assert [problem.kind for problem in report.problems] == ["rolled back"]
 
 
-def test_many_removed_files_are_counted(small, place, fill, clock, tended, key, clean):
+def test_many_removed_files_are_counted(folder, key):
     for _ in range(25):
-        with small() as log:
-            log.record(ADMIT)
-    clock.tick(8 * DAY)
-    tended(KEEP)
-    report = clean(place, key)
-    assert len(report.notes) == 21
+        folder.closed("alice", 1)
+    folder.now += 8 * DAY
+    folder.tidy(AGE)
+    report = verify(folder.place, key=key)
+    assert (report.ok, len(report.notes)) == (True, 21)
     assert report.notes[-1] == "5 more files were removed by retention"
-
-
-@pytest.mark.parametrize("registered", [True, False])
-def test_a_sparse_file_pushes_no_other_out(
-    small, place, fill, tended, key, clock, logs_of, registered
-):
-    for principal in ("first", "second", "third"):
-        with small(principal) as log:
-            fill(log, 100)
-        clock.tick(10)
-    if registered:
-        os.truncate(next(place.glob("third-*.log")), 1 << 40)
-    else:
-        name = f"fourth-20261127T000000Z-{'0' * 32}.log"
-        (place / name).touch()
-        os.truncate(place / name, 1 << 40)
-    before = logs_of()
-    tended(AuditFiles(rotate_size=64 << 10, compress=False, keep_size=1 << 20))
-    assert logs_of() == before
-    assert verify(place, key=key).ok is not registered
-
-
-@pytest.mark.parametrize("compress", [False, True])
-def test_a_changed_file_is_not_removed(small, place, fill, tended, key, clock, caplog, compress):
-    with small() as log:
-        fill(log, 3 * FULL)
-    if compress:
-        tended(AuditFiles(rotate_size=64 << 10))
-    path = min([*place.glob("*.log"), *place.glob("*.log.gz")])
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    clock.tick(8 * DAY)
-    tended(KEEP)
-    assert path.exists()
-    assert "is not what was written, so it is not removed" in caplog.text
-    assert not verify(place, key=key).ok
-
-
-def test_the_time_of_a_dead_processes_file_is_that_of_its_last_record(
-    small, place, fill, tended, clock, logs_of
-):
-    dead = small("dead")
-    clock.tick(8 * DAY)
-    fill(dead, 50)
-    dead._present[1].close()
-    for name in logs_of():
-        os.utime(place / name, (0, 0))
-    tended(KEEP)
-    assert len(logs_of()) == 1
-    clock.tick(8 * DAY)
-    tended(KEEP)
-    assert logs_of() == []
-
-
-def test_one_file_that_cannot_be_compressed_keeps_no_other(
-    small, place, fill, tended, clock, logs_of, caplog
-):
-    with small() as log:
-        fill(log, 3 * FULL)
-    first = min(place.glob("*.log"))
-    (place / f"{first.name}.gz.part").mkdir()
-    clock.tick(8 * DAY)
-    tended(AuditFiles(rotate_size=64 << 10, keep_age=7 * DAY))
-    assert f"{first.name} is not compressed" in caplog.text
-    assert [name for name in logs_of() if not name.startswith(first.name)] == []
-
-
-@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
-def test_what_is_no_file_keeps_no_other(
-    small, place, fill, tended, clock, logs_of, caplog, tmp_path, kind
-):
-    dead = small("dead")
-    fill(dead, 5)
-    dead._present[1].close()
-    (path,) = place.glob("dead-*.log")
-    path.rename(tmp_path / "away")
-    if kind == "link":
-        path.symlink_to(tmp_path / "away")
-    elif kind == "fifo":
-        os.mkfifo(path)
-    else:
-        path.mkdir()
-    with small() as log:
-        fill(log, 5)
-    clock.tick(8 * DAY)
-    tended(KEEP)
-    assert f"{path.name} is not removed" in caplog.text
-    assert logs_of() == [path.name]
-    assert (tmp_path / "away").exists()

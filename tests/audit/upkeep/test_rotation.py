@@ -38,15 +38,6 @@ def test_a_full_file_is_closed_and_the_next_names_its_end(small, place, key, cle
     )
 
 
-def test_each_file_can_be_read_alone(small, place, fill):
-    with small() as log:
-        fill(log, 3 * FULL)
-    for path in place.glob("*.log"):
-        events = [each for each in read(path) if each.type == "event"]
-        assert events
-        assert {each.text("sender") for each in events} == {"bob"}
-
-
 def test_rotation_by_age(small, place, clock, fill, clean, key):
     log = small(files=AuditFiles(rotate_age=3_600, compress=False))
     try:
@@ -122,7 +113,7 @@ def test_where_no_new_file_can_be_made_the_present_one_goes_on(
     assert sorted(numbers(place)) == list(range(FULL + 450))
 
 
-@pytest.mark.parametrize("name", ["write", "pwrite", "open"])
+@pytest.mark.parametrize("name", ["write", "pwrite", "open", "fdatasync"])
 def test_a_failure_at_each_place_loses_nothing(
     small, place, key, clock, fill, clean, monkeypatch, name
 ):
@@ -166,22 +157,22 @@ def test_a_failure_at_each_place_loses_nothing(
     assert at > 3
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_an_interruption_at_each_instruction_of_a_rotation(
     place, key, clock, interrupt, clean, fill, no_disk
 ):
-    import itertools
     import shutil
 
     place.mkdir()
-    for at in itertools.count():
+    for at in interrupt.rounds(1_000):
         home = place / str(at)
         files = AuditFiles(rotate_size=64 << 10, compress=False)
         log = AuditLog.open(home, key=key, principal="alice", clock=clock, files=files)
         log._keep = lambda: None  # no thread is started in the middle of this
         fill(log, FULL)
         assert log._present[1].end.size >= 64 << 10
-        came = interrupt(log.rotate_if_due, every=13)
+        interrupt(log.rotate_if_due, every=13)
         log.record({**ADMIT, "bytes": FULL})
         clock.tick(2)
         log.record({**ADMIT, "bytes": FULL + 1})
@@ -192,9 +183,6 @@ def test_an_interruption_at_each_instruction_of_a_rotation(
         assert set(found) == set(range(FULL + 2))
         assert set(found.values()) == {1}
         shutil.rmtree(home)
-        if not came:
-            break
-    assert interrupt.points > 1_000
 
 
 def test_a_forked_child_of_a_rotated_log(small, place, key, clean, fill, monkeypatch):

@@ -64,27 +64,6 @@ def test_no_record_waits_for_a_rotation(make, place, key, clock, clean, monkeypa
     clean(place, key)
 
 
-def test_a_disk_that_fails_a_flush_of_a_rotation_leaves_the_present_file(
-    small, place, key, fill, clean, monkeypatch
-):
-    def failing(handle: int) -> None:
-        raise OSError(5, "the disk")
-
-    with small() as log:
-        fill(log, FULL)
-        first = log.path
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fdatasync", failing)
-            with pytest.raises(AuditError, match="cannot be synced"):
-                log.rotate_if_due()
-            log.record({**ADMIT, "bytes": FULL})
-            assert log.path == first
-        fill(log, 50, start=FULL + 1)
-        assert log.path != first
-    assert verify(place, key=key).ok
-    assert sorted(numbers(place)) == list(range(FULL + 51))
-
-
 def test_an_end_that_another_process_keeps_from_the_index_is_registered_later(
     small, place, key, fill, clean, monkeypatch
 ):

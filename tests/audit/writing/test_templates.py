@@ -20,19 +20,9 @@ from safeser.errors import AuditError
 POLICY = ("production", 7, "ab" * 32)
 HERE = SessionFacts("0123456789ab", {"address": "10.0.0.7:1", "peer": "scheduler"})
 ADMIT = {
-    "event": "admit",
-    "sender": "scheduler",
-    "recipient": "worker",
-    "kind": "task",
-    "operation": "compute-task",
-    "family": "sealed",
-    "author": "alice",
-    "where": "run_spec",
-    "bytes": 812,
-    "rule": "permit",
-    "permitted": True,
-    "session": HERE,
-    "message": 1,
+    **{"event": "admit", "sender": "scheduler", "recipient": "worker", "kind": "task"},
+    **{"operation": "compute-task", "family": "sealed", "author": "alice", "where": "run_spec"},
+    **{"bytes": 812, "rule": "permit", "permitted": True, "session": HERE, "message": 1},
     "task": "sum-0123456789abcdef",
 }
 
@@ -91,20 +81,12 @@ def test_a_template_gives_the_bytes_that_naming_and_encoding_give(many):
 @pytest.mark.parametrize(
     "change",
     [
-        {"task": "x" * 257},
-        {"task": '\x7f%s"\\\n'},
-        {"bytes": 1 << 60},
-        {"bytes": True},
-        {"bytes": None},
-        {"permitted": 1},
-        {"permitted": False},
-        {"where": "a.b.c"},
-        {"where": "long" * 30},
-        {"where": ["a"]},
-        {"sender": ["a"]},
-        {"rule": Text("permit")},
+        *({"task": value} for value in ("x" * 257, '\x7f%s"\\\n')),
+        *({"bytes": value} for value in (1 << 60, True, None)),
+        *({"permitted": value} for value in (1, False)),
+        *({"where": value} for value in ("a.b.c", "long" * 30, ["a"])),
+        *({"sender": ["a"]}, {"rule": Text("permit")}, {"reason": "why"}),
         {"session": SessionFacts("ba9876543210", {})},
-        {"reason": "why"},
     ],
     ids=str,
 )

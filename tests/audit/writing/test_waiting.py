@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from contextlib import contextmanager
 
 import pytest
 
@@ -27,22 +26,6 @@ def admit(number: int, **more: object) -> dict:
     return {**said, "bytes": number, **more}
 
 
-@pytest.fixture
-def disk(monkeypatch):
-    """Return what makes writes fail, with the error of a full disk or another, while it is used."""
-
-    @contextmanager
-    def failing(call: str = "write", code: int = errno.ENOSPC):
-        def fail(*_: object, **options: object) -> int:
-            raise OSError(code, "")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, call, fail)
-            yield
-
-    return failing
-
-
 def kept(log: AuditLog, *numbers: int, answer: AuditFailure = GO_ON) -> None:
     log.record_or_keep([admit(n) for n in numbers], [answer] * len(numbers))
 
@@ -57,9 +40,9 @@ def written(log: AuditLog) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("answer", [queue(3), GO_ON], ids=str)
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EFBIG])
-def test_what_waits_is_written_before_the_next_record(make, disk, clock, answer, code, clean, key):
+def test_what_waits_is_written_before_the_next_record(make, fails, clock, answer, code, clean, key):
     log = make()
-    with disk(code=code):
+    with fails(code=code):
         kept(log, 1, 2, answer=answer)
         clock.tick(2)
         kept(log, 3, answer=answer)
@@ -77,9 +60,9 @@ def test_what_waits_is_written_before_the_next_record(make, disk, clock, answer,
     clean(os.path.dirname(log.path), key)
 
 
-def test_a_queue_that_is_full_refuses_and_keeps_what_it_has(make, disk):
+def test_a_queue_that_is_full_refuses_and_keeps_what_it_has(make, fails):
     log = make()
-    with disk():
+    with fails():
         kept(log, 1, 2, answer=queue(3))
         with pytest.raises(AuditError, match="No space"):
             kept(log, 3, 4, answer=queue(3))  # both or neither
@@ -91,14 +74,14 @@ def test_a_queue_that_is_full_refuses_and_keeps_what_it_has(make, disk):
     assert written(log) == [("gap", 0), *[("event", n) for n in (1, 2, 5, 7)]]
     assert log.activity.failures == 5
     assert sum(log.activity.decisions.values()) == 4
-    with disk():
+    with fails():
         kept(log, 8, 9, 10, answer=queue(3))  # there is room again
 
 
-def test_what_goes_on_is_lost_beyond_its_bound_and_counted(make, disk, monkeypatch):
+def test_what_goes_on_is_lost_beyond_its_bound_and_counted(make, fails, monkeypatch):
     monkeypatch.setattr(waiting, "MAX_GOING_ON", 2)
     log = make()
-    with disk():
+    with fails():
         for number in range(5):
             kept(log, number)
         kept(log, 5, answer=queue(9))  # which has room of its own
@@ -107,11 +90,11 @@ def test_what_goes_on_is_lost_beyond_its_bound_and_counted(make, disk, monkeypat
     assert sum(log.activity.decisions.values()) == 7
 
 
-def test_bytes_are_bounded(make, disk, monkeypatch):
+def test_bytes_are_bounded(make, fails, monkeypatch):
     monkeypatch.setattr(waiting, "MAX_BYTES", 8_192)
     log = make()
     long = admit(0, task="x" * 250)
-    with disk():
+    with fails():
         for _ in range(9):
             log.record_or_keep([long], [GO_ON])  # three take half
         for _ in range(3):
@@ -139,23 +122,23 @@ def test_a_log_that_is_not_written_again_refuses(make, clock, end, rule):
     assert caught.value.rule == rule
 
 
-def test_an_event_that_the_log_does_not_know_is_refused(make, disk):
+def test_an_event_that_the_log_does_not_know_is_refused(make, fails):
     log = make()
-    with disk(), pytest.raises(AuditError, match="cannot be recorded"):
+    with fails(), pytest.raises(AuditError, match="cannot be recorded"):
         log.record_or_keep([admit(1, delayed=7)], [GO_ON])
 
 
-def test_a_file_that_cannot_be_looked_at_may_get_a_record_twice(make, disk):
+def test_a_file_that_cannot_be_looked_at_may_get_a_record_twice(make, fails):
     log = make()
-    with disk("pwrite"), disk("fstat"):
+    with fails("pwrite"), fails("fstat"):
         kept(log, 1)
     log.flush()
     assert [n for kind, n in written(log) if kind == "event"] == [1, 1]
 
 
-def test_records_that_the_file_took_before_its_head_failed_are_there_once(make, disk):
+def test_records_that_the_file_took_before_its_head_failed_are_there_once(make, fails):
     log = make()
-    with disk("pwrite"):
+    with fails("pwrite"):
         kept(log, 1)
         kept(log, 2)  # while it is in doubt where the file ends
     log.record(admit(3))
@@ -179,10 +162,10 @@ def test_what_the_file_took_counts_as_recorded(make, monkeypatch):
     assert log._waiting.kept == 0
 
 
-def test_many_records_that_wait_are_written_in_parts(make, disk, monkeypatch):
+def test_many_records_that_wait_are_written_in_parts(make, fails, monkeypatch):
     monkeypatch.setattr(waiting, "AT_ONCE", 3)
     log = make()
-    with disk():
+    with fails():
         kept(log, *range(8))
     log.record(admit(8))
     assert [n for kind, n in written(log) if kind == "event"] == [0, 1, 2, 8]
@@ -190,13 +173,13 @@ def test_many_records_that_wait_are_written_in_parts(make, disk, monkeypatch):
     assert [n for kind, n in written(log) if kind == "event"] == [0, 1, 2, 8, 3, 4, 5, 6, 7]
 
 
-def test_a_second_failure_while_it_is_written_loses_nothing(make, disk, monkeypatch):
+def test_a_second_failure_while_it_is_written_loses_nothing(make, fails, monkeypatch):
     monkeypatch.setattr(waiting, "AT_ONCE", 2)
     log = make()
-    with disk():
+    with fails():
         kept(log, 1, 2, 3)
     log.record(admit(4))
-    with disk():
+    with fails():
         kept(log, 5)
         with pytest.raises(AuditError):
             log.flush()
@@ -205,10 +188,10 @@ def test_a_second_failure_while_it_is_written_loses_nothing(make, disk, monkeypa
     assert [kind for kind, _ in written(log)].count("gap") == 2
 
 
-def test_counts_pass_and_become_a_later_record(make, disk, clock):
+def test_counts_pass_and_become_a_later_record(make, fails, clock):
     log = make()
     decision = ("bob", "alice", "heartbeat", "permit", True)
-    with disk():
+    with fails():
         for _ in range(3):
             clock.tick(2)
             log.count_anyway(*decision, times=2)
@@ -219,9 +202,9 @@ def test_counts_pass_and_become_a_later_record(make, disk, clock):
     assert rows == [[*decision, 7]]  # of the refused one, too, as before
 
 
-def test_counts_whose_file_is_in_doubt_are_lost_and_counted(make, disk):
+def test_counts_whose_file_is_in_doubt_are_lost_and_counted(make, fails):
     log = make()
-    with disk("pwrite"):
+    with fails("pwrite"):
         kept(log, 1)
         log.count_anyway("bob", "alice", "heartbeat", "permit", True, times=3)
     log.record(admit(2))
@@ -239,10 +222,10 @@ def test_counts_of_a_closed_log_are_refused(make, place):
         log.count_anyway("bob", "alice", "heartbeat", "permit", True, times=1_000)
 
 
-def test_refusals_wait_as_well_and_a_flood_of_them_is_counted(make, disk):
+def test_refusals_wait_as_well_and_a_flood_of_them_is_counted(make, fails):
     log = make()
     refused = {**admit(0), "event": "refuse", "permitted": False, "rule": "context.family"}
-    with disk():
+    with fails():
         log.record_or_keep([refused] * 200, [GO_ON] * 200)
     log.close()
     types = [kind for kind, _ in written(log)]
@@ -250,10 +233,10 @@ def test_refusals_wait_as_well_and_a_flood_of_them_is_counted(make, disk):
     assert types.count("suppressed") == 1
 
 
-def test_the_process_says_once_that_the_log_fails_and_once_that_it_is_written(make, disk, caplog):
+def test_the_process_says_once_that_the_log_fails_and_once_that_it_is_written(make, fails, caplog):
     log = make()
     with caplog.at_level(logging.WARNING, "safeser.audit"):
-        with disk():
+        with fails():
             for number in range(3):
                 kept(log, number)
         log.record(admit(3))
@@ -263,25 +246,25 @@ def test_the_process_says_once_that_the_log_fails_and_once_that_it_is_written(ma
     assert "is written again" in second
 
 
-def test_a_rotation_that_cannot_begin_goes_on(make, disk, place, key):
+def test_a_rotation_that_cannot_begin_goes_on(make, fails, place, key):
     log = make(files=AuditFiles(rotate_size=64 << 10, compress=False))
     log.record_all([admit(n, task=f"{n:0200d}") for n in range(300)])
-    with disk("open", errno.EROFS):
+    with fails("open", errno.EROFS):
         kept(log, 1)  # in the present file
     assert log._waiting.kept == 0
     log.close()
     assert verify(place, key=key).ok
 
 
-def test_a_child_does_not_write_what_waits_in_its_parent(make, disk):
+def test_a_child_does_not_write_what_waits_in_its_parent(make, fails):
     log = make()
-    with disk():
+    with fails():
         kept(log, 1)
     log._after_fork()
     assert log._waiting.kept == 0
 
 
-def test_logs_that_are_left_open_are_closed_at_the_end(make, disk):
+def test_logs_that_are_left_open_are_closed_at_the_end(make, fails):
     one, other = make(), make("bob")
     os.remove(one.path)
     open_logs._close_all()
@@ -291,18 +274,11 @@ def test_logs_that_are_left_open_are_closed_at_the_end(make, disk):
     assert list(read(other.path))[-1].type == "close"
 
 
-def test_open_logs_are_told_of_a_fork(make):
-    log = make()
-    log.record(admit(1))
-    open_logs._forked()
-    assert log.activity.decisions == {}
-
-
-def test_refusals_fill_no_queue(make, disk, monkeypatch):
+def test_refusals_fill_no_queue(make, fails, monkeypatch):
     monkeypatch.setattr(waiting, "MAX_REFUSALS", 2)
     log = make()
     refused = [admit(n, permitted=False, rule="floor.admin") for n in range(5)]
-    with disk():
+    with fails():
         for each in refused:
             log.record_or_keep([each], [queue(2)])
         kept(log, 6, 7, answer=queue(2))
@@ -310,7 +286,7 @@ def test_refusals_fill_no_queue(make, disk, monkeypatch):
     assert written(log) == [("gap", 3), *[("event", n) for n in (0, 1, 6, 7, 8)]]
 
 
-def test_each_message_of_a_log_that_fails_tries_few_records_again(make, disk, monkeypatch):
+def test_each_message_of_a_log_that_fails_tries_few_records_again(make, fails, monkeypatch):
     log, real, tried = make(), waiting.Waiting.next, []
 
     def noted(self, told):
@@ -319,7 +295,7 @@ def test_each_message_of_a_log_that_fails_tries_few_records_again(make, disk, mo
         return iter(found)
 
     monkeypatch.setattr(waiting.Waiting, "next", noted)
-    with disk():
+    with fails():
         for number in range(100):
             kept(log, number)
     assert max(tried) == waiting.AGAIN
