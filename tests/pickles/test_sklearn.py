@@ -40,6 +40,7 @@ from sklearn import (
 )
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - makes it importable
+from sklearn.utils import check_random_state
 
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import Profile, loads
@@ -238,7 +239,7 @@ def test_names_of_columns():
 
 
 def test_a_random_state_inside():
-    made = tree.DecisionTreeClassifier(random_state=np.random.RandomState(3))
+    made = tree.DecisionTreeClassifier(random_state=check_random_state(3))
     assert rebuilt(made).random_state.randint(100) == made.random_state.randint(100)
 
 

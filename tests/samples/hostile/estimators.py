@@ -9,7 +9,7 @@ import numpy as np
 from sklearn import linear_model, neighbors, pipeline, preprocessing, svm, tree
 from sklearn.base import BaseEstimator, clone
 from sklearn.neighbors import KDTree
-from sklearn.utils import Bunch
+from sklearn.utils import Bunch, check_random_state
 
 from safeser import families
 from tests.pickles.forging import Called, New
@@ -79,7 +79,7 @@ NODES = [
 
 NO_ESTIMATORS = {
     "families.class": [
-        (np.log1p,), ([np.log1p],), (KDTree(X[:3]),), (np.random.RandomState(1),), (5,),
+        (np.log1p,), ([np.log1p],), (KDTree(X[:3]),), (check_random_state(1),), (5,),
     ],
     "families.global": [
         (linear_model.Ridge,), (Called(os.system, "true"),), (New(Mine, {}),),
