@@ -98,6 +98,25 @@ def pytest_runtest_protocol(
     return result
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    return _none_skipped(collector.nodeid, (yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    return _none_skipped(item.nodeid, (yield))
+
+
+def _none_skipped(name: str, report: Any) -> Any:
+    """Let nothing skip in CI, which installs what tests need, but for PyTorch: that is too large."""
+    skipped = report.skipped and not hasattr(report, "wasxfail") and "test_tensors" not in name
+    if skipped and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+        report.longrepr = f"CI skips no test: {report.longrepr[2]}"
+    return report
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         require(*mark.args)
