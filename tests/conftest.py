@@ -109,7 +109,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _none_skipped(name: str, report: Any) -> Any:
-    """Let nothing skip in CI, which installs what tests need, but for PyTorch: that is too large."""
+    """Let nothing skip in CI, which installs what tests need; PyTorch is too large for that."""
     skipped = report.skipped and not hasattr(report, "wasxfail") and "test_tensors" not in name
     if skipped and os.environ.get("CI") == "true":
         report.outcome = "failed"
