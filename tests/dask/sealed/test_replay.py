@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,70 +12,6 @@ import pytest
 from safeser.dask.clients import replay
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.errors import PolicyDenied
-from tests.conftest import Cluster
-from tests.dask.live.rig import Log
-
-HERE = Path(__file__).parent
-
-
-class Lied(Cluster):
-    """A cluster whose scheduler lies about some tasks."""
-
-    def environment(self, principal, **more):
-        made = super().environment(principal, **more)
-        if principal == "scheduler":
-            preload = json.dumps([str(HERE / "lying.py")])
-            made["DASK_DISTRIBUTED__SCHEDULER__PRELOAD"] = preload
-        return made
-
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """What the program says, and what its client refused."""
-    cluster = Lied(
-        tmp_path_factory.mktemp("lied"), "dask-cluster", ("scheduler", "worker", "nanny", "carol")
-    )
-    try:
-        cluster.begin()
-        marker = cluster.path / "ran"
-        ended = cluster.run(
-            "carol", HERE / "replayed.py", cluster.address, str(marker), timeout=170
-        )
-        assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
-        refused = [each for each in Log(cluster.audit).refusals() if each["recipient"] == "carol"]
-        yield ended.answer, refused
-    finally:
-        cluster.stop()
-
-
-@pytest.mark.cluster
-def test_no_other_task_runs_in_a_client(seen):
-    answer, refused = seen
-    moved, required = ["PolicyDenied", "sealed.moved"], ["PolicyDenied", "sealed.required"]
-    assert answer["lies"] == {
-        "error of another task": moved,
-        "another task": moved,
-        "another cause": moved,
-        "another cause of a chain": moved,
-        "an earlier task of the key": moved,
-        "data for a task": required,
-        "data that leads to another": required,
-    }
-    assert len(answer["ran in"]) == 2  # the workers'
-    assert answer["pid"] not in map(int, answer["ran in"])
-    assert [each["rule"] for each in refused] == ["sealed.moved"] * 5 + ["sealed.required"] * 2
-    assert {each["sender"] for each in refused} == {"scheduler"}
-
-
-@pytest.mark.cluster
-def test_an_error_is_recreated_however_far_below_it_happened(seen):
-    answer, _ = seen
-    assert len(answer["truth"]) == 7
-    for name, came in answer["truth"].items():
-        assert came[0] == "ZeroDivisionError", (name, came)
-
-
-# --- how far it looks -----------------------------------------------------------------------------
 
 
 class Signed(VerifiedTask):
