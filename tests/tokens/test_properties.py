@@ -9,7 +9,6 @@ from collections import OrderedDict
 import cloudpickle
 import numpy as np
 import pytest
-from dask.base import tokenize as dask_tokenize
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
@@ -124,23 +123,6 @@ def test_the_order_in_which_a_set_or_dict_was_filled_does_not_count(items, rando
     shuffled = random.sample(items, len(items))
     assert tokenize(set(items)) == tokenize(set(shuffled))
     assert tokenize(dict.fromkeys(items, 1)) == tokenize(dict.fromkeys(shuffled, 1))
-
-
-plain = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.floats(allow_nan=False)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=3), inner, max_size=4)
-    ),
-    max_leaves=8,
-)
-
-
-@given(plain, plain)
-def test_plain_values_are_the_same_exactly_where_dask_says_so(one, other):
-    assert (tokenize(one) == tokenize(other)) == (dask_tokenize(one) == dask_tokenize(other))
-    again = pickle.loads(pickle.dumps(one))
-    assert tokenize(again) == tokenize(one)
-    assert dask_tokenize(again) == dask_tokenize(one)
 
 
 arrays = numpy_strategies.arrays(

@@ -8,7 +8,7 @@ import pytest
 from dask._task_spec import Alias, Task, TaskRef
 
 from safeser.dask.sealed.node import nodes
-from tests.dask.submissions import Setup, add, operations
+from tests.dask.submissions import Setup, add
 
 
 @pytest.fixture
@@ -40,12 +40,6 @@ def call(key, function, *args):
 
 def message(told):
     return told["event"][1]["message"]
-
-
-def test_the_same_definition_of_another_process_is_no_conflict(setup, submit):
-    assert submit("alice", call("k", adder(1, line=7), 1)) == []
-    assert submit("alice", call("k", adder(1, line=8), 1)) == []
-    assert setup.rules == []
 
 
 @pytest.mark.parametrize(
@@ -94,13 +88,6 @@ def test_what_cannot_be_compared_is_a_warning_under_any_policy(setup, submit, wh
     assert "with a definition that could not be compared. Its result is used." in message(told)
     assert setup.rules == ["key.definition"]
     assert setup.channel.audit.events[0]["event"] == "warn"
-
-
-def test_what_cannot_be_compared_does_not_hide_what_differs(submit):
-    submit("alice", call("a", adder(1), iter({1})) | call("k", adder(1), 1))
-    told = submit("alice", call("a", adder(1), iter({2})) | call("k", adder(2), 1))
-    assert operations(told) == ["task-erred"]
-    assert "key 'k'" in str(told[0]["exception"].data)
 
 
 def test_between_authors_bytes_alone_count(setup, submit):

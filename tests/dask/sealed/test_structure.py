@@ -97,87 +97,102 @@ def with_another_root(graph):
     return header, [statement, heads[:-1] + bytes((heads[-1] ^ 1,)), *frames]
 
 
-def large_trees(write):
-    return packed_smaller(write([(head(f"k{i}"), bytes(8 * MIB)) for i in range(8)]), 1)
-
-
-def large_trees_of_many(write):
-    sizes = [4 * MIB] * 16 + [0] * 5000
-    return packed_smaller(write([(head(i), bytes(size)) for i, size in enumerate(sizes)]), 1)
-
-
-def large_heads(write):
-    return packed_smaller(write([(head(["k", *[[]] * (20 * MIB)]), [])]), 0)
-
-
-def large_annotations(write):
-    return packed_smaller(write([(head(), [])], (), [["priority", bytes(20 * MIB), [0]]]), 4)
-
-
-def large_digests(write):
-    return packed_smaller(write([(head(), [])], (), (), [bytes(20 * MIB)]), 3)
-
-
-def definitions_that_become_much(write):
-    graph = write([(head("x", (), digest(bytes(20 * MIB))), [])], [bytes(20 * MIB)])
-    return packed_smaller(graph, 2)
-
-
-def trees_within_the_ceiling(write):
-    return packed_smaller(with_another_root(write([(head(), bytes(15 * MIB))])), 1)
-
-
-def heads_of_tiny_lists(write):
-    return packed_smaller(write([(head(["k", *[[0]] * (7 * MIB)]), [])]), 0)
-
-
-def annotations_of_one_long_key(write):
-    key = ["k", *[1] * 900_000]
-    return packed_smaller(write([(head(key), [])], (), [["priority", 1, [0] * 900_000]]), 0, 4)
-
-
-#: By which rule each is refused, and in how many MiB.
-REFUSED = {
-    large_trees: ("limit.operation", 1),
-    large_trees_of_many: ("limit.operation", 1),
-    large_heads: ("limit.operation", 1),
-    large_annotations: ("limit.operation", 1),
-    large_digests: ("limit.operation", 1),
-    definitions_that_become_much: ("sealed.graph", 1),
-    # 15 MiB, which zlib collects in pieces and joins.
-    trees_within_the_ceiling: ("sealed.inclusion", 31),
-    # A million elements are some 60 bytes each; twenty million there would be.
-    heads_of_tiny_lists: ("limit.max_refs", 110),
-    # A kilobyte and a half; two hours to hash the key for each place.
-    annotations_of_one_long_key: ("limit.max_refs", 110),
-}
-
-
-@pytest.mark.parametrize("attack", REFUSED, ids=lambda attack: attack.__name__)
-def test_a_refused_graph_takes_what_its_number_of_tasks_allows(alice, audience, attack):
-    header, frames = attack(lambda leaves, *more: forged(alice, audience, leaves, *more))
-    views = [memoryview(frame) for frame in frames]
-    rule, taken = taken_by(lambda: parse(header, views, LIMITS))
-    assert (rule, taken < REFUSED[attack][1] * MIB) == (REFUSED[attack][0], True), taken
-
-
-def test_a_definition_that_no_head_names_is_not_copied(alice, audience):
-    header, frames = forged(alice, audience, [(head("x", (), b"d" * 32), [])], [bytes(32 * MIB)])
-    rule, taken = taken_by(lambda: parse(header, frames, LIMITS))
-    assert (rule, taken < MIB) == ("sealed.graph", True)
-
-
-def test_no_plan_of_a_shuffle_becomes_more_than_it_is(alice, audience):
-    """Its frames are within a head, which is charged as it stands."""
+def large_plan():
+    """Return a plan that would become much; its frames are within a head, charged as it stands."""
     spec = ArrayRechunkSpec(id="a", new=((4,),), old=((4,),), disk=False)
     header, frames = write_plan(spec, LIMITS)
     large = bytes(32 * MIB)
     header["lengths"] = [len(large), *map(len, frames[1:])]
     header["compression"] = [["zlib", len(large)], *[None] * (len(frames) - 1)]
-    plan = [header, [zlib.compress(large, 9), *frames[1:]]]
-    graph = forged(alice, audience, [(head(barrier_key("a"), (), b"", plan), [])])
-    rule, taken = taken_by(lambda: parse(*graph, LIMITS))
-    assert (rule, taken < MIB) == ("shuffle.plan", True)
+    return [header, [zlib.compress(large, 9), *frames[1:]]]
+
+
+KEY = ["k", *[1] * 900_000]
+SIZES = [4 * MIB] * 16 + [0] * 5000
+LARGE = bytes(20 * MIB)
+
+#: What an author writes, which lists are compressed, by which rule it ends, and in how many MiB.
+REFUSED = {
+    "large trees": (
+        lambda write: write([(head(f"k{i}"), bytes(8 * MIB)) for i in range(8)]),
+        (1,),
+        "limit.operation",
+        1,
+    ),
+    "large trees of many": (
+        lambda write: write([(head(i), bytes(size)) for i, size in enumerate(SIZES)]),
+        (1,),
+        "limit.operation",
+        1,
+    ),
+    "large heads": (
+        lambda write: write([(head(["k", *[[]] * (20 * MIB)]), [])]),
+        (0,),
+        "limit.operation",
+        1,
+    ),
+    "large annotations": (
+        lambda write: write([(head(), [])], (), [["priority", LARGE, [0]]]),
+        (4,),
+        "limit.operation",
+        1,
+    ),
+    "large digests": (
+        lambda write: write([(head(), [])], (), (), [LARGE]),
+        (3,),
+        "limit.operation",
+        1,
+    ),
+    "definitions that become much": (
+        lambda write: write([(head("x", (), digest(LARGE)), [])], [LARGE]),
+        (2,),
+        "sealed.graph",
+        1,
+    ),
+    "a definition that no head names": (
+        lambda write: write([(head("x", (), b"d" * 32), [])], [LARGE]),
+        (),
+        "sealed.graph",
+        1,
+    ),
+    "a plan that becomes much": (
+        lambda write: write([(head(barrier_key("a"), (), b"", large_plan()), [])]),
+        (),
+        "shuffle.plan",
+        1,
+    ),
+    # 15 MiB, which zlib collects in pieces and joins.
+    "trees within the ceiling": (
+        lambda write: with_another_root(write([(head(), bytes(15 * MIB))])),
+        (1,),
+        "sealed.inclusion",
+        31,
+    ),
+    # A million elements are some 60 bytes each; twenty million there would be.
+    "heads of tiny lists": (
+        lambda write: write([(head(["k", *[[0]] * (7 * MIB)]), [])]),
+        (0,),
+        "limit.max_refs",
+        110,
+    ),
+    # A kilobyte and a half; two hours to hash the key for each place.
+    "annotations of one long key": (
+        lambda write: write([(head(KEY), [])], (), [["priority", 1, [0] * 900_000]]),
+        (0, 4),
+        "limit.max_refs",
+        110,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_graph_takes_what_its_number_of_tasks_allows(alice, audience, name):
+    attack, places, expected, most = REFUSED[name]
+    graph = attack(lambda leaves, *more: forged(alice, audience, leaves, *more))
+    header, frames = packed_smaller(graph, *places)
+    views = [memoryview(frame) for frame in frames]
+    rule, taken = taken_by(lambda: parse(header, views, LIMITS))
+    assert (rule, taken < most * MIB) == (expected, True), taken
 
 
 def test_what_a_worker_refuses_was_not_copied(sealed):
