@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgpack
 import pytest
 from dask._task_spec import Task, TaskRef
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -20,6 +20,7 @@ from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.writing import leaf_parts
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.values import Limits
+from tests.draws import draws
 
 LIMITS = Limits()
 
@@ -376,5 +377,5 @@ def test_both_ends_agree_whatever_happens(sealed):
     other = {i: Task(i, _Definition(i + 3, s), _Definition(i, 900)) for i, s in sizes.items()}
     BothEnds.made = [node.call for tasks in (one, other) for node in nodes(sealed(tasks)).values()]
     run = BothEnds.TestCase()
-    run.settings = settings(max_examples=60, stateful_step_count=30)
+    run.settings = draws(60, stateful_step_count=30)
     run.runTest()

@@ -420,6 +420,20 @@ def deep(argument, keys, levels=45):
     return tree
 
 
+def test_trees_cost_what_it_takes_to_open_them(lies, monkeypatch):
+    """Five seconds for two megabytes of them, which a client sends as some kilobytes."""
+    tasks = [lies(deep(last, 100_000), [b"one"], [bytes(32)]) for last in (1, 2)]
+    opened = []
+
+    def note(*args):
+        opened.append(args)
+        raise PayloadError("not here", rule="sealed.task")
+
+    monkeypatch.setattr("safeser.dask.equality.outline.open_task", note)
+    assert compared(*tasks, "x") is UNKNOWN
+    assert len(opened) == 1
+
+
 @pytest.mark.parametrize(
     ("tree", "cost"),
     [

@@ -279,6 +279,7 @@ HONEST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_graph_is_within_its_ceiling(alice, audience, name):
     tasks = HONEST[name]()

@@ -230,6 +230,7 @@ def test_a_list_that_holds_itself(reopened):
     assert found[0] is found
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_one_task_of_many_inputs(reopened):
     keys = [("in", i) for i in range(130_000)]
