@@ -320,7 +320,7 @@ class Thief:
 
     def outcome(self, name, spec):
         """Hand *spec* out as the task *name*, and return what the worker says of it."""
-        self.impostor.say(element(name, run_spec=spec))
+        self.impostor.say(element(name, run_spec=spec, span_id=None))
         return self.impostor.outcome(name)
 
 
@@ -340,7 +340,7 @@ def test_no_task_of_a_thief_s_runs(thief, name):
     """The worker refuses it, records that, and goes on."""
     thief.log.new()
     own = thief.sealed(name, thief.scheduler) if name[0] == "a" else thief.unsealed(name)
-    thief.impostor.say(element(name, run_spec=own))
+    thief.impostor.say(element(name, run_spec=own, span_id=None))
     after = f"after-{name}"
     assert thief.outcome(after, thief.sealed(after)) == "task-finished"
     assert not (thief.markers / name).exists()
