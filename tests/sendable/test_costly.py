@@ -77,3 +77,18 @@ def test_each_kind_is_said_apart():
 @pytest.mark.parametrize("x", [Model(), Model, closing_over(1, 2), Model().method])
 def test_what_is_small_is_not_worth_a_word(x):
     assert said_of(x, size=999, large=False) == []
+
+
+def test_what_cannot_be_pickled_is_not_the_largest():
+    class Unwritable:
+        def __reduce__(self):
+            raise TypeError
+
+    [text] = said_of(closing_over(Unwritable(), "y" * 100))
+    assert "'small'" in text
+
+
+def test_names_are_printable_and_short():
+    [text] = said_of(of_main("X\x1b" + "y" * 400)())
+    assert text.isprintable()
+    assert len(text) < 500

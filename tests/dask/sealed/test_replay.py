@@ -55,6 +55,23 @@ class Told:
         return SimpleNamespace(inbound=lambda _kind: None, refusal=refusal)
 
 
+@pytest.fixture
+def looked(monkeypatch):
+    """Return what looks for the cause why futures of keys failed; it returns where it looked."""
+    monkeypatch.setattr(replay, "_MOST", 9)
+
+    def made(told, *keys):
+        futures = [SimpleNamespace(key=key, status="error") for key in keys]
+        monkeypatch.setattr(replay, "futures_of", lambda _: futures)
+        monkeypatch.setattr(
+            replay.ReplayTaskClient, "_get_errored_future", lambda *_: told.get_error_cause(keys)
+        )
+        assert asyncio.run(replay.Replay(told)._get_errored_future(None)) == told.cause
+        return told.asked
+
+    return made
+
+
 CHAIN = {number: (number + 1,) for number in range(100)}
 ONE = {0: (1,), 1: ("cause",)}
 MANY = {0: range(1, 30_000), 29_999: ("cause",)}

@@ -151,6 +151,12 @@ def test_aliases_and_data(reopened):
     assert opened["z", 1]() == 5
 
 
+def test_an_alias_that_its_graph_has_under_another_name(reopened):
+    opened = reopened({"x": Alias("other", "y"), "y": Task("that", sum, [1])})
+    assert (opened["x"].key, opened["x"].target) == ("x", "y")
+    assert opened["y"].key == "y"
+
+
 def test_fused_tasks_that_have_a_list_in_common(reopened):
     common = [1, 2]
     one = Task("a", both, common, TaskRef("in"))
