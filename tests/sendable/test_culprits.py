@@ -413,3 +413,11 @@ def test_a_frame_is_asked_for_the_dtypes_of_its_columns_once(monkeypatch):
     words = [word for word, _ in parts(frame) if word.startswith("column")]
     assert words
     assert len(asked) == 1
+
+
+def test_what_is_too_deep_to_write_is_said():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    (found,) = culprits([1, deep])
+    assert (found.path, found.reason) == ((), "it is nested too deep to be pickled.")

@@ -222,3 +222,9 @@ def test_a_client_brings_both(demo):
     )
     assert safeser.preflight(1, client=client).refusal.rule == "submission.none"
     assert safeser.preflight(1, towards_scheduler("alice"), client)
+
+
+def test_sealed_lets_any_code_through():
+    policy, context = submitting("sealed"), towards_scheduler("a")
+    assert safeser.preflight(lambda: 1, context, policy=policy)
+    assert not safeser.preflight(LOCK, context, policy=policy)

@@ -465,3 +465,16 @@ def test_no_table_is_made_of_what_was_made_to_collide(lies, name):
     with pytest.raises(PayloadError) as caught:
         outline(lies(TREES[name], [b"one", FUSED], [b"", b""])["x"], Limits(), Allowance())
     assert caught.value.rule.endswith("hash-flood")
+
+
+def test_what_was_pickled_whole_may_be_fused_and_is_not_called_another(sealed):
+    shared = [1]
+    parts = [
+        Task("y", adder(1), TaskRef("in"), shared),
+        Task("x", adder(2), TaskRef("y"), shared),
+    ]
+    fused = {"x": Task.fuse(*parts, key="x")}
+    assert check(sealed, fused, fused) is SAME
+    assert check(sealed, {each.key: each for each in parts}, fused) is UNKNOWN
+    other = {"x": Task.fuse(parts[0], Task("x", adder(3), TaskRef("y"), shared), key="x")}
+    assert check(sealed, fused, other) is DIFFERENT

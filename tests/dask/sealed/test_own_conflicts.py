@@ -8,7 +8,7 @@ import pytest
 from dask._task_spec import Alias, Task, TaskRef
 
 from safeser.dask.sealed.node import nodes
-from tests.dask.submissions import Setup, add
+from tests.dask.submissions import Setup, add, operations
 
 
 @pytest.fixture
@@ -120,3 +120,10 @@ def test_a_key_whose_task_was_forgotten_is_free(setup, submit):
     submit("alice", call("k", adder(1), 1))
     del setup.fake.tasks["k"]
     assert submit("alice", call("k", adder(2), 1)) == []
+
+
+def test_what_cannot_be_compared_does_not_hide_what_differs(submit):
+    submit("alice", call("a", adder(1), iter({1})) | call("k", adder(1), 1))
+    told = submit("alice", call("a", adder(1), iter({2})) | call("k", adder(2), 1))
+    assert operations(told) == ["task-erred"]
+    assert "key 'k'" in str(told[0]["exception"].data)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 from types import SimpleNamespace
+from weakref import WeakSet
 
 import pytest
 from dask._expr import LLGExpr
@@ -479,3 +480,25 @@ def test_a_worker_to_whom_policy_does_not_let_it_be_said_is_not_told(
     told.note(graph.current)
     assert scheduler.loop.passes() == 1
     assert stream.said == []
+
+
+def test_nothing_is_looked_at_while_nothing_is_due(client, clock, monkeypatch):
+    monkeypatch.setattr(client._kept, "held", lambda *_: pytest.fail("it was looked at"))
+    assert client.looks() == []
+    client.submits(a=task("a"))
+    clock(RENEWED_AFTER - 1)
+    assert client.looks() == []
+
+
+def test_a_scheduler_that_is_gone_tells_no_worker(sealed):
+    gone = WeakSet()
+    scheduler = Scheduler()
+    told, loop = Renewals(scheduler, None), scheduler.loop
+    gone.add(scheduler)
+    current = sealed({"x": task("x")}).current
+    told.note(current)
+    del scheduler
+    gc.collect()
+    assert not gone
+    assert loop.passes() == 1
+    told.note(current)

@@ -389,3 +389,32 @@ def test_scalars_are_written_as_all_arguments_are(monkeypatch, key, args, actor)
     short = written()
     monkeypatch.setattr(writing, "_calls_with_scalars", lambda *_: False)
     assert written() == short
+
+
+def test_a_member_of_a_set_that_is_an_argument_too_is_one_object(reopened):
+    member = Point(1, 2)
+    opened = reopened({"x": Task("x", both, {member, 5}, frozenset({member}), member)})["x"]
+    (members, frozen, alone), _ = opened()
+    assert alone in members - {5}
+    assert next(iter(members - {5})) is next(iter(frozen)) is alone
+
+
+def test_a_worker_that_opens_a_task_again_has_other_objects(sealed):
+    graph = sealed({"x": Task("x", lambda a: a, np.zeros(2))})
+    [node] = nodes_of(graph)
+    assert node.open()() is not node.open()()
+
+
+def test_lists_inside_each_other_twice_take_no_time(sealed):
+    value = [1]
+    for _ in range(22):
+        value = [value, value]
+    graph = sealed({"x": Task("x", len, value)})
+    assert sum(map(len, graph.definitions.values())) < 10_000
+    [task] = nodes_of(graph)
+    assert task() == 2
+
+
+def test_what_is_nested_too_deep_to_be_pickled_is_one_clear_error(sealed):
+    with pytest.raises(PayloadError, match="task 'x' cannot be sealed"):
+        sealed({"x": Task("x", both, nested(5000))})
