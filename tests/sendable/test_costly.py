@@ -64,15 +64,6 @@ def test_a_large_object_in_a_closure_is_named():
     assert "client.scatter" in text
 
 
-def test_what_cannot_be_pickled_is_not_the_largest():
-    class Unwritable:
-        def __reduce__(self):
-            raise TypeError
-
-    [text] = said_of(closing_over(Unwritable(), "y" * 100))
-    assert "'small'" in text
-
-
 def test_a_class_of_the_script():
     [text] = said_of(of_main()(), of_main("Other"), size=100, large=False)
     assert text.startswith("Class __main__.Local ")
@@ -86,6 +77,15 @@ def test_each_kind_is_said_apart():
 @pytest.mark.parametrize("x", [Model(), Model, closing_over(1, 2), Model().method])
 def test_what_is_small_is_not_worth_a_word(x):
     assert said_of(x, size=999, large=False) == []
+
+
+def test_what_cannot_be_pickled_is_not_the_largest():
+    class Unwritable:
+        def __reduce__(self):
+            raise TypeError
+
+    [text] = said_of(closing_over(Unwritable(), "y" * 100))
+    assert "'small'" in text
 
 
 def test_names_are_printable_and_short():

@@ -21,13 +21,14 @@ import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
+import dask
+import dask.array
 import numpy as np
 import pandas as pd
 import pytest
 
-from safeser.sendable.advice import defined
 from safeser.sendable.culprits import culprits, culprits_among
-from safeser.sendable.parts import its_function, parts
+from safeser.sendable.parts import parts
 
 LOCK = threading.Lock()
 
@@ -159,41 +160,68 @@ def test_the_path_to_a_culprit(value, expected):
     assert paths(value) == expected
 
 
+LOOP = (each for each in range(3))
+
+
+def cycle(held):
+    value = [LOCK]
+    value.append(held(value))
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        # Each once, wherever else it is.
+        (
+            {"a": LOCK, "b": [LOCK, LOOP], "c": Record("x", LOOP), "d": threading.RLock()},
+            ["['a']", "['b'] -> [1]", "['d']"],
+        ),
+        ([LOCK, Record("x", LOCK)], ["[0]"]),
+        (cycle(lambda value: value), ["[0]"]),
+        (cycle(lambda value: Record("x", value)), ["[0]"]),
+    ],
+)
+def test_each_culprit_is_found_once(value, expected):
+    assert paths(value) == expected
+    assert [each.path for each in culprits_among([("one", LOCK), ("two", [LOCK, 1])])] == [("one",)]
+
+
+class Collection:
+    """What has a graph that says nothing, or none at all."""
+
+    def __init__(self, graph):
+        self.graph, self.meta = graph, LOCK
+
+    def __dask_graph__(self):
+        return self.graph()
+
+
+def test_the_path_leads_into_the_tasks_of_a_collection_that_something_holds():
+    node = dask.delayed(print, name="print-1")(LOCK, dask_key_name="print-2")
+    for held, before in (
+        ([node], "[0]"),
+        (Record("a", node), "attribute 'held'"),
+        (holder(node), "closure variable 'value'"),
+        ({"graph": node.__dask_graph__()}, "['graph']"),
+    ):
+        (found,) = culprits(held)
+        assert found.path[0] == before
+        assert found.path[1].startswith("task 'print-2'")
+        assert found.name == "_thread:lock"
+    made = dask.array.map_blocks(functools.partial(print, file=LOCK), np.arange(4), dtype=int)
+    (found,) = culprits([Record("a", made)])
+    assert any(step.startswith("task (") for step in found.path)
+    for graph in (lambda: {"x": 1}, lambda: 1 / 0):  # then it is an object as all others
+        (found,) = culprits([Collection(graph)])
+        assert found.path[-1] == "attribute 'meta'"
+
+
 @pytest.mark.parametrize(
     "value", [1, "text", [1, {2: (3,)}], print, Record("x"), holder(1), Service(1).method, Service]
 )
 def test_what_can_be_sent_has_none(value):
     assert culprits(value) == ()
-
-
-def test_where_something_was_written_is_a_place_of_the_users():
-    from safeser.dask.client import Client
-
-    assert defined(Client) == ""
-    first = Service.__init__.__code__.co_firstlineno
-    assert defined(Service(1)) == f"test_culprits.py, line {first}"
-    # The methods of a dataclass are generated.
-    assert defined(Frozen("x")) == ""
-
-
-def test_all_culprits_are_found_and_each_once():
-    loop = (each for each in range(3))
-    x = {"a": LOCK, "b": [LOCK, loop], "c": Record("x", loop), "d": threading.RLock()}
-    assert paths(x) == ["['a']", "['b'] -> [1]", "['d']"]
-
-
-def test_an_object_is_not_blamed_for_what_was_found_elsewhere():
-    assert paths([LOCK, Record("x", LOCK)]) == ["[0]"]
-    assert [each.path for each in culprits_among([("one", LOCK), ("two", [LOCK, 1])])] == [("one",)]
-
-
-def test_cycles_end():
-    x = [LOCK]
-    x.append(x)
-    assert paths(x) == ["[0]"]
-    one, other = Record("one"), Record("other")
-    one.held, other.held = other, [one, LOCK]
-    assert paths(one) == ["attribute 'held' -> attribute 'held' -> [1]"]
 
 
 def test_depth_ends_no_search():
@@ -204,14 +232,6 @@ def test_depth_ends_no_search():
     assert found.path == ("attribute 'held'",) * 300
     assert len(str(found)) < 400
     assert "288 more steps" in str(found)
-
-
-def test_what_is_too_deep_to_write_is_said():
-    deep = []
-    for _ in range(100_000):
-        deep = [deep]
-    (found,) = culprits([1, deep])
-    assert (found.path, found.reason) == ((), "it is nested too deep to be pickled.")
 
 
 class Refuses:
@@ -308,77 +328,6 @@ def test_a_notebooks_cell_is_named():
     assert place == "notebook cell 2, line 1"
 
 
-# --- graphs of Dask inside of other objects -------------------------------------------------------
-
-
-def graph_of_a_lock():
-    import dask
-
-    return dask.delayed(print, name="print-1")(LOCK, dask_key_name="print-2")
-
-
-def test_the_path_leads_into_the_tasks_of_a_collection_that_something_holds():
-    node = graph_of_a_lock()
-    for held, before in (
-        ([node], "[0]"),
-        (Record("a", node), "attribute 'held'"),
-        (holder(node), "closure variable 'value'"),
-        (functools.partial(print, end=node), "argument 'end'"),
-        ({"graph": node.__dask_graph__()}, "['graph']"),
-    ):
-        (found,) = culprits(held)
-        assert found.path[0] == before
-        assert found.path[1].startswith("task 'print-2'")
-        assert found.name == "_thread:lock"
-
-
-def test_the_function_of_a_task_is_named_by_its_place(monkeypatch):
-    """A key says ``lambda`` alone."""
-    import dask
-
-    function = holder(LOCK)
-    monkeypatch.setattr(function, "__module__", "__main__")
-    (found,) = culprits([dask.delayed(function, name="f")(1)])
-    line = function.__code__.co_firstlineno
-    assert found.path[2] == f"its function (test_culprits.py, line {line})"
-    # That of an imported module is found by its name.
-    assert its_function(threading.main_thread) == "its function"
-
-
-def test_arrays_and_their_blocks():
-    import dask.array
-    import numpy as np
-
-    made = dask.array.map_blocks(functools.partial(print, file=LOCK), np.arange(4), dtype=int)
-    (found,) = culprits([Record("a", made)])
-    assert any(step.startswith("task (") for step in found.path)
-    assert found.path[-1] == "argument 'file'"
-
-
-def test_a_collection_whose_tasks_can_all_be_sent_is_looked_at_as_an_object():
-    class Collection:
-        def __init__(self, meta):
-            self.meta = meta
-
-        def __dask_graph__(self):
-            return {"x": 1}
-
-    (found,) = culprits([Collection(LOCK)])
-    assert found.path[-1] == "attribute 'meta'"
-
-
-def test_a_collection_whose_graph_cannot_be_made_is_looked_at_as_an_object():
-    class Collection:
-        def __init__(self, meta):
-            self.meta = meta
-
-        def __dask_graph__(self):
-            raise RuntimeError
-
-    (found,) = culprits(Collection(LOCK))
-    assert found.path == ("attribute 'meta'",)
-
-
 class Odd(np.ndarray):
     """An array whose own attribute raises."""
 
@@ -443,13 +392,6 @@ def test_what_raises_where_its_parts_are_asked_for_is_to_blame_itself(make, expe
     assert paths(make()) == expected
 
 
-def test_a_class_whose_module_is_no_text_has_no_place(monkeypatch):
-    monkeypatch.setattr(Service, "__module__", None)
-    (found,) = culprits(Service(LOCK))
-    assert found.path == ("attribute 'held'",)
-    assert defined(Service) == ""
-
-
 def test_the_first_elements_of_an_array_are_there_however_long_it_is():
     endless = np.broadcast_to(np.array([LOCK], dtype=object), (3, 10**12))
     words = [word for word, _ in itertools.islice(parts(endless), 2)]
@@ -471,3 +413,11 @@ def test_a_frame_is_asked_for_the_dtypes_of_its_columns_once(monkeypatch):
     words = [word for word, _ in parts(frame) if word.startswith("column")]
     assert words
     assert len(asked) == 1
+
+
+def test_what_is_too_deep_to_write_is_said():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    (found,) = culprits([1, deep])
+    assert (found.path, found.reason) == ((), "it is nested too deep to be pickled.")

@@ -122,25 +122,6 @@ def closure():
 
 
 @make
-def local_recursion():
-    def down(n):
-        return 0 if n == 0 else down(n - 1)
-
-    return down
-
-
-@make
-def nested_functions():
-    def outer(x):
-        def inner(y):
-            return {"p", "q", "r"} | {x, y}
-
-        return [inner(each) for each in x]
-
-    return outer
-
-
-@make
 def defaults():
     def function(x, y=frozenset(WORDS), *, z=("a", {"b", "c"})):
         return x, y, z
@@ -358,12 +339,6 @@ def local_dataclass():
 
 
 @make
-def local_namedtuple():
-    made = collections.namedtuple("made", "a b", defaults=[{"x", "y", "z"}])
-    return [made, made(1)]
-
-
-@make
 def class_with_metaclass():
     class Meta(type):
         def __call__(cls, *args):
@@ -388,14 +363,6 @@ def cycle_of_instances():
     first.next, second.previous = second, first
     first.names = {"a", "b", "c"}
     return [second, first]
-
-
-@make
-def shared_references():
-    made = [{"a", "b"}, (1, 2)]
-    for _ in range(60):
-        made = [made, made]
-    return made
 
 
 @make

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse
+import scipy.special
 
 from safeser import TokenizationError, tokenize
 
@@ -21,56 +22,6 @@ def distinct(*values):
 
 def same(*values):
     return len({tokenize(each, ensure_deterministic=True) for each in values}) == 1
-
-
-def test_blocks_of_a_frame_do_not_count():
-    one = pd.DataFrame({"a": [1, 2], "b": [3, 4], "c": ["x", None]})
-    other = pd.DataFrame({"a": [1, 2]})
-    other["b"], other["c"] = [3, 4], pd.Series(["x", None])
-    assert same(one, other, one.copy(), pd.concat([one[:1], one[1:]]))
-    changed = [
-        one.assign(b=[3, 5]),
-        one.rename(columns={"a": "d"}),
-        one[["b", "a", "c"]],
-        one[::-1],
-    ]
-    attributes = one.copy()
-    attributes.attrs["unit"] = "m"
-    assert distinct(one, *changed, attributes, one.set_index("a"), one.astype({"a": "int32"}))
-
-
-def test_series_and_indexes_count_by_values_names_and_types():
-    assert distinct(
-        pd.Series([1, 2]), pd.Series([1, 2], name="a"), pd.Series([1, 2], index=[1, 2]),
-        pd.Series([1.0, 2]), pd.Index([1, 2]), pd.Index([1, 2], name="a"), pd.RangeIndex(1, 3),
-        pd.Series(["a", "b"]), pd.Series(["a", "b"], dtype=object), pd.Series(["a", None]),
-        pd.Series(["a", "b"], dtype="category"),
-        pd.Series(pd.Categorical(["a", "b"], ["b", "a"])),
-        pd.Series(pd.Categorical(["a", "b"], ordered=True)), pd.CategoricalIndex(["a", "b"]),
-        pd.date_range("2026", periods=2), pd.date_range("2026", periods=2, tz="UTC"),
-        pd.period_range("2026", periods=2), pd.timedelta_range("1D", periods=2),
-        pd.date_range("2026-01-31", periods=1, freq="D"),
-        pd.date_range("2026-01-31", periods=1, freq="ME"),
-        pd.MultiIndex.from_tuples([(1, 2)]), pd.MultiIndex.from_tuples([(1, 2)], names=["a", "b"]),
-        pd.interval_range(0, 2), pd.interval_range(0, 2, closed="left"),
-    )  # fmt: skip
-    wide = pd.MultiIndex.from_product([[1, 2], ["a", "b"]])
-    assert same(wide[:1], pd.MultiIndex.from_tuples([(1, "a")])), "unused levels do not count"
-
-
-def test_what_lies_under_a_null_does_not_count():
-    one = pd.array([1, None, 3], dtype="Int64")
-    other = pd.arrays.IntegerArray(np.array([1, 99, 3]), np.array([False, True, False]))
-    assert same(one, other)
-    hidden = pa.Array.from_buffers(
-        pa.int64(), 3, [pa.py_buffer(b"\x05"), pa.py_buffer(np.array([1, 99, 3]))]
-    )
-    assert same(pa.array([1, None, 3]), hidden)
-    text = pa.Array.from_buffers(
-        pa.string(), 2,
-        [pa.py_buffer(b"\x01"), pa.py_buffer(np.array([0, 1, 3], "i4")), pa.py_buffer(b"abc")],
-    )  # fmt: skip
-    assert same(pa.array(["a", None]), text)
 
 
 ARROW = [
@@ -101,64 +52,6 @@ def test_chunks_and_offsets_of_arrow_do_not_count(array):
     assert tokenize(array.slice(4, 0), ensure_deterministic=True)
 
 
-def test_arrow_counts_by_types_names_and_metadata():
-    table = pa.table({"a": [1]})
-    assert distinct(
-        table, pa.table({"b": [1]}), pa.table({"a": [2]}),
-        table.replace_schema_metadata({"k": "v"}),
-        pa.table({"a": pa.array([1], "int32")}), table.to_batches()[0], table["a"], table.schema,
-        pa.array([1]), pa.array([1], "int32"), pa.array([], "int8"), pa.chunked_array([], "int8"),
-        pa.int8(), pa.int16(), pa.list_(pa.int8()), pa.array([[1]]), *ARROW,
-    )  # fmt: skip
-
-
-def test_an_unknown_layout_of_arrow_is_no_deterministic_token():
-    union = pa.UnionArray.from_sparse(
-        pa.array([0, 1], "int8"), [pa.array([1, 2]), pa.array(["a", "b"])]
-    )
-    with pytest.raises(TokenizationError, match="layout"):
-        tokenize(union, ensure_deterministic=True)
-
-
-def test_sparse_matrices_count_by_what_they_store():
-    one = scipy.sparse.csr_array([[1, 0], [0, 2]])
-    before = tokenize(one, ensure_deterministic=True)
-    assert one.has_sorted_indices
-    assert one.has_canonical_format
-    assert tokenize(one) == before
-    assert distinct(
-        one, scipy.sparse.csr_array([[1, 0], [0, 3]]), scipy.sparse.csr_matrix([[1, 0], [0, 2]]),
-        one.tocsc(), one.tocoo(), one.astype("f4"),
-    )  # fmt: skip
-
-
-def test_padding_does_not_count():
-    kind = np.dtype([("a", "i1"), ("b", "i8")], align=True)
-    # Views of whole bytes: a copy of records may leave out what lies between their fields.
-    one, other = (np.full(48, fill, "u1").view(kind) for fill in (0, 255))
-    for each in (one, other):
-        each["a"], each["b"] = 1, 2
-    assert one.tobytes() != other.tobytes()
-    assert same(one, other)
-    if np.longdouble(0).nbytes == 16:
-        longs = np.full(16, 255, "u1").view(np.longdouble)
-        longs[:] = 1
-        assert same(longs, np.ones(1, np.longdouble))
-
-
-def test_subclasses_of_arrays_count_by_their_class():
-    class Own(np.ndarray):
-        pass
-
-    array = np.arange(4).reshape(2, 2)
-    assert distinct(array, array.view(Own), array.view(np.recarray), np.ma.masked_array(array))
-    assert same(array.view(Own), array.view(Own))
-    masked = np.ma.masked_array([1, 2], [0, 1])
-    assert distinct(masked, np.ma.masked_array([1, 2], [0, 0]), np.ma.masked_array([1, 3], [0, 1]))
-    assert same(np.ma.masked_array([1, 2]), np.ma.masked_array([1, 2], [0, 0]))
-    assert same(masked, np.ma.masked_array([1, 2], [0, 1], fill_value=999999))
-
-
 class OwnArray(np.ndarray):
     def __reduce__(self):
         return OwnArray, (self.shape,), {"x": 1}
@@ -173,21 +66,6 @@ class OwnReduced(np.float64):
         return OwnReduced, (5,)
 
 
-def test_subclasses_with_a_pickle_of_their_own_count_by_it():
-    array = np.zeros(2).view(OwnArray)
-    assert same(array, np.ones(2).view(OwnArray))
-    assert distinct(array, np.zeros(2), OwnNumber(1), OwnNumber(2), np.float64(1), OwnReduced(1))
-    assert same(OwnReduced(1), OwnReduced(2))
-
-
-def test_buffers_count_by_their_bytes():
-    array = np.arange(10, dtype="u1")
-    buffers = [pickle.PickleBuffer(each) for each in (array, array[::2], array[1:])]
-    assert distinct(*buffers)
-    assert same(buffers[1], pickle.PickleBuffer(array[::2].copy()))
-    assert distinct(memoryview(array), memoryview(array[::2]), memoryview(array.reshape(2, 5)))
-
-
 class OwnText(pa.ExtensionType):
     def __init__(self):
         super().__init__(pa.string(), "own text")
@@ -200,27 +78,149 @@ class OwnText(pa.ExtensionType):
         return cls()
 
 
-def test_extension_types_of_arrow_count_by_what_they_store():
-    made = [pa.ExtensionArray.from_storage(OwnText(), pa.array(each)) for each in (["a"], ["b"])]
-    assert distinct(*made, pa.array(["a"]))
+def padded(fill):
+    """Return records whose padding is *fill*: views of whole bytes, as a copy may leave it out."""
+    made = np.full(48, fill, "u1").view(np.dtype([("a", "i1"), ("b", "i8")], align=True))
+    made["a"], made["b"] = 1, 2
+    return made
 
 
-def test_a_map_that_hides_entries_under_a_null_is_refused():
+def long_double():
+    made = np.full(np.longdouble(0).nbytes, 255, "u1").view(np.longdouble)
+    made[:] = 1
+    return made
+
+
+def hidden_numbers():
+    numbers = pa.py_buffer(np.array([1, 99, 3]))
+    return pa.Array.from_buffers(pa.int64(), 3, [pa.py_buffer(b"\x05"), numbers])
+
+
+def hidden_text():
+    offsets = pa.py_buffer(np.array([0, 1, 3], "i4"))
+    buffers = [pa.py_buffer(b"\x01"), offsets, pa.py_buffer(b"abc")]
+    return pa.Array.from_buffers(pa.string(), 2, buffers)
+
+
+def hidden_entries():
     entries = pa.MapArray.from_arrays(
         pa.array([0, 1, 2], "int32"), pa.array(["a", "b"]), pa.array([1, 2])
     )
-    buffers = [pa.py_buffer(b"\x01"), entries.buffers()[1]]
     fields = [entries.type.key_field, entries.type.item_field]
     struct = pa.StructArray.from_arrays([entries.keys, entries.items], fields=fields)
-    hidden = pa.Array.from_buffers(entries.type, 2, buffers, children=[struct])
-    with pytest.raises(TokenizationError, match="hides entries"):
-        tokenize(hidden, ensure_deterministic=True)
+    buffers = [pa.py_buffer(b"\x01"), entries.buffers()[1]]
+    return pa.Array.from_buffers(entries.type, 2, buffers, children=[struct])
 
 
-def test_ufuncs_count_by_name():
-    import scipy.special
+def looked_at(matrix):
+    assert matrix.has_sorted_indices
+    assert matrix.has_canonical_format
+    return matrix
 
-    assert distinct(np.add, np.multiply, scipy.special.erf, scipy.special.gamma)
+
+class Own(np.ndarray):
+    pass
+
+
+FRAME = pd.DataFrame({"a": [1, 2], "b": [3, 4], "c": ["x", None]})
+COLUMN_BY_COLUMN = pd.DataFrame({"a": [1, 2]})
+COLUMN_BY_COLUMN["b"], COLUMN_BY_COLUMN["c"] = [3, 4], pd.Series(["x", None])
+NOTED = FRAME.copy()
+NOTED.attrs["unit"] = "m"
+CSR = scipy.sparse.csr_array([[1, 0], [0, 2]])
+SQUARE = np.arange(4).reshape(2, 2)
+MASKED = np.ma.masked_array([1, 2], [0, 1])
+BYTES = np.arange(10, dtype="u1")
+STORED = pd.arrays.IntegerArray(np.array([1, 99, 3]), np.array([False, True, False]))
+TABLE = pa.table({"a": [1]})
+WIDE = pd.MultiIndex.from_product([[1, 2], ["a", "b"]])
+
+#: What differs in memory alone.
+SAME = {
+    "blocks": [FRAME, COLUMN_BY_COLUMN, FRAME.copy(), pd.concat([FRAME[:1], FRAME[1:]])],
+    "unused levels": [WIDE[:1], pd.MultiIndex.from_tuples([(1, "a")])],
+    "under a null": [pd.array([1, None, 3], dtype="Int64"), STORED],
+    "under a null of Arrow": [pa.array([1, None, 3]), hidden_numbers()],
+    "text under a null": [pa.array(["a", None]), hidden_text()],
+    "flags of a matrix": [CSR.copy(), looked_at(CSR.copy())],
+    "padding": [padded(0), padded(255)],
+    "padding of a number": [long_double(), np.ones(1, np.longdouble)],
+    "class": [SQUARE.view(Own), SQUARE.view(Own)],
+    "no mask": [np.ma.masked_array([1, 2]), np.ma.masked_array([1, 2], [0, 0])],
+    "fill value": [MASKED, np.ma.masked_array([1, 2], [0, 1], fill_value=999999)],
+    "own pickle": [np.zeros(2).view(OwnArray), np.ones(2).view(OwnArray)],
+    "own number": [OwnReduced(1), OwnReduced(2)],
+    "strides": [pickle.PickleBuffer(BYTES[::2]), pickle.PickleBuffer(BYTES[::2].copy())],
+}
+#: Of which no two have one token.
+DISTINCT = {
+    "frames": [
+        FRAME, FRAME.assign(b=[3, 5]), FRAME.rename(columns={"a": "d"}), FRAME[["b", "a", "c"]],
+        FRAME[::-1], NOTED, FRAME.set_index("a"), FRAME.astype({"a": "int32"}),
+    ],
+    "series": [
+        pd.Series([1, 2]), pd.Series([1, 2], name="a"), pd.Series([1, 2], index=[1, 2]),
+        pd.Series([1.0, 2]), pd.Index([1, 2]), pd.Index([1, 2], name="a"), pd.RangeIndex(1, 3),
+        pd.Series(["a", "b"]), pd.Series(["a", "b"], dtype=object), pd.Series(["a", None]),
+        pd.Series(["a", "b"], dtype="category"),
+        pd.Series(pd.Categorical(["a", "b"], ["b", "a"])),
+        pd.Series(pd.Categorical(["a", "b"], ordered=True)), pd.CategoricalIndex(["a", "b"]),
+        pd.date_range("2026", periods=2), pd.date_range("2026", periods=2, tz="UTC"),
+        pd.period_range("2026", periods=2), pd.timedelta_range("1D", periods=2),
+        pd.date_range("2026-01-31", periods=1, freq="D"),
+        pd.date_range("2026-01-31", periods=1, freq="ME"),
+        pd.MultiIndex.from_tuples([(1, 2)]), pd.MultiIndex.from_tuples([(1, 2)], names=["a", "b"]),
+        pd.interval_range(0, 2), pd.interval_range(0, 2, closed="left"),
+    ],
+    "Arrow": [
+        TABLE, pa.table({"b": [1]}), pa.table({"a": [2]}),
+        TABLE.replace_schema_metadata({"k": "v"}), pa.table({"a": pa.array([1], "int32")}),
+        TABLE.to_batches()[0], TABLE["a"], TABLE.schema, pa.array([1]), pa.array([1], "int32"),
+        pa.array([], "int8"), pa.chunked_array([], "int8"), pa.int8(), pa.int16(),
+        pa.list_(pa.int8()), pa.array([[1]]), *ARROW,
+    ],
+    "extension types": [
+        *(pa.ExtensionArray.from_storage(OwnText(), pa.array([each])) for each in "ab"),
+        pa.array(["a"]),
+    ],
+    "matrices": [
+        CSR, scipy.sparse.csr_array([[1, 0], [0, 3]]), scipy.sparse.csr_matrix([[1, 0], [0, 2]]),
+        CSR.tocsc(), CSR.tocoo(), CSR.astype("f4"),
+    ],
+    "classes of arrays": [
+        SQUARE, SQUARE.view(Own), SQUARE.view(np.recarray), np.ma.masked_array(SQUARE),
+    ],
+    "masks": [MASKED, np.ma.masked_array([1, 2], [0, 0]), np.ma.masked_array([1, 3], [0, 1])],
+    "own pickles": [
+        np.zeros(2).view(OwnArray), np.zeros(2), OwnNumber(1), OwnNumber(2), np.float64(1),
+        OwnReduced(1),
+    ],
+    "buffers": [pickle.PickleBuffer(each) for each in (BYTES, BYTES[::2], BYTES[1:])],
+    "views": [memoryview(BYTES), memoryview(BYTES[::2]), memoryview(BYTES.reshape(2, 5))],
+    "ufuncs": [np.add, np.multiply, scipy.special.erf, scipy.special.gamma],
+}  # fmt: skip
+REFUSED = {
+    "layout": lambda: pa.UnionArray.from_sparse(
+        pa.array([0, 1], "int8"), [pa.array([1, 2]), pa.array(["a", "b"])]
+    ),
+    "hides entries": hidden_entries,
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_memory_does_not_count(name):
+    assert same(*SAME[name])
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+def test_values_types_and_names_count(name):
+    assert distinct(*DISTINCT[name])
+
+
+@pytest.mark.parametrize("word", REFUSED)
+def test_what_arrow_hides_or_safeser_does_not_know_is_refused(word):
+    with pytest.raises(TokenizationError, match=word):
+        tokenize(REFUSED[word](), ensure_deterministic=True)
 
 
 def test_a_library_that_is_imported_later_does_not_change_tokens():

@@ -126,23 +126,6 @@ def test_the_order_in_which_a_set_or_dict_was_filled_does_not_count(items, rando
     assert tokenize(dict.fromkeys(items, 1)) == tokenize(dict.fromkeys(shuffled, 1))
 
 
-plain = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.floats(allow_nan=False)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=3), inner, max_size=4)
-    ),
-    max_leaves=8,
-)
-
-
-@given(plain, plain)
-def test_plain_values_are_the_same_exactly_where_dask_says_so(one, other):
-    assert (tokenize(one) == tokenize(other)) == (dask_tokenize(one) == dask_tokenize(other))
-    again = pickle.loads(pickle.dumps(one))
-    assert tokenize(again) == tokenize(one)
-    assert dask_tokenize(again) == dask_tokenize(one)
-
-
 arrays = numpy_strategies.arrays(
     dtype=st.one_of(
         numpy_strategies.scalar_dtypes(),
@@ -173,3 +156,20 @@ def test_the_order_of_a_dictionary_counts_where_a_token_is_asked_for_in_order(wr
     assert tokenize_in_order(first) != tokenize_in_order(second)
     assert tokenize_in_order(first) == tokenize_in_order(copy.deepcopy(first))
     assert tokenize_in_order(first) != tokenize(first)
+
+
+plain = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.floats(allow_nan=False)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=3), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@given(plain, plain)
+def test_plain_values_are_the_same_exactly_where_dask_says_so(one, other):
+    assert (tokenize(one) == tokenize(other)) == (dask_tokenize(one) == dask_tokenize(other))
+    again = pickle.loads(pickle.dumps(one))
+    assert tokenize(again) == tokenize(one)
+    assert dask_tokenize(again) == dask_tokenize(one)

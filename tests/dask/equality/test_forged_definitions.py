@@ -60,72 +60,84 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize("name", FORGED)
-def test_what_is_made_to_look_the_same_is_not(name):
-    assert not Comparison().same(FORGED[name], HONEST)
-    assert not Comparison().same(HONEST, FORGED[name])
+def calling(function: Any) -> Task:
+    return Task("x", function, 2)
 
 
-def test_what_dask_itself_makes_of_it_is_the_same():
-    made = Task.fuse(Task("a", operator.add, 1, TaskRef("y")), Alias("x", "a"))
-    assert Comparison().same(made, HONEST)
-    assert Comparison().same(fused({"z": z()}), HONEST)
-    HONEST.is_coro  # noqa: B018 - works it out
-    assert Comparison().same(Task("x", operator.add, 1, TaskRef("y")), HONEST)
-    said = Task("x", operator.add, DataNode(None, 1), TaskRef("y"))
-    assert Comparison().same(said, HONEST)
+def curried(function: Any, *args: Any, **known: Any) -> Task:
+    made = toolz.curry(function, *args)
+    vars(made).update(known)
+    return calling(made)
 
 
-def test_an_alias_and_data_that_wait_for_something_else():
-    for bad, good in (
-        (lying(Alias("x", "y"), _dependencies=frozenset(("late",))), Alias("x", "y")),
-        (lying(DataNode("x", 1), _dependencies=frozenset(("late",))), DataNode("x", 1)),
-    ):
-        assert not Comparison().same(bad, good)
-        assert Comparison().same(good, type(good)(*good.__reduce__()[1]))
+def under(builtins: Any = None) -> Any:
+    namespace = {"__name__": "__main__"} | ({"__builtins__": builtins} if builtins else {})
+    return calling(types.FunctionType((lambda value: len(value)).__code__, namespace))
 
 
-def test_references_and_tasks_as_data_are_compared_as_such():
-    for value in (TaskRef("y"), [TaskRef("y")], Task("t", abs, 1), Alias("t", "y")):
-        first, second = (DataNode("x", value) for _ in range(2))
-        assert Comparison().same(first, second)
-    assert not Comparison().same(DataNode("x", [TaskRef("y")]), DataNode("x", [TaskRef("z")]))
-
-
-def test_a_curried_function_is_what_it_calls_and_what_it_is_told():
-    made = toolz.curry(operator.add, 1)
-    known = toolz.curry(operator.add, 1)
-    known._sigspec = inspect.signature(lambda a, b: 0)  # what it works out when it is called
-    assert Comparison().same(Task("x", made, 2), Task("x", known, 2))
-    deaf = toolz.curry(operator.add, 1)
-    deaf.__dict__["_should_curry"] = abs
-    for other in (toolz.curry(operator.sub, 1), toolz.curry(operator.add, 2), deaf):
-        assert not Comparison().same(Task("x", made, 2), Task("x", other, 2))
-
-
-def test_builtins_of_its_own_change_a_function():
-    code = (lambda value: len(value)).__code__
-    plain = types.FunctionType(code, {"__name__": "__main__"})
-    other = types.FunctionType(code, {"__name__": "__main__", "__builtins__": {"len": abs}})
-    assert Comparison().same(plain, types.FunctionType(code, {"__name__": "__main__"}))
-    assert not Comparison().same(plain, other)
-
-
-def shuffled(rows: int, parts: int = 3) -> dict[Any, Any]:
-    frame = dd.from_pandas(pd.DataFrame({"a": np.arange(rows)}), npartitions=2)
+def barrier(parts: int = 3, **fields: Any) -> Any:
+    frame = dd.from_pandas(pd.DataFrame({"a": np.arange(8)}), npartitions=2)
     frame = frame.shuffle("a", npartitions=parts, shuffle_method="p2p")
-    return _materialize_graph(collections_to_expr([frame]).optimize(), False)[0]
+    graph = _materialize_graph(collections_to_expr([frame]).optimize(), False)[0]
+    made = next(node for node in graph.values() if "spec" in type(node).get_all_slots())
+    return lying(made, **fields)
 
 
-def barrier(graph: dict[Any, Any]) -> Any:
-    return next(node for node in graph.values() if "spec" in type(node).get_all_slots())
+NEG = Task.fuse(Task("a", operator.neg, TaskRef("x")), Task("k", abs, TaskRef("a")))
 
 
-def test_what_a_derived_task_adds_is_compared():
-    first, again, other = (barrier(shuffled(*size)) for size in ((8,), (8,), (8, 5)))
-    assert Comparison().same(first, again)
-    lying(again, spec=other.spec)
-    assert not Comparison().same(first, again)
+def made_up(*args: Any) -> Task:
+    return Task("k", NEG.func, *args)
+
+
+LATE = frozenset(("late",))
+ADD = curried(operator.add, 1)
+
+#: Two definitions of one key that look alike, and are not.
+PAIRS = [
+    *((each, HONEST) for each in FORGED.values()),
+    (lying(Alias("x", "y"), _dependencies=LATE), Alias("x", "y")),
+    (lying(DataNode("x", 1), _dependencies=LATE), DataNode("x", 1)),
+    (DataNode("x", [TaskRef("y")]), DataNode("x", [TaskRef("z")])),
+    (curried(operator.sub, 1), ADD),
+    (curried(operator.add, 2), ADD),
+    (curried(operator.add, 1, _should_curry=abs), ADD),
+    (under({"len": abs}), under()),
+    (barrier(spec=barrier(5).spec), barrier()),
+    (made_up({}, "k", ()), NEG),
+    (made_up({"k": Alias("k", "k")}, "k", ()), NEG),
+    (made_up({"k": Task("k", abs, TaskRef("gone"))}, "k", ()), NEG),
+    (made_up({"k": Task("k", abs, 1)}, "k", ("x", "y"), 1), NEG),
+    (made_up(), NEG),
+    (made_up(1, 2, 3), NEG),
+]
+#: What Dask itself makes of one definition.
+ALIKE = [
+    (Task.fuse(Task("a", operator.add, 1, TaskRef("y")), Alias("x", "a")), HONEST),
+    (fused({"z": z()}), HONEST),
+    (Task("x", operator.add, DataNode(None, 1), TaskRef("y")), HONEST),
+    *(
+        (DataNode("x", value), DataNode("x", value))
+        for value in (TaskRef("y"), [TaskRef("y")], Task("t", abs, 1), Alias("t", "y"))
+    ),
+    # What it works out when it is called.
+    (curried(operator.add, 1, _sigspec=inspect.signature(lambda a, b: 0)), ADD),
+    (under(), under()),
+    (barrier(), barrier()),
+]
+
+
+@pytest.mark.parametrize(("bad", "good"), PAIRS)
+def test_what_is_made_to_look_the_same_is_not(bad, good):
+    assert not Comparison().same(bad, good)
+    assert not Comparison().same(good, bad)
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_what_dask_itself_makes_of_it_is_the_same(one, other):
+    assert Comparison().same(one, other)
+    other.is_coro  # noqa: B018 - works it out
+    assert Comparison().same(one, other)
 
 
 # -- what it may cost -----------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 
 import dask
 import dask.array as da
-import dask.bag as db
 import dask.dataframe as dd
 import numpy as np
 import only_on_workers
@@ -40,11 +39,6 @@ async def later(value):
     return value + 1
 
 
-def frames():
-    data = pd.DataFrame({"a": range(20), "b": list("ab") * 10})
-    return dd.from_pandas(data, npartitions=3)
-
-
 def failure(future):
     try:
         future.result(timeout=60)
@@ -53,12 +47,7 @@ def failure(future):
 
 
 def tasks(client):
-    yield "submit", client.submit(add, 1, 2).result(timeout=60)
-    yield "lambda", client.submit(lambda x: x * 2, 21).result(timeout=60)
-    yield "map", client.gather(client.map(add, range(5), range(5)))
     one = client.submit(add, 1, 1)
-    yield "future", client.submit(add, one, y=one).result(timeout=60)
-    yield "futures in containers", client.submit(sum, [one, one, 3]).result(timeout=60)
     nested = client.submit(lambda d: d["k"][0] + 1, {"k": [one]})
     yield "futures in nested containers", nested.result(timeout=60)
     yield "method", client.submit(Counter(5).plus, 3).result(timeout=60)
@@ -66,14 +55,10 @@ def tasks(client):
     yield "module of the user's", client.submit(only_on_workers.double, 4).result(timeout=60)
     same = client.submit(only_on_workers.Point, 1, 2)
     yield "class of the user's", client.submit(only_on_workers.total, same).result(timeout=60)
-    yield "error", failure(client.submit(lambda: 1 / 0))
     yield "error of the user's", failure(client.submit(only_on_workers.fail))
     yield "error of a dependency", failure(client.submit(add, client.submit(lambda: 1 / 0), 1))
     yield "retries", client.submit(only_on_workers.flaky, retries=5).result(timeout=60)
-    yield "priority", client.submit(add, 2, 3, priority=5).result(timeout=60)
     yield "no resources", client.submit(add, 7, 8, resources={"GPU": 1}).status
-    here = client.submit(add, 3, 3, workers=list(client.scheduler_info()["workers"])[:1])
-    yield "workers", here.result(timeout=60)
     equal = client.submit(only_on_workers.in_place, np.zeros(3), np.zeros(3))
     yield "equal arguments", client.submit(sum, equal).result(timeout=60)
     yield "scattered", client.submit(sum, client.scatter([1, 2, 3])[0:1]).result(timeout=60)
@@ -82,23 +67,18 @@ def tasks(client):
 def collections(client):
     x = da.ones((40, 40), chunks=10)
     yield "array", float((x + x.T).sum().compute())
-    yield "persist", float(x.mean(axis=0).persist()[3].compute())
     y = da.arange(400, chunks=40).reshape(20, 20).rechunk((5, 20))
     with dask.config.set({"array.rechunk.method": "p2p"}):
         yield "rechunk among peers", int(y.rechunk((20, 5)).sum().compute())
         unknown = y[y.sum(axis=1) > 1000]
         yield "rechunk of unknown sizes", int(unknown.rechunk({1: 10}).sum().compute())
-    yield "bag", db.range(10, npartitions=3).map(lambda v: v**2).sum().compute()
-    yield "delayed", delayed(add)(delayed(add)(1, 2), {"a": 1}["a"]).compute()
     with dask.annotate(priority=3, retries=1):
         yield "annotations", delayed(add)(1, 2).compute()
-    frame = frames()
-    yield "grouped", frame.groupby("b").a.sum().compute().to_dict()
+    data = pd.DataFrame({"a": range(20), "b": list("ab") * 10})
+    frame = dd.from_pandas(data, npartitions=3)
     yield "merged among peers", int(frame.merge(frame, on="b").a_x.sum().compute())
-    yield "shuffled", int(frame.shuffle("b", shuffle_method="p2p").a.sum().compute())
     legacy = {"a": 1, "b": (add, "a", 2), "c": (sum, ["a", "b"])}
     yield "legacy graph", client.get(legacy, ["c"])
-    yield "many", sum(client.gather(client.map(lambda i: i, range(500))))
 
 
 class Prepared(WorkerPlugin):

@@ -101,12 +101,6 @@ def both(*args: Any, **kwargs: Any) -> Any:
     return args, kwargs
 
 
-def files() -> Any:
-    """Return what xarray keeps of a file that it opens when it is asked for."""
-    lock = combine_locks([HDF5_LOCK, NETCDFC_LOCK])
-    return CachingFileManager(open, f"file-{BY}", mode="r", kwargs={"newline": ""}, lock=lock)
-
-
 def definitions() -> dict[str, Task]:
     """Return one task for each kind of definition, each with one argument of its own."""
     shared = [BY]
@@ -138,7 +132,12 @@ def definitions() -> dict[str, Task]:
         "data": DataNode("data", {"names": NAMES}),
         "gathered": Task("gathered", both, List(*refs, BY)),
         "fused": Task.fuse(*parts, Task("last", both, TaskRef("p"), TaskRef("q")), key="fused"),
-        "files": Task("files", both, files(), SerializableLock()),
+        "files": Task(
+            "files",
+            both,
+            CachingFileManager(open, f"file-{BY}", lock=combine_locks([HDF5_LOCK, NETCDFC_LOCK])),
+            SerializableLock(),
+        ),
         "whole": Task("whole", both, shared, shared, *refs),
     }
 
@@ -152,17 +151,12 @@ def collections() -> dict[str, Any]:
     lazy = values.assign_coords(t=pd.date_range("2026-01-01", periods=6)).chunk({"t": 2})
     return {
         "sum": (y + y.T).sum(),
-        "slices": y[3:9, ::2],
-        "mean": x.reshape(10, 10).mean(axis=0),
         "map_blocks": x.map_blocks(np.multiply, 3, dtype=x.dtype),
         "rechunk": y.rechunk((20, 5)),
         "bag": db.from_sequence(range(30), npartitions=4).map(str).frequencies(),
-        "frame_sum": frame.assign(d=frame.a * 2).d.sum(),
         "grouped": frame.groupby("b").c.mean(),
-        "joined": frame.merge(frame, on="b", shuffle_method="tasks"),
         "shuffled": frame.shuffle("b", shuffle_method="p2p"),
         "xarray": (lazy - lazy.mean("t")).resample(t="2D").mean().data,
-        "xarray_ufunc": xr.apply_ufunc(np.sqrt, lazy, dask="parallelized").data,
         "dataset": xr.Dataset({"v": lazy, "w": lazy * 2}).isel(x=slice(0, 5)).sum("t").w.data,
     }
 

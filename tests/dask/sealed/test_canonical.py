@@ -77,12 +77,6 @@ def test_a_definition_that_another_process_wrote_is_the_same(processes, name):
     assert compared(first, second, name) is SAME
 
 
-def test_their_pickles_say_otherwise(processes):
-    first, second = (each["definitions"] for each in processes)
-    differing = [name for name in first if not first[name].says_same(second[name])]
-    assert len(differing) >= 10
-
-
 @pytest.mark.parametrize("name", same_work.definitions())
 def test_another_definition_of_another_process_differs(processes, changed, name):
     assert compared(processes[0]["definitions"], changed["definitions"], name) is DIFFERENT
@@ -181,12 +175,6 @@ def test_arguments_differ_where_a_task_can_tell(sealed, first, second):
     assert check(sealed, shown[1], task(adder(1), copied)) is SAME
 
 
-def test_an_array_is_the_same_wherever_its_memory_lies(sealed):
-    """Of the steps between items a pickle keeps nothing."""
-    wide = np.arange(12).reshape(2, 6)
-    assert check(sealed, task(adder(1), wide[:, ::2]), task(adder(1), wide[:, ::2].copy())) is SAME
-
-
 def test_a_function_that_is_defined_again_is_the_same(sealed):
     first, second = adder(1), adder(1)
     second.__code__ = second.__code__.replace(co_firstlineno=500, co_filename="<cell 2>")
@@ -213,19 +201,6 @@ def test_a_task_is_the_same_whether_its_inputs_are_fused_into_it_or_not(sealed):
     ):
         assert check(sealed, fused, other) is DIFFERENT
     assert check(sealed, apart, {"x": Task.fuse(*chain(adder(3)), key="x")}) is DIFFERENT
-
-
-def test_what_was_pickled_whole_may_be_fused_and_is_not_called_another(sealed):
-    shared = [1]
-    parts = [
-        Task("y", adder(1), TaskRef("in"), shared),
-        Task("x", adder(2), TaskRef("y"), shared),
-    ]
-    fused = {"x": Task.fuse(*parts, key="x")}
-    assert check(sealed, fused, fused) is SAME
-    assert check(sealed, {each.key: each for each in parts}, fused) is UNKNOWN
-    other = {"x": Task.fuse(parts[0], Task("x", adder(3), TaskRef("y"), shared), key="x")}
-    assert check(sealed, fused, other) is DIFFERENT
 
 
 def test_collections_are_the_same_whatever_else_is_computed_with_them(sealed):
@@ -267,15 +242,6 @@ def test_what_is_pickled_whole_is_compared_by_its_parts(sealed, first, second, e
     graphs = sealed(whole(first)), sealed(whole(second))
     assert [len(graph.leaves[0].tree) for graph in graphs] == [3, 3]
     assert check(sealed, whole(first), whole(second)) is expected
-
-
-def test_another_input_of_what_is_pickled_whole_may_be_a_fused_one(sealed):
-    assert check(sealed, whole(Alias("x", "a")), whole(Alias("x", "b"))) is UNKNOWN
-
-
-def test_a_set_of_functions_and_inputs_is_written(sealed):
-    members = (TaskRef("a"), adder(1), TaskRef("b"))
-    assert check(sealed, task(adder(1), Set(*members)), task(adder(1), Set(*members))) is SAME
 
 
 def test_what_has_no_canonical_form_is_the_same_by_its_bytes_alone(sealed):
@@ -356,11 +322,6 @@ def test_a_lie_deceives_its_author_alone(lies, sealed, doors):
     assert compared(for_bob, lying, "x") is DIFFERENT
 
 
-def test_a_pickle_is_itself_whatever_is_said_of_it(lies):
-    first, second = (lies(CALL, [b"one"], [bytes([n]) * 32]) for n in (1, 2))
-    assert compared(first, second, "x") is SAME
-
-
 @pytest.mark.parametrize(
     "canonical",
     [
@@ -386,10 +347,6 @@ def test_digests_that_are_none_are_refused(lies, canonical):
         canonical = msgpack.packb(None)
     with pytest.raises(PayloadError):
         lies(CALL, [b"one"], canonical)
-
-
-def test_no_digests_are_digests(lies):
-    assert not lies(CALL, [b"one"], [b""])["x"].graph.canonical
 
 
 FUSED = pickles.dumps(_execute_subgraph, code=True)
@@ -508,3 +465,16 @@ def test_no_table_is_made_of_what_was_made_to_collide(lies, name):
     with pytest.raises(PayloadError) as caught:
         outline(lies(TREES[name], [b"one", FUSED], [b"", b""])["x"], Limits(), Allowance())
     assert caught.value.rule.endswith("hash-flood")
+
+
+def test_what_was_pickled_whole_may_be_fused_and_is_not_called_another(sealed):
+    shared = [1]
+    parts = [
+        Task("y", adder(1), TaskRef("in"), shared),
+        Task("x", adder(2), TaskRef("y"), shared),
+    ]
+    fused = {"x": Task.fuse(*parts, key="x")}
+    assert check(sealed, fused, fused) is SAME
+    assert check(sealed, {each.key: each for each in parts}, fused) is UNKNOWN
+    other = {"x": Task.fuse(parts[0], Task("x", adder(3), TaskRef("y"), shared), key="x")}
+    assert check(sealed, fused, other) is DIFFERENT

@@ -60,26 +60,32 @@ def test_it_is_described_once(module, walks):
     assert not walks
 
 
-def test_another_one_of_its_name_is_described_anew(module):
-    first = canonical_digest(module.scale)
+def reloaded(module, _):
     exec(SOURCE.replace("x * FACTOR", "x + FACTOR"), vars(module))  # as importlib.reload does
-    assert canonical_digest(module.scale) != first
-    exec(SOURCE, vars(module))
-    assert canonical_digest(module.scale) == first
+    return module.scale
 
 
-def test_one_whose_code_was_replaced_is_described_anew(module):
-    first = canonical_digest(module.scale)
-    module.scale.__code__ = (lambda x: x).__code__
-    assert canonical_digest(module.scale) != first
-
-
-def test_of_two_modules_of_one_name_each_has_its_own(module, monkeypatch):
-    first = canonical_digest(module.scale)
+def another_module(module, monkeypatch):
     other = types.ModuleType(module.__name__)
     monkeypatch.setitem(sys.modules, module.__name__, other)
     exec(SOURCE.replace("FACTOR = 2", "FACTOR = 3"), vars(other))
-    assert canonical_digest(other.scale) != first
+    return other.scale
+
+
+def code_replaced(module, _):
+    module.scale.__code__ = (lambda x: x).__code__
+    return module.scale
+
+
+def not_held(module, _):
+    scale, module.scale, module.FACTOR = module.scale, None, 3
+    return scale
+
+
+@pytest.mark.parametrize("change", [reloaded, another_module, code_replaced, not_held])
+def test_another_one_of_its_name_is_described_anew(module, monkeypatch, change):
+    first = canonical_digest(module.scale)
+    assert canonical_digest(change(module, monkeypatch)) != first
 
 
 def test_one_that_is_sent_by_value_is_described_each_time(module):
@@ -90,13 +96,6 @@ def test_one_that_is_sent_by_value_is_described_each_time(module):
         assert canonical_digest(module.scale) != first
     finally:
         cloudpickle.unregister_pickle_by_value(module)
-
-
-def test_one_that_its_module_does_not_hold_is_described_each_time(module):
-    scale, module.scale = module.scale, None
-    first = canonical_digest(scale)
-    module.FACTOR = 3
-    assert canonical_digest(scale) != first
 
 
 def test_it_is_the_same_whatever_refers_to_it_and_whichever_comes_first(module):

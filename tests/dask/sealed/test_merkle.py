@@ -176,8 +176,3 @@ def test_a_node_is_no_leaf():
     tree = tree_of(LEAVES[:2])
     joined = leaf_hash(LEAVES[0]) + leaf_hash(LEAVES[1])
     assert leaf_hash(joined) != tree.root
-
-
-@pytest.mark.parametrize("index", [-1, 1, 1 << 64])
-def test_an_index_outside_the_tree_is_not_covered(index):
-    assert not Inclusion(leaf_hash(b""), 1).covers(leaf_hash(b""), index, b"")

@@ -128,14 +128,6 @@ def test_no_key_of_the_tree_is_the_task_s():
     assert (alias.key, alias.target) == ("x", "a")
 
 
-def test_what_cannot_be_loaded_is_said_as_it_is():
-    def load(_):
-        raise PayloadError("no such module", rule="families.build")
-
-    with pytest.raises(PayloadError, match="no such module"):
-        open_task("x", (), CALL, (b"f",), load)
-
-
 def test_a_definition_is_loaded_once_for_each_task():
     loaded = []
     tree = task((form.DEFINITION, 1), (form.DEFINITION, 1))

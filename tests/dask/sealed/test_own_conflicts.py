@@ -42,12 +42,6 @@ def message(told):
     return told["event"][1]["message"]
 
 
-def test_the_same_definition_of_another_process_is_no_conflict(setup, submit):
-    assert submit("alice", call("k", adder(1, line=7), 1)) == []
-    assert submit("alice", call("k", adder(1, line=8), 1)) == []
-    assert setup.rules == []
-
-
 @pytest.mark.parametrize(
     ("first", "second", "place"),
     [
@@ -96,13 +90,6 @@ def test_what_cannot_be_compared_is_a_warning_under_any_policy(setup, submit, wh
     assert setup.channel.audit.events[0]["event"] == "warn"
 
 
-def test_what_cannot_be_compared_does_not_hide_what_differs(submit):
-    submit("alice", call("a", adder(1), iter({1})) | call("k", adder(1), 1))
-    told = submit("alice", call("a", adder(1), iter({2})) | call("k", adder(2), 1))
-    assert operations(told) == ["task-erred"]
-    assert "key 'k'" in str(told[0]["exception"].data)
-
-
 def test_between_authors_bytes_alone_count(setup, submit):
     submit("alice", call("k", adder(1, line=7), 1))
     [told] = submit("carol", call("k", adder(1, line=8), 1))
@@ -133,3 +120,10 @@ def test_a_key_whose_task_was_forgotten_is_free(setup, submit):
     submit("alice", call("k", adder(1), 1))
     del setup.fake.tasks["k"]
     assert submit("alice", call("k", adder(2), 1)) == []
+
+
+def test_what_cannot_be_compared_does_not_hide_what_differs(submit):
+    submit("alice", call("a", adder(1), iter({1})) | call("k", adder(1), 1))
+    told = submit("alice", call("a", adder(1), iter({2})) | call("k", adder(2), 1))
+    assert operations(told) == ["task-erred"]
+    assert "key 'k'" in str(told[0]["exception"].data)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,70 +12,6 @@ import pytest
 from safeser.dask.clients import replay
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.errors import PolicyDenied
-from tests.conftest import Cluster
-from tests.dask.live.rig import Log
-
-HERE = Path(__file__).parent
-
-
-class Lied(Cluster):
-    """A cluster whose scheduler lies about some tasks."""
-
-    def environment(self, principal, **more):
-        made = super().environment(principal, **more)
-        if principal == "scheduler":
-            preload = json.dumps([str(HERE / "lying.py")])
-            made["DASK_DISTRIBUTED__SCHEDULER__PRELOAD"] = preload
-        return made
-
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """What the program says, and what its client refused."""
-    cluster = Lied(
-        tmp_path_factory.mktemp("lied"), "dask-cluster", ("scheduler", "worker", "nanny", "carol")
-    )
-    try:
-        cluster.begin()
-        marker = cluster.path / "ran"
-        ended = cluster.run(
-            "carol", HERE / "replayed.py", cluster.address, str(marker), timeout=170
-        )
-        assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
-        refused = [each for each in Log(cluster.audit).refusals() if each["recipient"] == "carol"]
-        yield ended.answer, refused
-    finally:
-        cluster.stop()
-
-
-@pytest.mark.cluster
-def test_no_other_task_runs_in_a_client(seen):
-    answer, refused = seen
-    moved, required = ["PolicyDenied", "sealed.moved"], ["PolicyDenied", "sealed.required"]
-    assert answer["lies"] == {
-        "error of another task": moved,
-        "another task": moved,
-        "another cause": moved,
-        "another cause of a chain": moved,
-        "an earlier task of the key": moved,
-        "data for a task": required,
-        "data that leads to another": required,
-    }
-    assert len(answer["ran in"]) == 2  # the workers'
-    assert answer["pid"] not in map(int, answer["ran in"])
-    assert [each["rule"] for each in refused] == ["sealed.moved"] * 5 + ["sealed.required"] * 2
-    assert {each["sender"] for each in refused} == {"scheduler"}
-
-
-@pytest.mark.cluster
-def test_an_error_is_recreated_however_far_below_it_happened(seen):
-    answer, _ = seen
-    assert len(answer["truth"]) == 7
-    for name, came in answer["truth"].items():
-        assert came[0] == "ZeroDivisionError", (name, came)
-
-
-# --- how far it looks -----------------------------------------------------------------------------
 
 
 class Signed(VerifiedTask):
@@ -94,13 +28,14 @@ class Told:
     """In place of Dask's client and its scheduler, which blames *cause* for all tasks.
 
     :param inputs: signed dependencies of each task.
+    :param blamed: for whose failures it blames others.
     """
 
     seals = True
-    graphs = frozenset({b"held", b"needed"})
 
-    def __init__(self, inputs, cause):
+    def __init__(self, inputs, cause, *, graphs=frozenset({b"held", b"needed"}), blamed=None):
         self.inputs, self.cause, self.asked = inputs, cause, []
+        self.graphs, self.blamed = graphs, blamed or {}
         self.scheduler, self.extensions = self, {}
 
     async def get_runspec(self, key):
@@ -108,7 +43,7 @@ class Told:
         return Signed(key, frozenset(self.inputs.get(key, ())))
 
     async def get_error_cause(self, keys):
-        return self.cause
+        return self.blamed.get(keys[0], self.cause) if len(keys) == 1 else self.cause
 
     def graphs_behind(self, key):
         return frozenset() if key == "of another program" else self.graphs
@@ -118,9 +53,6 @@ class Told:
             return PolicyDenied(reason, rule=rule, fix=fix)
 
         return SimpleNamespace(inbound=lambda _kind: None, refusal=refusal)
-
-
-CHAIN = {number: (number + 1,) for number in range(100)}
 
 
 @pytest.fixture
@@ -140,93 +72,73 @@ def looked(monkeypatch):
     return made
 
 
-def test_a_failed_task_itself_is_looked_for_nowhere(looked):
-    assert looked(Told(CHAIN, 99), *range(100)) == []
+CHAIN = {number: (number + 1,) for number in range(100)}
+ONE = {0: (1,), 1: ("cause",)}
+MANY = {0: range(1, 30_000), 29_999: ("cause",)}
+BELOW = {number: (number + 1000,) for number in range(50)} | {1000: ("cause",)}
+OTHERS = {8: "another", 9: None, 1: "another", 2: np.array(["cause", "a"])}
+HELD, OTHER = frozenset({b"held"}), frozenset({b"other"})
+
+#: (inputs of tasks, whom the scheduler blames, which failed, where it looks, what else it says).
+FOUND = {
+    "a failed task itself": (CHAIN, 99, range(100), [], {}),
+    "a task below, from the first that failed": (CHAIN, 53, (50, 0, 20), [50, 51, 52], {}),
+    "the failed ones count nothing": (BELOW, "cause", range(50), [0, 1000], {}),
+    "as many tasks as it looks at": (CHAIN, 9, (0,), list(range(9)), {}),
+    "not below a task for which another is blamed": (
+        {0: (1, 2, 3), 3: ("cause",)},
+        "cause",
+        (8, 9, 0),
+        [0, 3],
+        {"blamed": OTHERS},
+    ),
+    "a task of many inputs is one": (
+        MANY,
+        "cause",
+        (0,),
+        [0, 29_999],
+        {"blamed": dict.fromkeys(range(1, 29_999))},
+    ),
+    "a graph of a future that is held": (ONE, "cause", (0,), [0, 1], {"graphs": HELD}),
+    "any graph without such a future": (ONE, "cause", (0,), [0, 1], {"graphs": frozenset()}),
+    # One future is held of another graph, and one came by a name: the latter is blamed.
+    "the graph of the future that failed by it": (
+        {"of another program": ("cause",)},
+        "cause",
+        ("held", "of another program"),
+        ["of another program"],
+        {"graphs": OTHER, "blamed": {"held": None}},
+    ),
+}
+#: The same, of a scheduler that lies, and why it is refused.
+LIES = {
+    "more tasks than it looks at": (CHAIN, 10, "does not depend on", {}),
+    "a task that nothing depends on": ({0: (1,)}, "victim", "does not depend on", {}),
+    # The same key was submitted before.
+    "an earlier graph": (ONE, "cause", "submitted before under the same key", {"graphs": OTHER}),
+    **{
+        f"no key: {type(cause).__name__} {at}": (CHAIN, cause, "no key", {})
+        for at, cause in enumerate(
+            [np.zeros(2), np.array(["a"]), pd.DataFrame({"a": [1]}), [1], {}]
+        )
+    },
+}
 
 
-def test_a_task_below_is_looked_for_from_the_first_that_failed(looked):
-    assert looked(Told(CHAIN, 53), 50, 0, 20) == [50, 51, 52]
+@pytest.mark.parametrize("name", FOUND)
+def test_how_far_it_looks_for_a_cause(looked, name):
+    inputs, cause, failed, where, more = FOUND[name]
+    assert looked(Told(inputs, cause, **more), *failed) == where
 
 
-def test_the_failed_ones_count_nothing(looked):
-    below = {number: (number + 1000,) for number in range(50)} | {1000: ("cause",)}
-    assert looked(Told(below, "cause"), *range(50)) == [0, 1000]
-
-
-@pytest.mark.parametrize(("cause", "is_found"), [(9, True), (10, False)])
-def test_it_looks_at_so_many_tasks(looked, cause, is_found):
-    told = Told(CHAIN, cause)
-    if is_found:
-        assert looked(told, 0) == list(range(9))
-        return
-    with pytest.raises(PolicyDenied, match="does not depend on") as caught:
+@pytest.mark.parametrize("name", LIES)
+def test_a_cause_that_the_scheduler_made_up_is_refused(looked, name):
+    inputs, cause, why, more = LIES[name]
+    told = Told(inputs, cause, **more)
+    with pytest.raises(PolicyDenied, match=why) as caught:
         looked(told, 0)
     assert caught.value.rule == "sealed.moved"
-    assert told.asked == list(range(9))
-
-
-def test_a_task_for_which_another_is_blamed_is_not_followed(looked):
-    told = Told({0: (1, 2, 3), 3: ("cause",)}, "cause")
-    blamed = {(8,): "another", (9,): None, (1,): "another", (2,): np.array(["cause", "a"])}
-
-    async def cause_of(keys):
-        return blamed.get(tuple(keys), "cause")
-
-    told.get_error_cause = cause_of
-    assert looked(told, 8, 9, 0) == [0, 3]
-
-
-def test_a_task_of_many_inputs_is_one_task(looked):
-    told = Told({0: range(1, 30_000), 29_999: ("cause",)}, "cause")
-
-    async def blamed(keys):
-        return "cause" if keys[0] in (0, 29_999) else None
-
-    told.get_error_cause = blamed
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay.ReplayTaskClient, "_get_errored_future", lambda *_: blamed([0]))
-        patch.setattr(replay, "futures_of", lambda _: [SimpleNamespace(key=0, status="error")])
-        asyncio.run(replay.Replay(told)._get_errored_future(None))
-    assert told.asked == [0, 29_999]
-
-
-def test_where_all_was_looked_at_the_scheduler_lied(looked):
-    told = Told({0: (1, 2), 1: (2,)}, "victim")
-    with pytest.raises(PolicyDenied, match="does not depend on") as caught:
-        looked(told, 0)
-    assert caught.value.rule == "sealed.moved"
-    assert told.asked in ([0, 1], [0, 2])
-
-
-@pytest.mark.parametrize("cause", [np.zeros(2), np.array(["a"]), pd.DataFrame({"a": [1]}), [1], {}])
-def test_what_is_no_key_is_blamed_for_nothing(looked, cause):
-    with pytest.raises(PolicyDenied, match="no key") as caught:
-        looked(Told(CHAIN, cause), 0)
-    assert caught.value.rule == "sealed.moved"
-
-
-@pytest.mark.parametrize("graphs", [{b"held"}, {b"other"}, set()])
-def test_a_task_of_an_earlier_graph_is_another_one(looked, graphs):
-    """The same key was submitted before; without a future that is held, any graph will do."""
-    told = Told({0: (1,), 1: ("cause",)}, "cause")
-    told.graphs = frozenset(graphs)
-    if graphs == {b"other"}:
-        with pytest.raises(PolicyDenied, match="submitted before under the same key"):
-            looked(told, 0)
-    else:
-        assert looked(told, 0) == [0, 1]
-
-
-def test_the_graphs_are_those_of_the_future_that_failed_by_it(looked):
-    """One future is held of another graph, and one came by a name: the latter is blamed."""
-    told = Told({"of another program": ("cause",)}, "cause")
-    told.graphs = frozenset({b"other"})
-
-    async def blamed(keys):
-        return "cause" if keys[-1] == "of another program" else None
-
-    told.get_error_cause = blamed
-    assert looked(told, "held", "of another program") == ["of another program"]
+    assert len(told.asked) <= 9
 
 
 def test_what_was_remembered_of_a_key_gives_way_to_a_future_that_is_held(monkeypatch):

@@ -64,6 +64,7 @@ def test_what_was_signed_is_parsed_and_verifies(statement, signed):
 
 CHANGED = {
     "author": "bob",
+    "signer": SigningKey.generate().public.raw,
     "audience": bytes(31) + b"\x09",
     "graph": bytes(16),
     "size": 4,
@@ -76,12 +77,6 @@ CHANGED = {
 @pytest.mark.parametrize("name", CHANGED)
 def test_no_field_can_be_changed(statement, signed, name):
     data = msgpack.packb(packed_of(statement, **{name: CHANGED[name]}))
-    assert not parsed(signed.signature, data).verify()
-
-
-def test_another_key_in_the_statement_verifies_nothing(doors, statement, signed):
-    bob = doors.identity("bob")
-    data = msgpack.packb(packed_of(statement, signer=bob.verifying.raw))
     assert not parsed(signed.signature, data).verify()
 
 
@@ -126,6 +121,8 @@ def test_a_statement_has_one_spelling(statement, signed):
         signed.data.replace(b"\xa5alice", b"\xd9\x05alice"),
         signed.data.replace(b"\x03\xc4\x20" + bytes(32), b"\xcc\x03\xc4\x20" + bytes(32)),
         signed.data + b"\x00",
+        signed.data + bytes(512),
+        bytes(1 << 20),
         signed.data[:-1],
         b"",
         msgpack.packb([*fields, 1]),
@@ -143,12 +140,6 @@ def test_a_statement_has_one_spelling(statement, signed):
         assert caught.value.rule == "sealed.statement"
 
 
-@pytest.mark.parametrize("size", [0, 63, 64, 64 + 513, 1 << 20])
-def test_a_statement_of_another_length_is_not_looked_at(size):
-    with pytest.raises(PayloadError, match="its length"):
-        SignedStatement.parse(bytes(size))
-
-
 @given(st.binary(min_size=65, max_size=576))
 def test_any_bytes_are_a_statement_or_one_clear_error(data):
     with pytest.raises(SafeserError):
@@ -164,11 +155,6 @@ def test_a_signature_counts_for_this_purpose_alone(statement, signed, alice):
 def test_an_identity_without_a_signing_key_signs_nothing(statement):
     with pytest.raises(ConfigError):
         statement.signed_by(Identity("alice", PrivateKey.generate()))
-
-
-def test_a_thief_of_another_key_cannot_sign_for_it(statement):
-    thief = Identity("alice", PrivateKey.generate(), SigningKey.generate())
-    assert not statement.signed_by(thief).verify()
 
 
 def test_a_statement_is_current_from_issue_to_expiry(statement):
