@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import dask
 import distributed
-import numpy as np
 import pytest
 
 import safeser.dask
@@ -63,20 +62,6 @@ def identity(tmp_path):
     return lambda name: dask.config.set(
         {"safeser.identity": str(tmp_path / "keys" / f"{name}.key")}
     )
-
-
-def test_arguments_reach_dask_and_narrow(unconnected):
-    client = unconnected(
-        "alice", serializers=("dask",), deserializers=("dask", "msgpack"), name="n"
-    )
-    args, options = client.given
-    assert args == ("safeser://127.0.0.1:1",)
-    assert client.security.get_connection_args("client")["safeser"]["scheduler_at"] == "127.0.0.1:1"
-    assert options["serializers"] == ["dask"]
-    assert options["deserializers"] == ["dask", "msgpack"]
-    assert options["name"] == "n"
-    narrowed = client.security.get_connection_args("client")["safeser"]["deserializers"]
-    assert narrowed == ("dask", "msgpack")
 
 
 @pytest.mark.parametrize(
@@ -177,15 +162,6 @@ def test_what_is_no_number_of_workers_is_refused_before_anything_starts(monkeypa
     assert caught.value.rule == "config.client"
     assert str(caught.value).startswith(f"{option}= is ")
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("count", [None, 0, np.int64(2)])
-def test_numbers_of_workers_reach_the_cluster(monkeypatch, tmp_path, count):
-    made = []
-    monkeypatch.setattr(module, "LocalCluster", lambda **o: made.append(Cluster(**o)) or made[0])
-    with dask.config.set({"safeser": {"audit": str(tmp_path)}}), pytest.raises(ConfigError):
-        Client(n_workers=count)
-    assert made[0].options["n_workers"] == count
 
 
 @pytest.mark.parametrize("address", [7, 2.5, b"safeser://127.0.0.1:8786", True])

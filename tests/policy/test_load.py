@@ -98,22 +98,18 @@ def test_a_policy_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "rule", "words"),
+    ("text", "rule"),
     [
-        ("name: x\nrevision: 1\n", "config.version", "safeser: 1"),
-        ("safeser: 2\nshadow: x\n", "config.version", "version 1"),
-        ("safeser: '1'\n", "config.version", "version 1"),
-        (HEAD, "config.missing-key", "'principals'"),
-        (HEAD + PRINCIPALS, "config.missing-key", "'contexts'"),
-        (
-            "safeser: 1\nname: x\n" + PRINCIPALS + "contexts:\n" + CONTEXT,
-            "config.missing-key",
-            "rev",
-        ),
+        ("name: x\nrevision: 1\n", "config.version"),
+        ("safeser: 2\nshadow: x\n", "config.version"),
+        ("safeser: '1'\n", "config.version"),
+        (HEAD, "config.missing-key"),
+        (HEAD + PRINCIPALS, "config.missing-key"),
+        ("safeser: 1\nname: x\n" + PRINCIPALS + "contexts:\n" + CONTEXT, "config.missing-key"),
     ],
 )
-def test_missing_parts(text: str, rule: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words) as caught:
+def test_missing_parts(text: str, rule: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         Policy.parse(text)
     assert caught.value.rule == rule
 
@@ -165,94 +161,72 @@ def test_unfinished_features_are_named(contexts: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("contexts", "rule", "fix"),
+    ("contexts", "rule"),
     [
-        (one("deserialisers: [msgpack]"), "config.unknown-key", "'deserializers'"),
-        (one("operations: {grants: [basic]}"), "config.unknown-key", "'grant'"),
-        (one("operations: {grant: [basics]}"), "config.operation", "'basic'"),
-        (one("operations: {grant: [update_graph]}"), "config.operation", "'update-graph'"),
-        (one("operations: {grant: ['*']}"), "config.operation", ""),
-        (one("deserializers: [msgpack, pickel]"), "config.family", "'pickle'"),
-        (one("deserializers: [msgpack, cuda]"), "config.family", "Known here"),
-        (one("deserializers: [msgpack, Pickle]"), "config.family", "'pickle'"),
-        (one("deserializers: [msgpack, error]"), "config.family", "Leave it out"),
-        (one("deserializers: [dask]"), "config.family", "Add msgpack"),
-        (
-            one("submission: code, serializers: [msgpack, cloudpickle]"),
-            "config.family",
-            "Add pickle to 'serializers'",
-        ),
-        (one("kinds: [dat]"), "config.kind", "'data'"),
-        (one("submission: coed"), "config.submission", "'code'"),
-        (
-            one("deserializers: [msgpack, pickle], pickle: {profile: [nump]}"),
-            "config.profile",
-            "'numpy'",
-        ),
-        (
-            one("deserializers: [msgpack, pickle], pickle: {profile: code}"),
-            "config.profile",
-            "Known here",
-        ),
-        (
-            one("kinds: [admin, data], operations: {grant: [run]}"),
-            "config.no-effect",
-            "Add control",
-        ),
-        (
-            one("kinds: [data], operations: {grant: [basic, restart_workers]}"),
-            "config.no-effect",
-            "",
-        ),
-        (one("kinds: [admin], operations: {grant: [gather]}"), "config.no-effect", "Add data"),
-        (one("pickle: {profile: data}"), "config.no-effect", "list pickle"),
-        (one("kinds: []"), "config.empty", ""),
-        (one("serializers: []"), "config.empty", ""),
-        (one("kinds: [data, data]"), "config.twice", ""),
-        (one("kinds: data"), "config.value", ""),
-        (one("operations: [basic]"), "config.value", ""),
-        (one("operations: {grant: {basic: 1}}"), "config.value", ""),
-        (one("name: y"), "config.duplicate-key", ""),
-        (one("kinds: [data]", sender="d"), "config.undefined", "Known here"),
-        (one("kinds: [data]", recipient="[a, Unknown]"), "config.undefined", "'unknown'"),
-        (one("kinds: [data]", sender="any"), "config.undefined", ""),
-        (one("kinds: [data]", sender="'*'"), "config.undefined", ""),
-        (one("kinds: [data]", sender="group:redd"), "config.undefined", "'group:red'"),
-        (one("kinds: [data]", sender="[]"), "config.empty", ""),
-        (one("kinds: [data]", sender="{a: 1}"), "config.value", ""),
-        (CONTEXT + CONTEXT, "config.duplicate-name", ""),
-        ("- {sender: a, recipient: b}\n", "config.missing-key", ""),
-        ("- a\n", "config.value", ""),
+        (one("deserialisers: [msgpack]"), "config.unknown-key"),
+        (one("operations: {grants: [basic]}"), "config.unknown-key"),
+        (one("operations: {grant: [basics]}"), "config.operation"),
+        (one("operations: {grant: [update_graph]}"), "config.operation"),
+        (one("operations: {grant: ['*']}"), "config.operation"),
+        (one("deserializers: [msgpack, pickel]"), "config.family"),
+        (one("deserializers: [msgpack, cuda]"), "config.family"),
+        (one("deserializers: [msgpack, Pickle]"), "config.family"),
+        (one("deserializers: [msgpack, error]"), "config.family"),
+        (one("deserializers: [dask]"), "config.family"),
+        (one("submission: code, serializers: [msgpack, cloudpickle]"), "config.family"),
+        (one("kinds: [dat]"), "config.kind"),
+        (one("submission: coed"), "config.submission"),
+        (one("deserializers: [msgpack, pickle], pickle: {profile: [nump]}"), "config.profile"),
+        (one("deserializers: [msgpack, pickle], pickle: {profile: code}"), "config.profile"),
+        (one("kinds: [admin, data], operations: {grant: [run]}"), "config.no-effect"),
+        (one("kinds: [data], operations: {grant: [basic, restart_workers]}"), "config.no-effect"),
+        (one("kinds: [admin], operations: {grant: [gather]}"), "config.no-effect"),
+        (one("pickle: {profile: data}"), "config.no-effect"),
+        (one("kinds: []"), "config.empty"),
+        (one("serializers: []"), "config.empty"),
+        (one("kinds: [data, data]"), "config.twice"),
+        (one("kinds: data"), "config.value"),
+        (one("operations: [basic]"), "config.value"),
+        (one("operations: {grant: {basic: 1}}"), "config.value"),
+        (one("name: y"), "config.duplicate-key"),
+        (one("kinds: [data]", sender="d"), "config.undefined"),
+        (one("kinds: [data]", recipient="[a, Unknown]"), "config.undefined"),
+        (one("kinds: [data]", sender="any"), "config.undefined"),
+        (one("kinds: [data]", sender="'*'"), "config.undefined"),
+        (one("kinds: [data]", sender="group:redd"), "config.undefined"),
+        (one("kinds: [data]", sender="[]"), "config.empty"),
+        (one("kinds: [data]", sender="{a: 1}"), "config.value"),
+        (CONTEXT + CONTEXT, "config.duplicate-name"),
+        ("- {sender: a, recipient: b}\n", "config.missing-key"),
+        ("- a\n", "config.value"),
     ],
 )
-def test_wrong_contexts(contexts: str, rule: str, fix: str) -> None:
+def test_wrong_contexts(contexts: str, rule: str) -> None:
     error = refused(contexts)
     assert error.rule == rule
-    assert fix in error.fix
 
 
 @pytest.mark.parametrize(
-    ("principals", "rule", "place"),
+    ("principals", "rule"),
     [
-        ("principals: {unknown: {}, a: {}, b: {}}\n", "config.principal", "column 14"),
-        ("principals: {a: {}, b: {}, any: {}}\n", "config.principal", "column 28"),
-        ("principals: {a: {}, b: {}, 'x y': {}}\n", "config.name", "column 28"),
-        ("principals: {a: {}, b: {}, 'group:x': {}}\n", "config.name", "column 28"),
-        ("principals: {a: {}, b: {key: x}}\n", "config.unknown-key", "column 25"),
-        ("principals: {a: {}, b: {keys: x}}\n", "config.value", "column 31"),
-        ("principals: {a: {}, b: {keys: [x]}}\n", "config.key", "column 32"),
-        ("principals: {a: {}, b: {groups: ['']}}\n", "config.yaml", "column 34"),
-        ("principals: {a: {}, b: {groups: [x y]}}\n", "config.name", "column 34"),
-        ("principals: {a: {}, b: {groups: [x, x]}}\n", "config.twice", "column 33"),
-        ("principals: {a: {}, b: x}\n", "config.value", "column 24"),
-        ("principals: {}\n", "config.value", "column 13"),
-        ("principals: [a, b]\n", "config.value", "column 13"),
+        ("principals: {unknown: {}, a: {}, b: {}}\n", "config.principal"),
+        ("principals: {a: {}, b: {}, any: {}}\n", "config.principal"),
+        ("principals: {a: {}, b: {}, 'x y': {}}\n", "config.name"),
+        ("principals: {a: {}, b: {}, 'group:x': {}}\n", "config.name"),
+        ("principals: {a: {}, b: {key: x}}\n", "config.unknown-key"),
+        ("principals: {a: {}, b: {keys: x}}\n", "config.value"),
+        ("principals: {a: {}, b: {keys: [x]}}\n", "config.key"),
+        ("principals: {a: {}, b: {groups: ['']}}\n", "config.yaml"),
+        ("principals: {a: {}, b: {groups: [x y]}}\n", "config.name"),
+        ("principals: {a: {}, b: {groups: [x, x]}}\n", "config.twice"),
+        ("principals: {a: {}, b: x}\n", "config.value"),
+        ("principals: {}\n", "config.value"),
+        ("principals: [a, b]\n", "config.value"),
     ],
 )
-def test_wrong_principals(principals: str, rule: str, place: str) -> None:
+def test_wrong_principals(principals: str, rule: str) -> None:
     error = refused(principals=principals)
     assert error.rule == rule
-    assert error.where.endswith(place)
 
 
 def test_one_key_speaks_for_one_principal() -> None:

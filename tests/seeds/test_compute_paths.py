@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import re
 import threading
 from pathlib import Path
 
@@ -46,32 +44,6 @@ def check_paths(said):
             assert found == ("1" if name.startswith("closure") else "2"), name
 
 
-@pytest.mark.cluster
-def test_in_a_jupyter_kernel_every_path_agrees_too(tmp_path):
-    environment = {
-        **{name: text for name, text in os.environ.items() if not name.startswith("DASK_")},
-        "PYTHONPATH": str(PROJECT),
-        "IPYTHONDIR": str(tmp_path / "ipython"),
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "jupyter"),
-    }
-    ended = run("-m", "tests.seeds.in_notebook", cwd=tmp_path, env=environment, timeout=300)
-    found = ended.answer
-    check_paths(found["said"])
-    errors = found["errors"]
-    named = {"submit", "dask.compute", "gather", "loads", "generator", "shell", "client"}
-    assert set(errors) == named
-    for name, each in errors.items():
-        assert len(each["text"].splitlines()) <= 5, name
-        assert each["shown"].count(each["text"].splitlines()[0]) == 1, name
-        assert "Cell In[" in each["shown"], name
-        assert not re.search(r"safeser/[\w/]+\.py", each["shown"]), name
-    assert re.search(r"notebook cell \d+, line 1\)", errors["generator"]["text"])
-    assert "global 'get_ipython' -> its instance -> ipykernel." in errors["shell"]["text"]
-    assert "global 'client' -> safeser.dask.client:Client: a client" in errors["client"]["text"]
-    # A lambda is found by the cell that holds it.
-    assert re.search(r"its function \(notebook cell \d+, line 1\)", errors["client"]["text"])
-
-
 # --- what fails otherwise ------------------------------------------------------------------------
 
 LOCK = threading.Lock()
@@ -98,14 +70,6 @@ def test_what_has_another_cause_is_left_alone(error):
     with pytest.raises(type(error)) as caught, blaming("it", lambda: [("", 1)]):
         raise error
     assert caught.value is error
-
-
-def test_distributed_s_report_is_dropped_only_meanwhile(caplog):
-    logger = logging.getLogger("distributed.protocol.pickle")
-    with blaming("it", list):
-        logger.error("Failed to serialize")
-    logger.error("later")
-    assert [each.getMessage() for each in caplog.records if each.name == logger.name] == ["later"]
 
 
 def test_another_task_of_the_loop_is_reported_meanwhile(caplog):

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from safeser.policy import Policy, explain
+from safeser.policy import explain
 from safeser.policy.rules import SUBMITTING, WEAKEST
 from safeser.values import HARMLESS, Context, Kind
 from tests.draws import draws
@@ -131,13 +131,3 @@ def test_a_context_of_its_own_is_a_line_that_can_be_copied(
         return
     assert loaded(edited).decide(context, family).permitted
     assert ("can then run any code" in advice) == (family == "cloudpickle" or operation == "run")
-
-
-def test_names_of_a_policy_and_of_a_process_stand_in_the_explanation() -> None:
-    policy = Policy.load("demo")
-    context = Context("bob", "scheduler", "task", "update-graph", transport="safeser")
-    text = str(explain(policy, context, "msgpack"))
-    assert "\n  rule: submission.none of policy demo revision 1, on scheduler\n  fix: " in text
-    sealing = explain(policy, context, "msgpack", sealing=True).refusal
-    assert sealing is not None
-    assert sealing.process == "bob"
