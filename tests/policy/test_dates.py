@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.policy import Policy, decide
+from safeser.policy.questions.lint import lint
 from safeser.policy.questions.readable import read_by
 from safeser.values import Context
 from tests.draws import draws
@@ -267,3 +268,14 @@ def test_a_thread_that_read_the_clock_earlier_takes_no_end_back(clock: Clock) ->
     ended = periods.table()
     assert periods._advance(noon("2026-06-29")) is ended
     assert periods.table() is ended
+
+
+@pytest.mark.parametrize(
+    ("day", "found"),
+    [("2026-05-30", []), ("2026-05-31", [True]), ("2026-06-30", [True]), ("2026-07-01", [False])],
+)
+def test_lint_notes_what_ends_soon_and_finds_what_has_ended(
+    policy: Policy, day: str, found: list[bool]
+) -> None:
+    findings = lint(policy, today=datetime.date.fromisoformat(day))
+    assert [each.is_note for each in findings if each.rule == "lint.until"] == found

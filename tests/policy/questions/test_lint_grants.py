@@ -100,12 +100,12 @@ def test_keys_that_end_are_found() -> None:
         f"{three} c active 2026-01-01 not_after=2026-01-10\n"
     )
     assert [
-        (each.message, each.is_note)
+        (each.rule, each.message, each.is_note)
         for each in find_dates(policy, roster, today=datetime.date(2026, 3, 1))
     ] == [
-        ("the last key of b ends on 2026-03-10", True),
-        ("c has no key that opens sessions today", False),
-        ("d has no key that opens sessions today", True),
+        ("lint.date", "the last key of b ends on 2026-03-10", True),
+        ("lint.date", "c has no key that opens sessions today", False),
+        ("lint.date", "d has no key that opens sessions today", True),
     ]
 
 
@@ -128,6 +128,7 @@ def narrowed(*contexts: dict[str, str]) -> list[tuple[str, bool, str]]:
     return [
         (each.message.split("'")[1] + " " + each.message.split("'")[3], each.is_note, each.fix)
         for each in find_narrowed(policy)
+        if each.rule == "lint.narrowed"
     ]
 
 
