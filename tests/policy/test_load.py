@@ -473,14 +473,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         assert str(caught.value).isprintable()
 
 
-def test_a_policy_that_anybody_may_change_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}...\n")
-    path.chmod(0o666)
-    with pytest.raises(ConfigError, match="chmod go-w"):
-        Policy.load(path)
-
-
 def test_a_file_too_large_is_not_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     with path.open("wb") as file:

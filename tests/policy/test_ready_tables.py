@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from safeser.operations import GROUPS, NAMES, OPERATIONS
-from safeser.operations.groups import PARTS, WHOLE
+from safeser.operations.groups import PARTS
 from safeser.policy import Policy
 from safeser.policy.rules import CODE_OPERATIONS
 from safeser.values import Context, Kind
@@ -306,10 +306,3 @@ def test_strangers_get_nothing_and_unknown_authors_pass_as_data(trusted: Policy)
 
 
 # --- parts of groups --------------------------------------------------------------------------
-
-
-def test_a_part_is_of_its_group() -> None:
-    assert set(PARTS) == set(WHOLE)
-    for part, names in PARTS.items():
-        assert names < GROUPS[WHOLE[part]]
-        assert part not in NAMES | set(GROUPS)

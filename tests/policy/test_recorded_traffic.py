@@ -313,12 +313,6 @@ def test_a_client_gets_what_keeps_its_connection_and_no_values() -> None:
         assert not policy.permits_operation(Context("oscar", "scheduler", kind, name)).permitted
 
 
-def test_what_was_seen_in_a_stronger_kind_is_not_proposed_again() -> None:
-    strong = admit("w1", "scheduler", kind="task", operation="task-erred", family="dask")
-    text = learn(gather([strong, counts(beat("w1", "register-worker"))]))
-    assert text.count("- task-erred") == 1
-
-
 def test_a_worker_of_another_group_is_an_error_with_advice() -> None:
     seen = [
         admit("w1", "s", kind="task", operation="update-graph", family="sealed"),

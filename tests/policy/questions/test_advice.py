@@ -6,7 +6,6 @@ import copy
 import re
 from typing import Any
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
@@ -21,7 +20,6 @@ from tests.policy.random_policies import (
     OPERATIONS_ASKED,
     loaded,
     policies,
-    written,
 )
 
 _CHANGE = re.compile(r"In context '(?P<name>[^']+)' \(line \d+\), (?P<words>.*?)\. Risk: ")
@@ -115,19 +113,3 @@ def check_that_none_can(context: Context, family: Any, author: str | None) -> No
         family == "sealed",
     )
     assert any(floors)
-
-
-@pytest.mark.parametrize("family", ["dask", "pickle", "cloudpickle", "sealed"])
-@pytest.mark.parametrize("operation", [None, "update-graph", "run", "get_data"])
-def test_a_context_of_its_own_is_a_line_that_can_be_copied(
-    family: str, operation: str | None
-) -> None:
-    spelled = written([{"sender": "a", "recipient": "b", "kinds": ["admin"]}])
-    context = Context("b", "c", "control", operation, transport="safeser", same_host=True)
-    advice = loaded(spelled).decide(context, family).fix
-    edited = followed(spelled, advice)
-    if edited is None:
-        assert (family, advice.startswith("No policy can")) == ("sealed", True)
-        return
-    assert loaded(edited).decide(context, family).permitted
-    assert ("can then run any code" in advice) == (family == "cloudpickle" or operation == "run")
