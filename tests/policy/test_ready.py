@@ -18,7 +18,6 @@ from safeser.values import FAMILIES, Context, Decision, Kind
 
 CODERS = {"default": ["client"], "strict": ["client"], "demo": ["alice"]}
 USERS = {**CODERS, "demo": ["alice", "bob"]}
-SERVERS = ["scheduler", "worker", "nanny"]
 
 #: Where workers are kept from running code in each other and in the scheduler.
 KEPT_APART = ["strict", "demo"]

@@ -19,7 +19,6 @@ from safeser.errors import PayloadError, PolicyDenied, SerializationError
 from tests.seeds.running import run
 
 PROGRAM = Path(__file__).with_name("compute_paths.py")
-PROJECT = Path(__file__).parents[2]
 
 
 @pytest.mark.cluster

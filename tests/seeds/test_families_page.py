@@ -254,33 +254,3 @@ def test_a_family_that_is_not_registered_here_is_named():
         families.serialize(1, ["dask", "seeds_absent"])
     assert caught.value.message == "family seeds_absent is listed, and not registered here"
     assert caught.value.rule == "families.serializer"
-
-
-DECORATED = """
-import logging
-from distributed.comm.registry import get_backend
-from distributed.protocol import dask_serialize, register_generic
-
-logging.basicConfig(format="%(message)s")
-get_backend("safeser")
-
-class Tiles: pass
-class Walked: pass
-
-@dask_serialize.register(Tiles)
-def serialize(x):
-    return {}, []
-
-print("registered")
-register_generic(Walked)
-"""
-
-
-def test_what_distributed_s_own_decorators_registered_is_said_at_registration():
-    """What is honoured, what is ignored and why."""
-    ended = run("-c", DECORATED)
-    honoured, ignored = ended.err.splitlines()
-    assert honoured.startswith("__main__:Tiles was registered with distributed's dask_serialize")
-    assert "safeser calls its functions only where a context of the policy names" in honoured
-    assert ignored.startswith("__main__:Walked was registered with distributed's register_generic")
-    assert "which pickles the class: safeser does not use it." in ignored
