@@ -131,33 +131,29 @@ def test_wrong_types_at_the_top(head: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "field",
-    ["shadow: {}", "warn: x", "enforce: x", "min_peer_revision: 3"],
-)
-def test_a_field_not_enforced_yet_is_refused_never_ignored(field: str) -> None:
-    error = refused(more=field + "\n")
-    assert error.rule == "config.not-supported"
-    assert error.where == "p.yaml, line 8, column 1"
-    assert field.partition(":")[0] in error.message
-    assert "not supported by this version" in error.message
-
-
-@pytest.mark.parametrize("field", ["deny: [a]", "warn: x"])
-def test_the_same_in_a_context(field: str) -> None:
-    assert refused(one(field)).rule == "config.not-supported"
-
-
-@pytest.mark.parametrize(
-    ("contexts", "rule"),
+    ("contexts", "more", "line"),
     [
-        (one("detached: once"), "config.not-supported"),
-        (one("operations: {grant: [basic], deny: [run]}"), "config.not-supported"),
+        *(
+            (CONTEXT, f"{field}\n", 8)
+            for field in ("shadow: {}", "warn: x", "enforce: x", "min_peer_revision: 3")
+        ),
+        *(
+            (one(field), "", 9)
+            for field in (
+                "deny: [a]",
+                "warn: x",
+                "detached: once",
+                "operations: {grant: [basic], deny: [run]}",
+            )
+        ),
     ],
 )
-def test_unfinished_features_are_named(contexts: str, rule: str) -> None:
-    error = refused(contexts)
-    assert error.rule == rule
-    assert error.where.startswith("p.yaml, line 9")
+def test_a_field_not_enforced_yet_is_refused_never_ignored(
+    contexts: str, more: str, line: int
+) -> None:
+    error = refused(contexts, more=more)
+    assert error.rule == "config.not-supported"
+    assert error.where.startswith(f"p.yaml, line {line},")
 
 
 @pytest.mark.parametrize(
