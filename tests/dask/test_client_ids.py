@@ -15,14 +15,6 @@ def test_the_first_principal_keeps_an_id():
     assert ids.claim("Client-2", "bob")
 
 
-def test_a_refused_claim_changes_nothing():
-    ids = ClientIds()
-    ids.claim("Client-1", "alice")
-    for _ in range(3):
-        assert not ids.claim("Client-1", "bob")
-    assert ids.claim("Client-1", "alice")
-
-
 def test_each_principals_longest_unused_id_is_forgotten_first():
     ids = ClientIds(most=2)
     for client in ("C-a", "C-b", "C-a", "C-c"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import sys
 import warnings
 from collections import Counter
@@ -23,7 +22,6 @@ from distributed.diagnostics import progressbar
 from distributed.objects import HasWhat, SchedulerInfo, WhoHas
 from distributed.utils import Log, Logs
 
-import safeser.dask.client
 from safeser.dask.client import Client
 from safeser.dask.clients.dask_collections import Described
 from safeser.dask.patches import display
@@ -114,26 +112,6 @@ HONEST = {
 }
 
 
-def test_it_shows_who_and_under_which_policy(doors):
-    client = without(doors, HONEST)
-    sha256 = client.safeser.policy.sha256[:12]
-    rows = {
-        "principal": "alice, towards scheduler",
-        "policy": f"demo revision 1 (SHA-256 {sha256})",
-        "opens": "dask, msgpack",
-        "sends": "dask, msgpack, pickle, cloudpickle",
-        "refused": "4 (context.family 3, operation.not-granted 1)",
-    }
-    shown, drawn = repr(client), client._repr_html_()
-    assert shown.startswith("<Client: 'safeser://127.0.0.1:8786' processes=2 threads=4, memory=1 B")
-    for name, value in rows.items():
-        assert f"{name} {value}" in shown
-        assert f"<strong>{name}:</strong>" in drawn
-        assert html.escape(value) in drawn
-    assert "Scheduler Info" in drawn
-    assert client.dashboard_link == "http://127.0.0.1:8787/status"
-
-
 def test_it_says_when_the_scheduler_decides_by_another_policy(doors):
     client = without(doors, HONEST)
     assert "peer's policy" not in dict(client._said())
@@ -146,43 +124,6 @@ def test_it_says_when_the_scheduler_decides_by_another_policy(doors):
     assert "<script>" not in client._repr_html_()
 
 
-def test_what_its_user_asked_for_narrows_what_it_shows(doors):
-    asked = {"_deserializers": ["msgpack"], "_serializers": ["dask", "pickle"]}
-    rows = dict(without(doors, HONEST, **asked)._said())
-    assert rows["opens"] == "msgpack"
-    assert rows["sends"] == "dask, msgpack, pickle, cloudpickle"
-
-
-#: Alice may say nothing here, and hear nothing.
-STRANGERS = """
-safeser: 1
-name: strangers
-revision: 1
-principals: {alice: {}, scheduler: {}, worker: {}}
-contexts:
-  - name: others
-    sender: worker
-    recipient: scheduler
-    deserializers: [msgpack]
-    operations: {grant: [basic]}
-"""
-
-
-def test_who_has_no_context_at_all_opens_and_sends_nothing(doors):
-    client = without(doors, HONEST)
-    client.scheduler_comm.comm.link.channel = SimpleNamespace(policy=doors.policy(STRANGERS))
-    rows = dict(client._said())
-    assert rows["opens"] == rows["sends"] == "none"
-
-
-def test_towards_a_stock_cluster_it_says_that_nothing_is_decided_for_its_sending(doors):
-    client = without(doors, HONEST)
-    client.scheduler_comm.comm.link.transport = "tcp"
-    rows = dict(client._said())
-    assert "nothing here decides it" in rows["sends"]
-    assert rows["opens"] == "dask, msgpack"
-
-
 def test_a_scheduler_whose_word_cannot_be_read_has_no_dashboard(doors):
     client = without(doors, HONEST)
 
@@ -191,30 +132,6 @@ def test_a_scheduler_whose_word_cannot_be_read_has_no_dashboard(doors):
 
     client._get_scheduler_info = unreadable
     assert client.dashboard_link is None
-
-
-def test_without_a_connection_it_shows_its_own_side(doors):
-    client = without(doors, {}, scheduler_comm=None, scheduler=None)
-    client.safeser.audit.refusals = {}
-    shown = repr(client)
-    assert shown.startswith("<Client: no scheduler connected, principal alice, policy demo")
-    assert "refused nothing" in shown
-    assert "opens" not in shown
-    assert "No scheduler connected" in client._repr_html_()
-    assert client.dashboard_link is None
-
-
-def test_with_settings_that_are_gone_it_shows_the_rest(doors):
-    client = without(doors, HONEST)
-
-    def gone(self):
-        raise OSError("no such key")
-
-    type(client).safeser = property(gone)
-    assert repr(client) == (
-        "<Client: 'safeser://127.0.0.1:8786' processes=2 threads=4, memory=1 B>"
-    )
-    assert "Scheduler Info" in client._repr_html_()
 
 
 @pytest.mark.parametrize("identity", [INFO, {**INFO, "workers": {"w": {**WORKER, "name": "x"}}}])
@@ -275,11 +192,6 @@ def test_a_dashboard_is_at_a_port_of_the_schedulers_host(doors, port):
     assert client.dashboard_link is None
 
 
-def test_a_cluster_of_ones_own_knows_its_dashboard(doors):
-    cluster = SimpleNamespace(dashboard_link="http://127.0.0.1:1/status", scheduler=None)
-    assert without(doors, HONEST, cluster=cluster).dashboard_link == cluster.dashboard_link
-
-
 @pytest.mark.parametrize(
     "drawn",
     [
@@ -307,16 +219,6 @@ def test_whatever_else_distributed_draws_is_text_too(drawn):
     assert "<img" not in text
     assert "&lt;script&gt;" in text
     assert "&amp;lt;" not in text  # escaped once
-
-
-def test_what_templates_made_is_inserted_as_it_is():
-    drawn = Logs({"w": Log("WARNING <b>")})._repr_html_()
-    assert '<p style="font-family: monospace' in drawn
-    assert "&lt;b&gt;" in drawn
-
-
-def test_dasks_own_drawings_stay_drawings():
-    assert "<svg" in da.ones((4, 4))._repr_html_()
 
 
 def published(kind, meta=None, parts=None):
@@ -348,12 +250,6 @@ def test_arrays_that_came_before_safeser_are_text(monkeypatch):
     escapes = row("dask.array.core:ARRAY_TEMPLATE").replace(core.ARRAY_TEMPLATE)
     monkeypatch.setattr(core, "ARRAY_TEMPLATE", escapes)
     assert "<script" not in array._repr_html_()
-
-
-def test_stock_clients_of_this_process_are_drawn_so_too():
-    assert safeser.dask.client.Display in Client.__mro__
-    assert not issubclass(distributed.Client, safeser.dask.client.Display)
-    assert get_template("client.html.j2").environment.autoescape("client.html.j2")
 
 
 class Versions:
@@ -394,11 +290,6 @@ def test_a_table_of_versions_is_no_wider_than_a_screen_or_two(doors):
     many = {f"package-{number}": "1" for number in range(10_000)} | {"python": "3" * 100_000}
     [text] = warned_of(doors, scheduler={"packages": many}, workers={"w": {"packages": many}})
     assert len(text) < 500_000
-
-
-def test_versions_that_agree_are_not_warned_of(doors):
-    own = distributed.versions.get_versions()
-    assert warned_of(doors, scheduler=own, workers={"w": own}) == []
 
 
 # -- progress bars ---------------------------------------------------------------------------------
@@ -483,16 +374,6 @@ def test_what_a_bar_counts_are_numbers(bars, capsys, left, total):
 def test_what_several_bars_count_are_the_same_groups(bars, left, total):
     with pytest.raises(PayloadError):
         bars["several"]._draw_bar(remaining=left, all=total, status="running")
-
-
-def test_bars_of_honest_counts_are_drawn(bars, capsys):
-    bars["text"]._draw_bar(remaining=1, all=4, status="running")
-    assert "[##############################          ] | 75% Completed" in capsys.readouterr().out
-    bars["one"]._draw_bar(remaining=0, all=0, status="finished")
-    assert "0 / 0" in bars["one"].bar_text.value
-    bars["several"].make_widget({EVIL: 2})
-    bars["several"]._draw_bar(remaining={EVIL: 1}, all={EVIL: 2}, status="running")
-    assert "1 / 2" in bars["several"].bar_texts[EVIL].value
 
 
 @pytest.mark.parametrize("said", ['<<TABLE HREF="javascript:alert(1)"/>>', " <b>x</b>\n"])

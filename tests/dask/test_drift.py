@@ -93,17 +93,3 @@ def test_the_scheduler_is_asked_and_by_it_workers_and_nannies(net, monkeypatch):
         ("worker safeser://127.0.0.1:2", "b"),
         ("nanny safeser://127.0.0.1:2", ""),
     ]
-
-
-def test_nothing_answers_is_one_line(monkeypatch, tmp_path):
-    from safeser.dask.drift_question import question
-    from safeser.errors import ConfigError
-
-    monkeypatch.setattr("safeser.dask.drift_question.channel_for", lambda role: None)
-
-    async def nobody(address):
-        raise OSError("refused")
-
-    monkeypatch.setattr("safeser.dask.drift_question._asked", nobody)
-    with pytest.raises(ConfigError, match="does not answer"):
-        question("safeser://127.0.0.1:9")

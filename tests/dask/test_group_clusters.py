@@ -171,8 +171,9 @@ def test_a_group_is_one_folder_below_the_one_that_is_named(tmp_path, started, na
 def test_a_process_that_ends_ends_the_command(tmp_path, monkeypatch):
     monkeypatch.setattr(group_clusters, "_command", lambda _: [sys.executable, "-c", "exit(3)"])
     cluster = GroupCluster(tmp_path / "analysts")
-    with pytest.raises(ConfigError, match="analysts ended with code 3"):
+    with pytest.raises(ConfigError, match="analysts ended with code 3") as caught:
         cluster.start(0, 1)
+    assert caught.value.rule == "config.up"
     cluster.end()
 
 

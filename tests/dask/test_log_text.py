@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from safeser.dask import log_text
 from safeser.dask.log_text import escape_logs, shorten_refusals
 from safeser.errors import PolicyDenied
 
@@ -47,31 +46,6 @@ def test_no_key_name_or_error_steers_a_terminal(lines):
     assert all(c.isprintable() or c in "\n\t" for c in printed)
 
 
-def test_what_is_honest_is_untouched(lines):
-    logger, said = lines
-    record = logger.makeRecord(logger.name, 20, "f", 1, "Größe\t%s", ("x",), None)
-    assert (record.msg, record.args, record.exc_text) == ("Größe\t%s", ("x",), None)
-    record = logging.getLogger("mine").makeRecord("mine", 20, "f", 1, STEERING, (), None)
-    assert record.msg == STEERING
-    logger.warning("Größe\n%s", "x")
-    assert said.getvalue() == "Größe\nx\n"
-
-
-def test_arguments_that_do_not_fit_are_whoever_prints_its(lines, monkeypatch):
-    logger, said = lines
-    monkeypatch.setattr(logging, "raiseExceptions", False)
-    logger.warning("%d", "x")
-    assert said.getvalue() == ""
-    assert logging.makeLogRecord({"name": "x"}).name == "x"
-
-
-def test_it_is_done_once():
-    escape_logs()
-    make = logging.getLogRecordFactory()
-    escape_logs()
-    assert logging.getLogRecordFactory() is make
-
-
 STOCK_CLIENT = """
 import logging, sys
 from distributed.comm.registry import get_backend
@@ -103,40 +77,6 @@ def test_whoever_tells_of_an_error_tells_it_escaped(name):
     escape_logs()
     record = logging.getLogger(name).makeRecord(name, 40, "f", 1, "%s", (STEERING,), None)
     assert record.getMessage().isprintable()
-
-
-@pytest.fixture
-def loggers(monkeypatch):
-    """safeser's logger and distributed's, as they are where nobody configured any."""
-    own, theirs = logging.getLogger("safeser"), logging.getLogger("distributed")
-    shown = logging.StreamHandler(io.StringIO())
-    shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    monkeypatch.setattr(theirs, "handlers", [shown])
-    monkeypatch.setattr(own, "handlers", [])
-    monkeypatch.setattr(own, "level", logging.NOTSET)
-    monkeypatch.setattr(own, "parent", None)  # pytest listens at the root
-    yield own, shown
-    own._cache.clear()
-
-
-@pytest.mark.parametrize(("command", "tells"), [(True, ["a", "b"]), (False, ["b"])])
-def test_safesers_lines_are_shown_as_dasks(loggers, monkeypatch, command, tells):
-    own, shown = loggers
-    monkeypatch.setattr(log_text, "is_command", lambda: command)
-    log_text.show_logs()
-    log_text.show_logs()
-    own.info("a")
-    own.warning("b")
-    lines = shown.stream.getvalue().splitlines()
-    assert [line[-1] for line in lines] == tells
-    assert all(line[:2] == "20" for line in lines)
-
-
-def test_what_somebody_configured_stays(loggers):
-    own, _ = loggers
-    own.setLevel(logging.ERROR)
-    log_text.show_logs()
-    assert own.handlers == []
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -82,14 +82,6 @@ def test_what_is_no_setting_is_refused(section):
         settings_for("worker")
 
 
-def test_a_misspelt_setting_is_told_the_nearest():
-    with (
-        dask.config.set({"safeser": {"idenity": "x"}}),
-        pytest.raises(ConfigError, match="'identity'"),
-    ):
-        settings_for("worker")
-
-
 # --- channels -------------------------------------------------------------------------------
 
 
@@ -151,11 +143,6 @@ def test_a_channel_that_cannot_be_made_closes_its_log(made):
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_whom_a_role_expects_makes_no_channel_of_its_own(made):
-    worker = channel_for("worker")
-    assert channel_for("worker", {"expected_scheduler": "scheduler"}) is worker
-
-
 def test_a_channel_without_a_log_lets_nothing_through(made):
     channel = unrecorded_channel("worker")
     assert channel.identity.principal == "worker"
@@ -166,11 +153,6 @@ def test_a_channel_without_a_log_lets_nothing_through(made):
         with pytest.raises(AuditError):
             call()
     assert not (made / "audit").exists()
-
-
-def test_without_an_identity_there_is_nothing_to_look_at():
-    with dask.config.set({"safeser": {}}):
-        assert unrecorded_channel("worker") is None
 
 
 # --- roles ----------------------------------------------------------------------------------
@@ -297,10 +279,6 @@ def test_it_must_be_clear_whose_a_connection_is(made):
     with dask.config.set({"safeser": {"audit": "x"}}), pytest.raises(ConfigError) as caught:
         roles.connecting(both)
     assert caught.value.rule != "config.role"
-
-
-def test_overrides_that_are_none_are_ignored(made):
-    assert Roles().connecting({"roles": "x"}).identity.principal == "client"
 
 
 def test_who_answers_where_a_worker_registers_is_its_scheduler(made):
@@ -450,11 +428,6 @@ def test_a_shadow_that_is_not_there_stops_the_process(made):
         channel_for("worker", {"shadow": str(made / "missing.yaml")})
 
 
-def test_a_ready_shadow_keeps_its_name(made):
-    assert Settings(shadow="strict").absolute() == {"shadow": "strict"}
-    assert channel_for("worker", {"shadow": "observe"}).shadow.name == "observe"
-
-
 def test_files_of_the_log_are_kept_as_configured():
     with dask.config.set({"safeser.audit-files": {"keep-age": "90d", "heads": "syslog"}}):
         files = settings_for("worker").audit_files
@@ -507,12 +480,6 @@ def test_clients_that_do_not_close_keep_a_process_once(left_open):
     clients = left_open(stuck, {}, stuck, stuck)
     module._close_clients()
     assert [each.waits for each in clients] == [[3.0], [0.2], [0.2], [0.2]]
-
-
-def test_a_client_that_is_closing_is_not_waited_for_again(left_open):
-    (client,) = left_open({"status": "closing"})
-    module._close_clients()
-    assert client.waits == []
 
 
 def test_clients_of_the_process_that_this_one_was_forked_from_are_left_to_it(

@@ -13,11 +13,9 @@ from distributed.scheduler import _materialize_graph
 from distributed.utils import offload as dask_offload
 
 from safeser.dask.contents.opened_graph import opened
-from safeser.dask.patches import PATCHES, small_tasks
-from safeser.dask.patches.patch import is_applied
+from safeser.dask.patches import small_tasks
 from safeser.dask.patches.small_tasks import SMALL_GRAPH
 from safeser.dask.transport.comm import SafeserComm
-from tests.dask.patched import patched
 
 TO_CLIENT = "Scheduler->Client"
 BATCHES, OFFLOAD = small_tasks.ROWS
@@ -111,22 +109,3 @@ def test_the_order_of_a_graph_is_found_in_a_thread():
 
     where, loop = asyncio.run(run())
     assert where is not loop
-
-
-@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError])
-def test_errors_come_out(error):
-    def fail(**_):
-        raise error
-
-    async def run():
-        await OFFLOAD.replace(dask_offload)(fail, expr=built(1))
-
-    with pytest.raises(error):
-        asyncio.run(run())
-
-
-@pytest.mark.parametrize("row", small_tasks.ROWS, ids=lambda row: row.target)
-def test_it_is_in_the_list(row):
-    assert row in PATCHES
-    with patched(row.target):
-        assert is_applied(row)

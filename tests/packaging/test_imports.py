@@ -130,20 +130,6 @@ def test_the_checker_finds(module, source):
     assert len(set(faults(module, source))) >= 1
 
 
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        ("safeser.pickles.stock", "import pickle, cloudpickle"),
-        ("safeser.dask.transport.comm", "from distributed.core import rpc\nimport dask"),
-        ("safeser.families.plain", "from safeser import pickles"),
-        ("safeser.gateway.relay", "from safeser import channel"),
-        ("safeser.tokens.encoding", "from marshal import dumps"),
-    ],
-)
-def test_the_checker_leaves_alone(module, source):
-    assert faults(module, source) == []
-
-
 LIBRARY = """
 import sys
 

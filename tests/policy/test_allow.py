@@ -48,11 +48,6 @@ def test_all_that_can_be_said() -> None:
     assert made.returns == "my:Point"
 
 
-def test_a_narrowed_grant_keeps_it() -> None:
-    found = grant('"my.lib:Point": class')
-    assert found.narrowed(["pickle"]).allow == found.allow
-
-
 def test_it_does_not_reach_admin_messages() -> None:
     assert policy('"my:P": class').grant(Context("a", "b", "admin")).allow == ()
 
@@ -116,8 +111,3 @@ def test_the_limits_of_pickles() -> None:
     for wrong in ("max_string: 1", "max_int: 1GiB", "max_calls: 1"):
         with pytest.raises(ConfigError):
             policy('"my:P": class', more=f"limits: {{{wrong}}}\n")
-
-
-def test_an_allowance_is_itself() -> None:
-    allowed = Allowed("my:Point", "class")
-    assert Allowed.of("other:name", allowed) is allowed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.errors import ConfigError
-from safeser.policy import Policy, explain
+from safeser.policy import Policy
 from safeser.values import ANY_AUTHOR, UNKNOWN, Context, Grant, Kind
 
 HEAD = """safeser: 1
@@ -94,66 +94,30 @@ def test_it_does_not_reach_admin_messages() -> None:
     assert policy("ann").decide(admin, "pickle", author="ann").rule == "floor.admin"
 
 
-def test_the_advice_is_to_list_the_author_and_says_of_whom_the_risk_is() -> None:
-    loaded = policy("ann")
-    denied = loaded.decide(HOP, "pickle", author="cy")
-    assert "add cy to 'authors'" in denied.fix
-    assert "pickles of cy (as hub relay it) are then rebuilt in me" in denied.fix
-    assert policy("[ann, cy]").decide(HOP, "pickle", author="cy").permitted
-    for author in ("any", "nobody"):
-        denied = loaded.decide(HOP, "pickle", author=author)
-        assert "No policy can permit it: its author is not known" in denied.fix
-
-
-def test_the_advice_lists_family_and_author_where_both_lack() -> None:
-    loaded = Policy.parse(HEAD)
-    denied = loaded.decide(HOP, "pickle", author="ann")
-    assert "add pickle to 'deserializers', add ann to 'authors'" in denied.fix
-    assert "add" not in loaded.decide(HOP, "pickle", author="any").fix
-
-
-def test_code_of_an_author_is_said_to_be_code() -> None:
-    code = "  submission: code\n  deserializers: [dask, msgpack, pickle, cloudpickle]\n"
-    denied = policy("ann", code).decide(HOP, "cloudpickle", author="cy")
-    assert "cy (as hub relay it) can then run any code in me" in denied.fix
-
-
-def test_an_explanation_names_the_authors() -> None:
-    answer = explain(policy("group:staff"), HOP, "pickle", author="bea")
-    assert answer.decision.permitted
-    assert any("ann, bea" in step for step in answer.steps)
-
-
 @pytest.mark.parametrize(
-    ("authors", "rest", "rule", "place", "words"),
+    ("authors", "rest", "rule"),
     [
-        ("[an]", PICKLES, "config.undefined", "line 15, column 13", "Did you mean 'ann'"),
-        ("[ann, bee]", PICKLES, "config.undefined", "line 15, column 18", "Did you mean 'bea'"),
-        ("group:stuff", PICKLES, "config.undefined", "line 15, column 12", "group:staff"),
-        ("[any]", PICKLES, "floor.author", "line 15, column 13", "an unknown author"),
-        ("[ann, unknown]", PICKLES, "floor.author", "line 15, column 18", "an unknown author"),
-        ("[ann, ann]", PICKLES, "config.twice", "line 15, column 12", "twice"),
-        ("[]", PICKLES, "config.empty", "line 15, column 12", "empty"),
-        ("{ann: cy}", PICKLES, "config.value", "line 15", "list"),
-        ("7", PICKLES, "config.value", "line 15", "list"),
-        ("[hub]", PICKLES, "config.no-effect", "line 15, column 13", "needs no listing"),
-        ("[ann]", "", "config.no-effect", "line 15, column 12", "have no effect here"),
-        (
-            "[ann]",
-            "  deserializers: [dask, msgpack]\n",
-            "config.no-effect",
-            "line 15, column 12",
-            "have no effect here",
-        ),
+        ("[an]", PICKLES, "config.undefined"),
+        ("[ann, bee]", PICKLES, "config.undefined"),
+        ("group:stuff", PICKLES, "config.undefined"),
+        ("[any]", PICKLES, "floor.author"),
+        ("[ann, unknown]", PICKLES, "floor.author"),
+        ("[ann, ann]", PICKLES, "config.twice"),
+        ("[]", PICKLES, "config.empty"),
+        ("{ann: cy}", PICKLES, "config.value"),
+        ("7", PICKLES, "config.value"),
+        ("[hub]", PICKLES, "config.no-effect"),
+        ("[ann]", "", "config.no-effect"),
+        ("[ann]", "  deserializers: [dask, msgpack]\n", "config.no-effect"),
     ],
 )
 def test_what_means_nothing_is_refused_at_its_place(
-    authors: str, rest: str, rule: str, place: str, words: str
+    authors: str,
+    rest: str,
+    rule: str,
 ) -> None:
     error = refused(authors, rest)
     assert error.rule == rule
-    assert place in error.where
-    assert words in str(error)
 
 
 def test_a_group_may_pass_on_what_others_of_it_wrote() -> None:

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-from pathlib import Path
-
-import jsonschema
 import pytest
-import yaml
 
 from safeser.errors import ConfigError
 from safeser.policy import Policy
-from safeser.policy.schema import json_schema
 
 HEAD = """safeser: 1
 name: test
@@ -77,31 +70,30 @@ def test_equal_demands_have_one_digest_and_others_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("confined", "rule", "said"),
+    ("confined", "rule"),
     [
-        ("{read: [data]}", "config.confined", "'data' is not an absolute path"),
-        ("{read: [/data/../home]}", "config.confined", "not an absolute path"),
-        ("{write: [/data/]}", "config.confined", "not an absolute path"),
-        ("{write: [//data]}", "config.confined", "not an absolute path"),
-        ("{write: [/]}", "config.confined", "/ is every file"),
-        ("{read: [/a/b], write: [/a]}", "config.confined", "what it may write, it may read"),
-        ("{read: [/a, /a]}", "config.twice", "listed twice"),
-        ("{connect: clutser}", "config.confined", "Did you mean 'cluster'?"),
-        ("{connect: any, ports: [1]}", "config.confined", "no effect"),
-        ("{ports: []}", "config.value", "at least 1"),
-        ("{ports: [0]}", "config.confined", "neither a port"),
-        ("{ports: [65536]}", "config.confined", "neither a port"),
-        ("{ports: [9-7]}", "config.confined", "neither a port"),
-        ("{ports: [1-65535]}", "config.confined", "1,000 ports at most"),
-        ("{execute: never}", "config.value", "true or false"),
-        ("{reed: [/a]}", "config.unknown-key", "Did you mean 'read'?"),
-        ("yes", "config", ""),
+        ("{read: [data]}", "config.confined"),
+        ("{read: [/data/../home]}", "config.confined"),
+        ("{write: [/data/]}", "config.confined"),
+        ("{write: [//data]}", "config.confined"),
+        ("{write: [/]}", "config.confined"),
+        ("{read: [/a/b], write: [/a]}", "config.confined"),
+        ("{read: [/a, /a]}", "config.twice"),
+        ("{connect: clutser}", "config.confined"),
+        ("{connect: any, ports: [1]}", "config.confined"),
+        ("{ports: []}", "config.value"),
+        ("{ports: [0]}", "config.confined"),
+        ("{ports: [65536]}", "config.confined"),
+        ("{ports: [9-7]}", "config.confined"),
+        ("{ports: [1-65535]}", "config.confined"),
+        ("{execute: never}", "config.value"),
+        ("{reed: [/a]}", "config.unknown-key"),
+        ("yes", "config"),
     ],
 )
-def test_a_demand_that_means_nothing_definite_does_not_load(confined, rule, said) -> None:
+def test_a_demand_that_means_nothing_definite_does_not_load(confined, rule) -> None:
     error = refused(confined)
     assert error.rule.startswith(rule)
-    assert said in str(error)
     assert "line 8" in error.where
 
 
@@ -118,71 +110,24 @@ CODE = f"submission: code, serializers: {LISTS}, deserializers: {LISTS}"
 
 
 @pytest.mark.parametrize(
-    ("context", "why"),
+    "context",
     [
-        (f"sender: worker, recipient: nanny, {CODE}", "cloudpickle"),
-        (f"sender: scheduler, recipient: nanny, authors: [worker], {CODE}", "cloudpickle"),
-        ("sender: worker, recipient: nanny, submission: code", "could submit code"),
-        (
-            "sender: scheduler, recipient: other, authors: [worker], submission: sealed,"
-            " operations: {grant: [cluster]}",
-            "what it signs would run there",
-        ),
-        (
-            "sender: worker, recipient: other, submission: sealed, operations: {grant: [actors]}",
-            "runs what it is sent",
-        ),
+        f"sender: worker, recipient: nanny, {CODE}",
+        f"sender: scheduler, recipient: nanny, authors: [worker], {CODE}",
+        "sender: worker, recipient: nanny, submission: code",
+        "sender: scheduler, recipient: other, authors: [worker], submission: sealed,"
+        " operations: {grant: [cluster]}",
+        "sender: worker, recipient: other, submission: sealed, operations: {grant: [actors]}",
     ],
 )
-def test_no_context_lets_code_out_of_the_sandbox(context: str, why: str) -> None:
+def test_no_context_lets_code_out_of_the_sandbox(context: str) -> None:
     more = f"- {{name: out, {context}}}\n"
     Policy.parse(text("{}", more).replace(", confined: {}", ""))  # its control
     error = refused("{}", more)
     assert error.rule == "config.confined-code"
-    assert why in str(error)
     assert "line 11" in error.where
 
 
 def test_code_may_reach_a_confined_process_and_others_of_its_principal() -> None:
     policy("{}", f"- {{name: a, sender: scheduler, recipient: worker, {CODE}}}\n")
     policy("{}", f"- {{name: a, sender: worker, recipient: worker, {CODE}}}\n")
-
-
-@pytest.mark.parametrize(
-    ("confined", "valid"),
-    [
-        ("{}", True),
-        ("{read: [/a], write: [/b], execute: true, connect: any}", True),
-        ("{ports: [8786, 9000-9099]}", True),
-        ("{connect: all}", False),
-        ("{read: /a}", False),
-        ("{execute: 1}", False),
-        ("{reed: [/a]}", False),
-    ],
-)
-def test_editors_know_the_field(confined: str, valid: bool) -> None:
-    schema = jsonschema.Draft202012Validator(json_schema())
-    assert schema.is_valid(yaml.safe_load(text(confined))) is valid
-
-
-def documented() -> list[str]:
-    docs = Path(__file__).parents[2] / "docs" / "how-to"
-    pages = (docs / name for name in ("policy.md", "confined-workers.md"))
-    blocks = (re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S) for page in pages)
-    return [block for found in blocks for block in found if "    confined:" in block]
-
-
-def test_what_documentation_shows_loads() -> None:
-    shown = documented()
-    assert len(shown) == 2
-    context = "contexts:\n- {name: in, sender: worker, recipient: %s,"
-    grant = " operations: {grant: [basic, cluster]}}\n"
-    for block in shown:
-        principals = block if "  scheduler:" in block else f"{block}  scheduler: {{}}\n"
-        told = f"safeser: 1\nname: x\nrevision: 1\n{principals}{context % 'scheduler'}{grant}"
-        found = Policy.parse(told).principals["worker"].confined
-        assert found is not None
-        assert (found.read, found.write) == (("/data/sales",), ("/scratch/analysts",))
-        # What both pages say the defaults are.
-        assert found.digest == replace(found, execute=False, connect="cluster").digest
-        assert found.ports == demanded("{}").ports

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, PolicyDenied
-from safeser.policy import Policy, decide, explain
+from safeser.policy import Policy, decide
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.readable import read_by
 from safeser.values import Context
@@ -246,63 +246,6 @@ def test_a_date_is_written_in_one_way(written: str, rule: str | None) -> None:
     assert "line 9" in str(caught.value.where)
 
 
-def test_lint_names_what_has_ended_and_what_ends_soon(policy: Policy) -> None:
-    def dates(day: str) -> list[tuple[str, bool]]:
-        found = lint(policy, today=datetime.date.fromisoformat(day))
-        return [(each.message, each.is_note) for each in found if each.rule == "lint.until"]
-
-    assert dates("2026-05-30") == []
-    assert (
-        dates("2026-05-31")
-        == dates("2026-06-30")
-        == [
-            (
-                "context 'temporary' (line 6) ends with 2026-06-30; then it refuses all that it"
-                " matches",
-                True,
-            )
-        ]
-    )
-    assert dates("2026-07-01") == [
-        (
-            "context 'temporary' (line 6) ended with 2026-06-30; it refuses all that it matches",
-            False,
-        )
-    ]
-
-
-def test_what_is_explained_says_when_it_ends(clock: Clock, policy: Policy) -> None:
-    text = str(explain(policy, Context("a", "b"), "dask"))
-    assert "until the end of 2026-06-30" in text
-    clock.now = noon("2026-07-01")
-    text = str(explain(policy, Context("a", "b"), "dask"))
-    assert "denied: " in text
-    assert "rule: context.ended" in text
-    assert "In context 'temporary' (line 6), set a later 'until'. Risk:" in text
-
-
-def test_the_remedy_is_complete(clock: Clock, policy: Policy) -> None:
-    """A later date alone does not permit what was not granted before either."""
-    clock.now = noon("2026-07-01")
-    decision = policy.decide(Context("a", "b", "control", "restart"), "msgpack")
-    assert decision.rule == "context.ended"
-    assert "which alone does not permit this" in decision.fix
-    assert "add restart to 'operations: grant'" in decision.fix
-
-
-def test_rows_say_what_is_over(clock: Clock, policy: Policy) -> None:
-    (first, _) = policy.contexts
-    assert ("until", "2026-06-30", False) in list(first.rows())
-    clock.now = noon("2026-07-01")
-    (first, _) = policy.contexts
-    assert list(first.rows()) == [
-        ("until", "2026-06-30, which is over: it refuses all that it matches", True),
-        ("suite", "authenticate", False),
-        ("submission", "none", False),
-        ("operations", "none", False),
-    ]
-
-
 def test_a_clock_that_was_set_back_gives_nothing_to_a_policy_that_is_loaded(monkeypatch) -> None:
     monkeypatch.setattr(decide._Forward, "latest", noon("2026-06-29"))
     monkeypatch.setattr(decide, "time", SimpleNamespace(time=lambda: noon("2026-07-01")))
@@ -325,3 +268,14 @@ def test_a_thread_that_read_the_clock_earlier_takes_no_end_back(clock: Clock) ->
     ended = periods.table()
     assert periods._advance(noon("2026-06-29")) is ended
     assert periods.table() is ended
+
+
+@pytest.mark.parametrize(
+    ("day", "found"),
+    [("2026-05-30", []), ("2026-05-31", [True]), ("2026-06-30", [True]), ("2026-07-01", [False])],
+)
+def test_lint_notes_what_ends_soon_and_finds_what_has_ended(
+    policy: Policy, day: str, found: list[bool]
+) -> None:
+    findings = lint(policy, today=datetime.date.fromisoformat(day))
+    assert [each.is_note for each in findings if each.rule == "lint.until"] == found

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
-from safeser.policy import Policy, explain
+from safeser.policy import Policy
 from safeser.policy.decide import Table
 from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, Hop
 from safeser.policy.source.context import Rule
@@ -70,30 +70,29 @@ def test_one_transport_needs_no_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "rule", "place", "words"),
+    ("rest", "rule"),
     [
-        ("  transport: [safesr]\n", "config.transport", "line 9, column 15", "'safeser'"),
-        ("  transport: inproc\n", "config.transport", "line 9, column 14", "Known here"),
-        ("  transport: []\n", "config.empty", "line 9, column 14", "empty"),
-        ("  transport: [tls, tls]\n", "config.twice", "line 9, column 14", "twice"),
-        ("  transport: 7\n", "config.value", "line 9", "list"),
-        ("  same_host: yes\n", "config.ambiguous", "line 9, column 14", "Write true."),
-        ("  same_host: 'true'\n", "config.value", "line 9, column 14", "true or false"),
-        ("  same_host: Off\n", "config.ambiguous", "line 9, column 14", "Write false."),
-        ("  same_host: 1\n", "config.value", "line 9, column 14", "true or false"),
-        ("  same_host: [true]\n", "config.ambiguous", "line 9, column 15", ""),
-        ("  same-host: true\n", "config.ambiguous", "line 9, column 14", ""),
-        ("  samehost: 'x'\n", "config.unknown-key", "line 9, column 3", "'same_host'"),
-        ("  submission: true\n", "config.ambiguous", "line 9, column 15", "quotes"),
-        ("  transport: [tcp, tls]\n", "config.unreachable", "line 9, column 14", "prove nothing"),
+        ("  transport: [safesr]\n", "config.transport"),
+        ("  transport: inproc\n", "config.transport"),
+        ("  transport: []\n", "config.empty"),
+        ("  transport: [tls, tls]\n", "config.twice"),
+        ("  transport: 7\n", "config.value"),
+        ("  same_host: yes\n", "config.ambiguous"),
+        ("  same_host: 'true'\n", "config.value"),
+        ("  same_host: Off\n", "config.ambiguous"),
+        ("  same_host: 1\n", "config.value"),
+        ("  same_host: [true]\n", "config.ambiguous"),
+        ("  same-host: true\n", "config.ambiguous"),
+        ("  samehost: 'x'\n", "config.unknown-key"),
+        ("  submission: true\n", "config.ambiguous"),
+        ("  transport: [tcp, tls]\n", "config.unreachable"),
     ],
 )
 def test_what_means_nothing_is_refused_at_its_place(
-    rest: str, rule: str, place: str, words: str
+    rest: str,
+    rule: str,
 ) -> None:
-    error = refused(context("one", rest))
-    assert (error.rule, words in str(error)) == (rule, True)
-    assert place in error.where
+    assert refused(context("one", rest)).rule == rule
 
 
 def test_no_stranger_comes_by_safeser() -> None:
@@ -138,20 +137,6 @@ def test_who_says_neither_is_reached_below_all_who_say_one() -> None:
         context("last"),
     )
     assert policy.grant(Context("a", "b")).context == "last"
-
-
-def test_an_explanation_says_by_what_a_context_does_not_match() -> None:
-    policy = loaded(context("one", "  transport: library\n"), NEAR)
-    answer = explain(policy, Context("a", "b", transport="tls", same_host=False), "msgpack")
-    assert [step.rpartition(": ")[2] for step in answer.steps] == [
-        "not for transport tls",
-        "not for another host",
-        "deny",
-    ]
-    assert "over tls, from another host" in answer.question
-    answer = explain(policy, Context("a", "b"), "msgpack")
-    assert answer.steps[0].endswith("not for transport unknown")
-    assert answer.steps[1].endswith("not for a host that is not known")
 
 
 # --- reachability, against every hop there is ---------------------------------------------------

@@ -11,16 +11,13 @@ import pytest
 
 from safeser.errors import ConfigError
 from safeser.operations import GROUPS
-from safeser.policy import Policy, ready_policies
+from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.policy.rules import CODE_OPERATIONS
 from safeser.values import FAMILIES, Context, Decision, Kind
 
-REPOSITORY = Path(__file__).parents[2] / "policies"
-
 CODERS = {"default": ["client"], "strict": ["client"], "demo": ["alice"]}
 USERS = {**CODERS, "demo": ["alice", "bob"]}
-SERVERS = ["scheduler", "worker", "nanny"]
 
 #: Where workers are kept from running code in each other and in the scheduler.
 KEPT_APART = ["strict", "demo"]
@@ -38,36 +35,6 @@ def ask(
 ) -> Decision:
     sender, recipient = hop.split(" -> ")
     return policy.decide(Context(sender, recipient, kind, operation), family, author=author)
-
-
-def test_these_are_ready() -> None:
-    assert ready_policies() == (
-        "analysts",
-        "dask-cluster",
-        "default",
-        "demo",
-        "observe",
-        "sealed",
-        "stock-cluster",
-        "strict",
-        "trusted",
-    )
-
-
-@each
-def test_each_says_in_its_first_line_whom_it_is_for(name: str) -> None:
-    text = (REPOSITORY / f"{name}.yaml").read_text("utf-8")
-    assert text.startswith("# For ")
-    assert locate(name).read_text("utf-8") == text
-    policy = Policy.load(name)
-    assert (policy.name, policy.revision) == (name, 1)
-    assert set(policy.principals) == {*SERVERS, *USERS[name]}
-    assert "# CODE: a holder of" in text
-
-
-@each
-def test_keys_come_from_the_roster(name: str) -> None:
-    assert len(Policy.load(name).roster) == 0
 
 
 @each
@@ -124,23 +91,6 @@ def test_a_stolen_worker_key_runs_no_code_elsewhere(name: str) -> None:
     assert ask(policy, "worker -> nanny", "data", None, "pickle").rule == "context.family"
     assert policy.grant(Context("worker", "scheduler")).profiles == ("data", "numpy", "pandas")
     assert policy.grant(Context("worker", "worker")).profiles == ("data", "numpy", "pandas")
-
-
-def test_under_default_tasks_submit_tasks_and_workers_exchange_any_value() -> None:
-    policy = Policy.load("default")
-    for kind, operation in (("task", "update-graph"), ("data", "get_data")):
-        recipient = "scheduler" if kind == "task" else "worker"
-        hop = f"worker -> {recipient}"
-        assert ask(policy, hop, kind, operation, "cloudpickle").permitted
-        assert not ask(Policy.load("strict"), hop, kind, operation, "cloudpickle").permitted
-    # Results reach the client as data: what passes through the scheduler is written as that.
-    assert ask(policy, "worker -> scheduler", "data", None, "cloudpickle").rule == "context.family"
-    assert ask(policy, "worker -> scheduler", "control", "run_function", "msgpack").rule == (
-        "operation.not-granted"
-    )
-    assert ask(policy, "nanny -> scheduler", "task", "update-graph", "msgpack").rule == (
-        "operation.not-granted"
-    )
 
 
 @each
@@ -225,22 +175,6 @@ def test_bob_may_submit_nothing(
         rule = "operation.not-granted"  # guests only fetch from workers
     assert decision.rule == rule
     assert decision.fix
-
-
-def test_bob_may_look_and_fetch() -> None:
-    policy = Policy.load("demo")
-    for operation in ("identity", "register-client", "gather"):
-        assert ask(policy, "bob -> scheduler", "admin", operation, "msgpack").permitted
-    assert ask(policy, "bob -> scheduler", "data", "scatter", "dask").permitted
-
-
-def test_the_example_in_the_documentation_loads() -> None:
-    text = (REPOSITORY.parent / "docs" / "how-to" / "policy.md").read_text("utf-8")
-    example = text.partition("```yaml\n")[2].partition("```")[0]
-    assert Policy.parse(example).name == "production"
-    rules = {"permit", "context.none", "context.family", "operation.not-granted"}
-    rules |= {"submission.none", "floor.admin", "floor.unknown", "author.relayed"}
-    assert all(f"`{rule}`" in text for rule in rules)
 
 
 def test_a_policy_of_another_user_is_refused(

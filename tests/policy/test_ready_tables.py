@@ -6,10 +6,9 @@ import itertools
 
 import pytest
 
-from safeser.operations import GROUPS, NAMES, OPERATIONS, Server
-from safeser.operations.groups import PARTS, WHOLE
+from safeser.operations import GROUPS, NAMES, OPERATIONS
+from safeser.operations.groups import PARTS
 from safeser.policy import Policy
-from safeser.policy.ready import locate
 from safeser.policy.rules import CODE_OPERATIONS
 from safeser.values import Context, Kind
 
@@ -186,12 +185,6 @@ def test_graphs_by_grant(shared: Policy) -> None:
     assert shared.key_conflicts(asked) == ("refuse", "warn")
 
 
-def test_none_of_the_people_can_be_sent_code(shared: Policy) -> None:
-    for sender, user in itertools.product(shared.principals, PEOPLE):
-        for kind in Kind:
-            assert families(shared, sender, user, kind=kind.value) in ("", "msgpack", "dask")
-
-
 # --- analysts ---------------------------------------------------------------------------------
 
 
@@ -312,35 +305,4 @@ def test_strangers_get_nothing_and_unknown_authors_pass_as_data(trusted: Policy)
     assert families(trusted, "client", "scheduler", kind="admin") == "msgpack"
 
 
-@pytest.mark.parametrize(
-    ("name", "whom"),
-    [
-        ("analysts", "For a cluster that analysts have to themselves: they submit any code"),
-        ("dask-cluster", "For a shared Dask cluster: engineers submit code"),
-        ("sealed", "For one person's own cluster, where workers alone open code"),
-        ("trusted", "For one person who trusts every part of their own cluster"),
-    ],
-)
-def test_the_first_line_says_for_whom_it_is(name: str, whom: str) -> None:
-    assert locate(name).read_text("utf-8").startswith(f"# {whom}")
-
-
 # --- parts of groups --------------------------------------------------------------------------
-
-
-def test_a_part_is_of_its_group() -> None:
-    assert set(PARTS) == set(WHOLE)
-    for part, names in PARTS.items():
-        assert names < GROUPS[WHOLE[part]]
-        assert part not in NAMES | set(GROUPS)
-
-
-def test_what_looks_carries_no_payload_of_its_sender() -> None:
-    asked = [
-        row
-        for row in OPERATIONS
-        if row.name in PARTS["look"]
-        and row.server is not Server.CLIENT  # it is told this, and asks nobody
-        and row.streams != {"worker-stream"}
-    ]
-    assert not [row.name for row in asked if row.fields]

@@ -239,37 +239,6 @@ def test_a_proposal_permits_nothing_that_was_not_seen(name: str) -> None:
     assert learned.revision == policy.revision + 1
 
 
-CLUSTER = [
-    admit("alice", "scheduler", operation="scatter"),
-    admit("carol", "scheduler", operation="scatter"),
-    admit("carol", "scheduler", kind="task", operation="update-graph", family="sealed"),
-    admit(
-        "scheduler",
-        "worker",
-        kind="task",
-        operation="compute-task",
-        family="sealed",
-        author="carol",
-    ),
-    admit("worker", "scheduler", kind="control", operation="register-worker", family="pickle"),
-    admit("no", "scheduler", family="cloudpickle"),
-    counts(HEARTBEAT),
-]
-
-
-def test_a_proposal_reads_as_a_policy() -> None:
-    text = learn(gather(CLUSTER))
-    assert text.startswith("# Learned from 46 permitted messages, 2026-09-21")
-    assert '"no": {}' in text
-    assert "    sender: [alice, carol]\n    recipient: scheduler\n    kinds: [data]" in text
-    assert "- scatter    # 2 times, 2026-09-21" in text
-    assert "# RISK: these senders can run any code in these recipients" in text
-    assert "pickle: {profile: [data]}" in text
-    policy = Policy.parse(text)
-    assert replay(policy, gather(CLUSTER)) == []
-    assert policy.decide(Context("no", "scheduler"), "cloudpickle").permitted
-
-
 def test_groups_profiles_and_values_come_from_the_policy_of_the_traffic() -> None:
     like = Policy.parse(
         "safeser: 1\nname: like\nrevision: 4\nsuite: encrypt\n"
@@ -344,42 +313,6 @@ def test_a_client_gets_what_keeps_its_connection_and_no_values() -> None:
         assert not policy.permits_operation(Context("oscar", "scheduler", kind, name)).permitted
 
 
-def test_what_was_seen_in_a_stronger_kind_is_not_proposed_again() -> None:
-    strong = admit("w1", "scheduler", kind="task", operation="task-erred", family="dask")
-    text = learn(gather([strong, counts(beat("w1", "register-worker"))]))
-    assert text.count("- task-erred") == 1
-
-
-def test_a_context_is_named_after_all_whom_it_joins() -> None:
-    like = Policy.parse(
-        "safeser: 1\nname: like\nrevision: 1\nprincipals:\n"
-        "  {s: {}, a: {groups: [team]}, b: {groups: [team]}, c: {}, d: {}, e: {}}\ncontexts:\n"
-        "- {name: x, sender: [group:team, c, d, e], recipient: s, kinds: [data]}\n"
-    )
-    team = [admit(name, "s") for name in "ab"]
-    others = [admit(name, "s", family="msgpack") for name in "cde"]
-    learned = Policy.parse(learn(gather([*team, *others]), like=like))
-    assert [rule.name for rule in learned.contexts] == [
-        "team-to-s-data-1",
-        "c-and-2-more-to-s-data-2",
-    ]
-    assert "no calendar" not in learn(gather([*team, counts(beat("w", "heartbeat_worker"))]))
-
-
-def test_nothing_permitted_gives_no_context() -> None:
-    text = learn(gather([]))
-    assert "nothing that was permitted" in text
-    with pytest.raises(ConfigError):
-        Policy.parse(text)
-
-
-def test_what_no_policy_permits_is_named_in_a_comment() -> None:
-    found = gather([admit("a", "b", family="pickle", author="any")])
-    text = learn(found)
-    assert "#   a -> b data  as pickle of any: author.relayed, 1 times" in text
-    Policy.parse(text)
-
-
 def test_a_worker_of_another_group_is_an_error_with_advice() -> None:
     seen = [
         admit("w1", "s", kind="task", operation="update-graph", family="sealed"),
@@ -390,12 +323,6 @@ def test_a_worker_of_another_group_is_an_error_with_advice() -> None:
         learn(gather(seen))
     assert caught.value.rule == "config.learned"
     assert "--like" in caught.value.fix
-
-
-def test_a_time_that_no_calendar_has_is_said() -> None:
-    record = admit("a", "b")
-    record.time = 1 << 60
-    assert "at a time that no calendar has" in learn(gather([record]))
 
 
 def test_what_one_record_can_add_is_marked() -> None:

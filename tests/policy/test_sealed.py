@@ -9,7 +9,7 @@ import pytest
 from safeser.errors import ConfigError
 from safeser.policy import Policy
 from safeser.policy.rules import CODE_OPERATIONS, SIGNED_OPERATIONS
-from safeser.values import FAMILIES, SEALED, SUBMISSIONS, Context, Grant, Kind
+from safeser.values import SEALED, SUBMISSIONS, Context, Kind
 
 HEAD = (
     "safeser: 1\nname: test\nrevision: 3\n"
@@ -109,32 +109,6 @@ def test_who_may_submit_nothing_renews_nothing() -> None:
     assert "set 'submission: sealed'" in loaded.decide(RENEW, SEALED).fix
 
 
-def test_the_advice_about_a_renewal_permits_it() -> None:
-    denied = policy("  operations: {grant: [identity]}\n").decide(RENEW, SEALED)
-    assert denied.rule == "operation.not-granted"
-    assert "add renew-statement to 'operations: grant'" in denied.fix
-    assert "set 'submission: sealed'" in denied.fix
-    assert policy(SAID + RENEWALS).decide(RENEW, SEALED).permitted
-    denied = policy(SAID + RENEWALS).decide(RENEWED, SEALED, author="c")
-    assert denied.rule == "author.relayed"
-    assert "add c to 'authors'" in denied.fix
-
-
-def test_the_advice_permits_what_was_denied() -> None:
-    assert "set 'submission: sealed'" in policy(GRANT).decide(GRAPH, SEALED).fix
-    assert policy(SAID + GRANT).decide(GRAPH, SEALED).permitted
-    denied = policy(SAID + GRANT).decide(TASK, SEALED, author="c")
-    assert "add c to 'authors'" in denied.fix
-    assert "any code that c (as a relay it) signed" in denied.fix
-    assert policy(SAID + GRANT + "  authors: [c]\n").decide(TASK, SEALED, author="c").permitted
-
-
-def test_a_sender_that_is_no_author_hears_no_advice_that_would_not_load() -> None:
-    denied = policy(SAID + GRANT).decide(TASK, SEALED)
-    assert denied.fix.startswith("No policy can permit it: sealed calls are graphs")
-    assert refused(SAID + GRANT + "  authors: [a]\n").rule == "config.no-effect"
-
-
 @pytest.mark.parametrize(
     "operation", ["scatter", "gather", "get_data", "register-worker", "actor_execute"]
 )
@@ -148,13 +122,6 @@ def test_a_sealed_call_passes_in_no_other_operation(operation: str) -> None:
         assert not loaded.decide(context, SEALED, author="c").permitted
 
 
-def test_other_families_are_as_before() -> None:
-    loaded = policy(SAID + GRANT)
-    for family in FAMILIES:
-        expected = family in ("msgpack", "error", "dask") and (family != "dask")
-        assert loaded.decide(GRAPH, family).permitted == expected
-
-
 @pytest.mark.parametrize("operation", sorted(CODE_OPERATIONS - SIGNED_OPERATIONS))
 def test_nothing_that_runs_what_is_sent_is_granted_beside_it(operation: str) -> None:
     error = refused(SAID + f"  operations: {{grant: [update-graph, {operation}]}}\n")
@@ -162,22 +129,21 @@ def test_nothing_that_runs_what_is_sent_is_granted_beside_it(operation: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("rest", "rule", "words"),
+    ("rest", "rule"),
     [
-        (SAID, "config.no-effect", "has no effect where update-graph, compute-task"),
-        (SAID + "  operations: {grant: [identity]}\n", "config.no-effect", "has no effect"),
-        (SAID + GRANT + "  kinds: [admin, data]\n", "config.no-effect", "of kind task"),
-        (SAID + GRANT + "  deserializers: [msgpack, pickle, cloudpickle]\n", "config.code", "code"),
-        ("  submission: seeled\n" + GRANT, "config.submission", "'sealed'"),
-        ("  submission: Sealed\n" + GRANT, "config.submission", "'sealed'"),
-        (GRANT + "  serializers: [msgpack, sealed]\n", "config.family", ""),
-        (SAID + GRANT + "  deserializers: [sealed]\n", "config.family", ""),
+        (SAID, "config.no-effect"),
+        (SAID + "  operations: {grant: [identity]}\n", "config.no-effect"),
+        (SAID + GRANT + "  kinds: [admin, data]\n", "config.no-effect"),
+        (SAID + GRANT + "  deserializers: [msgpack, pickle, cloudpickle]\n", "config.code"),
+        ("  submission: seeled\n" + GRANT, "config.submission"),
+        ("  submission: Sealed\n" + GRANT, "config.submission"),
+        (GRANT + "  serializers: [msgpack, sealed]\n", "config.family"),
+        (SAID + GRANT + "  deserializers: [sealed]\n", "config.family"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(rest: str, rule: str, words: str) -> None:
+def test_what_does_not_fit_together_is_refused(rest: str, rule: str) -> None:
     error = refused(rest)
     assert error.rule == rule
-    assert words in str(error)
 
 
 def test_it_is_nothing_for_unknown() -> None:
@@ -190,16 +156,6 @@ def test_it_is_nothing_for_unknown() -> None:
 def test_authors_have_an_effect_with_it() -> None:
     assert policy(SAID + GRANT + "  authors: [group:g]\n")
     assert refused(GRANT + "  authors: [c]\n").rule == "config.no-effect"
-
-
-def test_key_conflicts_can_be_said_with_it() -> None:
-    loaded = policy(SAID + GRANT + "  key_conflicts: {definition: warn}\n")
-    assert loaded.key_conflicts(GRAPH) == ("warn", "warn")
-
-
-def test_the_words_are_named_where_another_is_given() -> None:
-    with pytest.raises(ConfigError, match="none, sealed or code"):
-        Grant(context="x", families=(), submission="other")
 
 
 # -- workers that sign ----------------------------------------------------------------------------

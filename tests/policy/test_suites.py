@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from safeser.errors import ConfigError
-from safeser.policy import Policy, explain
-from safeser.values import UNKNOWN, Context, Suite
+from safeser.policy import Policy
+from safeser.values import UNKNOWN, Suite
 
 ONE, TWO = Suite.AUTHENTICATE, Suite.ENCRYPT
 
@@ -109,11 +109,6 @@ def test_a_suite_that_there_is_not(word):
     assert "never-reached" in str(error) or "line" in str(error)
 
 
-def test_the_nearest_spelling():
-    error = refused(("suite: authenticate", "suite: encrypts"))
-    assert "encrypt" in error.fix
-
-
 @pytest.mark.parametrize("value", ["2", "1", "true", "[encrypt]", "{encrypt: 1}", "null"])
 def test_a_suite_is_a_word(value):
     with pytest.raises(ConfigError):
@@ -137,26 +132,3 @@ def test_a_suite_where_there_is_no_session(way):
 
 def test_who_is_unknown_has_no_session():
     assert parsed().suite(UNKNOWN, UNKNOWN) is ONE
-
-
-@pytest.mark.parametrize(
-    ("context", "said"),
-    [
-        (Context("a", "b", "data", transport="safeser"), "their session: suite encrypt"),
-        (Context("a", "b", "task", transport="safeser"), "their session: suite encrypt"),
-        (Context("a", "c", "data"), "their session: suite authenticate or stricter"),
-        (
-            Context("c", "d", "data", transport="safeser", same_host=False),
-            "their session: suite encrypt",
-        ),
-    ],
-)
-def test_an_explanation_names_the_suite(context, said):
-    assert said in explain(parsed(), context, "msgpack").steps
-
-
-@pytest.mark.parametrize(
-    "context", [Context("a", "nobody", "data"), Context("a", "b", "data", transport="tls")]
-)
-def test_an_explanation_names_none_where_there_is_no_session(context):
-    assert "session" not in explain(parsed(), context, "msgpack").text

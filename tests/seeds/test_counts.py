@@ -38,12 +38,6 @@ def test_no_process_pickles_or_unpickles_more_than_on_tcp(found):
 
 
 @pytest.mark.cluster
-def test_something_was_counted_in_each_case(found):
-    for case, roles in found["tcp"].items():
-        assert roles["client"][0] > 0, case
-
-
-@pytest.mark.cluster
 def test_a_scheduler_of_sealed_calls_opens_nothing(found):
     assert {roles["scheduler"] for roles in found["safeser sealed"].values()} == {(0, 0)}
 
@@ -55,10 +49,3 @@ def test_a_client_pickles_an_argument_for_its_key_once_and_unpickles_nothing(fou
     assert found["safeser"][case]["client"] == (2, 0)
     # With the call of its reducer for the digest; a partial is pickled whole.
     assert found["safeser sealed"][case]["client"][1] == 0
-
-
-@pytest.mark.cluster
-def test_a_map_of_five_is_pickled_less_often(found):
-    assert found["tcp"]["map of 5"]["client"] == (25, 20)
-    assert found["safeser"]["map of 5"]["client"] == (15, 0)
-    assert found["safeser sealed"]["map of 5"]["client"] == (15, 0)

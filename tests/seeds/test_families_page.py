@@ -123,21 +123,6 @@ def test_register_generic_takes_the_arguments_that_dasks_takes():
         safeser.serialize(Wraps(), on_error="raise")
 
 
-@pytest.mark.parametrize("attributes", [{"__class__": 1}, {"method": 1}, {1: 2}, "text"])
-def test_a_dispatch_of_ones_own_builds_plain_attributes_alone(attributes):
-    class Held:
-        def method(self):
-            return 1
-
-    serialize, deserialize = dispatches()
-    safeser.register_generic(Held, "dask", serialize, deserialize)
-    pair = deserialize._known._pairs[f"{__name__}:{Held.__qualname__}"]
-    header, frames = families.serialize(attributes, ["dask", "msgpack"])
-    with pytest.raises(PayloadError) as caught:
-        pair.loads(header, frames)
-    assert caught.value.rule == "families.attribute"
-
-
 def test_a_dispatch_of_ones_own_takes_no_subclass_for_its_base():
     """Dask's dispatch serves subclasses by their base's function, which loses what they add."""
     from dask.utils import Dispatch as DaskDispatch
@@ -270,33 +255,3 @@ def test_a_family_that_is_not_registered_here_is_named():
         families.serialize(1, ["dask", "seeds_absent"])
     assert caught.value.message == "family seeds_absent is listed, and not registered here"
     assert caught.value.rule == "families.serializer"
-
-
-DECORATED = """
-import logging
-from distributed.comm.registry import get_backend
-from distributed.protocol import dask_serialize, register_generic
-
-logging.basicConfig(format="%(message)s")
-get_backend("safeser")
-
-class Tiles: pass
-class Walked: pass
-
-@dask_serialize.register(Tiles)
-def serialize(x):
-    return {}, []
-
-print("registered")
-register_generic(Walked)
-"""
-
-
-def test_what_distributed_s_own_decorators_registered_is_said_at_registration():
-    """What is honoured, what is ignored and why."""
-    ended = run("-c", DECORATED)
-    honoured, ignored = ended.err.splitlines()
-    assert honoured.startswith("__main__:Tiles was registered with distributed's dask_serialize")
-    assert "safeser calls its functions only where a context of the policy names" in honoured
-    assert ignored.startswith("__main__:Walked was registered with distributed's register_generic")
-    assert "which pickles the class: safeser does not use it." in ignored

@@ -109,10 +109,3 @@ def test_an_asynchronous_client_names_it_too(value):
 
 async def once(result):
     return await result
-
-
-def test_what_can_be_sent_is_not_blamed():
-    for function in (refused, refused_later):
-        with pytest.raises(SerializationError, match=r"^no"):
-            asyncio.run(once(Client().sync(function, 1, more=2)))
-    assert Client().sync(len, "abc", asynchronous=True) == 3

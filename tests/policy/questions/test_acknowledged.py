@@ -75,14 +75,6 @@ def test_a_path_that_is_not_acknowledged_names_its_grants() -> None:
     assert len(found(TEXT)) == 3
 
 
-def test_the_remedy_is_a_line_that_acknowledges_it() -> None:
-    fixes = [each.fix for each in lint(Policy.parse(TEXT), today=TODAY) if each.rule == "lint.code"]
-    assert len(fixes) == 3
-    lines = [fix.partition("{")[2].partition("...")[0] for fix in fixes]
-    text = TEXT + "acknowledge:\n" + "".join(f"- {{{line}meant}}\n" for line in lines)
-    assert found(text) == []
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [
@@ -106,23 +98,6 @@ def test_a_group_acknowledges_what_all_of_its_members_have() -> None:
     assert {rule for rule, _ in rules} == {"lint.acknowledged"}
     assert rules[0][1].endswith("there is none for bea -> s")
     assert found(alone, ("ann", "s"), ("ann", "s", "w"), ("s", "w")) == []
-
-
-def test_members_can_be_acknowledged_one_by_one() -> None:
-    rest = WHOLE[1:]
-    assert found(TEXT, ("ann", "s"), ("bea", "s"), *rest) == []
-    assert [rule for rule, _ in found(TEXT, ("ann", "s"), *rest)] == ["lint.code"]
-    assert "key of bea can" in found(TEXT, ("ann", "s"), *rest)[0][1]
-
-
-def test_a_new_grant_makes_a_path_that_was_not_acknowledged() -> None:
-    more = TEXT + (
-        "- {name: back, sender: w, recipient: s, submission: code,"
-        " deserializers: [msgpack, pickle, cloudpickle]}\n"
-    )
-    ((rule, message),) = found(more, *WHOLE)
-    assert rule == "lint.code"
-    assert "key of w can run code as s" in message
 
 
 def test_a_group_that_is_both_ends_is_no_path_to_oneself() -> None:
@@ -152,10 +127,3 @@ def test_an_acknowledgement_without_meaning_does_not_load(entry: str, rule: str)
         Policy.parse(f"{TEXT}acknowledge:\n- {entry}\n", source="p.yaml")
     assert caught.value.rule == rule
     assert "line 2" in str(caught.value.where)
-
-
-def test_acknowledging_permits_nothing() -> None:
-    from safeser.values import Context
-
-    policy = Policy.parse(f"{TEXT}acknowledge:\n- {{path: [w, s], reason: meant}}\n")
-    assert not policy.decide(Context("w", "s"), "msgpack").permitted

@@ -6,12 +6,11 @@ import copy
 import re
 from typing import Any
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from safeser.policy import Policy, explain
+from safeser.policy import explain
 from safeser.policy.rules import SUBMITTING, WEAKEST
 from safeser.values import HARMLESS, Context, Kind
 from tests.draws import draws
@@ -21,7 +20,6 @@ from tests.policy.random_policies import (
     OPERATIONS_ASKED,
     loaded,
     policies,
-    written,
 )
 
 _CHANGE = re.compile(r"In context '(?P<name>[^']+)' \(line \d+\), (?P<words>.*?)\. Risk: ")
@@ -115,29 +113,3 @@ def check_that_none_can(context: Context, family: Any, author: str | None) -> No
         family == "sealed",
     )
     assert any(floors)
-
-
-@pytest.mark.parametrize("family", ["dask", "pickle", "cloudpickle", "sealed"])
-@pytest.mark.parametrize("operation", [None, "update-graph", "run", "get_data"])
-def test_a_context_of_its_own_is_a_line_that_can_be_copied(
-    family: str, operation: str | None
-) -> None:
-    spelled = written([{"sender": "a", "recipient": "b", "kinds": ["admin"]}])
-    context = Context("b", "c", "control", operation, transport="safeser", same_host=True)
-    advice = loaded(spelled).decide(context, family).fix
-    edited = followed(spelled, advice)
-    if edited is None:
-        assert (family, advice.startswith("No policy can")) == ("sealed", True)
-        return
-    assert loaded(edited).decide(context, family).permitted
-    assert ("can then run any code" in advice) == (family == "cloudpickle" or operation == "run")
-
-
-def test_names_of_a_policy_and_of_a_process_stand_in_the_explanation() -> None:
-    policy = Policy.load("demo")
-    context = Context("bob", "scheduler", "task", "update-graph", transport="safeser")
-    text = str(explain(policy, context, "msgpack"))
-    assert "\n  rule: submission.none of policy demo revision 1, on scheduler\n  fix: " in text
-    sealing = explain(policy, context, "msgpack", sealing=True).refusal
-    assert sealing is not None
-    assert sealing.process == "bob"

@@ -104,6 +104,12 @@ def test_what_means_nothing_does_not_run(
     assert message in str(caught.value)
 
 
+def test_a_case_of_nobody_has_no_meaning(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ran(tmp_path, GOOD.replace("client", "cleint"))
+    assert caught.value.rule == "config.case"
+
+
 def test_a_file_that_is_not_there_could_not_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         run_cases(tmp_path / "missing.yaml")

@@ -172,11 +172,6 @@ def test_names_of_contexts_and_groups_do_not_count(
 # --- for people -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", READY)
-def test_ready_policies_do_not_differ_from_themselves(name: str) -> None:
-    assert not edited(name)
-
-
 VIEWERS = "    operations: {grant: [look, get_task_stream, profile]}"
 ENGINEERS = """    submission: sealed
     serializers: [dask, msgpack]
@@ -233,25 +228,6 @@ def test_one_edit_reads_as_one_line(changes: list[tuple[str, str]], expected: li
     assert difference.loosens == any(each[0] in "+~" for each in expected)
 
 
-def test_code_in_data_reads_as_what_it_is() -> None:
-    families = "[dask, msgpack, pickle, cloudpickle]"
-    code = (
-        f"    kinds: [data]\n    submission: code\n    serializers: {families}\n"
-        f"    deserializers: {families}\n    values: [group:engineers]\n"
-        "    operations: {grant: [gather]}"
-    )
-    found = said(edited("dask-cluster", (ENGINEERS, code)))
-    assert found[0] == "+ a holder of the key of group:engineers can now run code as scheduler"
-    assert (
-        "+ group:engineers -> scheduler: now may submit code in data; carry cloudpickle, pickle in"
-        " data; use profile data in pickles in data"
-    ) in found
-    assert any(
-        each.startswith("- group:engineers -> scheduler: may no longer submit sealed;")
-        for each in found
-    )
-
-
 KEYS = ["x25519:" + letter * 42 + "A" for letter in "AB"]
 
 
@@ -302,51 +278,6 @@ def test_a_session_that_changes_alone_is_named() -> None:
     assert said(difference) == ["- suite of alice, dashboard with worker: authenticate -> encrypt"]
 
 
-def test_ways_are_named_where_contexts_ask_for_them() -> None:
-    hosts = "    same_host: true\n    operations: {grant: [close, close_gracefully]}"
-    difference = edited("strict", ("    operations: {grant: [close, close_gracefully]}", hosts))
-    assert said(difference) == [
-        "- worker -> nanny from another host or an unknown host: may no longer carry msgpack; ask"
-        " for close, close_gracefully"
-    ]
-    transports = "    transport: [library]\n    operations: {grant: [close, close_gracefully]}"
-    difference = edited(
-        "strict", ("    operations: {grant: [close, close_gracefully]}", transports)
-    )
-    (line,) = said(difference)
-    assert line.startswith("- worker -> nanny over no known transport, safeser, tcp, tls: may no")
-
-
-def test_the_form_for_programs_holds_every_change() -> None:
-    difference = edited("dask-cluster", (VIEWERS, f"    deserializers: [dask, msgpack]\n{VIEWERS}"))
-    made = json.loads(json.dumps(as_json(difference)))
-    assert made["loosens"] is True
-    assert made["old"]["name"] == made["new"]["name"] == "dask-cluster"
-    (change,) = made["changes"]
-    assert (change["what"], change["value"], change["side"]) == ("carry", "dask", "open")
-    assert {hop["kind"] for hop in change["hops"]} == {"data", "task", "control"}
-    assert change["hops"][0]["senders"] == ["alice", "dashboard"]
-
-
-def test_allowed_names_and_types_are_said_with_all_that_they_say() -> None:
-    allow = (
-        "{'my.lib:P': {role: class, fields: [x], trust: [__hash__]},"
-        " 'my.lib:make': {role: callable, returns: 'my.lib:P'}}"
-    )
-    workers = "    recipient: worker\n    serializers: [dask, msgpack, pickle]\n"
-    names = (
-        workers
-        + "    deserializers: [dask, msgpack, pickle]\n    pickle: {profile: [data, numpy, pandas]"
-    )
-    found = said(
-        edited("strict", (names, f"    dask: {{types: ['my.lib:T']}}\n{names}, allow: {allow}"))
-    )
-    assert found == [
-        "+ worker -> worker: now may use my.lib:P as class (fields x, trust __hash__),"
-        " my.lib:make as callable (returns my.lib:P) in pickles; use my.lib:T in family dask"
-    ]
-
-
 def test_a_name_that_replaces_another_with_fewer_grants_is_no_new_name() -> None:
     found = said(
         edited(
@@ -394,14 +325,6 @@ def test_a_changed_date_reads_as_one_line(old: str | None, new: str | None, expe
     assert said(difference) == [expected.format("group:viewers -> worker")]
     assert difference.loosens == expected.startswith("+")
     assert not difference.settings
-
-
-def test_what_passes_newly_has_its_date_beside_it() -> None:
-    more = "  - {name: new, sender: nanny, recipient: nanny, kinds: [admin], until: '2026-06-30'}\n"
-    difference = edited("strict", ("contexts:", f"contexts:\n{more}#"))
-    assert said(difference) == [
-        "+ nanny -> nanny: now may carry msgpack in admin; do so until 2026-06-30 in admin"
-    ]
 
 
 def test_a_new_path_of_code_is_said_in_full() -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
-import pytest
-
-from safeser.errors import ConfigError
 from safeser.policy import Policy, explain
-from safeser.policy.advice import Edit, edits
 from safeser.values import Context
 
 SPELLED: dict[str, Any] = {
@@ -28,129 +23,6 @@ SPELLED: dict[str, Any] = {
 
 def loaded(spelled: dict[str, Any] = SPELLED) -> Policy:
     return Policy.parse(json.dumps(spelled, indent=1))
-
-
-def applied(spelled: dict[str, Any], changes: tuple[Edit, ...]) -> dict[str, Any]:
-    edited = copy.deepcopy(spelled)
-    for change in changes:
-        (rule,) = [rule for rule in edited["contexts"] if rule["name"] == change.context]
-        if change.field == "submission":
-            rule["submission"] = change.value
-        elif change.field == "operations":
-            rule.setdefault("operations", {"grant": []})["grant"].append(change.value)
-        else:
-            rule.setdefault(change.field, ["msgpack"]).append(change.value)
-    return edited
-
-
-def proposed(policy: Policy, context: Context, family: str, sealing: bool) -> tuple[Edit, ...]:
-    decision = policy.decide(context, family, sealing=sealing)
-    rule = policy.match(context)
-    if decision.permitted or rule is None:
-        return ()
-    query = policy._table.query(context, family, sealing=sealing)
-    return edits(decision.rule, query, rule)
-
-
-@pytest.mark.parametrize("sealing", [False, True])
-@pytest.mark.parametrize("family", ["dask", "pickle", "cloudpickle"])
-@pytest.mark.parametrize("operation", [None, "identity", "update-graph", "run", "upload_file"])
-def test_the_proposed_edits_permit_what_was_denied(
-    operation: str | None, family: str, sealing: bool
-) -> None:
-    context = Context("a", "b", "control", operation)
-    spelled: dict[str, Any] = SPELLED
-    for _ in range(3):
-        policy = loaded(spelled)
-        denied = policy.decide(context, family, sealing=sealing)
-        changes = proposed(policy, context, family, sealing)
-        if not changes:
-            break
-        assert all(str(change) in denied.fix for change in changes)
-        assert "Risk: " in denied.fix
-        assert "'plain' (line" in denied.fix
-        # Smallest: with any one of the edits left out, it is still denied or does not load.
-        for left_out in changes:
-            fewer = tuple(change for change in changes if change is not left_out)
-            assert lifts(applied(spelled, fewer), context, family, sealing, denied.rule) is False
-        spelled = applied(spelled, changes)
-        assert lifts(spelled, context, family, sealing, denied.rule)
-    assert loaded(spelled).decide(context, family, sealing=sealing).permitted
-
-
-def lifts(spelled: dict[str, Any], context: Context, family: str, sealing: bool, rule: str) -> bool:
-    """Tell whether *spelled* loads and no longer denies by *rule*, nor by a neighbour of it."""
-    try:
-        decision = loaded(spelled).decide(context, family, sealing=sealing)
-    except ConfigError:
-        return False
-    return decision.rule not in {rule, "submission.none"}
-
-
-@pytest.mark.parametrize(
-    ("context", "family", "author", "words"),
-    [
-        (Context("a", "b", "admin"), "pickle", None, "No policy can permit it: admin messages"),
-        (Context("zed", "a"), "pickle", None, "No policy can permit it from or to unknown"),
-        (
-            Context("b", "a"),
-            "pickle",
-            None,
-            "put this context above it: '{name: b-to-a-data, sender: b",
-        ),
-        (
-            Context("b", "a", "control", "run"),
-            "msgpack",
-            None,
-            "put this context above it: '{name: b-to-a-control",
-        ),
-        (Context("zed", "a", "control", "run"), "msgpack", None, "No policy can permit it from or"),
-        (Context("a", "b"), "pickle", "any", "Fetch the value from its author"),
-        (Context("a", "b"), "cuda", None, "what safeser does not know"),
-        (Context("a", "b", "control", "nope"), "msgpack", None, "what safeser does not know"),
-        (Context("a", "zed"), "msgpack", None, "List the principal"),
-        (Context("b", "b"), "msgpack", None, "sender: b, recipient: b, kinds: [data]"),
-    ],
-)
-def test_where_no_edit_helps_the_advice_says_so(
-    context: Context, family: str, author: str | None, words: str
-) -> None:
-    assert words in loaded().decide(context, family, author=author).fix
-
-
-def test_submission_cannot_be_given_to_unknown() -> None:
-    spelled = copy.deepcopy(SPELLED)
-    spelled["contexts"][1]["operations"] = {"grant": ["basic"]}
-    graph = Context("zed", "a", "task", "update-graph")
-    assert "list the principal" in loaded(spelled).decide(graph, "msgpack").fix
-
-
-@pytest.mark.parametrize(
-    ("operation", "family", "risk"),
-    [
-        ("run", "msgpack", "run any code in b"),
-        ("restart", "msgpack", "steer, load or stop b"),
-        ("get_logs", "msgpack", "can then ask this of b"),
-        (None, "dask", "typed data of a, c"),
-        (None, "pickle", "within profile data"),
-    ],
-)
-def test_the_risk_fits_the_edit(operation: str | None, family: str, risk: str) -> None:
-    assert risk in loaded().decide(Context("a", "b", "control", operation), family).fix
-
-
-def test_the_advice_names_the_group_that_an_operation_is_in() -> None:
-    def fix(operation: str) -> str:
-        return loaded().decide(Context("a", "b", "control", operation), "msgpack").fix
-
-    assert fix("retire_workers").endswith(" It is in the group 'control'.")
-    assert "group" not in fix("run")  # a group of the same name: to grant it is to grant that
-
-
-def test_large_groups_are_not_listed_whole() -> None:
-    spelled = copy.deepcopy(SPELLED)
-    spelled["principals"] |= {f"p{number}": {"groups": ["g"]} for number in range(50)}
-    assert "and 48 more" in loaded(spelled).decide(Context("a", "b"), "dask").fix
 
 
 def test_an_explanation_walks_the_contexts() -> None:

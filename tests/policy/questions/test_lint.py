@@ -129,19 +129,3 @@ def test_values_that_keep_nothing_from_an_author_whose_code_runs_where_they_are(
     kept = "from ann, whose code runs in worker-a and can read all that is there"
     assert found(KEPT) == [("lint.values", f"'values' keeps values of bea {kept}")]
     assert found(KEPT, CODE)[-1][0] != "lint.values"  # which no worker takes
-
-
-def test_each_finding_says_what_to_change():
-    text = TEXT.replace(*BOTH).replace(*KEPT)
-    [outside, _, read] = [
-        each
-        for each in lint(Policy.parse(text, source="p.yaml"), today=TODAY)
-        if each.rule not in OTHERS
-    ]
-    assert outside.fix == (
-        "Take ann from 'authors' of the contexts to worker-b, or confine those as well."
-    )
-    assert read.fix == (
-        "Give ann a cluster of its own (docs/how-to/worker-groups.md), or list bea under 'values'"
-        " of the context from ann to scheduler."
-    )

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from safeser.policy import Policy, ready_policies
-from safeser.policy.questions.matrix import LEGEND, Matrix, matrix, page, text_of
+from safeser.policy.questions.matrix import LEGEND, matrix, page
 from safeser.values import Context, Kind
 from tests.policy.test_ready_tables import HOPS
 
@@ -56,14 +56,6 @@ def test_strangers_have_a_row_where_a_context_names_them() -> None:
     assert shown["unknown", "client"] == "md.."
     assert not any("unknown" in pair for pair in cells(Policy.load("default")))
     assert cells(Policy.load("trusted")) == {("every principal", "every principal"): "mCCC"}
-
-
-def test_blocks_fit_into_80_columns() -> None:
-    names = tuple(f"group:a-long-name-of-a-group-{number}" for number in range(23))
-    pairs = itertools.product(range(23), range(23))
-    lines = list(text_of(Matrix(names, dict.fromkeys(pairs, "mdpC"))))
-    assert max(map(len, lines)) <= 80
-    assert sum(line.count("mdpC") for line in lines) == 23 * 23
 
 
 class _Page(HTMLParser):

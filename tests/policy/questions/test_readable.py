@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.errors import ConfigError
-from safeser.policy import Policy, explain
+from safeser.policy import Policy
 from safeser.policy.questions.readable import readable, reads_all
 from safeser.values import Context, Kind
 
@@ -114,21 +114,20 @@ def test_without_a_context_no_value_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "rule", "words"),
+    ("values", "rule"),
     [
-        ("[nobody]", "config.undefined", "no principal is called"),
-        ("[group:nobody]", "config.undefined", "no principal is in"),
-        ("[any]", "floor.author", "Leave any out"),
-        ("[unknown]", "floor.author", "Leave unknown out"),
-        ("[worker-a]", "config.no-effect", "its own values anyway"),
-        ("[]", "config.empty", "values"),
+        ("[nobody]", "config.undefined"),
+        ("[group:nobody]", "config.undefined"),
+        ("[any]", "floor.author"),
+        ("[unknown]", "floor.author"),
+        ("[worker-a]", "config.no-effect"),
+        ("[]", "config.empty"),
     ],
 )
-def test_names_that_mean_nothing_are_refused(values: str, rule: str, words: str) -> None:
+def test_names_that_mean_nothing_are_refused(values: str, rule: str) -> None:
     with pytest.raises(ConfigError) as caught:
         policy("  values: [cy]\n", f"  values: {values}\n")
     assert caught.value.rule == rule
-    assert words in str(caught.value)
 
 
 def test_a_group_of_one_may_be_listed_for_itself() -> None:
@@ -153,10 +152,3 @@ def test_nobody_unknown_reads_values_of_others() -> None:
             "  sender: [ann, unknown]\n  recipient: scheduler\n",
         )
     assert caught.value.rule == "floor.unknown"
-
-
-def test_an_explanation_names_whose_values_may_be_read() -> None:
-    context = Context("ann", "scheduler", Kind.DATA, "gather", transport="safeser")
-    assert "the sender may read values of these authors from the recipient: cy, dan" in str(
-        explain(policy(), context, "msgpack")
-    )

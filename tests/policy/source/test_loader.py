@@ -47,11 +47,6 @@ def test_the_hash_is_of_the_exact_bytes() -> None:
     assert read(data, source="p").sha256 == hashlib.sha256(data).hexdigest()
 
 
-@pytest.mark.parametrize("text", ["---\na: 1\n", "---\na: 1\n...\n", "# only: a comment\na: 1\n"])
-def test_an_explicit_document_is_fine(text: str) -> None:
-    assert parse(text).value == {"a": 1}
-
-
 @pytest.mark.parametrize(
     ("text", "rule", "place"),
     [
@@ -88,21 +83,6 @@ def test_refused_with_its_place(text: str, rule: str, place: str) -> None:
     error = refused(text)
     assert error.rule == rule
     assert place in error.where
-
-
-@pytest.mark.parametrize(
-    ("text", "began"),
-    [
-        ("a: 0\nb 1\nc: 2\n", "which began at line 2, column 1"),
-        ("a: [1,\nb: 2\n", "expected ',' or ']'"),
-        ("a: 1\nb: [1\n", "which began at line 2, column 4"),
-        ('a: "x\nb: 1\n', "which began at line 1, column 4"),
-    ],
-)
-def test_what_is_no_yaml_is_told_where_it_began(text: str, began: str) -> None:
-    message = str(refused(text))
-    assert "that is not YAML: " in message
-    assert began in message
 
 
 @pytest.mark.parametrize("text", ['a: "\\é"\n', "a: \\\n@: 1\n", 'a: "\\xzz"\n'])
