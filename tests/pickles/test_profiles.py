@@ -164,7 +164,9 @@ def test_the_first_problem_under_every_profile():
 CALLABLES = [value for value in STDLIB if callable(value) and value is not NotImplemented]
 
 
-@pytest.mark.parametrize("value", CALLABLES, ids=repr)
+@pytest.mark.parametrize(
+    "value", CALLABLES, ids=lambda v: getattr(v, "__qualname__", type(v).__name__)
+)
 def test_a_callable_needs_the_profile(value):
     data = pickle.dumps(value)
     if value in (np.float64, np.dtypes.Float64DType):

@@ -64,7 +64,9 @@ def test_a_nanny_hears_of_its_own_worker_that_it_retires(nanny, doors):
 
 
 @pytest.mark.parametrize(
-    ("pid", "listens"), [(None, True), (1 << 30, True), (os.getpid(), False), (os.getpid(), True)]
+    ("pid", "listens"),
+    [(None, True), (1 << 30, True), (os.getpid(), False), (os.getpid(), True)],
+    ids=("no process", "none of here", "this one", "this one, listening"),
 )
 @pytest.mark.parametrize("worker_key", ["its worker's", None])
 def test_a_nanny_hears_it_of_no_other_worker(doors, worker_key, pid, listens):
