@@ -44,6 +44,7 @@ def test_it_pickles_its_paths_and_no_key(security, tmp_path, copied):
         assert again.get_connection_args(role) == security.get_connection_args(role)
         assert again.get_listen_args(role) == security.get_listen_args(role)
     assert secret.encode() not in pickle.dumps(security)
+    assert all(secret not in shown for shown in (repr(security), security._repr_html_()))
 
 
 def test_what_is_for_one_role_is_laid_over_what_is_for_all(security):
