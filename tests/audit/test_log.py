@@ -196,6 +196,7 @@ def test_permitted_loads_are_written_one_by_one_in_any_flood(make, records, at_o
     assert (found.count(True), found.count(False)) == (150, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_invented_senders_and_rules_cannot_fill_memory_or_split_the_summary(make, clock, records):
     log = make()

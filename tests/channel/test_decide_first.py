@@ -274,6 +274,7 @@ def right(link: Link, verified: Verified, context: Context) -> object:
 """
 
 
+@pytest.mark.slow
 def test_the_type_checker_refuses_the_wrong_order(tmp_path):
     program = tmp_path / "wrong.py"
     program.write_text(WRONG)
@@ -342,6 +343,7 @@ assert missing is getattr(sys.modules[library], name)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "name"), [("pandas", "NA"), ("numpy.ma", "masked")])
 def test_a_header_that_names_a_library_imports_it_only_when_it_is_loaded(policy, library, name):
     doors = str(ROOT / "tests" / "conftest.py")

@@ -146,6 +146,7 @@ def test_nothing_heavy_is_imported_for_keys(tmp_path):
     assert ended.stdout.splitlines()[-1] == "[]", ended.stderr
 
 
+@pytest.mark.slow
 def test_without_dask(tmp_path):
     code = BLOCK_DASK + "from safeser.cli import main; main()"
     ended = python(code, "up", str(tmp_path))

@@ -114,6 +114,7 @@ def confined(write: Path, read: Path) -> Policy:
     return Policy.parse(text.replace("  worker: {}\n", told))
 
 
+@pytest.mark.slow
 @needs("bwrap")
 @pytest.mark.usefixtures("landlock")
 def test_every_probe_fails_in_bubblewrap(tmp_path) -> None:

@@ -63,6 +63,7 @@ logging.getLogger("distributed.scheduler").warning("key %s", "\\x1b[2J")
 """
 
 
+@pytest.mark.slow
 def test_a_stock_client_draws_and_logs_escaped_too():
     ended = subprocess.run(
         [sys.executable, "-c", STOCK_CLIENT],

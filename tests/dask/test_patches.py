@@ -54,6 +54,7 @@ def test_what_differs_in_a_process_is_the_list_and_nothing_else(tmp_path):
     assert found["foreign"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_no_other_module_replaces_anything_of_dask():
     places = [

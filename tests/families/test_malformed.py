@@ -15,6 +15,7 @@ _NOTHING_TRAVELS = ["numpy:memmap", "pandas:GroupBy", "pathlib:WindowsPath", "po
 _CASES = 2_500
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_malformed_headers_and_frames_give_a_value_or_one_error():
     outcome = run(cases=_CASES, seed=4)

@@ -139,6 +139,7 @@ def test_columns_that_share_memory_come_back_apart():
     assert back.iloc[0, 1] == 0
 
 
+@pytest.mark.slow
 def test_pandas_is_imported_only_when_needed():
     # Loading a listed name imports pandas; checking one must not, nor an unlisted one, nor
     # importing safeser.families.

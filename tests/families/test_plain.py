@@ -53,6 +53,7 @@ def same(a, b):
     return a == b and repr(a) == repr(b)
 
 
+@pytest.mark.slow
 @given(values)
 def test_round_trip_keeps_every_type(value):
     assert same(plain.decode(plain.encode(value)), value)
@@ -117,6 +118,7 @@ def test_any_bytes_give_a_value_or_one_error(data):
         repr(plain.decode(data))
 
 
+@pytest.mark.slow
 @given(values, st.data())
 def test_changed_bytes_give_a_value_or_one_error(value, data):
     good = bytearray(plain.encode(value))

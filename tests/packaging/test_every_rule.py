@@ -57,6 +57,7 @@ def spelled(source: str) -> set[str]:
     return {prefix + word for prefix in prefixes for word in words if not prefix or "." not in word}
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_each_rule_is_spelled_in_a_fast_test() -> None:
     found = set()

@@ -99,6 +99,7 @@ def modules() -> list[tuple[str, Path]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_every_module_keeps_to_its_rooms_imports():
     checked = modules()

@@ -234,6 +234,7 @@ witness.check()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "module"), [
     ("pandas:Series", "safeser.pickles.shims.pandas.times"),
     ("pandas:DataFrame", "safeser.pickles.shims.pandas.times"),

@@ -207,6 +207,7 @@ def test_decisions_are_those_of_the_reference_on_every_day(
         assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
 
 
+@pytest.mark.slow
 @given(policies(), STARTS)
 @draws(12)
 def test_no_day_that_passes_permits_more(spelled: dict[str, Any], first: int) -> None:

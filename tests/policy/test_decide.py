@@ -103,6 +103,7 @@ def test_taking_away_from_a_context_never_permits_more(
         assert not permits(fewer, question) or permits(before, question), question
 
 
+@pytest.mark.slow
 @given(policies(), contexts(), STARTS)
 @draws(25)
 def test_an_appended_context_changes_only_what_nothing_matched(
@@ -122,6 +123,7 @@ def test_an_appended_context_changes_only_what_nothing_matched(
         assert other.permitted or not one.permitted
 
 
+@pytest.mark.slow
 @given(policies(), st.data(), STARTS)
 @draws(25)
 def test_removing_a_context_changes_only_what_it_matched(

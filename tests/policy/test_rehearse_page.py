@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.pages import Page
 from tests.policy import recorded
 
@@ -19,6 +21,7 @@ def test_the_page_has_the_whole_walk() -> None:
         assert f"safeser policy {each}" in said
 
 
+@pytest.mark.slow
 def test_each_command_prints_what_the_page_says(tmp_path: Path) -> None:
     recorded.write(tmp_path / "audit")
     (tmp_path / "cases.yaml").write_text(PAGE.files["cases.yaml"], "utf-8")

@@ -37,6 +37,7 @@ def tokens():
     return [answer(each) for each in processes]
 
 
+@pytest.mark.slow
 def test_two_processes_with_other_hash_seeds_agree(tokens):
     first, second = tokens
     assert len(first) >= 60
@@ -58,6 +59,7 @@ def test_the_same_again_and_copies_have_the_same_token(tokens):
     assert len(copied) >= 60
 
 
+@pytest.mark.slow
 def test_what_a_third_process_unpickles_has_the_same_token(tokens):
     pickles = {
         name: ways["pickle of it"]

@@ -119,6 +119,7 @@ def test_it_does_not_count_what_is_shared(value):
     assert tokenize((value, [value])) == tokenize(pickle.loads(pickle.dumps((value, [value]))))
 
 
+@pytest.mark.slow
 @given(st.lists(hashable, max_size=8, unique=True), st.randoms())
 def test_the_order_in_which_a_set_or_dict_was_filled_does_not_count(items, random):
     shuffled = random.sample(items, len(items))

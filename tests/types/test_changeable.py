@@ -103,6 +103,7 @@ def change(made):
     return made.toarray().sum() + (made @ np.ones(3)).sum()
 
 
+@pytest.mark.slow
 def test_matrices_that_are_changed_in_place_do_not_end_the_process():
     code = "from tests.types import test_changeable; test_changeable.main()"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True)

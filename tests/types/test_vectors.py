@@ -21,12 +21,14 @@ def outcomes():
     return outcomes_of(VECTORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_no_value_ends_a_process(vector, outcomes):
     expected = f"refused by {vector['rule']}" if vector["rule"] else "used"
     assert outcomes[vector["name"]] == expected, vector["what"]
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_is_noticed():
     case = {"name": "x", "pickle": "", "buffers": [], "aborts": True}
     assert outcomes_of([case]) == {"x": "ended by SIGABRT"}

@@ -12,6 +12,7 @@ from safeser.audit.outputs.rules import MAX_COMPOSED, OTHER, KnownRules, declare
 from tests.audit.outputs import declared
 
 
+@pytest.mark.slow
 @pytest.mark.unmeasured
 def test_the_file_has_the_rules_of_the_code():
     have, want = declared.PLACE.read_text("ascii").split(), declared.text().split()

@@ -146,6 +146,7 @@ def test_more_keys_than_a_message_may_hold():
         families.deserialize(header, frames, GRANT, limits=Limits())
 
 
+@pytest.mark.slow
 def test_descriptions_travel_without_a_client():
     program = """if True:
         import safeser

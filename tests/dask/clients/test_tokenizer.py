@@ -101,6 +101,7 @@ def seen():
     return [run(seed, DASK_SAFESER__TOKENIZER="safeser") for seed in (1, 2)]
 
 
+@pytest.mark.slow
 def test_tokens_agree_between_processes(seen):
     first, second = seen
     assert first["tokens"] == second["tokens"]
@@ -109,6 +110,7 @@ def test_tokens_agree_between_processes(seen):
     assert all(len(token) == 32 for token in first["tokens"])  # as long as Dask's
 
 
+@pytest.mark.slow
 def test_without_the_setting_they_are_dasks_own():
     first, second = run(1, PLAIN), run(2, PLAIN)
     assert first["tokens"] != second["tokens"]  # sets of text

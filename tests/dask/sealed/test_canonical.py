@@ -71,12 +71,14 @@ def compared(there, here, key):
     return comparison.compare(there[key], here[key])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", same_work.definitions())
 def test_a_definition_that_another_process_wrote_is_the_same(processes, name):
     first, second = (each["definitions"] for each in processes)
     assert compared(first, second, name) is SAME
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", same_work.definitions())
 def test_another_definition_of_another_process_differs(processes, changed, name):
     assert compared(processes[0]["definitions"], changed["definitions"], name) is DIFFERENT

@@ -348,6 +348,7 @@ tasks = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(task=tasks)
 def test_any_task_is_the_same_on_the_worker(reopened, task):
     opened = reopened({"task": task})["task"]

@@ -319,6 +319,7 @@ def test_flags_are_read_as_flags():
     assert found.isna().sum() == 2
 
 
+@pytest.mark.slow
 def test_every_byte_of_an_answer_is_a_value_or_a_refusal():
     arrays = [array.copy() for array in frame_writer()(FRAMES["levels"])]
     for array in arrays:

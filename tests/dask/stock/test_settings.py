@@ -171,6 +171,7 @@ def test_an_unauthenticated_cluster_has_to_be_named_in_the_call(unconnected):
         assert rule(Client) == "config.scheme"
 
 
+@pytest.mark.slow
 def test_a_process_that_speaks_tcp_already_is_left_alone():
     program = """
 import distributed, safeser

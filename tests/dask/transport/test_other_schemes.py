@@ -92,6 +92,7 @@ def test_sealing_twice_changes_nothing(said):
     assert said["same"] is True
 
 
+@pytest.mark.slow
 def test_importing_safeser_alone_seals_nothing():
     program = (
         "import safeser, safeser.dask.client\nfrom distributed.comm import registry\n"

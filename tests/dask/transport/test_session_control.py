@@ -51,6 +51,7 @@ def retire(roster, identity):
 # --- the end -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_peer_hears_why_and_can_say_so(net, connected, caplog):
     async with connected() as (listener, comm):
         link = at_server(listener)

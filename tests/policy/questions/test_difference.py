@@ -96,6 +96,7 @@ def possible(context: Context) -> bool:
     )
 
 
+@pytest.mark.slow
 @given(policies(), policies(), st.integers(0, 12), st.sampled_from(("", *DATES, "2026-07-01")))
 @draws(15)
 def test_what_the_reference_answers_differently_is_a_change(
@@ -113,6 +114,7 @@ def test_what_the_reference_answers_differently_is_a_change(
             assert effect in {found.get(key) for key in keys(question)}, question
 
 
+@pytest.mark.slow
 @given(policies(), policies())
 @draws(8)
 def test_each_change_is_answered_differently_by_the_reference(
@@ -144,6 +146,7 @@ def test_a_policy_does_not_differ_from_itself(spelled: dict[str, Any]) -> None:
     assert lines(difference) == []
 
 
+@pytest.mark.slow
 @given(policies(), policies())
 @draws(5)
 def test_the_reverse_has_the_reverse_effects(old: dict[str, Any], new: dict[str, Any]) -> None:
