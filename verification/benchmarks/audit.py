@@ -7,29 +7,23 @@ All of them take the same events, of a session's tasks; one in 500 is a refusal.
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import json
 import logging
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-from rich.console import Console
+from typing import Any
 
 from safeser.audit import AuditKey, AuditLog, SessionFacts, verify
 from safeser.audit.reading.search import Found, Question, search
 from safeser.audit.reading.show import counted, csv_lines, json_lines, lines
-from verification.benchmarks.report import machine, number, ratio, show_grid
+from verification.benchmarks import report
 
-HEADINGS = ("", "records a second", "µs a record", "time / logging")
 LOGGING = "logging.FileHandler, JSON lines"
 KEY = AuditKey(bytes(32))
 #: Records that one write of the log takes where they come together, as in a batch of a stream.
@@ -129,45 +123,32 @@ def steps(folder: Path, said: Sequence[dict[str, Any]]) -> Mapping[str, Callable
     }
 
 
-def measured(count: int, rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of each step in each round."""
-    said = events(count)
+def main() -> None:
+    options = report.options(__doc__, records=100_000, rounds=5)
+    load = os.getloadavg()
+    said = events(options.records)
     taken: dict[str, list[float]] = defaultdict(list)
-    for at in range(rounds):
+    for at in range(options.rounds):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "audit"
             append(folder, said, BATCH)
-            done = list(steps(folder, said).items())
-            for name, step in done[at % len(done) :] + done[: at % len(done)]:
+            for name, step in report.turns(list(steps(folder, said).items()), at):
                 start = time.process_time()
                 step()
                 taken[name].append(time.process_time() - start)
-    return taken
-
-
-def main(
-    records: Annotated[int, typer.Option(min=1_000, help="Records of a round.")] = 100_000,
-    rounds: Annotated[int, typer.Option(min=1, help="Times that each is done.")] = 5,
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the table for the docs to this file.")
-    ] = None,
-) -> None:
-    """Measure appending, verifying and asking an audit log."""
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    load = os.getloadavg()
-    taken = measured(records, rounds)
     lines = []
     for name in sorted(taken, key=lambda name: name != LOGGING):
         median = statistics.median(taken[name])
-        beside = number(ratio(taken[name], taken[LOGGING]))
-        lines.append([name, number(records / median), number(median / records * 1e6), beside])
-    known = [
-        *machine(("safeser", "cryptography")),
-        f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds of {records:,}"
-        f" records; load average {load[0]:.1f} before and {os.getloadavg()[0]:.1f} after",
-    ]
-    show_grid(console, HEADINGS, lines, known, markdown_file)
+        shown = (
+            options.records / median,
+            median / options.records * 1e6,
+            report.ratio(taken[name], taken[LOGGING]),
+        )
+        lines.append([name, *map(report.number, shown)])
+    report.show(("", "records a second", "µs a record", "time / logging"), lines)
+    packages = ("safeser", "cryptography")
+    report.show_notes(rounds=options.rounds, load=load, packages=packages)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

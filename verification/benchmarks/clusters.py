@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from safeser.identities import make_identities
 from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.values import Suite
+from verification.benchmarks.serialization.counted import FOLDER
 
 PROJECT = Path(__file__).parents[2]
 
@@ -67,7 +68,6 @@ class Cluster:
     :param nannies: one command starts all workers, each with a nanny, rather than one for each.
     :param driver: module of the client.
     :param preload: module that the scheduler imports and runs, if any.
-    :param variables: beside those of this process's environment.
     """
 
     transport: Transport
@@ -76,7 +76,6 @@ class Cluster:
     nannies: bool = False
     driver: str = "verification.benchmarks.client"
     preload: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict)
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
     _client: subprocess.Popen[str] | None = None
 
@@ -127,19 +126,10 @@ class Cluster:
 
     def start_client(self) -> None:
         self._client = self._start("client", f"-m {self.driver}", piped=True)
-        tls = None
-        if self.scheme == "tls":
-            names = {"tls_ca_file": "cert.pem", "tls_client_cert": "cert.pem"}
-            names["tls_client_key"] = "key.pem"
-            tls = {option: str(self.folder / name) for option, name in names.items()}
-        self._ask(
-            {
-                "scheme": self.scheme,
-                "address": self._address(),
-                "workers": self.workers,
-                "tls": tls,
-            }
-        )
+        names = {"ca_file": "cert.pem", "client_cert": "cert.pem", "client_key": "key.pem"}
+        tls = {f"tls_{option}": str(self.folder / name) for option, name in names.items()}
+        order = {"scheme": self.scheme, "address": self._address(), "workers": self.workers}
+        self._ask({**order, "tls": tls if self.scheme == "tls" else None})
 
     def measure(self, measure: str, amount: int) -> list[float]:
         """Have the client measure; return the seconds that it took for each part."""
@@ -240,7 +230,7 @@ class Cluster:
         env["DASK_CONFIG"] = str(self.folder / "no-configuration")
         env["DASK_TEMPORARY_DIRECTORY"] = str(self.folder)
         env["PYTHONPATH"] = str(PROJECT)
-        env.update(self.variables)
+        env[FOLDER] = str(self.folder / "counted")
         # Where a checkout has no bytecode, each process on safeser:// would compile all of it anew.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         if self.scheme == "safeser":
@@ -254,28 +244,19 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, workers: int = 2) -> Iterator[dict[str, Cluster]]:
+def running(
+    folder: Path, *, workers: int = 2, only: Collection[str] = tuple(TRANSPORTS), **more: Any
+) -> Iterator[dict[str, Cluster]]:
     """Start one cluster for each of :data:`TRANSPORTS`, all alike, and stop them at the end.
+
+    Schedulers come first. *more* are fields of each cluster.
 
     :raises StartError: if one of them does not come up.
     """
     clusters = {
-        name: Cluster(transport, folder / name.replace(" ", "-"), workers)
-        for name, transport in TRANSPORTS.items()
+        name: Cluster(TRANSPORTS[name], folder / name.replace(" ", "-"), workers, **more)
+        for name in only
     }
-    try:
-        with started(clusters):
-            yield clusters
-    finally:
-        _stop_unlisted()
-
-
-@contextlib.contextmanager
-def started(clusters: Mapping[str, Cluster]) -> Iterator[None]:
-    """Start *clusters*, whose schedulers come first, and stop them at the end.
-
-    :raises StartError: if one of them does not come up.
-    """
     try:
         for cluster in clusters.values():
             cluster.prepare()
@@ -284,7 +265,7 @@ def started(clusters: Mapping[str, Cluster]) -> Iterator[None]:
             cluster.start_workers()
         for cluster in clusters.values():
             cluster.start_client()
-        yield
+        yield clusters
     finally:
         for cluster in clusters.values():
             cluster.stop()
@@ -301,13 +282,6 @@ def _policy(transport: Transport) -> str:
     changed = text.replace("revision: 1\n", f"revision: 1\nsuite: {transport.suite.word}\n", 1)
     assert changed != text
     return changed
-
-
-def _stop_unlisted() -> None:
-    """Kill a child that was being started when a signal ended this run, and so is in no list."""
-    for child in psutil.Process().children():
-        child.kill()
-        child.wait()
 
 
 def _make_certificate(folder: Path) -> None:

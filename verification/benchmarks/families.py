@@ -1,8 +1,7 @@
 """Typed serialization, beside distributed's, pickle 5 and Arrow.
 
 The one rule: one round lets everybody serialize and load the same object, one after the other, so
-that whatever else the machine does falls on each of them alike; a ratio is the median of the
-ratios of single rounds, and never one of numbers from two runs.
+that whatever else the machine does falls on each of them alike.
 
 distributed serializes by its own default, families ``dask`` and ``pickle``; pickle uses protocol 5
 with buffers apart; Arrow writes an IPC stream, where there is one. Whoever loads is given frames
@@ -12,7 +11,6 @@ beyond what was there before, as a share of what was sent: 0 is no copy, 1 is on
 
 from __future__ import annotations
 
-import datetime
 import gc
 import os
 import pickle
@@ -21,24 +19,22 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, NamedTuple
 
-import typer
+import polars as pl
+import pyarrow as pa
 from distributed.protocol import deserialize, serialize
-from rich.console import Console
 
 from safeser import families
-from safeser.errors import SafeserError
 from safeser.values import Grant
+from verification.benchmarks import report
 from verification.benchmarks.payloads import TYPES, Type
-from verification.benchmarks.report import machine, number, ratio, show_grid
+from verification.benchmarks.report import number
 
 PACKAGES = ("safeser", "distributed", "numpy", "pandas", "pyarrow", "polars", "scipy")
-SIZES = (1 << 10, 1 << 20, 1 << 26)
 SIZE_NAMES = {1 << 10: "1 KiB", 1 << 20: "1 MiB", 1 << 26: "64 MiB"}
+STEPS = ("dumps", "loads")
 #: What one contender gets for one step of one round, at least one turn.
 SLICE = 0.01
 GRANT = Grant("benchmark", ("dask", "msgpack"))
@@ -51,65 +47,28 @@ LARGE = 1 << 20
 NO_COPY = 0.1
 #: How many of those that miss an aim are named, the worst first; the table has the others.
 SHOWN = 4
-
-HEADINGS = (
-    "object", "size", "dumps (µs)", "/ distributed", "/ pickle 5", "/ Arrow", "extra",
-    "loads (µs)", "/ distributed", "/ pickle 5", "/ Arrow", "extra",
-)  # fmt: skip
+#: Buffers return their memory to the pool that gave it, so none of them may go away.
+_DEFAULT_POOL, _POOLS = pa.default_memory_pool(), list[Any]()
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """What travels: a header, in whatever form, and frames."""
 
     header: Any
-    frames: list[Any] = field(repr=False)
+    frames: list[Any]
 
     def received(self) -> Sent:
         """Return the same with frames in memory of its own, as a comm would hand them over."""
         return Sent(self.header, [memoryview(bytearray(frame)) for frame in self.frames])
 
-    @property
-    def nbytes(self) -> int:
-        return sum(memoryview(frame).nbytes for frame in self.frames)
 
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    name: str
-    dumps: Callable[[Any], Sent]
-    loads: Callable[[Sent], Any]
-
-
-def _safeser_dumps(x: Any) -> Sent:
-    return Sent(*families.serialize(x, ("dask", "msgpack")))
-
-
-def _safeser_loads(sent: Sent) -> Any:
-    return families.deserialize(sent.header, sent.frames, GRANT)
-
-
-def _distributed_dumps(x: Any) -> Sent:
-    return Sent(*serialize(x))
-
-
-def _distributed_loads(sent: Sent) -> Any:
-    return deserialize(sent.header, sent.frames)
-
-
-def _pickle_dumps(x: Any) -> Sent:
+def _pickled(x: Any) -> Sent:
     buffers: list[Any] = []
     data = pickle.dumps(x, protocol=5, buffer_callback=buffers.append)
     return Sent(None, [data, *(buffer.raw() for buffer in buffers)])
 
 
-def _pickle_loads(sent: Sent) -> Any:
-    return pickle.loads(sent.frames[0], buffers=sent.frames[1:])
-
-
 def _stream(table: Any) -> Sent:
-    import pyarrow as pa
-
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -117,107 +76,79 @@ def _stream(table: Any) -> Sent:
 
 
 def _read(sent: Sent) -> Any:
-    import pyarrow as pa
-
     return pa.ipc.open_stream(pa.py_buffer(sent.frames[0])).read_all()
 
 
-def _arrow(kind: Type) -> Contender | None:
-    """Return what Arrow has for objects of *kind*: for frames and tables, not for arrays."""
-    if kind.family == "pyarrow":
-        return Contender("Arrow IPC", _stream, _read)
-    if kind.family == "pandas":
-        import pyarrow as pa
-
-        return Contender(
-            "Arrow IPC",
-            lambda x: _stream(pa.Table.from_pandas(x)),
-            lambda sent: _read(sent).to_pandas(),
-        )
-    if kind.family == "polars":
-        import polars as pl
-
-        return Contender(
-            "Arrow IPC", lambda x: _stream(x.to_arrow()), lambda sent: pl.from_arrow(_read(sent))
-        )
-    return None
-
-
-def contenders(kind: Type) -> list[Contender]:
-    arrow = _arrow(kind)
-    return [
-        Contender("safeser", _safeser_dumps, _safeser_loads),
-        Contender("distributed", _distributed_dumps, _distributed_loads),
-        Contender("pickle 5", _pickle_dumps, _pickle_loads),
-        *([arrow] if arrow else []),
-    ]
+#: What Arrow has, by library: for frames and tables, not for arrays.
+_ARROW: dict[str, tuple[Callable[[Any], Sent], Callable[[Sent], Any]]] = {
+    "pyarrow": (_stream, _read),
+    "pandas": (lambda x: _stream(pa.Table.from_pandas(x)), lambda sent: _read(sent).to_pandas()),
+    "polars": (lambda x: _stream(x.to_arrow()), lambda sent: pl.from_arrow(_read(sent))),
+}
+#: How each contender writes and reads.
+_CONTENDERS: dict[str, tuple[Callable[[Any], Sent], Callable[[Sent], Any]]] = {
+    "safeser": (
+        lambda x: Sent(*families.serialize(x, ("dask", "msgpack"))),
+        lambda sent: families.deserialize(*sent, GRANT),
+    ),
+    "distributed": (lambda x: Sent(*serialize(x)), lambda sent: deserialize(*sent)),
+    "pickle 5": (_pickled, lambda sent: pickle.loads(sent.frames[0], buffers=sent.frames[1:])),
+}
 
 
 class Run:
-    """All rounds of one object."""
+    """All rounds of one object: both steps of each contender, and the memory that safeser takes."""
 
-    def __init__(self, kind: Type, size: int) -> None:
-        self.kind = kind
-        self.size = size
-        self.object = kind.make(size)
-        self.contenders = contenders(kind)
-        self.seconds: dict[tuple[str, str], list[float]] = {}
-        self.extra: dict[tuple[str, str], float] = {}
-        self.refused = ""
-        try:
-            _safeser_loads(_safeser_dumps(self.object).received())
-        except SafeserError as error:
-            self.refused = error.rule
-            self.contenders = self.contenders[1:]
-
-    def round(self, at: int) -> None:
-        """Let everybody take a turn, each round another first; the first round looks at memory."""
-        first = at % len(self.contenders)
-        for who in self.contenders[first:] + self.contenders[:first]:
-            sent = who.dumps(self.object).received()
-            who.loads(sent)
-            steps = {"dumps": partial(who.dumps, self.object), "loads": partial(who.loads, sent)}
-            for step, run in steps.items():
-                if at == 0:
-                    self.extra[step, who.name] = _extra(run, sent.nbytes)
-                self.seconds.setdefault((step, who.name), []).append(_seconds(run))
+    def __init__(self, kind: Type, size: int, rounds: int) -> None:
+        self.kind, self.size = kind, size
+        made = kind.make(size)
+        arrow = _ARROW.get(kind.family)
+        contenders = _CONTENDERS | ({"Arrow IPC": arrow} if arrow else {})
+        self.turns = {
+            "dumps": report.Contest(
+                {
+                    name: partial(_seconds, partial(dumps, made))
+                    for name, (dumps, _) in contenders.items()
+                }
+            ),
+            "loads": report.Contest(
+                {
+                    name: partial(_seconds, partial(loads, dumps(made).received()))
+                    for name, (dumps, loads) in contenders.items()
+                }
+            ),
+        }
+        dumps, loads = _CONTENDERS["safeser"]
+        sent = dumps(made).received()
+        size = sum(memoryview(frame).nbytes for frame in sent.frames)
+        steps = {"dumps": partial(dumps, made), "loads": partial(loads, sent)}
+        for at in range(rounds):
+            for turn in self.turns.values():
+                turn.round(at)
+        self.extra = {name: _extra(step, size) for name, step in steps.items()}
+        for turn in self.turns.values():
+            turn.contenders = {}  # they hold the object, and only its numbers are still wanted
 
     def cells(self) -> list[str]:
         """Return one line of the table."""
-        return [self.kind.name, SIZE_NAMES.get(self.size, f"{self.size:,} B"),
-                *self._half("dumps"), *self._half("loads")]  # fmt: skip
-
-    def _half(self, step: str) -> list[str]:
-        if self.refused:
-            return ["refused", "", "", "", ""] if step == "dumps" else [self.refused, *[""] * 4]
-        median = statistics.median(self.seconds[step, "safeser"])
-        return [
-            number(median * 1e6),
-            *(self._against(step, other) for other in OTHERS),
-            f"{self.extra[step, 'safeser']:.2f}" if self.size >= LARGE else "",
-        ]
-
-    def _against(self, step: str, other: str) -> str:
-        found = self.against(step, other)
-        return "" if found is None else _times(found)
-
-    def against(self, step: str, other: str) -> float | None:
-        """Return how many times as long as *other* safeser takes, or None if either can't."""
-        if self.refused or (step, other) not in self.seconds:
-            return None
-        return ratio(self.seconds[step, "safeser"], self.seconds[step, other])
-
-    def copies(self, step: str) -> bool:
-        return self.extra[step, "safeser"] > NO_COPY
+        cells = [self.kind.name, SIZE_NAMES[self.size]]
+        for step, turn in self.turns.items():
+            cells += [turn.micros("safeser"), *(_times(turn, other) for other in OTHERS)]
+            cells.append(f"{self.extra[step]:.2f}" if self.size >= LARGE else "")
+        return cells
 
 
-def _times(value: float) -> str:
+def _times(turn: report.Contest, other: str) -> str:
     """Return a ratio with three digits that matter; what takes next to nothing has none."""
-    return "<0.01" if value < 0.005 else number(value)
+    found = turn.ratio("safeser", other)
+    if found is None:
+        return ""
+    return "<0.01" if found < 0.005 else number(found)
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """Return the median of as many turns as fit into one slice."""
+    """Return the median of as many turns as fit into one slice, after one to warm up."""
+    run()
     taken: list[float] = []
     begun = time.perf_counter()
     while not taken or time.perf_counter() - begun < SLICE:
@@ -234,7 +165,9 @@ def _extra(run: Callable[[], object], nbytes: int) -> float:
     Python's and NumPy's memory are seen by tracemalloc, Arrow's by a pool of the run's own.
     """
     gc.collect()
-    pool = _own_pool()
+    pool = pa.proxy_memory_pool(pa.system_memory_pool())
+    _POOLS.append(pool)
+    pa.set_memory_pool(pool)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -244,67 +177,28 @@ def _extra(run: Callable[[], object], nbytes: int) -> float:
         del made
     finally:
         tracemalloc.stop()
-        _restore_pool()
-    taken = peak - before + (pool.max_memory() if pool is not None else 0)
-    return max(0, taken) / max(1, nbytes)
-
-
-#: Buffers return their memory to the pool that gave it, so none of them may go away.
-_POOLS: list[Any] = []
-
-
-def _own_pool() -> Any:
-    if "pyarrow" not in sys.modules:
-        return None
-    import pyarrow as pa
-
-    pool = pa.proxy_memory_pool(pa.system_memory_pool())
-    _POOLS.append(pool)
-    pa.set_memory_pool(pool)
-    return pool
-
-
-def _restore_pool() -> None:
-    if "pyarrow" in sys.modules:
-        import pyarrow as pa
-
-        pa.set_memory_pool(_DEFAULT_POOL or pa.system_memory_pool())
-
-
-def _default_pool() -> Any:
-    try:
-        import pyarrow as pa
-    except ModuleNotFoundError:
-        return None
-    return pa.default_memory_pool()
-
-
-_DEFAULT_POOL = _default_pool()
+        pa.set_memory_pool(_DEFAULT_POOL)
+    return max(0, peak - before + pool.max_memory()) / max(1, nbytes)
 
 
 def aims(runs: Sequence[Run]) -> list[str]:
     """Return how far the project is from what it set itself, naming what is beyond it."""
     said = []
     for family, most in AIMS.items():
-        ours = [run for run in runs if run.kind.family == family and not run.refused]
+        ours = [run for run in runs if run.kind.family == family]
         found = [
             (run, step, against)
             for run in ours
-            for step in ("dumps", "loads")
-            if (against := run.against(step, "distributed")) is not None
+            for step in STEPS
+            if (against := run.turns[step].ratio("safeser", "distributed")) is not None
         ]
         over = [each for each in found if each[2] > most]
         said.append(
             f"{family}, at most {most:g} times distributed's own: {len(found) - len(over)} of"
             f" {len(found)}{_named(over)}"
         )
-    large = [
-        (run, step, run.extra[step, "safeser"])
-        for run in runs
-        for step in ("dumps", "loads")
-        if not run.refused and run.size >= LARGE
-    ]
-    copied = [each for each in large if each[0].copies(each[1])]
+    large = [(run, step, run.extra[step]) for run in runs for step in STEPS if run.size >= LARGE]
+    copied = [each for each in large if each[2] > NO_COPY]
     said.append(
         f"From 1 MiB on, no copy: {len(large) - len(copied)} of {len(large)}{_named(copied)}"
     )
@@ -314,53 +208,34 @@ def aims(runs: Sequence[Run]) -> list[str]:
 def _named(cases: Sequence[tuple[Run, str, float]]) -> str:
     worst = sorted(cases, key=lambda each: -each[2])
     names = [
-        f"{run.kind.name} {SIZE_NAMES.get(run.size, run.size)} {step} ({number(value)})"
+        f"{run.kind.name} {SIZE_NAMES[run.size]} {step} ({number(value)})"
         for run, step, value in worst[:SHOWN]
     ]
     more = f" and {len(worst) - SHOWN} more" if len(worst) > SHOWN else ""
     return f"; not {', '.join(names)}{more}" if names else ""
 
 
-def notes(*, rounds: int, load: tuple[float, float, float]) -> list[str]:
-    return [
-        *machine(PACKAGES),
-        f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds; load average"
-        f" {load[0]:.1f} before and {os.getloadavg()[0]:.1f} after",
-        "/ distributed, / pickle 5, / Arrow: median of the ratios of single rounds, above 1 is"
-        " slower; extra: memory at the peak as a share of what is sent",
-    ]
-
-
-def main(
-    rounds: Annotated[int, typer.Option(min=1, help="Times that everybody takes a turn.")] = 7,
-    only: Annotated[str, typer.Option(help="Only types whose name or library has this.")] = "",
-    largest: Annotated[int, typer.Option(min=1, help="Largest size, in bytes.")] = SIZES[-1],
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the table for the docs to this file.")
-    ] = None,
-) -> None:
-    """Measure typed serialization beside distributed's own, pickle 5 and Arrow IPC."""
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    progress = Console(stderr=True)
+def main() -> None:
+    options = report.options(__doc__, rounds=7, only="", largest=max(SIZE_NAMES))
     load = os.getloadavg()
     runs = []
-    with progress.status("Starting") as status:
-        for kind in TYPES:
-            if not kind.usable or (only not in kind.name and only != kind.family):
-                continue
-            for size in SIZES:
-                if size > min(kind.most, largest):
-                    continue
-                status.update(f"{kind.name}, {SIZE_NAMES[size]}")
-                run = Run(kind, size)
-                for at in range(rounds):
-                    run.round(at)
-                run.object = None  # only its numbers are still wanted
-                runs.append(run)
-    lines = [run.cells() for run in runs]
-    known = [*aims(runs), *notes(rounds=rounds, load=load)]
-    show_grid(console, HEADINGS, lines, known, markdown_file)
+    for kind in TYPES:
+        for size in SIZE_NAMES:
+            chosen = options.only in kind.name or options.only == kind.family
+            if chosen and size <= min(kind.most, options.largest):
+                print(f"{kind.name}, {SIZE_NAMES[size]}", file=sys.stderr)
+                runs.append(Run(kind, size, options.rounds))
+    steps = ("(µs)", "/ distributed", "/ pickle 5", "/ Arrow", "extra")
+    headings = [
+        f"{step} {steps[0]}" if each == steps[0] else each for step in STEPS for each in steps
+    ]
+    report.show(("object", "size", *headings), [run.cells() for run in runs])
+    notes = (
+        "/ distributed, / pickle 5, / Arrow: median of the ratios of single rounds, above 1 is"
+        " slower; extra: memory at the peak as a share of what is sent"
+    )
+    report.show_notes(*aims(runs), notes, rounds=options.rounds, load=load, packages=PACKAGES)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

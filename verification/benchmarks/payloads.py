@@ -6,12 +6,15 @@ every run.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from scipy import sparse
 
 __all__ = ["TYPES", "Type"]
 
@@ -24,18 +27,12 @@ class Type:
     :param make: returns an object that holds about so many bytes.
     :param most: the largest size at which it is measured: where millions of Python objects would
         be measured rather than a serializer.
-    :param needs: package without which it is left out.
     """
 
     name: str
     family: str
     make: Callable[[int], Any]
     most: int = 1 << 40
-    needs: str = "numpy"
-
-    @property
-    def usable(self) -> bool:
-        return importlib.util.find_spec(self.needs) is not None
 
 
 def _random() -> np.random.Generator:
@@ -46,26 +43,10 @@ def _floats(size: int) -> Any:
     return _random().random(size // 8)
 
 
-def _strided(size: int) -> Any:
-    return _random().random((size // 8, 2))[:, 0]
-
-
-def _fortran(size: int) -> Any:
-    return np.asfortranarray(_random().random((size // 64, 8)))
-
-
 def _frozen(size: int) -> Any:
     array = _floats(size)
     array.flags.writeable = False
     return array
-
-
-def _flags(size: int) -> Any:
-    return _random().random(size) < 0.5
-
-
-def _text(size: int) -> Any:
-    return _random().integers(10**6, 10**7, size // 28).astype("U7")
 
 
 def _structured(size: int) -> Any:
@@ -80,8 +61,6 @@ def _structured(size: int) -> Any:
 
 
 def _numeric_frame(size: int) -> Any:
-    import pandas as pd
-
     return pd.DataFrame(_random().random((size // 64, 8)), columns=list("abcdefgh"))
 
 
@@ -90,8 +69,6 @@ def _words(count: int) -> list[str]:
 
 
 def _mixed_frame(size: int) -> Any:
-    import pandas as pd
-
     rows = max(1, size // 45)
     random = _random()
     return pd.DataFrame(
@@ -106,23 +83,13 @@ def _mixed_frame(size: int) -> Any:
     )
 
 
-def _texts_frame(size: int) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame({"name": _words(max(1, size // 19))})
-
-
 def _category_frame(size: int) -> Any:
-    import pandas as pd
-
     names = pd.Index(["north", "east", "south", "west"])
     codes = _random().integers(0, 4, size).astype("i1")
     return pd.DataFrame({"side": pd.Categorical.from_codes(codes, names)})
 
 
 def _table(size: int) -> Any:
-    import pyarrow as pa
-
     rows = max(1, size // 36)
     random = _random()
     missing = random.random(rows) < 0.1
@@ -135,10 +102,6 @@ def _table(size: int) -> Any:
     )
 
 
-def _bytes(size: int) -> bytes:
-    return _random().bytes(size)
-
-
 def _records(size: int) -> list[dict[str, Any]]:
     return [
         {"id": number, "name": f"name-{number}", "score": number / 8, "tags": ["x", "y"]}
@@ -147,8 +110,6 @@ def _records(size: int) -> list[dict[str, Any]]:
 
 
 def _sparse(size: int) -> Any:
-    from scipy import sparse
-
     rows = max(2, size // 120)
     random = _random()
     data, columns = random.random(rows * 10), random.integers(0, 1000, rows * 10)
@@ -157,27 +118,21 @@ def _sparse(size: int) -> Any:
     return made
 
 
-def _polars(size: int) -> Any:
-    import polars as pl
-
-    return pl.from_arrow(_table(size))
-
-
 TYPES = (
     Type("array of floats", "numpy", _floats),
     Type("the same, read-only", "numpy", _frozen),
-    Type("the same, every other", "numpy", _strided),
-    Type("Fortran order", "numpy", _fortran),
-    Type("flags", "numpy", _flags),
-    Type("fixed text", "numpy", _text),
+    Type("the same, every other", "numpy", lambda n: _random().random((n // 8, 2))[:, 0]),
+    Type("Fortran order", "numpy", lambda n: np.asfortranarray(_random().random((n // 64, 8)))),
+    Type("flags", "numpy", lambda n: _random().random(n) < 0.5),
+    Type("fixed text", "numpy", lambda n: _random().integers(10**6, 10**7, n // 28).astype("U7")),
     Type("structured", "numpy", _structured),
-    Type("frame of floats", "pandas", _numeric_frame, needs="pandas"),
-    Type("mixed frame", "pandas", _mixed_frame, needs="pandas"),
-    Type("frame of text", "pandas", _texts_frame, needs="pandas"),
-    Type("categorical frame", "pandas", _category_frame, needs="pandas"),
-    Type("Arrow table", "pyarrow", _table, needs="pyarrow"),
-    Type("polars frame", "polars", _polars, needs="polars"),
-    Type("sparse rows", "scipy", _sparse, needs="scipy"),
-    Type("bytes", "builtins", _bytes),
+    Type("frame of floats", "pandas", _numeric_frame),
+    Type("mixed frame", "pandas", _mixed_frame),
+    Type("frame of text", "pandas", lambda n: pd.DataFrame({"name": _words(max(1, n // 19))})),
+    Type("categorical frame", "pandas", _category_frame),
+    Type("Arrow table", "pyarrow", _table),
+    Type("polars frame", "polars", lambda n: pl.from_arrow(_table(n))),
+    Type("sparse rows", "scipy", _sparse),
+    Type("bytes", "builtins", lambda n: _random().bytes(n)),
     Type("records", "builtins", _records, most=1 << 20),
 )

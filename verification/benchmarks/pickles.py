@@ -1,7 +1,7 @@
 """Loads with safeser, beside pickle's own and two scanners.
 
 The one rule: one round runs everybody over the same pickles, one after the other, so that whatever
-else the machine does falls on each of them alike; a ratio is the median of the rounds' ratios.
+else the machine does falls on each of them alike.
 
 The naive unpickler is a subclass whose ``find_class`` looks a name up in a set, which stops far
 less. The scanners judge and do not load: picklescan's scan and fickling's check, where they are
@@ -10,7 +10,6 @@ installed (the extra ``bench``).
 
 from __future__ import annotations
 
-import datetime
 import importlib.util
 import io
 import os
@@ -20,23 +19,19 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-from rich.console import Console
+from functools import partial
+from typing import Any
 
 from safeser import pickles
-from safeser.errors import SafeserError
 from safeser.pickles import DATA_PROFILES, Profile
 from safeser.pickles.building.build import Builder
 from safeser.pickles.judge import judge
 from safeser.pickles.reading.machine import read
 from safeser.pickles.shape import check_shape
 from safeser.values import Limits
+from verification.benchmarks import report
 from verification.benchmarks.objects import KINDS, Kind, Sent
-from verification.benchmarks.report import grid, grid_markdown, machine, number, ratio
+from verification.benchmarks.report import number
 
 PACKAGES = ("safeser", "numpy", "pandas", "scikit-learn", "picklescan", "fickling")
 PROFILE = Profile.named(*DATA_PROFILES)
@@ -45,33 +40,9 @@ LIMITS = Limits()
 SLICE = 0.02
 #: What is timed as one, and the median taken: shorter than what a scheduler gives to others.
 CHUNK = 1e-4
-HEADINGS = (
-    "object", "bytes", "apart", "loads (µs)",
-    "naive", "safeser", "picklescan", "fickling",
-)  # fmt: skip
-STAGES = ("read", "judge", "build", "rest")
+OTHERS = ("naive", "safeser", "picklescan", "fickling")
 
 Load = Callable[[Sent], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """Somebody who loads or judges a pickle.
-
-    :param once: too slow for more than one pickle a round.
-    """
-
-    name: str
-    run: Load
-    once: bool = False
-
-
-def plain(sent: Sent) -> object:
-    return pickle.loads(sent.data, buffers=sent.buffers)
-
-
-def guarded(sent: Sent) -> object:
-    return pickles.loads(sent.data, buffers=sent.buffers, profile=PROFILE)
 
 
 def naive(names: frozenset[tuple[str, str]]) -> Load:
@@ -103,68 +74,54 @@ def names_of(sent: Sequence[Sent]) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def scanners() -> list[Contender]:
+def scanners() -> dict[str, Load]:
     """Return those that are installed."""
-    found = []
+    found: dict[str, Load] = {}
     if importlib.util.find_spec("picklescan"):
         from picklescan.scanner import scan_pickle_bytes
 
-        found.append(
-            Contender("picklescan", lambda sent: scan_pickle_bytes(io.BytesIO(sent.data), "x"))
-        )
+        found["picklescan"] = lambda sent: scan_pickle_bytes(io.BytesIO(sent.data), "x")
     if importlib.util.find_spec("fickling"):
         from fickling.analysis import check_safety
         from fickling.fickle import Pickled
 
-        found.append(
-            Contender("fickling", lambda sent: check_safety(Pickled.load(sent.data)), once=True)
-        )
+        found["fickling"] = lambda sent: check_safety(Pickled.load(sent.data))
     return found
 
 
-class Run:
+class Run(report.Contest):
     """All rounds of one kind of object."""
 
     def __init__(self, kind: Kind) -> None:
-        self.kind = kind
+        self.name = kind.name
         self.sent = kind.sent()
-        self.seconds: dict[str, list[float]] = {}
-        self.refused = ""
-        try:
-            guarded(self.sent[0])
-        except SafeserError as error:
-            self.refused = error.rule
-        own = [] if self.refused else [Contender("safeser", guarded)]
-        allowed = naive(names_of(self.sent))
-        self.contenders = [Contender("loads", plain), Contender("naive", allowed), *own]
-        self.contenders += scanners()
+        loads: dict[str, Load] = {
+            "loads": lambda sent: pickle.loads(sent.data, buffers=sent.buffers),
+            "naive": naive(names_of(self.sent)),
+            "safeser": lambda sent: pickles.loads(sent.data, buffers=sent.buffers, profile=PROFILE),
+            **scanners(),
+        }
+        super().__init__({name: partial(self._measure, name, run) for name, run in loads.items()})
 
-    def round(self, at: int) -> None:
-        first = at % len(self.contenders)
-        for who in self.contenders[first:] + self.contenders[:first]:
-            taken = self._measure(who, at)
-            if taken is not None:
-                self.seconds.setdefault(who.name, []).append(taken)
-
-    def _measure(self, who: Contender, at: int) -> float | None:
-        """Return seconds for one pickle."""
-        sent = self.sent[at % len(self.sent) :][:1] if who.once else self.sent
+    def _measure(self, name: str, run: Load) -> float | None:
+        """Return seconds for one pickle; fickling is too slow for more than one of them."""
+        sent = self.sent[:1] if name == "fickling" else self.sent
         for each in sent:
             try:
-                who.run(each)
+                run(each)
             except Exception:  # a scanner that cannot read what pickle reads
                 return None
         start = time.perf_counter()
-        who.run(sent[0])
+        run(sent[0])
         together = max(1, int(CHUNK / (time.perf_counter() - start)))
         taken: list[float] = []
         begun = time.perf_counter()
-        while not taken or (not who.once and time.perf_counter() - begun < SLICE):
+        while not taken or (name != "fickling" and time.perf_counter() - begun < SLICE):
             for first in range(0, len(sent), together):
                 part = sent[first : first + together]
                 start = time.perf_counter()
                 for each in part:
-                    who.run(each)
+                    run(each)
                 taken.append((time.perf_counter() - start) / len(part))
         return statistics.median(taken)
 
@@ -172,28 +129,20 @@ class Run:
         """Return one line of the table."""
         size = statistics.median_low(len(each.data) for each in self.sent)
         apart = sum(buffer.nbytes for buffer in self.sent[0].buffers)
-        base = statistics.median(self.seconds["loads"])
-        cells = [self.kind.name, f"{size:,}", f"{apart:,}" if apart else "", number(base * 1e6)]
-        return cells + [self.ratio(name) for name in HEADINGS[4:]]
-
-    def ratio(self, name: str) -> str:
-        if name in self.seconds:
-            return f"{number(ratio(self.seconds[name], self.seconds['loads']))}x"
-        if name == "safeser":
-            return "refused"
-        return "fails" if any(who.name == name for who in self.contenders) else "not installed"
-
-    def faster(self, other: str) -> float | None:
-        """Return how many times as long as a load with safeser *other* takes."""
-        if "safeser" not in self.seconds or other not in self.seconds:
-            return None
-        return ratio(self.seconds[other], self.seconds["safeser"])
+        cells = [self.name, f"{size:,}", f"{apart:,}" if apart else "", self.micros("loads")]
+        for other in OTHERS:
+            found = self.ratio(other, "loads")
+            failed = "fails" if other in self.contenders else "not installed"
+            cells.append(failed if found is None else f"{number(found)}x")
+        return cells
 
     def stages(self) -> list[str]:
-        """Return which share of a load each stage has."""
+        """Return how many opcodes there are, and which share of a load each stage has."""
         whole = statistics.median(self.seconds["safeser"])
         shares = [seconds / whole for seconds in _stages(self.sent)]
-        return [f"{share:.0%}" for share in (*shares, max(0.0, 1 - sum(shares)))]
+        opcodes = sum(1 for _ in pickletools.genops(self.sent[0].data))
+        percent = [f"{share:.0%}" for share in (*shares, max(0.0, 1 - sum(shares)))]
+        return [self.name, f"{opcodes:,}", *percent]
 
 
 def _stages(sent: Sequence[Sent]) -> tuple[float, float, float]:
@@ -215,20 +164,19 @@ def _stages(sent: Sequence[Sent]) -> tuple[float, float, float]:
 
 def targets(runs: Sequence[Run]) -> list[str]:
     """Return how many kinds reach what the project set itself, in sentences."""
-    ours = [run for run in runs if not run.refused]
 
     def count(most: float, among: Sequence[Run]) -> str:
-        reached = sum(ratio(run.seconds["safeser"], run.seconds["loads"]) <= most for run in among)
+        reached = sum((run.ratio("safeser", "loads") or 0) <= most for run in among)
         return f"{reached} of {len(among)}"
 
-    small = [run for run in ours if not run.sent[0].buffers and len(run.sent[0].data) < 4096]
-    apart = [run for run in ours if _mostly_apart(run.sent[0])]
+    small = [run for run in runs if not run.sent[0].buffers and len(run.sent[0].data) < 4096]
+    apart = [run for run in runs if _mostly_apart(run.sent[0])]
     said = [
         f"Below 4 KiB, at most 12 times pickle.loads: {count(12, small)}",
         f"Where nine tenths are buffers, at most 6 times: {count(6, apart)}",
     ]
     for other, least in (("picklescan", 1), ("fickling", 15)):
-        times = [found for run in ours if (found := run.faster(other)) is not None]
+        times = [found for run in runs if (found := run.ratio(other, "safeser")) is not None]
         if times:
             reached = sum(found >= least for found in times)
             said.append(
@@ -243,51 +191,20 @@ def _mostly_apart(sent: Sent) -> bool:
     return 10 * sum(buffer.nbytes for buffer in sent.buffers) >= 9 * len(sent.data)
 
 
-def _elements(run: Run) -> int:
-    return sum(1 for _ in pickletools.genops(run.sent[0].data))
-
-
-def notes(*, rounds: int, load: tuple[float, float, float]) -> list[str]:
-    return [
-        *machine(PACKAGES),
-        f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds; load average"
-        f" {load[0]:.1f} before and {os.getloadavg()[0]:.1f} after",
-        "Columns from naive on: median of the rounds' ratios to pickle.loads, above 1 is slower",
-    ]
-
-
-def main(
-    rounds: Annotated[int, typer.Option(min=1, help="Times that everybody takes a turn.")] = 9,
-    only: Annotated[str, typer.Option(help="Only kinds whose name has this in it.")] = "",
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the tables for the docs to this file.")
-    ] = None,
-) -> None:
-    """Measure restricted loads beside pickle.loads, a naive subclass and two scanners."""
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    progress = Console(stderr=True)
+def main() -> None:
+    options = report.options(__doc__, rounds=9, only="")
     load = os.getloadavg()
-    with progress.status("Making objects") as status:
-        runs = [Run(kind) for kind in KINDS if only in kind.name]
-        for at in range(rounds):
-            status.update(f"Round {at + 1} of {rounds}")
-            for run in runs:
-                run.round(at)
-    lines = [run.cells() for run in runs]
-    parts = [
-        [run.kind.name, f"{_elements(run):,}", *run.stages()] for run in runs if not run.refused
-    ]
-    shares = ("object", "opcodes", *STAGES)
-    known = [*targets(runs), *notes(rounds=rounds, load=load)]
-    console.print(grid(HEADINGS, lines))
-    console.print("\nWhere the time of a load goes", style="bold")
-    console.print(grid(shares, parts))
-    for note in known:
-        console.print(note, style="dim", highlight=False, soft_wrap=True)
-    if markdown_file is not None:
-        text = [grid_markdown(HEADINGS, lines), grid_markdown(shares, parts)]
-        markdown_file.write_text("\n".join([*text, *(f"- {note}" for note in known), ""]))
+    runs = [Run(kind) for kind in KINDS if options.only in kind.name]
+    for at in range(options.rounds):
+        print(f"Round {at + 1} of {options.rounds}", file=sys.stderr)
+        for run in runs:
+            run.round(at)
+    report.show(("object", "bytes", "apart", "loads (µs)", *OTHERS), [run.cells() for run in runs])
+    stages = ("object", "opcodes", "read", "judge", "build", "rest")
+    report.show(stages, [run.stages() for run in runs])
+    notes = "Columns from naive on: median of the rounds' ratios to pickle.loads, above 1 is slower"
+    report.show_notes(*targets(runs), notes, rounds=options.rounds, load=load, packages=PACKAGES)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -1,16 +1,18 @@
-"""Measure what a decision costs, and what a shadow policy adds to a message.
+"""Measure what a decision costs, and what a shadow policy adds to a message: processor time.
 
-``python -m verification.benchmarks.policy`` prints processor time: of decisions in a policy of
-1,000 contexts, seen before and not, and of one message with a payload, admitted and recorded, with
-a shadow policy beside the enforced one and without.
+Decisions are those of a policy of 1,000 contexts, seen before and not; a message has one payload,
+and is admitted and recorded with a shadow policy beside the enforced one and without.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from safeser.policy import Policy
 from safeser.policy.decide import Table
 from safeser.policy.source.context import Rule
 from safeser.values import ANY_AUTHOR, Context, Kind, Suite
+from verification.benchmarks import report
 
 CONTEXTS = 1_000
 PEOPLE = 2_000
@@ -57,41 +60,29 @@ def microseconds(run: Callable[[], object], times: int) -> float:
     return (time.process_time_ns() - start) / 1e3 / times
 
 
-def decisions() -> None:
-    print(f"decisions in a policy of {CONTEXTS:,} contexts, processor time of each")
-    seen, unseen, authored, denied = [], [], [], []
+def decisions() -> list[list[str]]:
+    """Return the rows of decisions in a policy of :data:`CONTEXTS` contexts."""
+    taken: dict[str, list[float]] = defaultdict(list)
+    strange = [Context("eve", name, "task") for name in sorted(NAMES) if len(name) < 60]
     for _ in range(7):
         table, asked = large_table()
 
-        def ask(table: Table = table, asked: list[Context] = asked, author: Any = None) -> None:
-            for context in asked:
-                table.decide(context, "pickle", author=author)
+        def ask(asked: list[Context], author: Any = None, times: int = 1) -> float:
+            def run() -> None:
+                for _ in range(times):
+                    for context in asked:
+                        table.decide(context, "pickle", author=author)  # noqa: B023
 
-        unseen.append(microseconds(ask, len(asked)))
+            return microseconds(run, times * len(asked))
 
-        def ask_again() -> None:
-            for _ in range(AGAIN):
-                ask()
-
-        seen.append(microseconds(ask_again, AGAIN * len(asked)))
-        authored.append(microseconds(lambda: ask(author=ANY_AUTHOR), len(asked)))
-        strange = [Context("eve", name, "task") for name in sorted(NAMES) if len(name) < 60]
-        denied.append(microseconds(lambda: ask(asked=strange), len(strange)))  # noqa: B023
-    for what, found, most in (
-        ("seen before", seen, 1),
-        ("not seen, permitted", unseen, 50),
-        ("not seen, refused", authored, 50),
-        ("not seen, no context", denied, 50),
-    ):
-        middle = statistics.median(found)
-        print(
-            f"  {what:<22} {middle:6.2f} us, best {min(found):5.2f} us;"
-            f" at most {most} us: {_verdict(middle <= most)}"
-        )
-
-
-def _verdict(good: bool) -> str:
-    return "yes" if good else "NO"
+        taken["not seen, permitted"].append(ask(asked))
+        taken["seen before"].append(ask(asked, times=AGAIN))
+        taken["not seen, refused"].append(ask(asked, ANY_AUTHOR))
+        taken["not seen, no context"].append(ask(strange))
+    return [
+        [name, report.number(statistics.median(found)), "1" if name == "seen before" else "50"]
+        for name, found in taken.items()
+    ]
 
 
 class Side:
@@ -135,29 +126,32 @@ class Side:
             far.admit(message, context, [far.payload(message, context, "x", header, frames)])
 
 
-def shadows() -> None:
-    print(f"one message with one payload, received and recorded, medians of {PAIRS} pairs")
+def shadows() -> list[list[str]]:
+    """Return the rows of one message with one payload, received and recorded."""
     header, frames = families.serialize([1.5, 2.5], ["msgpack"])
+    lines = []
     for name in ("strict", "observe", "stock-cluster"):
         with tempfile.TemporaryDirectory() as folder:
-            sides = [Side(Path(folder) / "a", None), Side(Path(folder) / "b", Policy.load(name))]
-            pairs = []
-            for number in range(PAIRS):
-                # Each goes first in every other pair.
-                order = sides[:: 1 if number % 2 else -1]
-                costs = [
-                    microseconds(lambda: each.messages(header, frames), MESSAGES)  # noqa: B023
-                    for each in order
-                ]
-                pairs.append(costs[:: 1 if number % 2 else -1])
-            without, beside = (statistics.median(each) for each in zip(*pairs, strict=True))
-            more = 100 * (statistics.median(b / a for a, b in pairs) - 1)
-            print(
-                f"  shadow {name:<14} {without:6.1f} us without, {beside:6.1f} us with:"
-                f" {more:+5.1f} %   at most 10 %: {_verdict(more <= 10)}"
+            sides = {
+                "without": Side(Path(folder) / "a", None),
+                "with": Side(Path(folder) / "b", Policy.load(name)),
+            }
+            contest = report.Contest(
+                {
+                    which: partial(microseconds, partial(side.messages, header, frames), MESSAGES)
+                    for which, side in sides.items()
+                }
             )
+            for at in range(PAIRS):
+                contest.round(at)
+            more = 100 * ((contest.ratio("with", "without") or 0) - 1)
+            medians = map(statistics.median, contest.seconds.values())
+            lines.append([name, *map(report.number, medians), f"{more:+.1f} %"])
+    return lines
 
 
 if __name__ == "__main__":
-    decisions()
-    shadows()
+    before = os.getloadavg()
+    report.show(("decision", "µs", "aim"), decisions())
+    report.show(("shadow policy", "without (µs a message)", "with", "more (aim: 10 %)"), shadows())
+    report.show_notes(rounds=PAIRS, load=before)

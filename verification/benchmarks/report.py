@@ -1,89 +1,110 @@
-"""Medians, spreads and ratios of one run, as a table for the terminal and for the documentation.
+"""Options, turns, medians and ratios of a benchmark, and its table as Markdown.
 
-The one rule: a ratio is the median of the ratios of single rounds, in each of which the transports
+The one rule: a ratio is the median of the ratios of single rounds, in each of which the contenders
 took turns; it is never one of numbers from two runs.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import math
 import os
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
+from typing import Any
 
 PACKAGES = ("safeser", "distributed", "numpy", "msgpack", "cryptography")
+
+
+def options(description: str | None, **defaults: Any) -> argparse.Namespace:
+    """Return the options of the command line: one for each of *defaults*, of the type that it has.
+
+    A list has the choices of an option that may stand several times.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in defaults.items():
+        if isinstance(default, list):
+            parser.add_argument(f"--{name}", action="append", choices=default)
+        else:
+            parser.add_argument(f"--{name}", type=type(default), default=default)
+    return parser.parse_args()
+
+
+def turns(each: Sequence[Any], at: int) -> list[Any]:
+    """Return the order of round *at*: whoever begins may pay for what the next ones reuse."""
+    first = at % len(each)
+    return [*each[first:], *each[:first]]
+
+
+class Contest:
+    """What each contender takes for the same work, round by round.
+
+    :param contenders: by name, what returns the seconds of one turn, or None for one that failed.
+    """
+
+    def __init__(self, contenders: Mapping[str, Callable[[], float | None]]) -> None:
+        self.contenders = contenders
+        self.seconds: dict[str, list[float]] = {}
+
+    def round(self, at: int) -> None:
+        for name in turns(list(self.contenders), at):
+            taken = self.contenders[name]()
+            if taken is not None:
+                self.seconds.setdefault(name, []).append(taken)
+
+    def micros(self, name: str) -> str:
+        return number(statistics.median(self.seconds[name]) * 1e6)
+
+    def ratio(self, name: str, other: str) -> float | None:
+        """Return how many times as long as *other* it takes, or None if either cannot do it."""
+        if name not in self.seconds or other not in self.seconds:
+            return None
+        return ratio(self.seconds[name], self.seconds[other])
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """Something measured: how it is called and shown.
 
-    :param amount: what one measurement did, so many tasks or bytes.
-    :param rate: shown as amount per second rather than as a time.
+    :param rate: the amount that is shown for each second, or 0 for a time.
     :param scale: what one shown unit is, in seconds or in amounts.
     """
 
     name: str
     unit: str
-    amount: float
-    rate: bool
-    scale: float
+    scale: float = 1
+    rate: float = 0
 
     def shown(self, seconds: float) -> float:
-        return (self.amount / seconds if self.rate else seconds) / self.scale
+        return (self.rate / seconds if self.rate else seconds) / self.scale
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table, as text."""
-
-    quantity: str
-    transport: str
-    median: str
-    spread: str
-    against_tcp: str
-    against_tls: str
-
-    def cells(self) -> tuple[str, ...]:
-        return (
-            self.quantity,
-            self.transport,
-            self.median,
-            self.spread,
-            self.against_tcp,
-            self.against_tls,
-        )
-
-
-HEADINGS = ("", "transport", "median", "quartiles", "time / tcp", "time / tls")
-
-
-def rows(quantity: Quantity, seconds: Mapping[str, Sequence[float]]) -> list[Row]:
-    """Return one row for each transport.
+def rows(quantity: Quantity, seconds: Mapping[str, Sequence[float]]) -> list[list[str]]:
+    """Return one row for each transport: median, quartiles, and ratios to ``tcp`` and ``tls``.
 
     :param seconds: for each transport what each round took; round by round they belong together.
         A transport is a scheme, and may have a word behind it.
     """
-    made: list[Row] = []
+    made: list[list[str]] = []
     for transport, taken in seconds.items():
         shown = [quantity.shown(each) for each in taken]
         low, high = quartiles(shown)
+        scheme, *words = transport.split(" ")
         made.append(
-            Row(
+            [
                 "" if made else f"{quantity.name} ({quantity.unit})",
-                _address(transport),
+                " ".join((f"{scheme}://", *words)),
                 number(statistics.median(shown)),
                 f"{number(low)} to {number(high)}",
-                _beside(taken, seconds["tcp"]),
-                _beside(taken, seconds["tls"]),
-            )
+                *(_beside(taken, seconds[other]) for other in ("tcp", "tls")),
+            ]
         )
     return made
 
@@ -95,11 +116,6 @@ def _beside(taken: Sequence[float], other: Sequence[float]) -> str:
     if taken is other or found is None:
         return shown
     return f"{shown} ({found[0]:.2f} to {found[1]:.2f})"
-
-
-def _address(transport: str) -> str:
-    scheme, *words = transport.split(" ")
-    return " ".join((f"{scheme}://", *words))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
@@ -138,67 +154,31 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def table(lines: Sequence[Row]) -> Table:
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    made.add_column(HEADINGS[0])  # it alone is wrapped: a shortened number says nothing
-    made.add_column(HEADINGS[1], no_wrap=True)
-    for heading in HEADINGS[2:]:
-        made.add_column(heading, justify="right", no_wrap=True)
-    for line in lines:
-        style = "bold" if line.transport.startswith("safeser") else ""
-        made.add_row(*line.cells(), style=style)
-    return made
-
-
-def markdown(lines: Sequence[Row], notes: Sequence[str]) -> str:
-    """Return the table and the *notes* below it, for the documentation."""
-    text = ["| " + " | ".join(HEADINGS) + " |", "|---|---|--:|--:|--:|--:|"]
-    text += ["| " + " | ".join(line.cells()) + " |" for line in lines]
-    return "\n".join([*text, "", *(f"- {note}" for note in notes), ""])
-
-
-def grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
-    """Return a table whose first column names things and whose others are numbers."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for at, heading in enumerate(headings):
-        made.add_column(heading, no_wrap=True, justify="right" if at else "left")
-    for line in lines:
-        made.add_row(*line)
-    return made
-
-
-def grid_markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return the same table for the documentation."""
+def show(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """Print a table whose first column names things and whose others are numbers."""
     rule = "|---|" + "--:|" * (len(headings) - 1)
-    rows = ["| " + " | ".join(line) + " |" for line in (headings, *lines)]
-    return "\n".join([rows[0], rule, *rows[1:], ""])
+    first, *others = ("| " + " | ".join(line) + " |" for line in (headings, *lines))
+    print(first, rule, *others, "", sep="\n")
 
 
-def show_grid(
-    console: Console,
-    headings: Sequence[str],
-    lines: Sequence[Sequence[str]],
-    notes: Sequence[str],
-    markdown_file: Path | None,
+def show_notes(
+    *notes: str, rounds: int, load: Sequence[float], packages: Sequence[str] = PACKAGES
 ) -> None:
-    """Print the table and the *notes* below it; write both to *markdown_file* where it is given."""
-    console.print(grid(headings, lines))
-    for note in notes:
-        console.print(note, style="dim", highlight=False, soft_wrap=True)
-    if markdown_file is not None:
-        text = [grid_markdown(headings, lines), *(f"- {note}" for note in notes), ""]
-        markdown_file.write_text("\n".join(text))
+    """Print what the numbers depend on, below their table.
 
-
-def machine(packages: Sequence[str] = PACKAGES) -> list[str]:
-    """Return what the numbers depend on: processor, Python, versions of those *packages* here."""
+    :param load: of the machine before the first round.
+    """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = ", ".join(f"{package} {_version(package)}" for package in packages)
-    return [
+    for note in (
+        *notes,
         f"Machine: {_processor()}, {usable} cores, {platform.system()} {platform.machine()};"
         f" {platform.python_implementation()} {platform.python_version()}",
         f"Versions: {versions}",
-    ]
+        f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds; load average"
+        f" {load[0]:.1f} before and {os.getloadavg()[0]:.1f} after",
+    ):
+        print(f"- {note}")
 
 
 def _version(package: str) -> str:

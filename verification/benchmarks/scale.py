@@ -10,32 +10,19 @@ joined, tiny tasks, and the scheduler's processor time while idle.
 
 from __future__ import annotations
 
-import datetime
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-from rich.console import Console
-
-from verification.benchmarks.clusters import TRANSPORTS, Cluster, StartError
-from verification.benchmarks.report import (
-    Quantity,
-    grid,
-    grid_markdown,
-    machine,
-    number,
-    quartiles,
-)
+from verification.benchmarks import report
+from verification.benchmarks.clusters import TRANSPORTS, Cluster
+from verification.benchmarks.report import Quantity, number, quartiles
 
 _COMPARED = ("safeser", "tcp")
-
-#: The quartiles are those of the ratio.
-HEADINGS = ("", "safeser", "tcp", "more", "ratio", "quartiles")
 
 
 def measured(cluster: Cluster, *, tasks: int, idle: float) -> dict[str, float]:
@@ -62,13 +49,13 @@ def measured(cluster: Cluster, *, tasks: int, idle: float) -> dict[str, float]:
 def quantities(*, workers: int, tasks: int, idle: float) -> dict[str, Quantity]:
     """Return the name, unit and scale of each measured number."""
     return {
-        "join": Quantity(f"{workers} workers with nannies join", "s", 1, False, 1),
-        "start": Quantity("CPU of a worker until then", "s", 1, False, 1),
-        "memory": Quantity("memory of a worker then", "MB", 1, False, 1e6),
-        "modules": Quantity("modules of a worker then", "count", 1, False, 1),
-        "tasks": Quantity(f"map and gather {tasks:,} tasks", "s", 1, False, 1),
-        "scheduler": Quantity("CPU of the scheduler", "ms/task", 1, False, tasks / 1e3),
-        "idle": Quantity("scheduler while idle", "% of a core", 1, False, idle / 100),
+        "join": Quantity(f"{workers} workers with nannies join", "s"),
+        "start": Quantity("CPU of a worker until then", "s"),
+        "memory": Quantity("memory of a worker then", "MB", 1e6),
+        "modules": Quantity("modules of a worker then", "count"),
+        "tasks": Quantity(f"map and gather {tasks:,} tasks", "s"),
+        "scheduler": Quantity("CPU of the scheduler", "ms/task", tasks / 1e3),
+        "idle": Quantity("scheduler while idle", "% of a core", idle / 100),
     }
 
 
@@ -90,52 +77,29 @@ def line(quantity: Quantity, taken: Mapping[str, Sequence[float]]) -> list[str]:
     ]
 
 
-def main(
-    workers: Annotated[int, typer.Option(min=1, help="Workers of each cluster.")] = 30,
-    tasks: Annotated[int, typer.Option(min=1, help="Tiny tasks to map.")] = 5_000,
-    idle: Annotated[float, typer.Option(min=1, help="Seconds in which nothing happens.")] = 20,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds over both transports.")] = 3,
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="File for the table as Markdown.")
-    ] = None,
-) -> None:
-    """Measure many workers on safeser:// beside tcp://, in turns; some minutes for each round."""
-    console, progress = Console(), Console(stderr=True)
+def main() -> None:
+    options = report.options(__doc__, workers=30, tasks=5_000, idle=20.0, rounds=3)
     load = os.getloadavg()
-    shown = quantities(workers=workers, tasks=tasks, idle=idle)
+    shown = quantities(workers=options.workers, tasks=options.tasks, idle=options.idle)
     found: dict[str, dict[str, list[float]]] = {
         name: {transport: [] for transport in _COMPARED} for name in shown
     }
     with tempfile.TemporaryDirectory(prefix="safeser-scale-") as folder:
-        for index in range(rounds):
-            turn = _COMPARED if index % 2 == 0 else _COMPARED[::-1]
-            for transport in turn:
-                # A line each, not a status: what is not a terminal shows it too.
-                progress.print(f"Round {index + 1} of {rounds}: {transport}://", highlight=False)
+        for index in range(options.rounds):
+            for transport in report.turns(_COMPARED, index):
+                print(f"Round {index + 1} of {options.rounds}: {transport}://", file=sys.stderr)
                 place = Path(folder) / f"{transport}-{index}"
-                cluster = Cluster(TRANSPORTS[transport], place, workers, nannies=True)
+                cluster = Cluster(TRANSPORTS[transport], place, options.workers, nannies=True)
                 try:
-                    for name, value in measured(cluster, tasks=tasks, idle=idle).items():
-                        found[name][transport].append(value)
-                except StartError as error:
-                    progress.print(f"benchmark: {error}", markup=False, soft_wrap=True)
-                    raise typer.Exit(2) from error
+                    measures = measured(cluster, tasks=options.tasks, idle=options.idle)
                 finally:
                     cluster.stop()
-    lines = [line(each, found[name]) for name, each in shown.items()]
-    known = [
-        *machine(),
-        f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds in turns;"
-        f" load average {load[0]:.1f} before",
-    ]
-    console.print(grid(HEADINGS, lines))
-    for note in known:
-        console.print(note, style="dim", highlight=False)
-    if markdown_file is not None:
-        text = grid_markdown(HEADINGS, lines)
-        notes = "".join(f"- {note}\n" for note in known)
-        markdown_file.write_text(f"{text}\n{notes}", encoding="utf-8")
+                for name, value in measures.items():
+                    found[name][transport].append(value)
+    headings = ("", "safeser", "tcp", "more", "ratio", "quartiles")
+    report.show(headings, [line(each, found[name]) for name, each in shown.items()])
+    report.show_notes(rounds=options.rounds, load=load)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

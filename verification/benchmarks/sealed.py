@@ -11,25 +11,22 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import dask.array as da
-import typer
 from dask._expr import HLGExpr, LLGExpr
 from dask._task_spec import Task
 from distributed.protocol import pickle
-from rich.console import Console
 
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
 from safeser.identity import Identity
 from safeser.values import Limits
-from verification.benchmarks.report import grid, grid_markdown, machine, number
+from verification.benchmarks import report
+from verification.benchmarks.report import number
 
 PACKAGES = ("safeser", "dask", "distributed", "cloudpickle", "msgpack", "cryptography")
-HEADINGS = ("", "sealed", "Dask", "sealed / Dask")
 #: Bytes of the constant that the function of each task closes over.
 CLOSURE = 2816
 
@@ -114,38 +111,21 @@ def _row(quantity: str, sealed: float, by_dask: float) -> list[str]:
     return [f"  {quantity}", number(sealed), number(by_dask), number(sealed / by_dask)]
 
 
-def _listed(notes: Sequence[str]) -> str:
-    return "".join(["\n", *(f"- {note}\n" for note in notes)])
-
-
-def main(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds after the one to warm up.")] = 7,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of the largest graph.")] = 5_000,
-    chunks: Annotated[int, typer.Option(min=1, help="Chunks of the array to sum.")] = 10_000,
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the table for the docs to this file.")
-    ] = None,
-) -> None:
-    """Measure bytes and processor time of sealed graphs and tasks; a minute."""
+def main() -> None:
+    options = report.options(__doc__, rounds=7, tasks=5_000, chunks=10_000)
     load = os.getloadavg()
     Round(closures(10))  # to warm up
     rows = []
-    with Console(stderr=True).status("Sealing"):
-        for count in dict.fromkeys((tasks, min(tasks, 1000), 1)):
-            name = f"{count:,} closures of 3 kB" if count > 1 else "one closure of 3 kB"
-            # What takes microseconds is repeated more often.
-            many = rounds * (50 if count == 1 else 1)
-            rows += lines(name, closures(count), rounds=many, pickled=True)
-        name = f"sum of an array of {chunks:,} chunks"
-        rows += lines(name, array_sum(chunks), rounds=rounds, pickled=False)
-    known = [*machine(PACKAGES), f"{rounds} rounds; load average {load[0]:.1f} before"]
-    console = Console()
-    console.print(grid(HEADINGS, rows))
-    for note in known:
-        console.print(note, style="dim", highlight=False)
-    if markdown_file is not None:
-        markdown_file.write_text(grid_markdown(HEADINGS, rows) + _listed(known))
+    for count in dict.fromkeys((options.tasks, min(options.tasks, 1000), 1)):
+        name = f"{count:,} closures of 3 kB" if count > 1 else "one closure of 3 kB"
+        # What takes microseconds is repeated more often.
+        many = options.rounds * (50 if count == 1 else 1)
+        rows += lines(name, closures(count), rounds=many, pickled=True)
+    name = f"sum of an array of {options.chunks:,} chunks"
+    rows += lines(name, array_sum(options.chunks), rounds=options.rounds, pickled=False)
+    report.show(("", "sealed", "Dask", "sealed / Dask"), rows)
+    report.show_notes(rounds=options.rounds, load=load, packages=PACKAGES)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

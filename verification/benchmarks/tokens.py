@@ -14,25 +14,19 @@ import functools
 import os
 import pathlib
 import re
-import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import typer
 from dask.base import tokenize as dask_tokenize
-from rich.console import Console
 
 import safeser
-from verification.benchmarks.report import machine, number, ratio, show_grid
+from verification.benchmarks import report
 
 PACKAGES = ("safeser", "dask", "cloudpickle", "numpy", "pandas", "pyarrow")
-HEADINGS = ("object", "safeser (µs)", "dask (µs)", "safeser / dask")
 #: What each gets of one round, at least one turn.
 SLICE = 0.01
 #: How much more than dask.tokenize the mixed set may take.
@@ -110,29 +104,13 @@ LARGE: dict[str, Any] = {
     "frame, 16 MB": pd.DataFrame(np.arange(2_000_000.0).reshape(-1, 10)),
     "bytes, 16 MB": b"x" * 16_000_000,
 }
-CONTENDERS: dict[str, Callable[[Any], str]] = {"safeser": safeser.tokenize, "dask": dask_tokenize}
 
 
-class Run:
-    """All rounds of one object."""
-
-    def __init__(self, name: str, value: Any) -> None:
-        self.name = name
-        self.value = value
-        self.seconds: dict[str, list[float]] = {each: [] for each in CONTENDERS}
-
-    def round(self, at: int) -> None:
-        names = list(CONTENDERS)
-        for name in names[at % 2 :] + names[: at % 2]:
-            self.seconds[name].append(_seconds(CONTENDERS[name], self.value))
-
-    @property
-    def ratio(self) -> float:
-        return ratio(self.seconds["safeser"], self.seconds["dask"])
-
-    def cells(self) -> list[str]:
-        medians = [number(statistics.median(each) * 1e6) for each in self.seconds.values()]
-        return [self.name, *medians, number(self.ratio)]
+def contest(value: Any) -> report.Contest:
+    contenders = {"safeser": safeser.tokenize, "dask": dask_tokenize}
+    return report.Contest(
+        {name: functools.partial(_seconds, each, value) for name, each in contenders.items()}
+    )
 
 
 def _seconds(tokenize: Callable[[Any], str], value: Any) -> float:
@@ -147,34 +125,23 @@ def _seconds(tokenize: Callable[[Any], str], value: Any) -> float:
             return taken / turns
 
 
-def notes(mixed: Run, *, rounds: int, load: tuple[float, float, float]) -> list[str]:
-    return [
-        f"Mixed, at most {AIM} times dask.tokenize: {number(mixed.ratio)}",
-        *machine(PACKAGES),
-        f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds; load average"
-        f" {load[0]:.1f} before and {os.getloadavg()[0]:.1f} after",
-    ]
-
-
-def main(
-    rounds: Annotated[int, typer.Option(min=1, help="Times that both take a turn.")] = 9,
-    only: Annotated[str, typer.Option(help="Only objects whose name has this in it.")] = "",
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the table for the docs to this file.")
-    ] = None,
-) -> None:
-    """Measure safeser.tokenize beside dask.tokenize."""
-    console = Console(width=None if sys.stdout.isatty() else 110)
+def main() -> None:
+    options = report.options(__doc__, rounds=9, only="")
     load = os.getloadavg()
-    mixed = Run("mixed", list(SMALL.values()))
-    runs = [Run(*each) for each in (SMALL | LARGE).items() if only in each[0]] + [mixed]
-    for at in range(rounds):
-        for run in runs:
+    values = {name: value for name, value in (SMALL | LARGE).items() if options.only in name}
+    runs = {name: contest(value) for name, value in (values | {"mixed": [*SMALL.values()]}).items()}
+    for at in range(options.rounds):
+        for run in runs.values():
             run.round(at)
-    lines = [run.cells() for run in runs]
-    known = notes(mixed, rounds=rounds, load=load)
-    show_grid(console, HEADINGS, lines, known, markdown_file)
+    ratios = {name: report.number(run.ratio("safeser", "dask") or 0) for name, run in runs.items()}
+    lines = [
+        [name, run.micros("safeser"), run.micros("dask"), ratios[name]]
+        for name, run in runs.items()
+    ]
+    report.show(("object", "safeser (µs)", "dask (µs)", "safeser / dask"), lines)
+    aim = f"Mixed, at most {AIM} times dask.tokenize: {ratios['mixed']}"
+    report.show_notes(aim, rounds=options.rounds, load=load, packages=PACKAGES)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

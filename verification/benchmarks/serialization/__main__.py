@@ -9,19 +9,16 @@ unpickled twice. Times are processor time, but for *caller* and *loop held*.
 
 from __future__ import annotations
 
-import datetime
 import os
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-from rich.console import Console
-
-from verification.benchmarks.clusters import Cluster, StartError
-from verification.benchmarks.report import grid, grid_markdown, machine, number, ratio
+from verification.benchmarks import report
+from verification.benchmarks.clusters import Cluster
+from verification.benchmarks.report import number, ratio
 from verification.benchmarks.serialization.measuring import (
     COMPARED,
     MEASURES,
@@ -34,8 +31,6 @@ from verification.benchmarks.serialization.measuring import (
 )
 
 PACKAGES = ("safeser", "dask", "distributed", "cloudpickle", "msgpack", "joblib")
-COUNTED = ("pickles and unpickles of one object", *COMPARED.values())
-TIMED = ("", *COMPARED.values(), "code/tcp", "sealed/tcp")
 
 #: What is shown of a cost, by its name with the unit, and what one such unit is.
 _SHOWN: dict[str, tuple[Callable[[Cost], float], float]] = {
@@ -73,7 +68,7 @@ def cost_lines(measure: str, amount: int, found: Mapping[str, Sequence[Cost]]) -
 
     :param found: costs by transport, round by round.
     """
-    lines = [[f"{MEASURES[measure]}, {amount:,}", *[""] * (len(TIMED) - 1)]]
+    lines = [[f"{MEASURES[measure]}, {amount:,}", *[""] * (2 * len(COMPARED) - 1)]]
     for name, (of, unit) in _SHOWN.items():
         taken = {transport: [of(each) for each in found[transport]] for transport in COMPARED}
         lines.append(
@@ -90,7 +85,7 @@ def cost_lines(measure: str, amount: int, found: Mapping[str, Sequence[Cost]]) -
 
 
 def _costs(
-    clusters: Mapping[str, Cluster], amounts: Mapping[str, int], rounds: int, progress: Console
+    clusters: Mapping[str, Cluster], amounts: Mapping[str, int], rounds: int
 ) -> dict[str, dict[str, list[Cost]]]:
     found: dict[str, dict[str, list[Cost]]] = {
         measure: {transport: [] for transport in COMPARED} for measure in amounts
@@ -99,55 +94,24 @@ def _costs(
         for cluster in clusters.values():
             cost(cluster, measure, min(amount, 100))  # to warm up
         for index in range(rounds):
-            progress.print(f"{MEASURES[measure]}: round {index + 1} of {rounds}", highlight=False)
-            turn = list(clusters.items())
-            first = index % len(turn)
-            for transport, cluster in turn[first:] + turn[:first]:
+            print(f"{MEASURES[measure]}: round {index + 1} of {rounds}", file=sys.stderr)
+            for transport, cluster in report.turns(list(clusters.items()), index):
                 found[measure][transport].append(cost(cluster, measure, amount))
     return found
 
 
-def main(
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of each timed measure.")] = 20_000,
-    records: Annotated[int, typer.Option(min=1, help="Records of one argument.")] = 200_000,
-    rounds: Annotated[int, typer.Option(min=0, help="Rounds of what is timed.")] = 3,
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the tables for the docs to this file.")
-    ] = None,
-) -> None:
-    """Count pickles of one object, and time many small calls; some minutes for each round."""
-    console, progress = Console(), Console(stderr=True)
+def main() -> None:
+    options = report.options(__doc__, tasks=20_000, records=200_000, rounds=3)
     load = os.getloadavg()
-    amounts = {"mapped": tasks, "submitted": tasks, "arguments": tasks, "records": records}
-    with tempfile.TemporaryDirectory(prefix="safeser-") as folder:
-        try:
-            with running(Path(folder)) as clusters:
-                numbers = {name: counted(cluster) for name, cluster in clusters.items()}
-                costs = _costs(clusters, amounts if rounds else {}, rounds, progress)
-        except StartError as error:
-            progress.print(f"benchmark: {error}", markup=False, soft_wrap=True)
-            raise typer.Exit(2) from error
-    tables = [(COUNTED, count_lines(numbers))]
-    if costs:
-        lines = [
-            line
-            for measure, found in costs.items()
-            for line in cost_lines(measure, amounts[measure], found)
-        ]
-        tables.append((TIMED, lines))
-    notes = [
-        *machine(PACKAGES),
-        f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds in turns;"
-        f" load average {load[0]:.1f} before",
-    ]
-    for headings, lines in tables:
-        console.print(grid(headings, lines))
-    for note in notes:
-        console.print(note, style="dim", highlight=False)
-    if markdown_file is not None:
-        text = "\n".join(grid_markdown(headings, lines) for headings, lines in tables)
-        markdown_file.write_text(f"{text}\n{''.join(f'- {note}{chr(10)}' for note in notes)}")
+    amounts = dict.fromkeys(MEASURES, options.tasks) | {"records": options.records}
+    with tempfile.TemporaryDirectory(prefix="safeser-") as folder, running(Path(folder)) as up:
+        numbers = {name: counted(cluster) for name, cluster in up.items()}
+        costs = _costs(up, amounts if options.rounds else {}, options.rounds)
+    report.show(("pickles and unpickles of one object", *COMPARED.values()), count_lines(numbers))
+    lines = [row for each, found in costs.items() for row in cost_lines(each, amounts[each], found)]
+    report.show(("", *COMPARED.values(), "code/tcp", "sealed/tcp"), lines)
+    report.show_notes(rounds=options.rounds, load=load, packages=PACKAGES)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
-from verification.benchmarks.clusters import TRANSPORTS, Cluster, started
-from verification.benchmarks.serialization.counted import FOLDER, counts
+from verification.benchmarks import clusters
+from verification.benchmarks.clusters import Cluster
+from verification.benchmarks.serialization.counted import counts
 from verification.benchmarks.serialization.driver import CASES
 from verification.benchmarks.serialization.loop_watch import ask
 
@@ -34,25 +34,11 @@ Counts = dict[str, tuple[int, int]]
 _SETTLE = 0.3  # seconds until what was released is forgotten everywhere
 
 
-@contextlib.contextmanager
-def running(folder: Path) -> Iterator[dict[str, Cluster]]:
-    """Start a cluster of two workers for each of :data:`COMPARED`, and stop them at the end.
-
-    :raises StartError: if one of them does not come up.
-    """
-    clusters = {
-        name: Cluster(
-            TRANSPORTS[name],
-            folder / name.replace(" ", "-"),
-            workers=2,
-            driver="verification.benchmarks.serialization.driver",
-            preload="verification.benchmarks.serialization.loop_watch",
-            variables={FOLDER: str(folder / name.replace(" ", "-") / "counted")},
-        )
-        for name in COMPARED
-    }
-    with started(clusters):
-        yield clusters
+def running(folder: Path) -> AbstractContextManager[dict[str, Cluster]]:
+    """Start a cluster of two workers for each of :data:`COMPARED`, and stop them at the end."""
+    package = "verification.benchmarks.serialization"
+    more = {"driver": f"{package}.driver", "preload": f"{package}.loop_watch"}
+    return clusters.running(folder, only=COMPARED, **more)
 
 
 def counted(cluster: Cluster) -> dict[str, Counts]:
