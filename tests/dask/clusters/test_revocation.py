@@ -29,6 +29,7 @@ def mark(x, path):
     time.sleep(1)
 left = client.map(mark, range(400), path=sys.argv[2])
 distributed.fire_and_forget(left)
+client.submit(int, 1, priority=9).result()  # the scheduler has read all that was said before
 print("working", flush=True)
 said = {}
 for name, ask in {
