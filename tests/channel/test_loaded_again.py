@@ -148,3 +148,11 @@ def test_what_is_loaded_again_is_checked_again_and_shares_nothing_that_changes(l
     first.shape = (5, 1)
     assert second.flags.writeable
     assert second.shape == (5,)
+
+
+def test_what_is_refused_by_its_check_is_not_kept_for_the_next_admission(link):
+    header = {"serializer": "dask", "type": "numpy:ndarray", "sub-header": {}}
+    payload = link.payload(link.message, DATA, "x", header, [b"x"])
+    for _ in range(2):
+        with pytest.raises(PayloadError):
+            link.admit(link.message, DATA, [payload])

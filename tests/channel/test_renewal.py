@@ -110,6 +110,8 @@ def test_either_side_renews_by_a_new_key(doors, pair, who):
     assert len(pair.ids) == 1
     assert pair.ids.isdisjoint(before)
     assert peer.link.session.peer_key == side.link.own_key == identity.public
+    for each in (pair.near, pair.far):  # what records say from now on
+        assert each.link.facts.id == each.link.session.id.hex()[:12]
     both_speak(pair)
     for channel in (pair.ann, pair.bea):  # the old key may go now
         channel.adopt(roster=_retired(channel, doors.identity(who)))
@@ -208,6 +210,8 @@ def test_steps_out_of_order_end_the_session(pair, name):
         pair.near.step(pair.near.renewal.start())
         for to_far in (True, False, True):  # hello, answer, proof
             pair.deliver(to_far=to_far)
+        with pytest.raises(EnvelopeError, match="inside another"):  # nor one that comes too soon
+            pair.far.renewal.decline()
     with pytest.raises(EnvelopeError) as refused:
         pair.far.renewal.take(name, b"x" * 384)
     assert refused.value.rule == "envelope.renewal"

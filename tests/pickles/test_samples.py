@@ -7,6 +7,7 @@ containers and the other spelling are given to each row here.
 from __future__ import annotations
 
 import pickle
+import resource
 import sys
 
 import pytest
@@ -88,7 +89,9 @@ def rule_of(call, *args, **options):
 def test_refused_by_its_rule(trap, rule, made):
     modules = set(sys.modules)
     for protocol, data in spelt(made):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         found, _ = rule_of(loads, data, profile=ALL, buffers=[b"os"] * data.count(b"\x97"))
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
         # Names with dots came with protocol 4.
         assert found == rule or (found == "pickle.name" and protocol < 4)
     assert set(sys.modules) == modules

@@ -44,3 +44,23 @@ def test_a_policy_may_name_the_profiles_that_there_are() -> None:
     # Two lists, since policy does not import pickles: one that lags behind refuses a good policy,
     # or accepts one that no load can follow.
     assert PROFILES == DATA_PROFILES
+
+
+def test_the_policies_of_the_how_to_pages_load() -> None:
+    found: list[str] = []
+    for name in ("policy.md", "confined-workers.md"):
+        text = (Path(__file__).parents[2] / "docs" / "how-to" / name).read_text("utf-8")
+        found += re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)
+    assert Policy.parse(found[0]).name == "production"
+    shown = [block for block in found[1:] if "    confined:" in block]
+    assert len(shown) == 2
+    grant = "operations: {grant: [basic, cluster]}"
+    end = f"- {{name: x, sender: worker, recipient: scheduler, {grant}}}\n"
+    for block in shown:
+        block += "" if "  scheduler:" in block else "  scheduler: {}\n"
+        text = f"safeser: 1\nname: x\nrevision: 1\n{block}contexts:\n{end}"
+        confined = Policy.parse(text).principals["worker"].confined
+        assert confined is not None
+        assert (confined.read, confined.write) == (("/data/sales",), ("/scratch/analysts",))
+        assert (confined.execute, confined.connect) == (False, "cluster")
+        assert confined.ports == (range(8786, 8787), range(9000, 9100))

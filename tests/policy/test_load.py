@@ -314,6 +314,7 @@ def test_unknown_may_be_let_in_for_plain_data() -> None:
         "operations: {grant: [plugins]}",
         "operations: {grant: [upload_file]}",
         "operations: {grant: [files]}",
+        "operations: {grant: [actors]}",
     ],
 )
 def test_where_code_passes_the_file_says_so(fields: str) -> None:

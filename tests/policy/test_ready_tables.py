@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from safeser.operations import GROUPS, NAMES, OPERATIONS
-from safeser.operations.groups import PARTS
+from safeser.operations import GROUPS, NAMES, OPERATIONS, Server
+from safeser.operations.groups import PARTS, WHOLE
 from safeser.policy import Policy
 from safeser.policy.rules import CODE_OPERATIONS
 from safeser.values import Context, Kind
@@ -306,3 +306,15 @@ def test_strangers_get_nothing_and_unknown_authors_pass_as_data(trusted: Policy)
 
 
 # --- parts of groups --------------------------------------------------------------------------
+
+
+def test_what_looks_carries_no_payload_and_a_part_is_of_its_group() -> None:
+    assert not [
+        row.name
+        for row in OPERATIONS
+        if row.name in PARTS["look"]
+        and row.fields
+        and row.server is not Server.CLIENT
+        and row.streams != {"worker-stream"}
+    ]
+    assert all(names < GROUPS[WHOLE[part]] for part, names in PARTS.items())

@@ -8,6 +8,7 @@ import pytest
 from distributed.protocol.serialize import deserialize
 
 from safeser.errors import PayloadError, SafeserError
+from safeser.families.errors import wire
 from tests.dask.attacks.rows import ALL, FORMS, PICKLE
 
 
@@ -66,3 +67,10 @@ def test_why_there_are_no_samples_is_told(talk):
     t = asks(talk, op="memory_sampler_stop", key="k")
     error = {"status": "uncaught-error", "exception": ValueError("gone"), "traceback": None}
     assert str(t.reply(error)["exception"]) == "gone"
+
+
+def test_a_failure_that_may_pass_is_left_to_dask(talk):
+    t = asks(talk, "scheduler", "worker", op="get_data", keys=["x"], who=None)
+    row = t.Row({"serializer": "error"}, (wire.encode(wire.to_data(OSError("gone"))),))
+    got = t.attack_back({"status": "uncaught-error", "exception": row, "traceback": None})
+    assert got["status"] == "uncaught-error"

@@ -64,7 +64,9 @@ EXTREMES: dict[str, tuple[dict[str, Any], tuple[bytes, ...]]] = {
 @pytest.mark.parametrize("name", EXTREMES)
 def test_a_worker_refuses_it(talk, name):
     header, frames = EXTREMES[name]
-    talk("bob", "worker").refuses({"op": "update_data", "data": {"x": PayloadRow(header, frames)}})
+    t = talk("carol", "worker", "dask-cluster")
+    t.refuses({"op": "update_data", "data": {"x": PayloadRow(header, frames)}})
+    assert t.refused_by_server[0].partition(".")[0] in ("families", "value")
 
 
 @pytest.mark.cluster

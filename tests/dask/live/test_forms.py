@@ -14,7 +14,7 @@ SERVERS = {
     "any field of a worker": ("bob", "worker", lambda it: {"op": "identity", "note": it}),
     "any field of a nanny": ("scheduler", "nanny", lambda it: {"op": "identity", "note": it}),
     "data of a scheduler": ("bob", "scheduler", lambda it: {"op": "scatter", "data": {"x": it}}),
-    "data of a worker": ("bob", "worker", lambda it: {"op": "update_data", "data": {"x": it}}),
+    "data of a worker": ("carol", "worker", lambda it: {"op": "update_data", "data": {"x": it}}),
 }
 
 #: Bytes are data wherever nobody opens them.
@@ -36,8 +36,9 @@ def payload(form, tmp_path):
 @pytest.mark.parametrize("place", SERVERS)
 def test_no_server_opens_it(talk, payload, place, form):
     sender, server, message = SERVERS[place]
-    t = talk(sender, server)
+    t = talk(sender, server, "dask-cluster" if sender == "carol" else "demo")
     got = t.attack(message(payload))
+    assert "operation.not-granted" not in t.refused_by_server
     assert (got is t.SKIP) == bool(t.refused_by_server), t.refused_by_server
     assert t.refused_by_server or form in DATA
 
@@ -60,4 +61,6 @@ def test_no_client_opens_it(talk, payload, place, form):
 @pytest.mark.parametrize("field", ["address", "nanny"])
 def test_no_address_of_a_worker_leads_to_another_scheme(talk, field):
     fine = filled(REGISTER_WORKER, lambda place: "safeser://127.0.0.1:1")
-    talk("worker").refuses({**fine, field: "tcp://127.0.0.1:1"})
+    t = talk("worker")
+    t.refuses({**fine, "name": "w", field: "tcp://127.0.0.1:1"})
+    assert t.refused_by_server == ["operation.field-shape"]

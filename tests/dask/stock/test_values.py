@@ -327,3 +327,15 @@ def test_malformed_headers(peer, header):
     with pytest.raises((PayloadError, PolicyDenied)):
         peer.answer(Serialized(dict(header), [b"\x01"]))
     assert peer.answer(sent(3)) == 3
+
+
+def test_no_pickle_in_a_masked_array_or_a_dictionary_is_opened(peer, marker):
+    masked = {**MASKED, "fill-value": (True, marker.pickle)}
+    got = peer.answer(typed(np.ma.MaskedArray, masked, [bytes(8)]))
+    assert (got.tolist(), got.fill_value) == ([0], 999999)
+    part = {"header": {"serializer": "pickle", "writeable": ()}, "start": 0, "stop": 1}
+    plain = {"serializer": "dask", "type-serialized": pickle.dumps(dict), "simple": {}}
+    evil = {**plain, "type-serialized": marker.pickle, "complex": {}}
+    refused(peer, typed(dict, evil, []), "stock.header")
+    nested = typed(dict, {**plain, "complex": {"a": part}}, [marker.pickle])
+    refused(peer, nested, "floor.unknown")

@@ -299,3 +299,25 @@ async def test_what_a_comm_refuses_is_gone_when_it_raises(doors, monkeypatch):
         gc.enable()
         comm.abort()
         mine.close()
+
+
+async def test_a_sender_that_stalls_while_others_wait_is_closed(wire, monkeypatch):
+    now = [0.0]
+    budget = Unfinished(1 << 16, patience=0.01, clock=lambda: now[0])
+    monkeypatch.setattr(module, "unfinished", budget)
+    said = {"op": "set_metadata", "keys": ["x"]}
+    stalled, other = wire("alice"), wire("bob")
+    for each in (stalled, other):
+        await each.greet()
+    stalled.mine.sendall(stalled.sealed(*forged({**said, "value": bytes(1 << 20)}))[: 1 << 12])
+    reading = asyncio.create_task(stalled.comm.read())
+    while not budget._arriving:
+        await asyncio.sleep(0.001)
+    other.say({**said, "value": bytes(1 << 16)})
+    waiting = asyncio.create_task(other.comm.read())
+    while not any(each.waits for each in budget._arriving):
+        await asyncio.sleep(0.001)
+    now[0] = 3600.0
+    with pytest.raises(CommClosedError):
+        await reading
+    assert (await waiting)["op"] == "set_metadata"

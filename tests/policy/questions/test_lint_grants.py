@@ -193,3 +193,14 @@ def test_a_context_that_ends_is_not_followed_by_what_grants_more() -> None:
 @pytest.mark.parametrize("name", ready_policies())
 def test_no_ready_policy_has_a_narrowed_context(name: str) -> None:
     assert list(find_narrowed(Policy.load(name).as_of(None))) == []
+
+
+def test_a_user_and_a_scheduler_that_lack_operations_are_found() -> None:
+    client = "grant: [basic, diagnose, run, plugins, control, actors, subscribe_worker_status]"
+    directs = "grant: [basic, cluster, run, plugins, control, files, diagnose, actors]"
+    some = "grant: [update-graph, register-client]"
+    rules = found("strict", (client, some), (directs, "grant: [compute-task]"))
+    said = {text.partition(" lacks ")[0]: text for rule, _, text in rules if rule == "lint.role"}
+    assert said.keys() == {"scheduler", "client"}
+    assert "gather" in said["client"]
+    assert "free-keys" in said["scheduler"]

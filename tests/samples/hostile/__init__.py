@@ -16,9 +16,9 @@ _MODULES = {
     for found in pkgutil.iter_modules(__path__)
 }
 HOSTILE = {
-    f"{name}/{row.name} {row.rule}": row
+    f"{name}/{at} {row.name} {row.rule}": row
     for name, made in _MODULES.items()
-    for row in getattr(made, "HOSTILE", ())
+    for at, row in enumerate(getattr(made, "HOSTILE", ()))
 }
 UNSENT = {
     f"{name}/{at}": row
