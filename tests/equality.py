@@ -64,8 +64,13 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
         and a.shape == b.shape
         and a.strides == b.strides
         and a.flags.writeable == b.flags.writeable
-        and (a.dtype.hasobject or a.tobytes() == b.tobytes())
+        and (a.dtype.hasobject or _bytes(a) == _bytes(b))
     )
+
+
+def _bytes(array: np.ndarray) -> bytes:
+    # safeser makes the bytes of flags 0 and 1; NumPy takes any but 0 for true.
+    return (array != 0 if array.dtype == bool else array).tobytes()
 
 
 def _parts(made: Any) -> Iterator[tuple[str, Any]]:
