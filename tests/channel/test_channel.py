@@ -197,7 +197,7 @@ def test_there_is_no_session_with_whom_nobody_shook_hands(pair, sender):
         p.two.open(p.one.seal(1, p.context), Context(sender, "bea"))
     with refusal(ConfigError, "channel.no-session"):
         p.one.seal(1, Context("ann", "cy"))
-    with refusal(PolicyDenied, "context.session"):  # nobody seals in another's name
+    with refusal(PolicyDenied, "context.session"):  # no principal seals in another's name
         p.one.seal(1, Context(sender, "bea"))
 
 

@@ -1,6 +1,6 @@
 """Attacks by requests: what is not granted, not known, or no plain data where that belongs.
 
-The one rule: nothing of a refused request is opened, and whoever asked reads why.
+The one rule: nothing of a refused request is opened, and its sender reads why.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ _RELAYS = (
 
 # --- what is not granted, or not known -----------------------------------------------------------
 
-#: Dask's operations that engineers may ask a scheduler for, or nobody.
+#: Dask's operations that engineers may ask a scheduler for, or no principal may.
 _GUESTS_MAY_NOT = (
     {"op": "run_function", "function": b""},
     {"op": "feed", "function": b"", "setup": b"", "teardown": b"", "interval": 1},
@@ -480,7 +480,7 @@ _KEPT = tuple(
     for number, (sender, said) in enumerate(_kept(poison))
 )
 
-#: Whoever passes a value on checks the shape of its header and frames.
+#: A process that passes a value on checks the shape of its header and frames.
 _THING = {"serializer": "dask", "type": "shop.things:Thing", "sub-header": {}}
 _PASSED_ON = tuple(
     Row(

@@ -101,7 +101,7 @@ class Attacked:
             assert wire.ask({"op": "identity", "reply": True})["id"]
 
     def answer(self, row: Row) -> None:
-        """Have the scheduler ask whoever holds the sender's key."""
+        """Have the scheduler ask the process that holds the sender's key."""
 
         def answers(wire: Wire) -> None:
             wire.read()

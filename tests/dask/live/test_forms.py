@@ -17,7 +17,7 @@ SERVERS = {
     "data of a worker": ("carol", "worker", lambda it: {"op": "update_data", "data": {"x": it}}),
 }
 
-#: Bytes are data wherever nobody opens them.
+#: Bytes are data where no process opens them.
 DATA = {"bytes", "in-msgpack", "eager-in-msgpack"}
 
 

@@ -311,12 +311,14 @@ async def test_a_sender_that_stalls_while_others_wait_is_closed(wire, monkeypatc
         await each.greet()
     stalled.mine.sendall(stalled.sealed(*forged({**said, "value": bytes(1 << 20)}))[: 1 << 12])
     reading = asyncio.create_task(stalled.comm.read())
-    while not budget._arriving:
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(60):
+        while not budget._arriving:
+            await asyncio.sleep(0.001)
     other.say({**said, "value": bytes(1 << 16)})
     waiting = asyncio.create_task(other.comm.read())
-    while not any(each.waits for each in budget._arriving):
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(60):
+        while not any(each.waits for each in budget._arriving):
+            await asyncio.sleep(0.001)
     now[0] = 3600.0
     with pytest.raises(CommClosedError):
         await reading
