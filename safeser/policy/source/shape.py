@@ -15,7 +15,7 @@ from safeser.errors import ConfigError
 from safeser.policy.source.faults import UndefinedName, did_you_mean, fault, shown, together
 from safeser.policy.source.fields import MEANING, Stated
 from safeser.policy.source.loader import INTEGER, Document, Path
-from safeser.policy.source.model import PolicyModel
+from safeser.policy.source.model import ExtendsModel, PolicyModel
 from safeser.policy.source.scope import Scope
 
 __all__ = ["MOST", "shape", "shape_as"]
@@ -160,6 +160,7 @@ _ONE_OF = {
     "contexts": "a context",
     "acknowledge": "an acknowledged path",
     "cases": "a case",
+    "amend": "an amendment",
 }
 
 
@@ -226,6 +227,8 @@ def _owner(path: Path, document: Document) -> str:
 
 def _extra(field: str, parent: Path, form: Form) -> tuple[str, str, str]:
     word, fields = _fields_at(parent, form)
+    if form == POLICY and not parent:
+        fields += ExtendsModel.model_fields
     if form == POLICY and field in _LATER:
         return (
             f"{shown(field)} is not supported by this version of safeser and would not be enforced",
