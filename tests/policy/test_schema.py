@@ -14,7 +14,7 @@ from safeser.policy import Policy, ready_policies
 from safeser.policy.ready import locate
 from safeser.policy.schema import json_schema
 from safeser.policy.source.context import Rule
-from safeser.policy.source.model import LimitsModel, ExtendsModel, PolicyModel
+from safeser.policy.source.model import ExtendsModel, LimitsModel, PolicyModel
 from safeser.values import FAMILIES
 
 
