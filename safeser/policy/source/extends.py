@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path as FilePath
@@ -23,7 +23,7 @@ from safeser.policy.source.model import AmendModel, ExtendsModel, PolicyModel
 from safeser.policy.source.scope import GROUP, Scope
 from safeser.policy.source.shape import shape_as
 
-__all__ = ["ALONE", "Text", "document"]
+__all__ = ["ALONE", "Text", "document", "with_principal"]
 
 
 #: Fields of a file that extends another alone, and those that every file has for itself.
@@ -282,6 +282,16 @@ def _left(entry: Mapping[str, Any], gone: frozenset[str]) -> dict[str, list[str]
     }
     empty = [name for name, left in changed.items() if not left and name in _ENDS]
     return None if empty or "path" in changed else changed
+
+
+def with_principal(text: Text, name: str, groups: Sequence[str]) -> bytes:
+    """Return the expanded *text* as it is with one more principal.
+
+    :raises ConfigError: if it does not expand.
+    """
+    value: dict[str, Any] = copy.deepcopy(document(text).value)
+    value["principals"][name] = {"groups": list(groups)} if groups else {}
+    return _spelled(value)
 
 
 # --- the expanded text ----------------------------------------------------------------------------
