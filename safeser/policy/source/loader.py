@@ -331,7 +331,7 @@ def read(data: bytes, *, source: str, what: str = "a policy") -> Document:
 
 
 def _not_yaml(error: MarkedYAMLError, text: str) -> tuple[str, str]:
-    """Return what the parser says, where the construct began that it found incomplete, and a fix."""
+    """Return what the parser says, where an incomplete construct began, and a fix."""
     what = "that is not YAML"
     shifted = _shifted(error, text)
     if shifted is not None:
