@@ -5,16 +5,22 @@ The one rule: whatever two files say together is one policy that stands alone.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from safeser.channel.reload import LiveFiles
 from safeser.errors import ConfigError
 from safeser.policy import Policy, ready_policies
 from safeser.policy.questions.difference import compare
 from safeser.policy.ready import text_of
+from safeser.policy.source.extends import Text
+from safeser.policy.source.loader import read
+from tests.draws import draws
 from tests.refusal import refusal
 
 OURS = """\
@@ -93,7 +99,8 @@ def test_each_field_of_both(files):
                 "principals: {eve: {groups: [team]}}",
                 "contexts: [{name: above, sender: eve, recipient: one}]",
                 "limits: {max_bytes: 64KiB}",
-                'amend: {first: {pickle: {allow: {"ours.shapes:Point": class}}}}',
+                'amend: {first: {pickle: {allow: {"ours.shapes:Point": class}}},',
+                "        both: {operations: {grant: [identity]}}}",
             )
         )
     )
@@ -105,6 +112,7 @@ def test_each_field_of_both(files):
     assert (made.contexts[2].senders, made.contexts[2].values) == ({"one"}, frozenset())
     assert (made.limits.max_bytes, made.limits.max_depth) == (1 << 16, 50)
     assert [each.name for each in made.contexts[1].allow] == ["ours.shapes:Point"]
+    assert made.contexts[2].operations == {"get_data", "identity"}
     assert made.contexts[1].place == f"line 7 of {made.source.replace('own', 'base')}"
     assert made.contexts[0].place == "line 7"
 
@@ -234,3 +242,48 @@ def test_a_running_process_takes_a_changed_base_with_the_next_revision(files, do
         live.look()
         assert channel.policy.limits.max_depth == depth
         assert channel.audit.events[-1]["rule"] == rule
+
+
+VALUES = st.recursive(
+    st.sampled_from(["group:team", "a", 7, "1GiB", "unknown", "operations"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@draws(100)
+@given(st.data())
+def test_any_two_texts_are_one_policy_or_one_error(data):
+    own_, base = (
+        spoiled(data, text)
+        for text in (
+            own(
+                "principals: {eve: {groups: [team]}}",
+                "contexts: [{name: above, sender: eve, recipient: one}]",
+                'amend: {first: {pickle: {allow: {"a:B": class}}, operations: {grant: [run]}}}',
+                "limits: {max_bytes: 64KiB}",
+            ),
+            BASE,
+        )
+    )
+    try:
+        made = Policy.parse(Text(own_, "own", Text(base, "base")))
+    except ConfigError:
+        return
+    assert Policy.parse(Text(own_, "own", Text(base, "base")).expanded).sha256 == made.sha256
+
+
+def spoiled(data, text: str) -> bytes:
+    """Return *text* with one value of it replaced by another."""
+    value = json.loads(json.dumps(read(text.encode(), source="x").value))
+    places = list(read(text.encode(), source="x").places)
+    path = data.draw(st.sampled_from(places))
+    if path:
+        *above, last = path
+        holder = value
+        for part in above:
+            holder = holder[part]
+        holder[last] = data.draw(VALUES)
+    return (json.dumps(value) + "\n...\n").encode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path as FilePath
@@ -193,7 +193,7 @@ class _Merged:
                     *("contexts", index, "name"),
                     rule="config.duplicate-name",
                     fix="Give this one another name: it stands above those of the other file."
-                    " Single globals are added to that one under 'amend'.",
+                    " What that one gains is written under 'amend'.",
                 )
 
     def _amend(self, name: str, model: AmendModel) -> None:
@@ -206,16 +206,28 @@ class _Merged:
                 fix=did_you_mean(name, filter(None, names)),
             )
         index = names.index(name)
-        allow = contexts[index].setdefault("pickle", {}).setdefault("allow", {})
-        for each in model.pickle.allow:
-            origin: Path = ("amend", name, "pickle", "allow", each)
-            if each in allow:
-                self._refuse(
-                    f"context {name!r} of {self.base.source} allows {shown(each)} already",
-                    *origin,
-                    fix="Take it out here.",
-                )
-            self._take(self.own, origin, ("contexts", index, "pickle", "allow", each))
+        context = contexts[index]
+        allow = _held(context, "pickle", "allow", {}) if model.pickle is not None else None
+        grant = _held(context, "operations", "grant", []) if model.operations is not None else None
+        if model.pickle is not None and isinstance(allow, dict):
+            for each in model.pickle.allow:
+                origin: Path = ("amend", name, "pickle", "allow", each)
+                self._refuse_known(each, allow, name, origin)
+                self._take(self.own, origin, ("contexts", index, "pickle", "allow", each))
+        if model.operations is not None and isinstance(grant, list):
+            for number, each in enumerate(model.operations.grant):
+                origin = ("amend", name, "operations", "grant", number)
+                self._refuse_known(each, grant, name, origin)
+                to = ("contexts", index, "operations", "grant", len(grant))
+                self._take(self.own, origin, to)
+
+    def _refuse_known(self, each: str, known: Collection[str], name: str, path: Path) -> None:
+        if each in known:
+            self._refuse(
+                f"context {name!r} of {self.base.source} has {shown(each)} already",
+                *path,
+                fix="Take it out here.",
+            )
 
     def _refuse(
         self, message: str, *path: str | int, rule: str = "config.extends", fix: str = ""
@@ -244,6 +256,20 @@ def _entries(value: Mapping[str, Any]) -> list[Any]:
 def _name(context: Any) -> Any:
     name = context.get("name") if isinstance(context, dict) else None
     return name if isinstance(name, str) else None
+
+
+def _held(context: dict[str, Any], section: str, name: str, empty: Any) -> Any:
+    """Return what a section of *context* holds, made if it is not there, to be added to.
+
+    :returns: None if the base is at fault there, as is said where its form is checked.
+    """
+    fields = context.setdefault(section, {})
+    if not isinstance(fields, dict):
+        return None
+    held = fields.setdefault(name, empty)
+    if isinstance(held, str) and empty == []:
+        held = fields[name] = [held]
+    return held
 
 
 def _listed(names: Any) -> list[Any]:
@@ -276,7 +302,7 @@ def _left(entry: Mapping[str, Any], gone: frozenset[str]) -> dict[str, list[str]
     """
     fields = {name: _listed(entry[name]) for name in (*_NAMES, "path") if name in entry}
     changed = {
-        name: [each for each in listed if each not in gone]
+        name: [each for each in listed if not isinstance(each, str) or each not in gone]
         for name, listed in fields.items()
         if not gone.isdisjoint(each for each in listed if isinstance(each, str))
     }
@@ -318,7 +344,7 @@ def _field(name: str, value: Any, indent: str) -> Iterator[str]:
         yield f"{indent}{_scalar(name)}:"
         for each in value:
             lines = [f"{indent}  - {_flow(each)}"]
-            if isinstance(each, dict) and (len(lines[0]) > _WIDTH or name == "contexts"):
+            if isinstance(each, dict) and each and (len(lines[0]) > _WIDTH or name == "contexts"):
                 lines = [line for key in each for line in _field(key, each[key], f"{indent}    ")]
                 lines[0] = f"{indent}  - {lines[0].lstrip()}"
             yield from lines

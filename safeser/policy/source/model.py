@@ -19,6 +19,7 @@ from safeser.policy.source.fields import (
     Distinct,
     Listed,
     Name,
+    Names,
     Reading,
     Strict,
     one_of,
@@ -197,11 +198,20 @@ class AmendedPickleModel(Strict):
     """Single globals that are added to those of the context, each with its role."""
 
 
-class AmendModel(Strict):
-    """``workers-exchange: {pickle: {allow: {...}}}``: what a context of the base gains."""
+class AmendedOperationsModel(Strict):
+    """``operations: {grant: [set_metadata]}``, as a context spells it."""
 
-    pickle: AmendedPickleModel
+    grant: Names[str]
+    """Operations, by group or name, that are added to those of the context."""
+
+
+class AmendModel(Strict):
+    """``viewers-look: {operations: {grant: [set_metadata]}}``: what a context of the base gains."""
+
+    pickle: AmendedPickleModel | None = None
     """What family `pickle` may use there as well."""
+    operations: AmendedOperationsModel | None = None
+    """What the sender may ask for there as well."""
 
 
 class ExtendsModel(Strict):
