@@ -23,7 +23,7 @@ from safeser.dask.wire.codec import PayloadRow
 from safeser.policy.ready import locate
 from safeser.values import Limits
 from tests.dask.attacks.rows import Row
-from tests.dask.sealed.test_hostile_scheduler import Signing
+from tests.dask.sealed.conftest import SigningDoors as Signing
 
 __all__ = ["ROWS"]
 

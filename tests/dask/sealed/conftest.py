@@ -13,14 +13,14 @@ import pytest
 from dask._task_spec import Task
 
 from safeser.dask.sealed.call import Kept, Sent
-from safeser.dask.sealed.graph import SealedGraph, parse, write_out
+from safeser.dask.sealed.graph import SealedGraph, parse
 from safeser.dask.sealed.node import VerifiedTask, nodes
 from safeser.dask.sealed.statement import RENEWED_AFTER
-from safeser.identity import Identity, Roster, RosterEntry, SigningKey
+from safeser.identity import Identity, PublicKey, Roster, RosterEntry, SigningKey
 from safeser.policy import Policy
 from safeser.values import Limits
 from tests.conftest import Doors
-from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.graphs import written
 
 POLICY = (Path(__file__).parent / "sealed.yaml").read_text()
 
@@ -55,14 +55,17 @@ def alice(doors: SigningDoors) -> Identity:
 
 
 @pytest.fixture(scope="session")
-def sealed(doors: SigningDoors, alice: Identity) -> Any:
+def audience(doors: SigningDoors) -> PublicKey:
+    return doors.identity("scheduler").public
+
+
+@pytest.fixture(scope="session")
+def sealed(alice: Identity, audience: PublicKey) -> Any:
     """Return what writes tasks out, as *author* does, and reads them as a scheduler does."""
 
-    def made(tasks: Any, author: Identity = alice, **options: Any) -> SealedGraph:
-        audience = options.pop("audience", doors.identity("scheduler").public)
-        header, frames = write_out(Graph(tasks, **options), author, audience, Limits())
-        sizes = {**header, "sizes": tuple(header["sizes"])}
-        return parse(sizes, [memoryview(frame) for frame in frames], Limits())
+    def made(tasks: Any, author: Identity = alice, audience: Any = audience) -> SealedGraph:
+        header, frames = written(tasks, author, audience)
+        return parse(header, [memoryview(frame) for frame in frames], Limits())
 
     return made
 
@@ -71,9 +74,9 @@ def sealed(doors: SigningDoors, alice: Identity) -> Any:
 def reopened(sealed: Any) -> Any:
     """Return what hands tasks to a worker and returns them as it opens them, by their keys."""
 
-    def made(tasks: Any, **options: Any) -> dict[Any, Any]:
+    def made(tasks: Any) -> dict[Any, Any]:
         sent, kept, found = Sent(), Kept(), {}
-        for key, node in nodes(sealed(tasks, **options)).items():
+        for key, node in nodes(sealed(tasks)).items():
             frames = [memoryview(frame) for frame in sent.frames(node.call)]
             task = VerifiedTask(kept.call(frames, Limits()), Limits(), lambda: None)
             assert task.key == key

@@ -9,10 +9,12 @@ from typing import Any
 
 import msgpack
 
+from safeser.dask.sealed.graph import write_out
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.statement import LIFETIME, Statement
 from safeser.dask.sealed.writing import leaf_parts
 from safeser.identity import Identity, PublicKey
+from safeser.values import Limits
 
 
 class Graph:
@@ -29,6 +31,13 @@ class Graph:
 
     def __dask_annotations__(self) -> Mapping[str, Mapping[Any, Any]]:
         return self._annotations
+
+
+def written(
+    tasks: Mapping[Any, Any], author: Identity, audience: PublicKey, **options: Any
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Return *tasks* as a client of *author* writes them out: a header and frames."""
+    return write_out(Graph(tasks), author, audience, Limits(), **options)
 
 
 def statement_of(author: Identity, audience: PublicKey, tree: MerkleTree, **changed: Any) -> bytes:

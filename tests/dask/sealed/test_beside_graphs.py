@@ -7,9 +7,7 @@ from dask._task_spec import Task
 from distributed.protocol.serialize import Serialized, ToPickle
 
 from safeser.dask.clients.sealing import Sealing
-from safeser.dask.sealed.graph import write_out
-from safeser.values import Limits
-from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.graphs import written
 
 
 class Said:
@@ -30,18 +28,15 @@ class Sends(Sealing, Said):
 @pytest.mark.parametrize(
     ("annotations", "left"), [({}, None), ({"priority": 1}, {"priority": 1})], ids=["none", "some"]
 )
-def test_what_is_empty_beside_a_graph_is_not_sent(doors, is_signed, annotations, left):
+def test_what_is_empty_beside_a_graph_is_not_sent(alice, audience, is_signed, annotations, left):
     client = Sends()
     client.begin_to_keep()
     if is_signed:
-        audience = doors.identity("scheduler").public
-        written = write_out(
-            Graph({"a": Task("a", len, ())}), doors.identity("alice"), audience, Limits()
-        )
+        graph = written({"a": Task("a", len, ())}, alice, audience)
         annotations = {**annotations, "workers": len}  # functions were called when it was written
     else:
-        written = {"serializer": "pickle"}, [b""]
-    message = {"op": "update-graph", "expr_ser": Serialized(*written), "keys": {"a"}}
+        graph = {"serializer": "pickle"}, [b""]
+    message = {"op": "update-graph", "expr_ser": Serialized(*graph), "keys": {"a"}}
     beside = {"annotations": annotations, "code": (), "span_metadata": {"collections": []}}
     before = message | {name: ToPickle(each) for name, each in beside.items()}
     client._send_to_scheduler(dict(before))

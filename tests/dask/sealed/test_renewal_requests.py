@@ -11,15 +11,13 @@ from dask._task_spec import Task
 from distributed.protocol.serialize import Serialized
 
 from safeser.dask.contents import opened_graph
-from safeser.dask.sealed.graph import write_out
 from safeser.dask.sealed.renewal import Statements
 from safeser.dask.sealed.statement import LIFETIME, SignedStatement
 from safeser.errors import AuditError
 from safeser.identity import Identity, KeyState, PrivateKey, SigningKey
-from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
-from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.graphs import written
 from tests.dask.sealed.renewing import TOMORROW, TWO, altered, later
 from tests.dask.sealed.test_submissions import submission
 from tests.dask.sealed.test_verification import (
@@ -41,12 +39,8 @@ class Submitted:
         self.renewed = []
         self.statements = Statements()
         self.talk = self.of("alice", policy)
-        header, frames = write_out(
-            Graph({"x": Task("x", run)}),
-            doors.identity("alice"),
-            doors.identity("scheduler").public,
-            Limits(),
-        )
+        audience = doors.identity("scheduler").public
+        header, frames = written({"x": Task("x", run)}, doors.identity("alice"), audience)
         [update] = self.talk.request(
             [submission(header, frames, expr_ser=Serialized(header, frames))]
         )
@@ -106,9 +100,9 @@ def test_a_graph_that_is_gone_is_renewed_quietly(submitted, alice):
     assert len(submitted.talk.server._statements) == 0
 
 
-def early(signed, alice, after):
+def early(signed, alice):
     first = signed.statement
-    return altered(signed, alice, issued=first.issued + 10, expires=first.expires + after)
+    return altered(signed, alice, issued=first.issued + 10, expires=first.expires)
 
 
 def own(signed, identity, by, **changed):
@@ -116,28 +110,19 @@ def own(signed, identity, by, **changed):
     return said.signed_by(by)
 
 
-CLUSTER = PrivateKey.generate().public
 THIEF = Identity("alice", PrivateKey.generate(), SigningKey.generate())
 
 #: What is said of alice's graph: (by whose stream, the statement, by which rule it ends).
 FORGED = {
     "another root": ("alice", lambda s, a, _: altered(s, a, root=bytes(32)), "sealed.graph-id"),
-    "another size": ("alice", lambda s, a, _: altered(s, a, size=2), "sealed.graph-id"),
-    "another cluster": (
-        "alice",
-        lambda s, a, _: altered(s, a, audience=CLUSTER),
-        "sealed.graph-id",
-    ),
     "another's name": ("alice", lambda s, a, _: altered(s, a, author="carol"), "sealed.author"),
     "not valid yet": (
         "alice",
         lambda s, a, _: altered(s, a, issued=TOMORROW, expires=TOMORROW + LIFETIME),
         "sealed.expired",
     ),
-    "earlier": ("alice", lambda s, a, _: early(s, a, -1), "sealed.renewal"),
-    "no later": ("alice", lambda s, a, _: early(s, a, 0), "sealed.renewal"),
+    "no later": ("alice", lambda s, a, _: early(s, a), "sealed.renewal"),
     "a thief's": ("alice", lambda s, *_: later(s, THIEF), "sealed.author"),
-    "bob's": ("alice", lambda s, a, other: own(s, a, other("bob")), "sealed.author"),
     "bob's with her key": (
         "alice",
         lambda s, a, other: later(s, a).statement.signed_by(other("bob")),
@@ -161,20 +146,13 @@ def test_no_other_statement_takes_its_place(doors, submitted, alice, name):
     submitted.refused(statement.packed, rule, talk=talk)
 
 
-NOTHING = [b"", bytes(64), bytes(200), b"x" * 2000, None, 5, "text", [b"x"]]
-
-
-@pytest.mark.parametrize("what", [*NOTHING, "flipped", "missing"])
-def test_what_is_no_statement_is_one_clear_error(submitted, alice, what):
-    if what == "missing":
-        assert submitted.talk.attack([{"op": "renew-statement"}]) is Talk.SKIP
-        assert submitted.talk.refused_by_server == ["sealed.statement"]
-    elif what == "flipped":
-        packed = later(submitted.first, alice).packed
-        submitted.refused(bytes([packed[0] ^ 1]) + packed[1:], "sealed.signature")
-    else:
-        rule = "sealed.statement" if type(what) is bytes else "operation.field-shape"
-        submitted.refused(what, rule)
+def test_what_is_no_statement_is_one_clear_error(submitted, alice):
+    packed = later(submitted.first, alice).packed
+    submitted.refused(bytes([packed[0] ^ 1]) + packed[1:], "sealed.signature")
+    submitted.refused(bytes(200), "sealed.statement")
+    submitted.refused("text", "operation.field-shape")
+    assert submitted.talk.attack([{"op": "renew-statement"}]) is Talk.SKIP
+    assert submitted.talk.refused_by_server[-1] == "sealed.statement"
 
 
 @pytest.mark.parametrize("state", [KeyState.RETIRED, KeyState.PENDING])
@@ -194,15 +172,16 @@ def test_under_code_there_is_nothing_to_renew(doors, signed, alice):
     assert talk.refused_by_server == ["context.family"]
 
 
-def test_a_graph_under_an_id_that_another_graph_has_is_refused(doors, submitted, sealed):
-    carol = submitted.of("carol", TWO)
-    audience = doors.identity("scheduler").public
+def under_id(taken, author, audience):
+    """Return a graph of *author* that has the id *taken*."""
     with pytest.MonkeyPatch.context() as patch:
-        taken = submitted.first.statement.graph
         patch.setattr("safeser.dask.sealed.graph.secrets.token_bytes", lambda _: taken)
-        header, frames = write_out(
-            Graph({"y": Task("y", run)}), doors.identity("carol"), audience, Limits()
-        )
+        return written({"y": Task("y", run)}, author, audience)
+
+
+def test_a_graph_under_an_id_that_another_graph_has_is_refused(doors, submitted, audience):
+    carol = submitted.of("carol", TWO)
+    header, frames = under_id(submitted.first.statement.graph, doors.identity("carol"), audience)
     got = carol.request(
         [submission(header, frames, expr_ser=Serialized(header, frames), client="Client-1")]
     )
@@ -212,16 +191,12 @@ def test_a_graph_under_an_id_that_another_graph_has_is_refused(doors, submitted,
 
 
 def test_a_renewal_beside_a_graph_that_takes_its_id_does_not_end_the_stream(
-    doors, submitted, sealed, alice
+    submitted, audience, alice
 ):
     """When it was judged, there was no graph of that id yet."""
-    taken = bytes(range(16))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("safeser.dask.sealed.graph.secrets.token_bytes", lambda _: taken)
-        audience = doors.identity("scheduler").public
-        header, frames = write_out(Graph({"y": Task("y", run)}), alice, audience, Limits())
+    header, frames = under_id(bytes(range(16)), alice, audience)
     renewed = altered(SignedStatement.parse(frames[0]), alice, root=bytes(32))
-    row = Talk.Row({**header, "sizes": tuple(header["sizes"])}, tuple(frames))
+    row = Talk.Row(header, tuple(frames))
     said = {"op": "renew-statement", "statement": renewed.packed}
     beside = {"op": "heartbeat-client", "client": "Client-1"}
     got = submitted.talk.attack([{**submission(header, frames), "expr_ser": row}, said, beside])

@@ -7,13 +7,11 @@ from dask._task_spec import Task
 from distributed.protocol.serialize import Serialized
 
 from safeser.dask.contents import opened_graph
-from safeser.dask.sealed.graph import write_out
 from safeser.dask.sealed.node import Sealed
 from safeser.identity import Identity, PrivateKey, SigningKey
-from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
-from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.graphs import written
 from tests.dask.sealed.test_verification import FORMS, run
 
 #: Who knows alice's name and no key that a roster lists.
@@ -40,16 +38,14 @@ def submission(header, frames, **changed):
 def submitted(doors):
     """Return what one principal submits that another signed, as the scheduler reads it."""
 
+    scheduler = doors.identity("scheduler").public
+
     def made(
         author="alice", sender="alice", *, policy=POLICY, identity=None, audience=None, **changed
     ):
         talk = Talk(doors, sender, "scheduler", policy).greet().client_stream()
-        header, frames = write_out(
-            Graph({"x": Task("x", run)}),
-            identity or doors.identity(author),
-            audience or doors.identity("scheduler").public,
-            Limits(),
-        )
+        signer = identity or doors.identity(author)
+        header, frames = written({"x": Task("x", run)}, signer, audience or scheduler)
         row = Talk.Row(header, tuple(frames))
         return talk, talk.attack([{**submission(header, frames), "expr_ser": row, **changed}])
 
@@ -101,11 +97,9 @@ def test_an_unsealed_graph_is_not_opened(doors, forms, name):
     assert talk.refused_by_server
 
 
-def test_a_sealed_graph_stands_in_no_other_field(doors, alice):
+def test_a_sealed_graph_stands_in_no_other_field(doors, alice, audience):
     talk = Talk(doors, "alice", "scheduler", POLICY).greet().client_stream()
-    header, frames = write_out(
-        Graph({"x": Task("x", run)}), alice, doors.identity("scheduler").public, Limits()
-    )
+    header, frames = written({"x": Task("x", run)}, alice, audience)
     row = Talk.Row(header, tuple(frames))
     for field in ("annotations", "span_metadata", "code", "keys"):
         before = len(talk.refused_by_server)
