@@ -83,6 +83,13 @@ def forged(
     return {"serializer": "sealed", "sizes": (0,) * len(lists)}, frames
 
 
+def head(
+    key: Any = "x", dependencies: Any = (), flags: Any = 0, digests: Any = b"", *plan: Any
+) -> list[Any]:
+    """Return a head as :func:`forged` takes it."""
+    return [key, list(dependencies), flags, digests, *plan]
+
+
 def in_bytes(value: Any) -> bytes:
     packed: bytes = value if type(value) is bytes else msgpack.packb(value, use_bin_type=True)
     return packed

@@ -27,7 +27,7 @@ from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.form import same_key, spelling
-from safeser.dask.sealed.graph import parse, write_out
+from safeser.dask.sealed.graph import parse
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.opening import open_task
@@ -41,21 +41,12 @@ from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
-from tests.dask.sealed.graphs import GRAPH, Graph, forged, statement_of
+from tests.dask.sealed.graphs import GRAPH, forged, head, statement_of, written
 from tests.dask.sealed.test_submissions import submission
 from tests.dask.sealed.test_verification import Stream, row_of, run
 
 LIMITS = Limits()
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def audience(doors):
-    return doors.identity("scheduler").public
-
-
-def head(key="x", dependencies=(), digests=b"", *plan):
-    return [key, list(dependencies), 0, digests, *plan]
 
 
 def packed_smaller(graph, *places):
@@ -113,21 +104,19 @@ LARGE = bytes(20 * MIB)
 
 #: What an author writes: leaves, definitions, annotations and digests.
 WRITTEN = {
-    "large trees": lambda: ([(head(f"k{i}"), bytes(8 * MIB)) for i in range(8)],),
     "large trees of many": lambda: ([(head(i), bytes(size)) for i, size in enumerate(SIZES)],),
     "large heads": lambda: ([(head(["k", *[[]] * (20 * MIB)]), [])],),
     "large annotations": lambda: ([(head(), [])], (), [["priority", LARGE, [0]]]),
     "large digests": lambda: ([(head(), [])], (), (), [LARGE]),
-    "large definitions": lambda: ([(head("x", (), digest(LARGE)), [])], [LARGE]),
-    "a definition without a head": lambda: ([(head("x", (), b"d" * 32), [])], [LARGE]),
-    "a large plan": lambda: ([(head(barrier_key("a"), (), b"", large_plan()), [])],),
+    "large definitions": lambda: ([(head("x", (), 0, digest(LARGE)), [])], [LARGE]),
+    "a definition without a head": lambda: ([(head("x", (), 0, b"d" * 32), [])], [LARGE]),
+    "a large plan": lambda: ([(head(barrier_key("a"), (), 0, b"", large_plan()), [])],),
     "trees within the ceiling": lambda: ([(head(), bytes(15 * MIB))],),
     "heads of tiny lists": lambda: ([(head(["k", *[[0]] * (7 * MIB)]), [])],),
     "one long key": lambda: ([(head(KEY), [])], (), [["priority", 1, [0] * 900_000]]),
 }
 #: By which rule each ends, in how many MiB, and which lists are compressed.
 REFUSED = {
-    "large trees": ("limit.operation", 1, 1),
     "large trees of many": ("limit.operation", 1, 1),
     "large heads": ("limit.operation", 1, 0),
     "large annotations": ("limit.operation", 1, 4),
@@ -229,10 +218,8 @@ def wide(number):
 
 HONEST = {
     "a map of 20,000": lambda: {f"f-{i:032}": Task(f"f-{i:032}", len, i) for i in range(20_000)},
-    "a map of 20,000 records": lambda: {i: Task(i, len, record(i)) for i in range(20_000)},
     "a map of 9,000 wide records": lambda: {i: Task(i, len, wide(i)) for i in range(9_000)},
     "200,000 records": lambda: {"x": Task("x", len, [record(i) for i in range(200_000)])},
-    "texts": lambda: {i: Task(i, len, "x" * 1024, b"y" * 1024) for i in range(20_000)},
     "a call on 200,000 futures": lambda: {
         "x": Task("x", sum, List(*[TaskRef(f"f-{i:032}") for i in range(200_000)]))
     },
@@ -243,15 +230,14 @@ HONEST = {
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_graph_is_within_its_ceiling(alice, audience, name):
     tasks = HONEST[name]()
-    header, frames = write_out(Graph(tasks), alice, audience, LIMITS)
-    assert len(parse(header, frames, LIMITS).heads) == len(tasks)
+    assert len(parse(*written(tasks, alice, audience), LIMITS).heads) == len(tasks)
 
 
 def test_what_no_ceiling_allows_is_refused_where_it_is_written(alice, audience):
     """By the same rule as on arrival, before it is sent."""
     needed = List(*[TaskRef("f" * 200 + str(i)) for i in range(100_000)])
     with pytest.raises(PayloadError) as caught:
-        write_out(Graph({"x": Task("x", sum, needed)}), alice, audience, LIMITS)
+        written({"x": Task("x", sum, needed)}, alice, audience)
     assert caught.value.rule == "limit.operation"
 
 
@@ -326,12 +312,11 @@ def test_its_inputs_are_those_that_were_signed_as_they_are_spelled(doors, sealed
         assert stream.refusals == rules
 
 
-@pytest.mark.parametrize(("key", "other"), EQUAL)
-def test_a_client_gets_the_task_that_it_asked_for_as_it_is_spelled(doors, sealed, key, other):
-    for asked, rules in ((key, []), (other, ["sealed.moved"])):
+def test_a_client_gets_the_task_that_it_asked_for_as_it_is_spelled(doors, sealed):
+    for asked, rules in ((1, []), (True, ["sealed.moved"])):
         talk = Talk(doors, "alice", "scheduler", POLICY).greet()
         talk.request({"op": "get_runspec", "key": asked, "reply": True})
-        node = nodes(sealed({key: Task(key, run)}))[key]
+        node = nodes(sealed({1: Task(1, run)}))[1]
         row = Talk.Row({"serializer": "sealed"}, tuple(Sent().frames(node.call)))
         assert refusals(partial(talk.attack_back, row)) == rules
 
@@ -350,7 +335,7 @@ def test_the_tree_of_a_task_needs_what_its_head_says_as_it_is_spelled(key, other
 @pytest.mark.parametrize(("key", "other"), EQUAL)
 def test_a_sloppy_reference_is_written_as_the_key_is_spelled(alice, audience, key, other):
     tasks = {key: Task(key, run), "x": Task("x", run, TaskRef(other)), "y": Alias("y", other)}
-    graph = parse(*write_out(Graph(tasks), alice, audience, LIMITS), LIMITS)
+    graph = parse(*written(tasks, alice, audience), LIMITS)
     assert [repr(each.dependencies) for each in graph.heads[1:]] == [repr((key,))] * 2
 
 
@@ -380,11 +365,11 @@ def test_a_barrier_of_another_shuffle_is_refused(alice, audience, doors, key):
     named = list(key) if type(key) is tuple else key
     # Where it is written.
     with pytest.raises(PayloadError) as caught:
-        write_out(Graph({key: barrier(key)}), alice, audience, LIMITS)
+        written({key: barrier(key)}, alice, audience)
     assert caught.value.rule == "shuffle.plan"
-    write_out(Graph({right: barrier(right)}), alice, audience, LIMITS)
+    written({right: barrier(right)}, alice, audience)
     # Where the scheduler reads it; who may submit code unsealed runs it there anyway.
-    header, frames = forged(alice, audience, [(head(named, (), b"", plan), [])])
+    header, frames = forged(alice, audience, [(head(named, (), 0, b"", plan), [])])
     with pytest.raises(PayloadError) as caught:
         parse(header, frames, LIMITS)
     assert caught.value.rule == "shuffle.plan"

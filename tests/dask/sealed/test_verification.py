@@ -122,10 +122,7 @@ def test_what_a_listed_author_signed_runs(stream, author):
     assert not stream.refusals
     [admitted] = [each for each in stream.talk.near.audit.events if each["permitted"]]
     assert (admitted["author"], admitted["family"]) == ("alice", "sealed")
-
-
-def test_a_hostile_scheduler_s_frames_run_as_well_where_they_are_honest(stream, author):
-    """What all attacks below have changed is what they are refused for."""
+    # So do the frames of a hostile scheduler: what attacks below have changed is all that is wrong.
     [got] = stream.hostile(row_of(author()["x"]))
     with pytest.raises(Ran):
         got["run_spec"]({})
@@ -235,7 +232,6 @@ def test_a_task_runs_with_all_of_its_inputs_and_gets_no_others(stream, author):
 
 
 FORMS = ("bare", "opaque", "eager", "cloudpickle", "bytes", "eager-bytes", "author", "failed")
-PLAIN = [None, 5, "x", [1], {"x": 1}, b"x", True]
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -245,12 +241,7 @@ def test_an_unsealed_task_does_not_run(stream, forms, name):
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {},
-        *({"run_spec": value} for value in PLAIN),
-        *({"run_spec": Talk.Row(*Talk.in_msgpack(value))} for value in PLAIN),
-    ],
+    "changed", [{}, {"run_spec": [1]}, {"run_spec": Talk.Row(*Talk.in_msgpack({"x": 1}))}]
 )
 def test_plain_data_is_no_task(stream, changed):
     does_not_run(stream.talk.attack_back([element(**changed)]))
@@ -302,15 +293,9 @@ def test_a_sealed_task_needs_a_policy_that_says_sealed(doors, author):
             lambda row, field=field: element(**{field: row, "run_spec": Talk.Eager(row)})
             for field in ("key", "priority", "actor", "span_id")
         ),
-        *(
-            lambda row, field=field: element(**{field: {"x": row}, "run_spec": Talk.Eager(row)})
-            for field in ("annotations", "nbytes")
-        ),
-        *(
-            lambda row, op=op, field=field: {"op": op, field: Talk.Eager(row)}
-            for op in ("acquire-replicas", "free-keys", "steal-request", "close", "unknown")
-            for field in ("run_spec", "keys", "key", "data")
-        ),
+        lambda row: element(annotations={"x": row}, run_spec=Talk.Eager(row)),
+        lambda row: {"op": "acquire-replicas", "data": Talk.Eager(row)},
+        lambda row: {"op": "steal-request", "run_spec": Talk.Eager(row)},
         # A failure in the place of a task: what an honest scheduler says if it may not send it.
         lambda row: element(run_spec=Talk.Eager(Talk.Row(HEADER, (b"",), None, True))),
     ],
@@ -320,25 +305,11 @@ def test_a_sealed_payload_stands_in_no_other_place(stream, author, made):
     assert stream.refusals
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"op": "run", "function": "row", "wait": True},
-        {"op": "plugin-add", "plugin": "row", "name": "p"},
-        {"op": "actor_execute", "actor": "x", "function": "f", "args": "row", "kwargs": "row"},
-        {"op": "update_data", "data": {"x": "row"}, "report": False},
-        {"op": "upload_file", "filename": "f.py", "data": "row", "load": True},
-        {"op": "gather", "who_has": {"x": "row"}},
-    ],
-)
-def test_a_sealed_payload_stands_in_no_request(doors, author, message):
+def test_a_sealed_payload_stands_in_no_request(doors, author):
     talk = Talk(doors, "scheduler", "worker", POLICY).greet()
     for row in (row_of(author()["x"]), Talk.Eager(row_of(author()["x"]))):
-        said = {
-            k: {"x": row} if isinstance(v, dict) else row if v == "row" else v
-            for k, v in message.items()
-        }
-        talk.refuses({**said, "reply": True})
+        talk.refuses({"op": "run", "function": row, "wait": True, "reply": True})
+        talk.refuses({"op": "update_data", "data": {"x": row}, "report": False, "reply": True})
 
 
 def test_one_refused_task_takes_no_other_with_it(stream, author):

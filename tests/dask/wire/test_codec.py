@@ -101,7 +101,6 @@ GOOD_ROW = [{"serializer": "msgpack"}, 1, None, False]
         [b""],
         [b"\xc1"],
         [packed(1) + b"\x00"],
-        [packed({"op": "x"})[:-1]],
         [packed([1])[:-1] + b"\xdd\xff\xff\xff\xff"],
         [packed(ext(0))],
         [packed(ext(1)), packed([GOOD_ROW]), b"1"],
@@ -112,7 +111,6 @@ GOOD_ROW = [{"serializer": "msgpack"}, 1, None, False]
         [packed(ext(0)), packed([[{"serializer": "msgpack"}, -1, None, False]]), b"1"],
         [packed(ext(0)), packed([[{"serializer": "msgpack"}, True, None, False]]), b"1"],
         [packed(ext(0)), packed([[{}, 1, 5, False]]), b"1"],
-        [packed(ext(0)), packed([[{}, 1, "", False]]), b"1"],
         [packed(ext(0)), packed([[{}, 1, "a" * 65, False]]), b"1"],
         [packed(ext(0)), packed([[{}, 1, "a\x1b[2J", False]]), b"1"],
         [packed(ext(0)), packed([[{}, 1, None, 0]]), b"1"],
@@ -158,9 +156,7 @@ def test_sets_inside_sets_are_refused_before_they_take_the_stack(depth):
     [
         b"\xdc\x00\x65" + bytes(300),
         b"\xde\x00\x65" + bytes(300),
-        packed(list(range(200))),
         packed([[] for _ in range(120)]),
-        packed({i: i for i in range(80)}),
     ],
 )
 def test_elements_are_counted_before_they_are_kept(body):

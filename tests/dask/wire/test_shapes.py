@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from safeser.dask.client_ids import ClientIds
@@ -35,25 +34,16 @@ UNKNOWN, SHAPE, GRANTED = (
 #: Who asks whom, what, and the rule.
 REFUSED = [
     ("bob", "scheduler", {"op": "identity", "comm": 1}, UNKNOWN),
-    ("bob", "scheduler", {"op": "who_has", "keys": [], "deserializers": ["pickle"]}, UNKNOWN),
     ("bob", "scheduler", {"op": "gather", "keys": ["x"], 5: "x"}, UNKNOWN),
     ("bob", "scheduler", {"op": "broadcast", "msg": {"op": "identity", "comm": 1}}, UNKNOWN),
-    ("bob", "scheduler", {"op": "proxy", "worker": "x", "msg": {"op": "identity", "": 1}}, UNKNOWN),
-    ("worker", "scheduler", {"op": "heartbeat_worker", "now": 1.0, "extra": {}}, UNKNOWN),
     ("bob", "worker", {"op": "get_data", "keys": ["x"], "max_connections": 9}, UNKNOWN),
-    ("alice", "scheduler", {"op": "get_error_cause", "keys": [], "args": []}, UNKNOWN),
-    ("alice", "scheduler", {"op": "retire_workers", "anything": 1}, UNKNOWN),
     ("scheduler", "nanny", {"op": "run", "function": b"", "self": 1}, UNKNOWN),
     ("bob", "scheduler", {"op": "who_has", "keys": "abc"}, SHAPE),
-    ("bob", "scheduler", {"op": "who_has", "keys": {"x": 1}}, SHAPE),
     ("bob", "scheduler", {"op": "who_has", "keys": [], "reply": []}, SHAPE),
     ("bob", "scheduler", {"op": "gather", "keys": ["x"], "serializers": "pickle"}, SHAPE),
-    ("bob", "scheduler", {"op": "queue_create", "name": {"x": 1}, "maxsize": 1}, SHAPE),
-    ("bob", "scheduler", {"op": "event_wait", "name": "x", "timeout": float("nan")}, SHAPE),
     ("bob", "scheduler", {"op": "update_data", "who_has": {"x": ["tcp://a:1"]}}, SHAPE),
     ("bob", "scheduler", {"op": "proxy", "msg": {"op": "identity"}, "worker": "tcp://a:1"}, SHAPE),
     ("alice", "scheduler", {"op": "broadcast", "msg": {"op": "call_stack", "keys": "a"}}, SHAPE),
-    ("scheduler", "worker", {"op": "upload_file", "filename": "../x.py", "data": b""}, SHAPE),
     ("scheduler", "worker", {"op": "gather", "who_has": {"x": ["tcp://attacker:1"]}}, SHAPE),
     # Who may not ask hears that first.
     ("bob", "scheduler", {"op": "restart", "nonsense": 1}, GRANTED),
@@ -68,12 +58,9 @@ def test_what_a_handler_does_not_take_is_refused(talk, asker, server, message, r
     assert t.refused_by_server == [rule]
 
 
-@pytest.mark.parametrize("name", ["../x.py", "/tmp/x.py", "", "..", "x\0", "..\\x.py", "C:x.py"])
 @pytest.mark.parametrize("relayed", [True, False])
-def test_an_uploaded_file_stays_in_its_folder_and_its_sender_hears_how_to_name_it(
-    talk, name, relayed
-):
-    upload = {"op": "upload_file", "filename": name, "data": b"x", "load": False}
+def test_an_uploaded_file_stays_in_its_folder_and_its_sender_hears_how_to_name_it(talk, relayed):
+    upload = {"op": "upload_file", "filename": "../x.py", "data": b"x", "load": False}
     t = talk("client", "scheduler" if relayed else "worker", policy="trusted")
     t.refuses({"op": "broadcast", "msg": upload} if relayed else upload)
     assert t.refused_by_server == ["operation.field-shape"]
@@ -93,12 +80,6 @@ def test_a_payload_stands_for_no_name(talk, form):
     ):
         t.refuses(message)
         assert t.refused_by_server.pop() == "operation.field-shape"
-
-
-def test_a_number_of_numpys_stands_for_a_number(talk):
-    t = talk("bob")
-    got = t.request({"op": "who_has", "keys": [("x", np.int64(3))]})
-    assert got["keys"] == (("x", 3),)
 
 
 def test_a_request_names_no_client_of_another_principals(talk):
@@ -130,12 +111,8 @@ def test_a_request_names_no_client_of_another_principals(talk):
     "element",
     [
         {"op": "client-desires-keys", "keys": "abc"},
-        {"op": "client-releases-keys", "keys": {"x": 1}},
         {"op": "update-data", "who_has": {"x": ["tcp://a:1"]}, "nbytes": {}},
-        {"op": "cancel-keys", "keys": ["x"], "force": "no"},
-        {"op": "subscribe-topic", "topic": ["x"]},
         {"op": "heartbeat-client", "stimulus_id": "x"},
-        {"op": "report-key", "key": "x", "ts": 1},
     ],
 )
 def test_an_element_that_would_end_a_stream_is_left_out(talk, element):
@@ -144,17 +121,10 @@ def test_an_element_that_would_end_a_stream_is_left_out(talk, element):
     assert len(t.refused_by_server) == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"nbytes": float("nan")},
-        {"metadata": ["x"]},
-        {"cause": "y"},
-        {"typename": 5},
-    ],
-)
+@pytest.mark.parametrize("change", [{"nbytes": float("nan")}, {"metadata": ["x"]}, {"cause": "y"}])
 def test_a_report_that_makes_no_sense_becomes_a_failure_of_its_task(talk, change):
     t = talk("worker").worker_stream()
+    t.refuses([{**REPORT, **change, "key": None}])  # which names no task
     [element] = t.attack([{**REPORT, **change}])
     assert element["op"] == "task-erred"
     assert (element["key"], element["run_id"]) == ("x", 1)
@@ -162,12 +132,6 @@ def test_a_report_that_makes_no_sense_becomes_a_failure_of_its_task(talk, change
     row = lookup(Server.SCHEDULER, Channel.STREAM, "task-erred")
     assert element.keys() - {"op"} <= set(row.takes)
     assert all(row.takes[name](value) for name, value in element.items() if name != "op")
-
-
-def test_a_report_that_names_no_task_is_left_out(talk):
-    t = talk("worker").worker_stream()
-    t.refuses([{**REPORT, "key": None}])
-    t.refuses([{**REPORT, "run_id": "x"}])
 
 
 def test_a_task_that_makes_no_sense_fails_where_it_should_have_run(talk):
