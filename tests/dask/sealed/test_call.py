@@ -107,16 +107,6 @@ def renewed(call, alice):
     return replace(call, signed=statement.renewed_by(alice, statement.issued + 60))
 
 
-def test_paths_of_a_renewed_statement_begin_anew(tasks, alice):
-    """Their graph is the same, so they have hashes in common with those before."""
-    one, two = tasks["x"], renewed(tasks["y", 1], alice)
-    assert one.path.endswith(two.path[HASH_SIZE:])
-    sent, kept = Sent(), Kept()
-    for call in (one, two, one, renewed(one, alice)):
-        found = kept.call(sent.frames(call), LIMITS)
-        assert (found.signed, found.path) == (call.signed, call.path)
-
-
 @pytest.mark.parametrize("before", ["another graph", "a renewed statement"])
 def test_no_hash_is_in_common_with_the_path_of_another_statement(tasks, others, alice, before):
     call = tasks["x"]
