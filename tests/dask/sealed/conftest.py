@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dask._task_spec import Task
 
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.graph import SealedGraph, parse
 from safeser.dask.sealed.node import VerifiedTask, nodes
-from safeser.dask.sealed.statement import RENEWED_AFTER
 from safeser.identity import Identity, PublicKey, Roster, RosterEntry, SigningKey
 from safeser.policy import Policy
 from safeser.values import Limits
@@ -23,9 +19,6 @@ from tests.conftest import Doors
 from tests.dask.sealed.graphs import written
 
 POLICY = (Path(__file__).parent / "sealed.yaml").read_text()
-
-#: When the tests of renewals sign their graphs.
-NOW = int(time.time())
 
 
 class SigningDoors(Doors):
@@ -87,21 +80,3 @@ def reopened(sealed: Any) -> Any:
         return found
 
     return made
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Return a function that sets the time of the verifier, at first that of the first renewal.
-
-    Graphs are signed at ``NOW``.
-    """
-    shown = SimpleNamespace(now=NOW + RENEWED_AFTER)
-    fixed = SimpleNamespace(time=lambda: shown.now)
-    monkeypatch.setattr("safeser.dask.sealed.verification.time", fixed)
-    monkeypatch.setattr("safeser.dask.sealed.graph.time", SimpleNamespace(time=lambda: NOW))
-    return lambda seconds: setattr(shown, "now", NOW + seconds)
-
-
-@pytest.fixture
-def signed(sealed):
-    return sealed({"x": Task("x", int)}).signed

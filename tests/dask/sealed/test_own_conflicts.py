@@ -83,16 +83,6 @@ def test_what_cannot_be_compared_is_a_warning_under_any_policy(setup, submit, wh
     assert setup.channel.audit.events[0]["event"] == "warn"
 
 
-def test_between_authors_bytes_alone_count(setup, submit):
-    submit("alice", call("k", adder(1, line=7), 1))
-    [told] = submit("carol", call("k", adder(1, line=8), 1))
-    assert told["op"] == "task-erred"
-    assert "(what its author signed)" in str(told["exception"].data)
-    [told] = submit("carol", call("k", adder(1, line=7), 1))
-    assert "with the same definition" in message(told)
-    assert setup.rules == ["key.definition", "key.principal"]
-
-
 def test_what_is_fused_now_and_was_not_before_is_no_conflict(setup, submit):
     parts = [Task("y", adder(1), TaskRef("in")), Task("x", adder(2), TaskRef("y"))]
     apart = {each.key: each for each in parts}

@@ -1,4 +1,4 @@
-"""Which statements a client renews and when, and which workers a scheduler tells of one."""
+"""What a client says of its graphs: beside them, and when their statements are due again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from dask._task_spec import Task, TaskRef
 from distributed.client import FutureState
 from distributed.comm.core import CommClosedError
-from distributed.protocol.serialize import Serialized
+from distributed.protocol.serialize import Serialized, ToPickle
 
 from safeser.dask.clients import sealing
 from safeser.dask.clients.sealing import Sealing
@@ -306,6 +306,49 @@ def test_the_client_s_loop_looks_again_and_again_until_it_is_stopped(client, clo
     assert [each["op"] for each in client.said] == ["renew-statement"]
 
 
+# -- what a client sends beside a graph, and what it leaves out ------------------------------------
+
+
+class Said:
+    """In place of Dask's client."""
+
+    def __init__(self):
+        self.said = []
+
+    def _send_to_scheduler(self, message):
+        self.said.append(message)
+
+
+class Sends(Sealing, Said):
+    """As much of a client as sends a graph."""
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+@pytest.mark.parametrize(
+    ("annotations", "left"), [({}, None), ({"priority": 1}, {"priority": 1})], ids=["none", "some"]
+)
+def test_what_is_empty_beside_a_graph_is_not_sent(alice, audience, is_signed, annotations, left):
+    client = Sends()
+    client.begin_to_keep()
+    if is_signed:
+        graph = written({"a": Task("a", len, ())}, alice, audience)
+        annotations = {**annotations, "workers": len}  # functions were called when it was written
+    else:
+        graph = {"serializer": "pickle"}, [b""]
+    message = {"op": "update-graph", "expr_ser": Serialized(*graph), "keys": {"a"}}
+    beside = {"annotations": annotations, "code": (), "span_metadata": {"collections": []}}
+    before = message | {name: ToPickle(each) for name, each in beside.items()}
+    client._send_to_scheduler(dict(before))
+    [said] = client.said
+    assert "code" not in said
+    assert said["span_metadata"] is before["span_metadata"]
+    assert (said["annotations"].data if "annotations" in said else None) == left
+    # What submit says of every graph is no payload beside a signed one.
+    of_futures = ToPickle({"collections": [{"type": "Future"}]})
+    client._send_to_scheduler({**before, "span_metadata": of_futures})
+    assert client.said[1]["span_metadata"] == (of_futures.data if is_signed else of_futures)
+
+
 # -- a scheduler ----------------------------------------------------------------------------------
 
 
@@ -345,15 +388,10 @@ class Scheduler:
         self.workers, self.stream_comms = {}, {}
 
     def has(self, name, link, *specs, **options):
-        tasks = dict.fromkeys((SimpleNamespaceTask(spec) for spec in specs), 1.0)
+        tasks = [SimpleNamespace(run_spec=spec) for spec in specs]
         self.workers[name] = SimpleNamespace(processing=tasks)
         self.stream_comms[name] = Stream(link, **options)
         return self.stream_comms[name]
-
-
-class SimpleNamespaceTask:
-    def __init__(self, spec):
-        self.run_spec = spec
 
 
 @pytest.fixture
