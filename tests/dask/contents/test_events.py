@@ -93,22 +93,6 @@ def test_what_says_far_more_than_it_holds_is_named(said):
 
 
 @pytest.mark.parametrize(
-    "said",
-    [
-        {},
-        {"args": [STEERING]},
-        {"args": (), "file": True},
-        {"args": (STEERING,), "file": STEERING},
-    ],
-)
-def test_what_dask_calls_a_type_error_stays_one_and_plain(capfd, said):
-    with pytest.raises(TypeError, match="client received") as caught:
-        _handle_print(plain_event("print", (1.0, said)))
-    assert str(caught.value).isprintable()
-    assert capfd.readouterr().out == ""
-
-
-@pytest.mark.parametrize(
     ("topic", "event"),
     [
         *(("print", event) for event in (None, (1.0,))),

@@ -67,13 +67,6 @@ def test_nothing_else_is_found_by_a_name(talk, name):
     assert "antigravity" not in sys.modules
 
 
-def test_a_modules_own_getattr_is_not_asked(monkeypatch):
-    lazy = types.ModuleType("lazy_module")
-    lazy.__getattr__ = lambda name: pytest.fail(name)
-    monkeypatch.setitem(sys.modules, "lazy_module", lazy)
-    assert substitutes.known_type("lazy_module.Thing") is None
-
-
 def test_what_could_not_be_sent_is_a_type_error_as_in_dask(talk):
     t = talk("reader", "scheduler", POLICY)
     t.request({"op": "gather", "keys": ["x"], "reply": True})
@@ -81,7 +74,12 @@ def test_what_could_not_be_sent_is_a_type_error_as_in_dask(talk):
         t.reply({"status": "OK", "data": {"x": to_serialize(len)}})
 
 
-@pytest.mark.parametrize("holder", [None, 5, types.SimpleNamespace(Odd=int)])
+lazy = types.ModuleType("lazy")
+lazy.__getattr__ = lambda name: pytest.fail(name)
+
+
+@pytest.mark.parametrize("holder", [None, 5, types.SimpleNamespace(Odd=int), lazy])
 def test_what_stands_for_no_module_costs_no_stream(talk, monkeypatch, holder):
+    """A module's own ``__getattr__`` is not asked."""
     monkeypatch.setitem(sys.modules, "of_glass", holder)
     assert shown(talk, "trusting", "of_glass.Odd").__name__ == "Odd"

@@ -8,10 +8,8 @@ import pickle
 
 import dask.dataframe  # noqa: F401 - registers how Arrow's tables become frames
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
-from distributed.shuffle._arrow import buffers_to_table, convert_shards
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,12 +131,6 @@ def test_categories_stand_for_no_more_than_an_array_may_be(shard):
             check_shards(shards, limits, given=PLENTY, where="data")
         assert caught.value.rule == "shuffle.table"
         assert "limits.max_array" in str(caught.value)
-
-
-def test_without_that_few_bytes_are_written_out_as_many():
-    meta = pd.DataFrame({"v": pd.Series([], dtype="str"), "_partitions": []})
-    made = convert_shards([buffers_to_table([(0, named(TEXTS))])], meta, "_partitions", True)
-    assert made.v.str.len().sum() == 1_000_000
 
 
 MANY = np.broadcast_to(np.float64(1), (1 << 27,))

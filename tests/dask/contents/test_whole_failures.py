@@ -94,13 +94,6 @@ def test_who_takes_data_only_gets_it_as_data(talk, asker, narrow, refused):
     assert t.refused_by_asker == refused
 
 
-def test_a_listed_class_needs_no_pickle_even_there(talk):
-    t = talk("client", "scheduler", CODE)
-    t.request({"op": "nbytes", "keys": [], "reply": True})
-    sent = t.sent(t.server, message(ZeroDivisionError("by zero")))
-    assert [row.header["serializer"] for row in sent.rows] == ["error"]
-
-
 def raised_from(error, cause):
     error.__cause__ = cause
     return error

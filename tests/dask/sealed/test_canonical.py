@@ -164,14 +164,6 @@ def test_arguments_differ_where_a_task_can_tell(sealed, first, second):
     assert check(sealed, shown[1], task(adder(1), copied)) is SAME
 
 
-def test_a_function_that_is_defined_again_is_the_same(sealed):
-    first, second = adder(1), adder(1)
-    second.__code__ = second.__code__.replace(co_firstlineno=500, co_filename="<cell 2>")
-    graphs = sealed(task(first, 1)), sealed(task(second, 1))
-    assert graphs[0].definitions.keys() != graphs[1].definitions.keys()
-    assert check(sealed, task(first, 1), task(second, 1)) is SAME
-
-
 def chain(function=None):
     inner = Task("y", function or adder(1), TaskRef("in"), {"k": [1]})
     return inner, Task("x", adder(2), TaskRef("y"), TaskRef("other"))

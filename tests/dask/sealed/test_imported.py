@@ -40,26 +40,6 @@ def module(monkeypatch):
     return made
 
 
-@pytest.fixture
-def walks(monkeypatch):
-    """Functions that were described."""
-    seen = []
-    stock = definitions._describe_content
-    monkeypatch.setattr(
-        definitions, "_describe_content", lambda value: (seen.append(value), stock(value))[1]
-    )
-    return seen
-
-
-def test_it_is_described_once(module, walks):
-    first = canonical_digest(module.scale)
-    assert walks
-    walks.clear()
-    assert canonical_digest(module.scale) == first
-    assert canonical_digest(functools.partial(module.scale, 1)) != first
-    assert not walks
-
-
 def reloaded(module, _):
     exec(SOURCE.replace("x * FACTOR", "x + FACTOR"), vars(module))  # as importlib.reload does
     return module.scale

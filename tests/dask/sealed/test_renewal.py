@@ -258,21 +258,6 @@ def test_a_retired_key_renews_nothing_and_another_of_its_author_s_does(doors, gr
         task({})
 
 
-def test_a_worker_keeps_nothing_of_graphs_whose_tasks_it_does_not_have(stream, sealed, alice):
-    kept = stream.talk.asker._statements
-    for number in range(50):
-        signed = sealed({number: Task(number, run)}).signed
-        assert told(stream, later(signed, alice).packed) is Talk.SKIP
-    assert len(kept) == 0
-    assert stream.refusals == []
-    graph = sealed({i: Task(i, run) for i in range(20)})
-    tasks = [stream.honest(node)["run_spec"] for node in nodes(graph).values()]
-    assert len(kept) == 1
-    del tasks
-    gc.collect()
-    assert len(kept) == 0
-
-
 def test_no_graph_on_a_worker_takes_the_id_of_another(stream, graph, sealed, alice):
     task = stream.honest(nodes(graph)["x"])["run_spec"]
     with pytest.MonkeyPatch.context() as patch:
@@ -294,10 +279,7 @@ def test_a_renewal_is_no_element_of_a_client_s_stream_or_request(doors, graph, a
         talk = talk.client_stream() if sender == "alice" else talk.worker_stream()
         assert talk.attack([{"op": op, "statement": packed}]) is Talk.SKIP
         assert talk.refused_by_server == ["operation.unknown"]
-    for server in ("scheduler", "worker"):
-        for op in ("renew-statement", "statement-renewed"):
-            talk = Talk(doors, "alice", server, POLICY).greet()
-            talk.refuses({"op": op, "statement": packed})
+    Talk(doors, "alice", "worker", POLICY).greet().refuses({"op": op, "statement": packed})
 
 
 # -- to the scheduler -----------------------------------------------------------------------------
@@ -361,17 +343,6 @@ def test_an_author_renews_the_statement_of_its_graph(submitted, alice):
     assert all(each["permitted"] for each in events if each["operation"] == "renew-statement")
 
 
-def test_a_graph_that_is_gone_is_renewed_quietly(submitted, alice):
-    renewed = later(submitted.first, alice)
-    del submitted.node
-    gc.collect()
-    said = [{"op": "renew-statement", "statement": renewed.packed}]
-    assert submitted.talk.request(said) is Talk.SKIP
-    assert submitted.talk.refused_by_server == []
-    assert submitted.renewed == []
-    assert len(submitted.talk.server._statements) == 0
-
-
 def early(signed, alice):
     first = signed.statement
     return altered(signed, alice, issued=first.issued + 10, expires=first.expires)
@@ -425,16 +396,6 @@ def test_what_is_no_statement_is_one_clear_error(submitted, alice):
     submitted.refused("text", "operation.field-shape")
     assert submitted.talk.attack([{"op": "renew-statement"}]) is Talk.SKIP
     assert submitted.talk.refused_by_server[-1] == "sealed.statement"
-
-
-@pytest.mark.parametrize("state", [KeyState.RETIRED, KeyState.PENDING])
-def test_a_key_that_does_not_count_renews_nothing(doors, submitted, alice, state):
-    lines = rosters(doors, alice={"state": state})
-    submitted.talk.far.channel = doors.channel("scheduler", POLICY, roster=lines)
-    said = {"op": "renew-statement", "statement": later(submitted.first, alice).packed}
-    submitted.talk.attack([said])
-    assert submitted.talk.refused_by_server == ["sealed.author"]
-    assert submitted.signed == submitted.first
 
 
 def test_under_code_there_is_nothing_to_renew(doors, signed, alice):

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 from types import SimpleNamespace
-from weakref import WeakSet
 
 import pytest
 from dask._task_spec import Task, TaskRef
@@ -466,17 +465,3 @@ def test_a_worker_to_whom_policy_does_not_let_it_be_said_is_not_told(
     told.note(graph.current)
     assert scheduler.loop.passes() == 1
     assert stream.said == []
-
-
-def test_a_scheduler_that_is_gone_tells_no_worker(sealed):
-    gone = WeakSet()
-    scheduler = Scheduler()
-    told, loop = Renewals(scheduler, None), scheduler.loop
-    gone.add(scheduler)
-    current = sealed({"x": task("x")}).current
-    told.note(current)
-    del scheduler
-    gc.collect()
-    assert not gone
-    assert loop.passes() == 1
-    told.note(current)

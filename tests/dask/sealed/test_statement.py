@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.dask.sealed.statement import LIFETIME, MOST_TASKS, SignedStatement, Statement
-from safeser.errors import ConfigError, PayloadError, SafeserError
-from safeser.identity import Identity, PrivateKey
+from safeser.errors import PayloadError, SafeserError
 
 NOW = 1_800_000_000
 
@@ -126,11 +125,6 @@ def test_a_signature_counts_for_this_purpose_alone(statement, signed, alice):
     # What the same key signs for another purpose begins with other bytes.
     for prefix in (b"", b"safeser sealed graph v2\n", b"safeser sealed call v1\n"):
         assert not parsed(alice.sign(prefix + signed.data), signed.data).verify()
-
-
-def test_an_identity_without_a_signing_key_signs_nothing(statement):
-    with pytest.raises(ConfigError):
-        statement.signed_by(Identity("alice", PrivateKey.generate()))
 
 
 def test_a_statement_is_current_from_issue_to_expiry(statement):

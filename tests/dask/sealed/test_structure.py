@@ -32,12 +32,11 @@ from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.opening import open_task
 from safeser.dask.sealed.statement import SignedStatement
-from safeser.dask.sealed.value import SignedValue, sign_request
 from safeser.dask.sealed.writing import Leaf, leaf_parts
 from safeser.dask.transport.comm import SafeserComm
 from safeser.dask.wire.codec import expanded
 from safeser.dask.wire.structure import MOST_STRUCTURE, byte_strings, most_structure
-from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
@@ -151,19 +150,6 @@ def test_what_a_worker_refuses_was_not_copied(sealed):
     frames = [first, statement, *large]
     rule, taken = taken_by(lambda: Kept().call(frames, LIMITS))
     assert (rule, taken < MIB) == ("sealed.inclusion", True)
-
-
-def test_a_signed_value_that_is_refused_was_not_copied(alice, audience):
-    pickled = b"\x80" + bytes(32 * MIB)
-    [made] = sign_request({"run.function": pickled}, alice, audience).values()
-    forgery = made[:-1] + b"x"
-
-    def refuse():
-        if not SignedValue.parse(forgery).verify():
-            raise PolicyDenied("another pickle", rule="sealed.signature")
-
-    rule, taken = taken_by(refuse)
-    assert (rule, taken < MIB) == ("sealed.signature", True)
 
 
 def test_all_graphs_of_one_message_have_the_ceiling_of_one(doors, alice, audience):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 import threading
@@ -44,9 +43,6 @@ class Box:
 
     def __init__(self, value):
         self.value = value
-
-    def plus(self, other):
-        return self.value + other
 
 
 def both(*args, **kwargs):
@@ -91,27 +87,6 @@ def test_arguments_are_the_same_on_the_worker(reopened, name):
     assert found == args
     assert [type(each) for each in found] == [type(each) for each in args]
     assert kwargs == {"named": args}
-
-
-def test_a_lambda_a_partial_a_method_and_a_class_are_called(reopened):
-    three = 3
-    tasks = {
-        "lambda": Task("lambda", lambda x: x + three, 1),
-        "partial": Task("partial", functools.partial(both, 1, k=2), 3),
-        "method": Task("method", Box(5).plus, 3),
-        "class": Task("class", Box, 7),
-        "builtin": Task("builtin", sum, [1, 2]),
-        "c": Task("c", operator.itemgetter(1), [1, 2]),
-        "str.upper": Task("str.upper", str.upper, "a"),
-    }
-    opened = reopened(tasks)
-    assert opened["lambda"]() == 4
-    assert opened["partial"]() == ((1, 3), {"k": 2})
-    assert opened["method"]() == 8
-    assert opened["class"]().value == 7
-    assert opened["builtin"]() == 3
-    assert opened["c"]() == 2
-    assert opened["str.upper"]() == "A"
 
 
 def test_what_dask_gathers_is_gathered(reopened):
@@ -201,12 +176,6 @@ def test_one_argument_in_two_places_is_one_object(reopened, make):
     value = make()
     task = Task("x", lambda a, b: a is b, value, value)
     assert reopened({"x": task})["x"]() is True
-
-
-def test_no_two_tasks_share_an_object(reopened):
-    value = np.zeros(2)
-    opened = reopened({k: Task(k, lambda a: a, value) for k in "xy"})
-    assert opened["x"]() is not opened["y"]()
 
 
 def test_equal_definitions_travel_once(sealed):

@@ -157,17 +157,6 @@ def test_a_client_is_told_nothing_that_makes_no_sense(talk):
     assert isinstance(element["exception"], PolicyDenied | PayloadError)
 
 
-def test_a_size_that_one_worker_reports_fits_where_others_are_told_it(talk):
-    # Dask hands it on as it came: a task that depends on it would be refused there.
-    t = talk("worker").worker_stream()
-    [said] = t.attack([{**REPORT, "nbytes": 1.5}])
-    assert said["nbytes"] == 1.5
-    for name in ("compute-task", "acquire-replicas"):
-        row = lookup(Server.WORKER, Channel.STREAM, name)
-        for nbytes in (said["nbytes"], 28, -1):  # which says that it is not known
-            assert row.shape_of("nbytes")({"x": nbytes})
-
-
 @pytest.mark.parametrize(("value", "passes"), [(None, True), ("x", True), (5.5, False)])
 def test_a_payload_for_a_field_that_may_be_none_is_asked_again(value, passes):
     row = lookup(Server.SCHEDULER, Channel.RPC, "events")
