@@ -164,20 +164,17 @@ WORKER = "safeser://127.0.0.1:1"
 ABOUT = {"name": "w", "memory_limit": 0, "local_directory": "", "nanny": None, "server_id": "s"}
 
 
-@pytest.mark.parametrize("way", ["asked", "subscribed"])
-def test_events_of_copies_name_workers_by_their_addresses(talk, way):
+def test_events_of_copies_name_workers_by_their_addresses(talk):
     """Dask logs their states, which are no data: nobody was told any events after one of them."""
     running = Running()
     replicate = inspect.unwrap(Scheduler.replicate)
     asyncio.run(replicate(running, keys=[], n=1))
     [(_, said)] = running.logged
     assert isinstance(said["workers"][0], WorkerState), "the control did not run"
-    if way == "asked":
-        t = talk("bob")
-        t.request({"op": "events", "topic": "all", "reply": True})
-        [(_, told)] = t.reply(running.logged)
-    else:
-        t = talk("alice").client_stream()
-        [element] = t.reply([{"op": "event", "topic": "all", "event": (1.0, said)}])
-        told = element["event"][1]
-    assert told == {**said, "workers": (WORKER,)}
+    told = {**said, "workers": (WORKER,)}
+    t = talk("bob")
+    t.request({"op": "events", "topic": "all", "reply": True})
+    assert t.reply(running.logged) == ((1.0, told),)
+    t = talk("alice").client_stream()
+    [element] = t.reply([{"op": "event", "topic": "all", "event": (1.0, said)}])
+    assert element["event"][1] == told

@@ -156,7 +156,6 @@ def test_bytes_there_are_dropped_where_code_is_granted_too(talk, forms):
 
 
 def test_what_is_no_failure_takes_no_failures_place(talk):
-    """Somebody who may send code sends something else: then the data is what counts."""
     t = talk("client", "scheduler", CODE)
     t.request({"op": "nbytes", "keys": [], "reply": True})
     for value in ("text", SystemExit(0), ValueError):

@@ -118,7 +118,6 @@ def test_each_graph_of_which_a_future_is_held_is_renewed_once_when_it_is_due(cli
 
 
 def test_what_another_thread_submits_while_it_looks_is_renewed(client, clock, monkeypatch):
-    """Where nothing was held at that moment, nothing was ever looked at again."""
     client.submits(a=task("a"))
     client.releases("a")
     clock(RENEWED_AFTER)
@@ -309,8 +308,6 @@ def test_the_client_s_loop_looks_again_and_again_until_it_is_stopped(client, clo
 
 
 class Said:
-    """In place of Dask's client."""
-
     def __init__(self):
         self.said = []
 
@@ -352,8 +349,6 @@ def test_what_is_empty_beside_a_graph_is_not_sent(alice, audience, is_signed, an
 
 
 class Loop:
-    """Runs what it is asked to when it is told to."""
-
     def __init__(self):
         self.later, self.pauses = [], []
 

@@ -83,7 +83,6 @@ def test_what_may_not_be_submitted_is_refused(submitted, options, rule):
     "options", [{"author": "bob", "sender": "bob"}, {"author": "bob"}, {"policy": "demo"}]
 )
 def test_nothing_is_decompressed_of_what_may_not_be_submitted(submitted, monkeypatch, options):
-    """Who may not ask for it makes the scheduler read no more than a statement."""
     monkeypatch.setattr("safeser.dask.sealed.arrival.parse", lambda *_: pytest.fail("it was read"))
     _, got = submitted(**options)
     assert got is Talk.SKIP

@@ -34,6 +34,7 @@ from safeser.errors import ConfigError, PayloadError
 from safeser.identity import Identity, PrivateKey
 from safeser.values import Limits
 from tests.dask.sealed.graphs import written
+from tests.refusal import refusal
 
 Point = namedtuple("Point", "x y")
 
@@ -230,9 +231,8 @@ BAD_KEYS = {
 def test_a_key_that_no_message_holds_is_one_clear_error(sealed, name):
     key = BAD_KEYS[name]
     for tasks in ({key: Task(key, sum, [1])}, {"x": Task("x", both, TaskRef(key))}):
-        with pytest.raises(PayloadError) as caught:
+        with refusal(PayloadError, "payload.unsendable") as caught:
             sealed(tasks)
-        assert caught.value.rule == "payload.unsendable"
         assert "cannot be sealed" in caught.value.message
         assert caught.value.fix
 
@@ -251,24 +251,15 @@ def test_an_identity_without_a_signing_key_hears_what_to_do(audience):
 
 # -- random tasks ---------------------------------------------------------------------------------
 
-scalars = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**80), 2**80),
-    st.floats(allow_nan=False),
-    st.text(st.characters(), max_size=5),
-    st.binary(max_size=5),
-)
-hashable = st.recursive(
-    scalars, lambda each: st.tuples(each, each) | st.frozensets(each), max_leaves=5
-)
+numbers = st.integers(-(2**80), 2**80) | st.floats(allow_nan=False) | st.booleans()
+scalars = numbers | st.text(st.characters(), max_size=5) | st.binary(max_size=5) | st.none()
+hashable = scalars | st.tuples(scalars, scalars) | st.frozensets(scalars, max_size=3)
 values = st.recursive(
     scalars | st.builds(slice, scalars, scalars, scalars) | st.builds(Point, scalars, scalars),
     lambda each: (
         st.lists(each, max_size=4)
         | st.tuples(each, each)
         | st.dictionaries(hashable, each, max_size=3)
-        | st.sets(hashable, max_size=3)
     ),
     max_leaves=10,
 )
