@@ -338,11 +338,6 @@ TREES = {
         [[form.PLAIN, 4, *(each for key in COLLIDING for each in (key, 1))]],
         [],
     ],
-    "references that collide": [
-        *CALL[:4],
-        [[form.REFERENCE, each[2:]] for each in COLLIDING],
-        [],
-    ],
     "references in a first argument that collide": [
         *CALL[:4],
         [[*CALL[:4], [[form.REFERENCE, each[2:]] for each in COLLIDING], []]],
