@@ -8,14 +8,11 @@ from collections import OrderedDict
 from typing import Any
 
 import cloudpickle
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef
-from dask.base import collections_to_expr
-from distributed.scheduler import _materialize_graph
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -243,28 +240,6 @@ def test_sharing_costs_nothing_and_size_is_bounded():
 
     assert same(grown(), grown())
     assert not same([[n] for n in range(50)], [[n] for n in range(50)], most=20)
-
-
-def graph(collection: Any, *, optimize: bool = True) -> dict[Any, Any]:
-    expression = collections_to_expr([collection])
-    expression = expression.optimize() if optimize else expression
-    return _materialize_graph(carried(expression), False)[0]
-
-
-def arrays() -> dict[str, Any]:
-    x = da.ones((40, 40), chunks=20)
-    y = (x + 1) * 2
-    return {"sum": y.sum(), "y": y, "mean": y.T.mean(axis=0)}
-
-
-@pytest.mark.parametrize("name", ["sum", "y", "mean"])
-@pytest.mark.parametrize("optimize", [True, False])
-def test_a_key_whose_task_was_fused_is_the_same(name, optimize):
-    there, here = graph(arrays()[name]), graph(arrays()[name], optimize=optimize)
-    comparison = Comparison(there.get, here.get)
-    both = there.keys() & here.keys()
-    assert both
-    assert all(comparison.same(there[key], here[key]) for key in both)
 
 
 def test_what_was_fused_with_something_else_differs():
