@@ -19,8 +19,6 @@ from dask._task_spec import (
     Task,
     TaskRef,
     Tuple,
-    convert_legacy_graph,
-    execute_graph,
 )
 from dask.tokenize import tokenize
 from hypothesis import given
@@ -141,21 +139,6 @@ def test_fused_tasks_that_have_a_list_in_common(reopened):
     fused = GraphNode.fuse(one, two)
     assert fused({"in": 1}) is True
     assert reopened({"b": fused})["b"]({"in": 1}) is True
-
-
-def test_legacy_graphs(reopened):
-    graph = {
-        "a": 1,
-        "b": (operator.add, "a", 2),
-        "c": (sum, ["a", "b", (operator.add, "a", "b")]),
-        "d": {"x": 1},
-        ("e", 0): (both, {"k": "b"}, [["c"]]),
-        "f": "c",
-    }
-    opened = reopened(graph)
-    whole = convert_legacy_graph(graph)
-    keys = list(whole)
-    assert execute_graph(opened, keys=keys) == execute_graph(whole, keys=keys)
 
 
 # -- identity -------------------------------------------------------------------------------------
