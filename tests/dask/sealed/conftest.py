@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from tests.dask.sealed.graphs import written
 
 POLICY = (Path(__file__).parent / "sealed.yaml").read_text()
 
+#: From which all keys are listed.
+DAY = datetime.date(2026, 1, 1)
+
 
 class SigningDoors(Doors):
     """Channels whose identities have signing keys, which the roster lists."""
@@ -31,10 +36,9 @@ class SigningDoors(Doors):
         made = signing or SigningKey.from_bytes(seed)
         return super().identity(principal, key, signing=made)
 
-    def roster(self, policy: Policy) -> Roster:
-        day = datetime.date(2026, 1, 1)
-        lines = (RosterEntry.of(self.identity(name), created=day) for name in policy.principals)
-        return Roster(tuple(lines))
+    def roster(self, policy: Policy, **changed: Mapping[str, Any]) -> Roster:
+        lines = (RosterEntry.of(self.identity(name), created=DAY) for name in policy.principals)
+        return Roster(tuple(replace(each, **changed.get(each.principal, {})) for each in lines))
 
 
 @pytest.fixture(scope="session")

@@ -22,10 +22,10 @@ from safeser.dask.sealed.statement import LIFETIME, RENEWED_AFTER, SignedStateme
 from safeser.errors import AuditError, ConfigError, PolicyDenied, SafeserError
 from safeser.identity import Identity, KeyState, PrivateKey, Roster, RosterEntry, SigningKey
 from tests.dask.conftest import Talk
-from tests.dask.sealed.conftest import POLICY
+from tests.dask.sealed.conftest import DAY, POLICY
 from tests.dask.sealed.graphs import written
 from tests.dask.sealed.test_submissions import submission
-from tests.dask.sealed.test_verification import DAY, Ran, Stream, rosters, row_of, run
+from tests.dask.sealed.test_verification import Ran, Stream, row_of, run
 from tests.refusal import refusal
 
 NOW = int(time.time())
@@ -241,7 +241,7 @@ def test_a_retired_key_renews_nothing_and_another_of_its_author_s_does(doors, gr
     stream = Stream(doors)
     task = stream.honest(nodes(graph)["x"])["run_spec"]
     channel = stream.talk.near.channel
-    lines = rosters(doors, alice={"state": KeyState.RETIRED}).entries
+    lines = doors.roster(stream.talk.near.policy, alice={"state": KeyState.RETIRED}).entries
     channel.adopt(roster=Roster((*lines, RosterEntry.of(successor, created=DAY))))
     with refusal(PolicyDenied, "sealed.author"):
         task({})
@@ -422,10 +422,9 @@ def test_a_renewal_beside_a_graph_that_takes_its_id_does_not_end_the_stream(
     """When it was judged, there was no graph of that id yet."""
     header, frames = under_id(bytes(range(16)), alice, audience)
     renewed = altered(SignedStatement.parse(frames[0]), alice, root=bytes(32))
-    row = Talk.Row(header, tuple(frames))
     said = {"op": "renew-statement", "statement": renewed.packed}
     beside = {"op": "heartbeat-client", "client": "Client-1"}
-    got = submitted.talk.attack([{**submission(header, frames), "expr_ser": row}, said, beside])
+    got = submitted.talk.attack([submission(header, frames), said, beside])
     assert [each["op"] for each in got] == ["update-graph", "heartbeat-client"]
     assert submitted.talk.refused_by_server == ["sealed.graph-id"]
 

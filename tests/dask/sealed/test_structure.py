@@ -155,17 +155,15 @@ def test_what_a_worker_refuses_was_not_copied(sealed):
 
 def test_all_graphs_of_one_message_have_the_ceiling_of_one(doors, alice, audience):
     graph = packed_smaller(forged(alice, audience, [(head(), bytes(14 * MIB))]), 1)
-    row = Talk.Row(graph[0], tuple(graph[1]))
     talk = Talk(doors, "alice", "scheduler", POLICY).greet().client_stream()
-    said = {**submission(*graph), "expr_ser": row}
-    got = talk.attack([said] * 6)
+    got = talk.attack([submission(*graph)] * 6)
     assert len(got) == MOST_STRUCTURE // (14 * MIB) == 4
     assert talk.refused_by_server == ["limit.operation"] * 2
 
 
 def test_a_client_sends_no_more_graphs_in_one_message(doors, alice, audience):
     graph = packed_smaller(forged(alice, audience, [(head(), bytes(14 * MIB))]), 1)
-    said = {**submission(*graph), "expr_ser": Serialized(*graph)}
+    said = submission(*graph, expr_ser=Serialized(*graph))
     conversation = Talk(doors, "alice", "scheduler", POLICY).greet().client_stream().asker
     for count, much in ((4, False), (5, True)):
         message = [said] * count
@@ -175,8 +173,7 @@ def test_a_client_sends_no_more_graphs_in_one_message(doors, alice, audience):
 @pytest.mark.parametrize(("size", "long"), [(10_000, False), (20 * MIB, True)])
 def test_what_becomes_much_is_read_in_a_thread(doors, alice, audience, size, long):
     graph = packed_smaller(forged(alice, audience, [(head(), bytes(size))]), 1)
-    said = {**submission(*graph), "expr_ser": Talk.Row(graph[0], tuple(graph[1]))}
-    frames = Talk.forged([said])
+    frames = Talk.forged([submission(*graph)])
     talk = Talk(doors, "alice", "scheduler", POLICY)
     comm = SimpleNamespace(link=talk.far)
     assert sum(map(len, frames)) < 1 << 15

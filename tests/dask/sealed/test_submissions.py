@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from dask._task_spec import Task
-from distributed.protocol.serialize import Serialized
 
 from safeser.dask.contents import opened_graph
 from safeser.dask.sealed.node import Sealed
@@ -21,7 +20,7 @@ THIEF = Identity("alice", PrivateKey.generate(), SigningKey.generate())
 def submission(header, frames, **changed):
     return {
         "op": "update-graph",
-        "expr_ser": Serialized(header, frames),
+        "expr_ser": Talk.Row(header, tuple(frames)),
         "keys": ["x"],
         "internal_priority": None,
         "submitting_task": None,
@@ -46,8 +45,7 @@ def submitted(doors):
         talk = Talk(doors, sender, "scheduler", policy).greet().client_stream()
         signer = identity or doors.identity(author)
         header, frames = written({"x": Task("x", run)}, signer, audience or scheduler)
-        row = Talk.Row(header, tuple(frames))
-        return talk, talk.attack([{**submission(header, frames), "expr_ser": row, **changed}])
+        return talk, talk.attack([submission(header, frames, **changed)])
 
     return made
 
@@ -91,7 +89,7 @@ def test_nothing_is_decompressed_of_what_may_not_be_submitted(submitted, monkeyp
 @pytest.mark.parametrize("name", FORMS)
 def test_an_unsealed_graph_is_not_opened(doors, forms, name):
     talk = Talk(doors, "alice", "scheduler", POLICY).greet().client_stream()
-    got = talk.attack([{**submission({}, []), "expr_ser": forms[name]}])
+    got = talk.attack([submission({}, [], expr_ser=forms[name])])
     assert got is Talk.SKIP
     assert talk.refused_by_server
 
@@ -101,6 +99,6 @@ def test_a_sealed_graph_stands_in_no_other_field(doors, alice, audience):
     header, frames = written({"x": Task("x", run)}, alice, audience)
     row = Talk.Row(header, tuple(frames))
     for field in ("annotations", "code"):
-        talk.refuses([{**submission(header, frames), "expr_ser": row, field: {"x": row}}])
+        talk.refuses([submission(header, frames, **{field: {"x": row}})])
     talk = Talk(doors, "alice", "scheduler", POLICY).greet()
     talk.refuses({"op": "scatter", "data": {"x": row}, "reply": True})

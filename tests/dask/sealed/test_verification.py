@@ -6,7 +6,6 @@ a listed author signed for it, as it was signed, and each refusal is in the work
 
 from __future__ import annotations
 
-import datetime
 import pickle
 import sys
 import time
@@ -22,14 +21,13 @@ from safeser.dask.sealed.call import Sent
 from safeser.dask.sealed.node import VerifiedTask, nodes
 from safeser.dask.sealed.statement import LIFETIME
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.identity import KeyState, PrivateKey, Roster, RosterEntry, SigningKey
+from safeser.identity import KeyState, PrivateKey, SigningKey
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
 from tests.refusal import refusal
 
 HEADER = {"serializer": "sealed"}
 PICKLE = {"serializer": "pickle", "writeable": []}
-DAY = datetime.date(2026, 1, 1)
 
 
 class Ran(Exception):
@@ -322,14 +320,6 @@ def test_one_refused_task_takes_no_other_with_it(stream, author):
 # -- while it waits -------------------------------------------------------------------------------
 
 
-def rosters(doors, **states):
-    lines = []
-    for name in ("scheduler", "worker", "nanny", "alice", "bob"):
-        entry = RosterEntry.of(doors.identity(name), created=DAY)
-        lines.append(replace(entry, **states.get(name, {})))
-    return Roster(tuple(lines))
-
-
 SUBMITS = "sender: group:engineers\n    recipient: scheduler\n    submission: sealed\n"
 #: What changes while a task waits: (how, by which rule the task ends).
 MEANWHILE = [
@@ -347,7 +337,7 @@ def test_a_task_that_counts_no_longer_does_not_run(
     task = stream.honest(author()["x"])["run_spec"]
     near = stream.talk.near
     if isinstance(change, dict):
-        near.channel.adopt(roster=rosters(doors, alice=change))
+        near.channel.adopt(roster=doors.roster(near.policy, alice=change))
     elif isinstance(change, tuple):
         assert change[0] in POLICY
         text = POLICY.replace(*change).replace("revision: 1", "revision: 2")
@@ -396,6 +386,6 @@ def test_a_task_that_waits_for_inputs_is_opened_when_it_arrives_and_asks_again(
     task = stream.honest(node)["run_spec"]
     assert task._opened is not None
     near = stream.talk.near
-    near.channel.adopt(roster=rosters(doors, alice={"state": KeyState.RETIRED}))
+    near.channel.adopt(roster=doors.roster(near.policy, alice={"state": KeyState.RETIRED}))
     with refusal(PolicyDenied, "sealed.author"):
         task({"a": [1, 2]})
