@@ -92,6 +92,13 @@ def test_what_says_far_more_than_it_holds_is_named(said):
     assert record["msg"] == "<builtins.dict>"
 
 
+@pytest.mark.parametrize("said", [{"args": [STEERING]}, {"args": (), "file": STEERING}])
+def test_what_dask_calls_a_type_error_stays_one_and_plain(said):
+    with pytest.raises(TypeError, match="client received") as caught:
+        _handle_print(plain_event("print", (1.0, said)))
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.parametrize(
     ("topic", "event"),
     [

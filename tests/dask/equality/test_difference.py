@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import pytest
-from dask._task_spec import Alias, DataNode, Dict, Task, TaskRef
+from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef
 
 from safeser.dask.equality.difference import find_difference
 
@@ -71,6 +71,8 @@ CASES = [
         call(functools.partial(add, 2), 1),
         "function: args of the partial[0]: 2 instead of 1",
     ),
+    (call(add, add), call(add, mul), "argument 1: mul instead of add"),
+    (call(add, List(1)), call(add, List(2)), "argument 1[0]: 2 instead of 1"),
     (call(add, [Loud()]), call(add, [3]), "argument 1[0]: 3 instead of <"),
 ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import gc
-import itertools
 import operator
 import os
 import pickle
@@ -16,8 +15,6 @@ import types
 from pathlib import Path
 
 import cloudpickle
-import dask
-import dask.array as da
 import msgpack
 import numpy as np
 import pandas as pd
@@ -186,23 +183,6 @@ def test_a_task_is_the_same_whether_its_inputs_are_fused_into_it_or_not(sealed):
     ):
         assert check(sealed, fused, other) is DIFFERENT
     assert check(sealed, apart, {"x": Task.fuse(*chain(adder(3)), key="x")}) is DIFFERENT
-
-
-def test_collections_are_the_same_whatever_else_is_computed_with_them(sealed):
-    """Dask fuses what nothing else asks for, under the same keys."""
-    x = da.arange(400, chunks=40)
-    y = (x + 1) * 2
-    asked = [(x,), (y,), (y.sum(),), (x, y), (x, y.sum()), (x, y, y.sum(), y.mean())]
-    graphs = []
-    for collections in asked:
-        made = {}
-        for each in dask.optimize(*collections):
-            made.update(each.__dask_graph__())
-        graphs.append(nodes(sealed(made)))
-    pairs = list(itertools.permutations(graphs, 2))
-    same = [(a, b, key) for a, b in pairs for key in a.keys() & b.keys()]
-    assert {compared(*each) for each in same} == {SAME}
-    assert any(not a[key].says_same(b[key]) for a, b, key in same)
 
 
 def whole(*args):

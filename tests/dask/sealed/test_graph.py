@@ -56,15 +56,6 @@ def honest(alice, audience):
     return write_out(graph, alice, audience, LIMITS)
 
 
-def test_an_honest_graph_is_read(honest):
-    graph = parse(*honest, LIMITS)
-    assert len(graph.heads) == 302
-    assert graph.signed.verify()
-    assert graph.annotations["priority"]["a"] == 3
-    assert any(honest[0]["sizes"])
-    assert not all(honest[0]["sizes"])
-
-
 HEADS = {
     "nothing": None,
     "a dictionary": {"key": "x"},

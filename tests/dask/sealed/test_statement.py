@@ -55,13 +55,6 @@ def parsed(signature, data):
     return SignedStatement.parse(signature + data)
 
 
-def test_what_was_signed_is_parsed_and_verifies(statement, signed):
-    again = SignedStatement.parse(signed.packed)
-    assert again.statement == statement
-    assert again.verify()
-    assert again.packed == signed.packed
-
-
 @given(at=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_no_bit_can_be_changed(signed, at, bit):
     packed = bytearray(signed.packed)

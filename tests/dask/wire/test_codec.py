@@ -159,6 +159,7 @@ def test_sets_inside_sets_are_refused_before_they_take_the_stack(depth):
         b"\xdc\x00\x65" + bytes(300),
         b"\xde\x00\x65" + bytes(300),
         packed([[] for _ in range(120)]),
+        packed({i: i for i in range(80)}),
     ],
 )
 def test_elements_are_counted_before_they_are_kept(body):

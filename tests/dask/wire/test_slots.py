@@ -126,10 +126,3 @@ def test_places_far_down_take_no_memory_of_their_own():
     assert len(places[0]) < 400
     [first, *_] = [where for where, _ in pickled([[message]], "k" * 250)]
     assert first.startswith("k" * 250 + "[0][0]")
-
-
-def test_neither_do_those_of_elements():
-    key = "k" * 60
-    message = {key: {key: {key: {key: {key: [1] * 10}}}}}
-    places = [where for where, _ in select(message, f"{key}.{key}.{key}.{key}.{key}[]")]
-    assert len({id(where) for where in places}) == 1
