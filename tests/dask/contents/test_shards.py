@@ -45,17 +45,6 @@ def refused(shards):
     return caught.value.rule
 
 
-def test_honest_shards_pass():
-    check_shards(
-        [(0, HONEST), (1, memoryview(HONEST)), (2, bytearray(HONEST))],
-        LIMITS,
-        given=PLENTY,
-        where="data",
-    )
-    check_shards([((0, 1), [((0,), np.arange(3))])], LIMITS, given=PLENTY, where="data")
-    check_shards([], LIMITS, given=PLENTY, where="data")
-
-
 @pytest.mark.parametrize(
     "form", [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, "u1"), pa.py_buffer]
 )

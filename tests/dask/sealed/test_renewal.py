@@ -252,16 +252,6 @@ def test_a_retired_key_renews_nothing_and_another_of_its_author_s_does(doors, gr
         task({})
 
 
-def test_a_renewal_is_no_element_of_a_client_s_stream_or_request(doors, graph, alice):
-    packed = later(graph.signed, alice).packed
-    for sender, op in (("alice", "statement-renewed"), ("worker", "renew-statement")):
-        talk = Talk(doors, sender, "scheduler", POLICY).greet()
-        talk = talk.client_stream() if sender == "alice" else talk.worker_stream()
-        assert talk.attack([{"op": op, "statement": packed}]) is Talk.SKIP
-        assert talk.refused_by_server == ["operation.unknown"]
-    Talk(doors, "alice", "worker", POLICY).greet().refuses({"op": op, "statement": packed})
-
-
 # -- to the scheduler -----------------------------------------------------------------------------
 
 

@@ -104,20 +104,6 @@ def test_a_request_names_no_client_of_another_principals(talk):
 # --- streams ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "element",
-    [
-        {"op": "client-desires-keys", "keys": "abc"},
-        {"op": "update-data", "who_has": {"x": ["tcp://a:1"]}, "nbytes": {}},
-        {"op": "heartbeat-client", "stimulus_id": "x"},
-    ],
-)
-def test_an_element_that_would_end_a_stream_is_left_out(talk, element):
-    t = talk("alice").client_stream()
-    assert t.attack([element, {"op": "heartbeat-client"}]) == ({"op": "heartbeat-client"},)
-    assert len(t.refused_by_server) == 1
-
-
 @pytest.mark.parametrize("change", [{"nbytes": float("nan")}, {"metadata": ["x"]}, {"cause": "y"}])
 def test_a_report_that_makes_no_sense_becomes_a_failure_of_its_task(talk, change):
     t = talk("worker").worker_stream()
