@@ -24,8 +24,7 @@ from safeser.identity import Identity, KeyState, PrivateKey, Roster, RosterEntry
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import DAY, POLICY
 from tests.dask.sealed.graphs import written
-from tests.dask.sealed.test_submissions import submission
-from tests.dask.sealed.test_verification import Ran, Stream, row_of, run
+from tests.dask.sealed.test_verification import Ran, Stream, row_of, run, submission
 from tests.refusal import refusal
 
 NOW = int(time.time())

@@ -41,8 +41,7 @@ from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
 from tests.dask.sealed.graphs import GRAPH, forged, head, statement_of, written
-from tests.dask.sealed.test_submissions import submission
-from tests.dask.sealed.test_verification import Stream, row_of, run
+from tests.dask.sealed.test_verification import Stream, row_of, run, submission
 from tests.refusal import refusal
 
 LIMITS = Limits()
