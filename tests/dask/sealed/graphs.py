@@ -59,6 +59,12 @@ def statement_of(author: Identity, audience: PublicKey, tree: MerkleTree, **chan
 
 GRAPH = bytes(range(16))
 
+_PRIME = (1 << 61) - 1
+#: Keys of one hash.
+COLLIDING = [
+    [a * _PRIME, b * _PRIME, c * _PRIME] for a in range(8) for b in range(8) for c in range(8)
+]
+
 
 def forged(
     author: Identity,

@@ -32,7 +32,7 @@ from safeser.dask.sealed.node import nodes
 from safeser.errors import PayloadError
 from safeser.values import Limits
 from tests.dask.sealed import same_work
-from tests.dask.sealed.graphs import forged
+from tests.dask.sealed.graphs import COLLIDING, forged
 
 SAME, DIFFERENT, UNKNOWN = Sameness.SAME, Sameness.DIFFERENT, Sameness.UNKNOWN
 ROOT = Path(__file__).parents[3]
@@ -303,24 +303,22 @@ def test_digests_that_are_none_are_refused(lies, canonical):
 
 
 FUSED = pickles.dumps(_execute_subgraph, code=True)
-PRIME = (1 << 61) - 1
-MULTIPLES = [a * PRIME for a in range(8)]
-COLLIDING = [[form.PLAIN, 1, a, b, c] for a in MULTIPLES for b in MULTIPLES for c in MULTIPLES]
+TUPLES = [[form.PLAIN, 1, *key] for key in COLLIDING]
 TREES = {
     "no list": 5,
     "another tag": [99],
     "no definition": [form.TASK, "x", False, [form.DEFINITION, 1], [], []],
     "a definition of none": [form.DEFINITION, 7],
     "another dependency": [form.TASK, "x", False, [form.DEFINITION, 0], [[form.REFERENCE, 1]], []],
-    "members that collide": [*CALL[:4], [[form.PLAIN, 2, *COLLIDING]], []],
+    "members that collide": [*CALL[:4], [[form.PLAIN, 2, *TUPLES]], []],
     "keys that collide": [
         *CALL[:4],
-        [[form.PLAIN, 4, *(each for key in COLLIDING for each in (key, 1))]],
+        [[form.PLAIN, 4, *(each for key in TUPLES for each in (key, 1))]],
         [],
     ],
     "references in a first argument that collide": [
         *CALL[:4],
-        [[*CALL[:4], [[form.REFERENCE, each[2:]] for each in COLLIDING], []]],
+        [[*CALL[:4], [[form.REFERENCE, each] for each in COLLIDING], []]],
         [],
     ],
     "names of inputs that collide": [
@@ -328,7 +326,7 @@ TREES = {
         [
             [
                 *(form.TASK, None, False, [form.DEFINITION, 1]),
-                [[form.PLAIN, 4], "x", [form.PLAIN, 1, *COLLIDING]],
+                [[form.PLAIN, 4], "x", [form.PLAIN, 1, *TUPLES]],
                 [],
             ]
         ],

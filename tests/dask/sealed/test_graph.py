@@ -28,7 +28,7 @@ from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
-from tests.dask.sealed.graphs import Graph, forged, head, in_bytes, written
+from tests.dask.sealed.graphs import COLLIDING, Graph, forged, head, in_bytes, written
 from tests.refusal import refusal
 
 LIMITS = Limits(max_bytes=1 << 26)
@@ -80,11 +80,6 @@ HEADS = {
 }
 
 
-PRIME = (1 << 61) - 1
-#: Keys of one hash.
-COLLIDING = [
-    [a * PRIME, b * PRIME, c * PRIME] for a in range(8) for b in range(8) for c in range(8)
-]
 MISSING = head("x", (), 0, b"d" * 32)
 GROUPS = [
     None,
