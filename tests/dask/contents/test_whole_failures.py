@@ -300,7 +300,7 @@ def test_what_stands_for_one_workers_answer_names_none(talk, form):
     assert b"secret" not in on_the_wire(t, handled("uncaught-error"))
 
 
-def test_a_worker_that_closes_logs_it_as_text(talk):
+def test_a_worker_that_closes_logs_it_as_text():
     event = {
         "op": "log-event",
         "topic": "worker-fail-hard",

@@ -158,7 +158,7 @@ def test_a_malformed_task_is_one_clear_error(tasks, wrong):
     )
 
 
-def test_no_part_of_a_task_can_be_another(graph, tasks, sealed, alice):
+def test_no_part_of_a_task_can_be_another(tasks, sealed):
     other = nodes(sealed({"x": Task("x", add, 1, 2), "w": Task("w", add, 5, 6)}))["x"].call
     one, two = tasks["x"], tasks["z"]
     for source in (two, other):

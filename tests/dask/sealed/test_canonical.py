@@ -32,7 +32,7 @@ from safeser.dask.sealed.node import nodes
 from safeser.errors import PayloadError
 from safeser.values import Limits
 from tests.dask.sealed import same_work
-from tests.dask.sealed.graphs import COLLIDING, forged
+from tests.dask.sealed.graphs import COLLIDING, forged, head
 
 SAME, DIFFERENT, UNKNOWN = Sameness.SAME, Sameness.DIFFERENT, Sameness.UNKNOWN
 ROOT = Path(__file__).parents[3]
@@ -227,7 +227,7 @@ def test_what_is_large_is_the_same_by_its_bytes_alone(sealed):
     assert check(sealed, task(adder(1), large), task(adder(1), [*large[:-1], 1.5])) is UNKNOWN
 
 
-def test_a_class_of_that_name_is_not_the_library_s(sealed):
+def test_a_class_of_that_name_is_not_the_library_s():
     class SerializableLock:
         def __init__(self, token):
             self.token = token
@@ -257,19 +257,14 @@ def test_an_input_of_another_author_is_not_taken_for_one_s_own(sealed, doors):
 
 
 @pytest.fixture
-def lies(alice, doors):
+def lies(alice, audience):
     """Return what reads one task of alice's whose canonical digests she invents."""
 
     def made(tree, definitions, canonical, flags=0):
         digests = b"".join(map(digest, definitions))
-        header, frames = forged(
-            alice,
-            doors.identity("scheduler").public,
-            [(["x", [], flags, digests], tree)],
-            definitions,
-            canonical=canonical,
-        )
-        return nodes(parse(header, frames, Limits()))
+        leaf = head("x", (), flags, digests), tree
+        made = forged(alice, audience, [leaf], definitions, canonical=canonical)
+        return nodes(parse(*made, Limits()))
 
     return made
 

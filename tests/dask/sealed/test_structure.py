@@ -328,7 +328,7 @@ KEYS = ["x", barrier_key("own"), ("shuffle-barrier-other",), b"shuffle-barrier-o
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_barrier_of_another_shuffle_is_refused(alice, audience, doors, key):
+def test_a_barrier_of_another_shuffle_is_refused(alice, audience, key):
     """Dask acts upon the id in the plan; whose shuffle it is was derived from the key."""
     right = barrier_key("other")
     plan = msgpack.unpackb(msgpack.packb(write_plan(barrier(right).spec, LIMITS)))

@@ -233,7 +233,7 @@ def test_plain_data_is_no_task(stream, changed):
     assert stream.refusals == ["sealed.required"]
 
 
-def test_where_pickles_of_data_pass_no_task_does(doors, author):
+def test_where_pickles_of_data_pass_no_task_does(doors):
     """A policy may let data through by restricted pickle: a class that it lists is no task."""
     text = POLICY.replace(
         "    submission: sealed\n    serializers: [dask, msgpack]\n"
