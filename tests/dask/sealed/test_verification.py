@@ -296,6 +296,29 @@ def test_a_sealed_payload_stands_in_no_request(doors, author):
         talk.refuses({"op": "update_data", "data": {"x": row}, "report": False, "reply": True})
 
 
+def test_one_refused_task_takes_no_other_with_it(stream, author):
+    """The peer keeps what came with a task that it refuses: both ends have the same numbers.
+
+    What the scheduler may not send was never sent, so neither were its definitions.
+    """
+    good = author(tasks={i: Task(i, run, [i] * 65) for i in range(5)})
+    bad = author("bob", tasks={"b": Task("b", run, "other")})["b"]
+    stream.honest(good[0])
+    sent = stream.talk.server.sent
+    row = Talk.Row(HEADER, tuple(sent.frames(bad.call)))
+    does_not_run(stream.talk.attack_back([element(run_spec=Talk.Eager(row))]))
+    sent.commit()
+    for batch in ([good[1]], [bad], [good[2], bad, good[3], bad, good[4]]):
+        told = [element(node.key, run_spec=ToPickle(node)) for node in batch]
+        for node, got in zip(batch, stream.talk.reply(told), strict=True):
+            if node is bad:
+                does_not_run([got])
+            else:
+                with pytest.raises(Ran):
+                    got["run_spec"]({})
+    assert "author.relayed" in stream.talk.refused_by_server
+
+
 # -- while it waits -------------------------------------------------------------------------------
 
 
