@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import threading
@@ -138,30 +137,6 @@ sys.exit(status)
 
 
 @pytest.mark.slow
-def test_a_kill_in_the_middle_leaves_a_log_that_verifies_and_goes_on(make, place, key, clean):
-    for round_ in range(3):
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                SCRIPT + "print(flush=True)\nwhile True:\n    log.record(EVENT)",
-                str(place),
-            ],
-            stdout=subprocess.PIPE,
-        )
-        with process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            process.send_signal(signal.SIGKILL)
-            process.wait(timeout=30)
-        assert clean(place, key).files == round_ + 1
-    log = make()
-    log.record(ADMIT)
-    log.close()
-    assert clean(place, key).files == 4
-
-
-@pytest.mark.slow
 def test_verifying_while_processes_write(place, key, clean):
     with subprocess.Popen(
         [
@@ -181,26 +156,3 @@ def test_verifying_while_processes_write(place, key, clean):
                 verified = clean(place, key).records
         finally:
             process.kill()
-
-
-def test_a_real_file_size_limit(place, key, clean):
-    done = run(
-        """
-import resource
-from safeser.errors import AuditError
-size = os.stat(log.path).st_size + 2_000
-resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-for _ in range(100):
-    try:
-        log.record(EVENT)
-    except AuditError as error:
-        print(error)
-        break
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-log.record(EVENT)
-""",
-        place,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "File too large" in done.stdout
-    clean(place, key)

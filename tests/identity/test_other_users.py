@@ -74,23 +74,6 @@ def test_a_process_that_is_not_root_reads_a_secret_by_a_group_of_its_own(mount, 
         Roster.load(mount.path / "roster")
 
 
-def test_a_process_outside_that_group_is_told_its_ids_and_what_to_set(mount):
-    with acting_as(ALICE):
-        refused(mount.path / "worker.key", f"user {ALICE}", "Permission denied", "fsGroup")
-
-
-def test_a_key_of_another_user_is_refused_though_it_can_be_read(place):
-    (place / "alice").mkdir()
-    os.chown(place / "alice", ALICE, ALICE)
-    Identity.generate("worker").save(place / "alice" / "worker.key")
-    os.chown(place / "alice" / "worker.key", ALICE, FS_GROUP)
-    (place / "alice" / "worker.key").chmod(0o440)
-    with acting_as(ALICE, FS_GROUP):
-        assert Identity.load(place / "alice" / "worker.key").principal == "worker"
-    with acting_as(BOB, FS_GROUP):
-        refused(place / "alice" / "worker.key", "another user", str(ALICE), str(BOB))
-
-
 def test_a_link_of_another_user_is_refused_in_a_sticky_folder(place):
     place.chmod(0o1777)
     Identity.generate("worker").save(place / "own.key")

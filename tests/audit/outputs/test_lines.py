@@ -11,7 +11,6 @@ import sys
 
 import pytest
 
-from safeser.audit.outputs.feed import Outputs
 from safeser.audit.outputs.lines import MAX_MESSAGE, StandardOutput, Syslog
 from safeser.audit.record import Record
 
@@ -132,15 +131,6 @@ def test_a_daemon_that_starts_again_gets_what_comes_then(tmp_path):
         with pytest.raises(OSError):
             sink.send([record()])
     sink.close()
-
-
-def test_records_of_a_log_arrive_at_a_daemon(daemon, make):
-    receiver, address = daemon
-    log = make(outputs=Outputs([Syslog(address)]))
-    log.record({"event": "admit", "sender": "alice", "permitted": True})
-    log.close()
-    kinds = [RFC_5424.fullmatch(receiver.recv(65_536))[6] for _ in range(3)]
-    assert kinds == [b"genesis", b"admit", b"close"]
 
 
 def test_a_process_prints_its_records_and_ends(tmp_path):

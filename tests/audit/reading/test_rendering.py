@@ -138,29 +138,6 @@ def test_any_renderer_is_imitated_or_asked(render):
     assert [*map(Rendering(render), found)] == [*map(render, found)]
 
 
-def test_a_pattern_serves_on_where_other_sessions_begin():
-    """Each session clears what the resolver shares; the sessions that go on keep their patterns."""
-    rendered = []
-    render = Rendering(lambda found: rendered.append(found) or show._json_line(found))
-    events = [{**EVENT, "n": n} for n in range(9)]
-    for number in range(1, 9):
-        events += [{**SESSION, "s": number}, *events[:3]]
-    found = records(events)
-    assert [*map(render, found)] == [*map(show._json_line, found)]
-    assert len(rendered) == 9 + 8  # as above, and each session's own record
-
-
-def test_what_is_defined_anew_all_the_time_is_learned_now_and_then():
-    rendered = []
-    render = Rendering(lambda found: rendered.append(found) or show._json_line(found))
-    pairs = [({**CASE, "sender": f"user-{n}"}, EVENT) for n in range(41)]
-    found = records([each for pair in pairs for each in pair])
-    assert [*map(render, found)] == [*map(show._json_line, found)]
-    # Three records at first, the cases, and the event that the form is read from. Of four events
-    # of the form, three are rendered, and two samples in place of the last.
-    assert len(rendered) == 3 + 41 + 1 + 10 * (3 + 2)
-
-
 def test_a_case_with_a_fraction_is_no_record():
     with pytest.raises(AuditError):
         records([{**CASE, "permitted": 1.0}])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.audit import AuditFiles, AuditLog, read, verify
+from safeser.audit import AuditFiles, read
 from safeser.audit.writing import log_files
 from safeser.errors import AuditError
 from tests.audit.upkeep.conftest import ADMIT, FULL
@@ -81,18 +81,6 @@ def test_counts_and_refusals_go_on_in_the_next_file(small, place, fill, count):
     assert sum(row[2] for each in suppressed for row in each.fields["suppressed"]) == 20
 
 
-def test_the_file_before_cannot_be_taken_away_or_exchanged(small, place, key, fill, found):
-    with small() as log:
-        fill(log, 3 * FULL)
-    paths = sorted(place.glob("*.log"))
-    data = paths[1].read_bytes()
-    os.remove(paths[1])
-    assert (paths[1].name, 0, -1, "missing file") in found(verify(place, key=key))
-    paths[1].write_bytes(data)
-    paths[0].write_bytes(data)
-    assert "swapped file" in {kind for *_, kind in found(verify(place, key=key))}
-
-
 def test_where_no_new_file_can_be_made_the_present_one_goes_on(
     small, place, key, fill, clean, monkeypatch
 ):
@@ -155,47 +143,3 @@ def test_a_failure_at_each_place_loses_nothing(
             break
     clean(place, key)
     assert at > 3
-
-
-@pytest.mark.slow
-@pytest.mark.unmeasured
-def test_an_interruption_at_each_instruction_of_a_rotation(
-    place, key, clock, interrupt, clean, fill, no_disk
-):
-    import shutil
-
-    place.mkdir()
-    for at in interrupt.rounds(1_000):
-        home = place / str(at)
-        files = AuditFiles(rotate_size=64 << 10, compress=False)
-        log = AuditLog.open(home, key=key, principal="alice", clock=clock, files=files)
-        log._keep = lambda: None  # no thread is started in the middle of this
-        fill(log, FULL)
-        assert log._present[1].end.size >= 64 << 10
-        interrupt(log.rotate_if_due, every=13)
-        log.record({**ADMIT, "bytes": FULL})
-        clock.tick(2)
-        log.record({**ADMIT, "bytes": FULL + 1})
-        log.close()
-        report = clean(home, key)
-        assert len(report.notes) <= 1
-        found = Counter(numbers(home))
-        assert set(found) == set(range(FULL + 2))
-        assert set(found.values()) == {1}
-        shutil.rmtree(home)
-
-
-def test_a_forked_child_of_a_rotated_log(small, place, key, clean, fill, monkeypatch):
-    log = small()
-    fill(log, 2 * FULL)
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    fill(log, 2 * FULL, start=2 * FULL)
-    log.close()
-    clean(place, key)
-    parents = [
-        each.text("parent")
-        for p in place.glob("*.log")
-        for each in read(p)
-        if each.type == "genesis"
-    ]
-    assert sum(bool(each) for each in parents) == 1

@@ -287,32 +287,6 @@ def _raise() -> None:
     raise AuditError("held", rule="audit.locked")
 
 
-def test_the_end_of_a_file_that_the_disk_did_not_flush_is_registered(
-    small, place, key, fill, monkeypatch
-):
-    log = small()
-    first = copies(log.path)
-    fill(log, FULL)
-    path, real = log.path, os.fdatasync
-
-    def failing(handle: int) -> None:
-        if os.readlink(f"/proc/self/fd/{handle}") == path:
-            raise OSError(5, "no")
-        real(handle)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", failing)
-        with pytest.raises(AuditError, match="cannot be synced"):
-            log.rotate_if_due()
-    assert log.path != path
-    second = copies(log.path)
-    log.record(ADMIT)
-    die(log)
-    assert verify(place, key=key).ok
-    put_back(first, second)
-    assert not verify(place, key=key).ok
-
-
 def test_a_late_rotation_counts_with_its_size(small, place, tended, fill, clock):
     """A file that a slow disk let grow beyond the size of a rotation counts as large as it is."""
     log = small(files=AuditFiles(rotate_size=64 << 10, compress=False))

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from safeser.audit import AuditLog, read, verify
+from safeser.audit import AuditLog, read
 from safeser.audit.upkeep.settings import AuditFiles
 from safeser.audit.writing import open_logs, waiting
 from safeser.errors import AuditError
@@ -244,16 +244,6 @@ def test_the_process_says_once_that_the_log_fails_and_once_that_it_is_written(ma
     assert "is not written" in first
     assert "No space left" in first
     assert "is written again" in second
-
-
-def test_a_rotation_that_cannot_begin_goes_on(make, fails, place, key):
-    log = make(files=AuditFiles(rotate_size=64 << 10, compress=False))
-    log.record_all([admit(n, task=f"{n:0200d}") for n in range(300)])
-    with fails("open", errno.EROFS):
-        kept(log, 1)  # in the present file
-    assert log._waiting.kept == 0
-    log.close()
-    assert verify(place, key=key).ok
 
 
 def test_a_child_does_not_write_what_waits_in_its_parent(make, fails):
