@@ -242,19 +242,6 @@ def test_suppressed_refusals(checked, clock, interrupt, monkeypatch, how):
         assert this.log.refusals["policy.family"] - known == refused(this.log) - before
 
 
-def test_the_last_refusal_before_counting_says_so_though_an_earlier_try_was_interrupted(
-    place, key, clock, interrupt
-):
-    place.mkdir()
-    for at in interrupt.rounds(200):
-        with AuditLog.open(place / str(at), key=key, principal="alice", clock=clock) as log:
-            log.record_all([REFUSE] * 99)
-            interrupt(lambda log=log: log.record(REFUSE))
-            log.record_all([REFUSE] * 3)
-            then = [each.text("then") for each in read(log.path) if each.type == "event"]
-            assert then == [""] * 99 + ["counted"]
-
-
 def test_a_new_policy(checked, clock, interrupt):
     for at in interrupt.rounds(200):
         this = checked(at, clock=clock)
