@@ -190,19 +190,6 @@ def refused(log: AuditLog) -> int:
     return sum(summed) + sum(each.fields.get("permitted") is False for each in records)
 
 
-def test_a_count(checked, clock, interrupt, count):
-    for at in interrupt.rounds(50):
-        this = checked(at, clock=clock)
-        before = counted(this.log)
-        came = interrupt(lambda this=this: count(this.log, "interrupted"))
-        count(this.log, "after")
-        this.check()
-        this.log.flush()
-        found = counted(this.log) - before
-        assert found["after"] == 1
-        assert found["interrupted"] in ({0, 1} if came else {1})
-
-
 @pytest.mark.parametrize("how", ["flush", "count", "record"])
 def test_counts_that_are_due(checked, clock, interrupt, count, how):
     for at in interrupt.rounds(200):

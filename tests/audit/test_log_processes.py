@@ -37,23 +37,6 @@ def test_threads_make_one_chain(make, place, key, records, clean, count):
     assert total == 1_200
 
 
-def test_threads_open_logs_at_once(make, place, key, clean):
-    barrier = threading.Barrier(4)
-
-    def work():
-        barrier.wait()
-        log = make()
-        log.record(ADMIT)
-        log.close()
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert clean(place, key).files == 4
-
-
 SCRIPT = """
 import os, sys, time
 from safeser.audit import AuditLog

@@ -128,27 +128,6 @@ def test_missing(tmp_path, monkeypatch):
     refused("keys/none", "does not exist", f"looked for in {tmp_path}, or make one")
 
 
-@pytest.mark.parametrize("mode", [0o604, 0o660, 0o601, 0o610, 0o602, 0o650, 0o620])
-def test_others_may_touch_it(path, mode):
-    path.chmod(mode)
-    refused(path, str(path), f"{mode:04o}", "chmod 600")
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        ("read", OSError(5, "Input/output error")),
-        ("open", PermissionError(13, "Permission denied")),
-    ],
-)
-def test_unreadable(path, monkeypatch, call, error):
-    def fails(*_, **__):
-        raise error
-
-    monkeypatch.setattr(os, call, fails)
-    refused(path, error.strerror)
-
-
 OLD = f"safeser-identity-1\nprincipal: alice\nprivate: {SECRET_TEXT}\n".encode()
 GOOD = OLD.replace(b"-1", b"-2") + f"signing: {SEED_TEXT}\n".encode()
 

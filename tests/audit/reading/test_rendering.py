@@ -14,7 +14,6 @@ from safeser.audit.reading import rendering, show
 from safeser.audit.reading.alike import Forms
 from safeser.audit.reading.rendering import Rendering
 from safeser.audit.reading.search import Found
-from safeser.errors import AuditError
 from tests.audit.reading.test_alike import CASE, EVENT, GENESIS, SESSION, line
 
 #: A text that each way spells otherwise than a plain one.
@@ -118,29 +117,6 @@ def test_an_event_like_earlier_ones_is_not_rendered():
         assert json.loads(render(found))["log"] == "worker"
     # Three that define, one that the form is read from, three of the form, and two samples.
     assert len(rendered) == 9
-
-
-@pytest.mark.parametrize(
-    "render",
-    [
-        lambda found: (
-            f"{found.record.time} {'long' if len(found.record.text('task')) > 30 else ''}"
-        ),
-        lambda found: f"\u00e9 {found.record.text('task')}",
-        lambda found: f"{rendering.stamp(found.record.time)} {rendering.stamp(found.record.time)}",
-        lambda found: found.record.text("task")[::-1],
-        lambda found: "nothing",
-    ],
-    ids=["by its value", "not ASCII", "two times", "changed", "constant"],
-)
-def test_any_renderer_is_imitated_or_asked(render):
-    found = records([{**EVENT, "task": "x" * n, "time": n} for n in range(1, 120)])
-    assert [*map(Rendering(render), found)] == [*map(render, found)]
-
-
-def test_a_case_with_a_fraction_is_no_record():
-    with pytest.raises(AuditError):
-        records([{**CASE, "permitted": 1.0}])
 
 
 @pytest.mark.parametrize("way", WAYS)

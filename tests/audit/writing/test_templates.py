@@ -101,16 +101,6 @@ def test_texts_that_together_are_too_long_are_cut_as_before():
     assert bodies(events, plain=False) == bodies(events, plain=True)
 
 
-def test_most_events_have_a_template():
-    state = initial_state(POLICY)
-    draft = Draft(state, 0, first=0)
-    places = ["run_spec", "data.x", "data.y"]
-    draft.add_events([{**ADMIT, "where": place} for place in places * 10], plain=False)
-    # The session, the two events that define a case, and the one whose template the second of
-    # those took away.
-    assert [type(each) is bytes for each in draft.records].count(False) == 4
-
-
 def test_a_template_is_not_of_a_case_whose_record_failed(make, monkeypatch):
     log = make()
     log.record({**ADMIT, "rule": "first"})
