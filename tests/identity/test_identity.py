@@ -135,33 +135,15 @@ GOOD = OLD.replace(b"-1", b"-2") + f"signing: {SEED_TEXT}\n".encode()
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"\0" * 100,
-        GOOD[:-1],
-        GOOD + b"\n",
-        GOOD.replace(b"\n", b"\r\n"),
-        b"\xef\xbb\xbf" + GOOD,
-        GOOD.replace(b"-2", b"-1"),
-        GOOD.replace(b"-2", b"-3"),
-        GOOD.replace(b"-2", b"-"),
-        OLD.replace(b"-1", b"-2"),
-        OLD + OLD,
-        OLD + GOOD.splitlines(keepends=True)[-1],
-        OLD[:-1],
-        GOOD.replace(b"signing", b"sign"),
-        GOOD.replace(b"P0A", b"P0B"),  # the spare bits of the last character
-        GOOD.replace(b"P0A", b"P0"),
-        GOOD.replace(b"private", b"signing"),
-        GOOD.replace(b"alice", b""),
-        GOOD.replace(b"alice", b"a" * 65),
-        GOOD.replace(b"alice", b"al ice"),
-        GOOD.replace(b"alice", b"-alice"),
-        GOOD.replace(b"private", b"public"),
-        GOOD.replace(b"AQ", b"+Q"),
-        GOOD.replace(b"HyA", b"HyB"),  # the spare bits of the last character
-        GOOD.replace(b"HyA", b"Hy"),
-        GOOD.replace(b"HyA", b"HyAA"),
-        b"-----BEGIN PRIVATE KEY-----\n",
+        *(b"", b"\0" * 100, b"-----BEGIN PRIVATE KEY-----\n", OLD[:-1], OLD + OLD),
+        *(GOOD[:-1], GOOD + b"\n", GOOD.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + GOOD),
+        *(GOOD.replace(b"-2", version) for version in (b"-1", b"-3", b"-")),
+        *(OLD.replace(b"-1", b"-2"), OLD + GOOD.splitlines(keepends=True)[-1]),
+        *(GOOD.replace(b"signing", b"sign"), GOOD.replace(b"private", b"signing")),
+        *(GOOD.replace(b"private", b"public"), GOOD.replace(b"AQ", b"+Q")),
+        *(GOOD.replace(b"P0A", end) for end in (b"P0B", b"P0")),  # B: the spare bits of the last
+        *(GOOD.replace(b"HyA", end) for end in (b"HyB", b"Hy", b"HyAA")),
+        *(GOOD.replace(b"alice", name) for name in (b"", b"a" * 65, b"al ice", b"-alice")),
     ],
 )
 def test_malformed(path, data):

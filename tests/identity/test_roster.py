@@ -252,13 +252,7 @@ def test_no_part_of_a_roster_from_its_beginning_loads(tmp_path, line_break):
 @pytest.mark.parametrize(
     ("end", "where"),
     [
-        ("end 1", "last"),
-        ("end 3", "last"),
-        ("end 02", "last"),
-        ("end 2 ", "last"),
-        ("End 2", "last"),
-        ("", "last"),
-        ("# end 2", "last"),
+        *((end, "last") for end in ("end 1", "end 3", "end 02", "end 2 ", "End 2", "", "# end 2")),
         ("end 2", "first"),
     ],
 )

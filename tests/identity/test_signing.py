@@ -82,18 +82,18 @@ SIGNED = KEY.sign(b"data")
 @pytest.mark.parametrize(
     "signature",
     [
-        b"",
-        bytes(64),
-        SIGNED[:-1],
-        SIGNED + b"\0",
-        SIGNED[32:] + SIGNED[:32],
+        *(
+            b"",
+            bytes(64),
+            b"\xff" * 64,
+            bytearray(SIGNED),
+            memoryview(SIGNED),
+            SIGNED.hex(),
+            None,
+            64,
+        ),
+        *(SIGNED[:-1], SIGNED + b"\0", SIGNED[32:] + SIGNED[:32]),
         SIGNED[:63] + bytes([SIGNED[63] ^ 0x80]),
-        b"\xff" * 64,
-        bytearray(SIGNED),
-        memoryview(SIGNED),
-        SIGNED.hex(),
-        None,
-        64,
     ],
 )
 def test_what_is_no_signature_is_false_and_raises_nothing(signature):

@@ -12,7 +12,6 @@ import pytest
 
 from safeser.audit import index, verify, vouched
 from safeser.audit.files import Directory
-from safeser.audit.index import new_id
 from safeser.audit.upkeep import closed_files
 from safeser.errors import AuditError
 from tests.audit.registry.forging import DAY, FILES, Folder
@@ -102,26 +101,6 @@ def test_two_processes_at_once(folder, key, monkeypatch, work, other):
     assert not [path for path in folder.place.iterdir() if path.name.startswith(("alice", "bob"))]
     report = verify(folder.place, key=key)
     assert report.ok, str(report)
-    each_once(folder)
-
-
-def test_an_end_whose_entry_was_interrupted_is_entered_once(folder, key, monkeypatch):
-    """Also where the process ends before it tries again: it has another end to register then."""
-    log = folder.log("alice")
-    log.record_all([{"event": "admit", "task": new_id()} for _ in range(700)])
-    real = index.Entries.add
-
-    def add(self, fields) -> None:
-        real(self, fields)
-        if fields["type"] == "close":
-            raise AuditError("no", rule="audit.write")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(index.Entries, "add", add)
-        with pytest.raises(AuditError):
-            log.rotate_if_due()
-    log.close()
-    assert verify(folder.place, key=key).ok
     each_once(folder)
 
 

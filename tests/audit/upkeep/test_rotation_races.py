@@ -110,41 +110,6 @@ def test_what_was_not_registered_is_removed(small, place, fill, monkeypatch, nam
     assert sorted(os.listdir(place)) == before
 
 
-def test_an_end_is_registered_before_the_next_rotation(small, place, key, fill, clean, monkeypatch):
-    """The closing record is in the file and its head fails: a record then finishes the rotation."""
-    log = small()
-    fill(log, FULL)
-    first, real = log.path, os.pwrite
-    go_on, register = log._go_on, log._register_ended
-
-    def failing(chain) -> bool:
-        def write(handle, data, at):
-            if os.readlink(f"/proc/self/fd/{handle}") == head_name(first):
-                raise OSError(5, "no")
-            return real(handle, data, at)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", write)
-            return go_on(chain)
-
-    log._go_on = failing
-    with pytest.raises(AuditError, match="head cannot be written"):
-        log.rotate_if_due()
-    log._go_on = go_on
-
-    def meanwhile() -> None:
-        log._register_ended = register
-        log.record_all([{**ADMIT, "bytes": n, "task": "t" * 80} for n in range(FULL)])
-        register()
-
-    log._register_ended = meanwhile
-    log.rotate_if_due()
-    log.close()
-    entries = [each.type for each in read(place / "index")]
-    assert entries.count("open") == entries.count("close")
-    clean(place, key)
-
-
 def test_a_prepared_file_that_was_removed_is_not_gone_on_in(small, place, key, fill, found):
     log = small()
     fill(log, FULL)
@@ -287,14 +252,21 @@ def _raise() -> None:
     raise AuditError("held", rule="audit.locked")
 
 
-def test_a_late_rotation_counts_with_its_size(small, place, tended, fill, clock):
-    """A file that a slow disk let grow beyond the size of a rotation counts as large as it is."""
-    log = small(files=AuditFiles(rotate_size=64 << 10, compress=False))
-    for n in range(0, 6_000, 500):
-        log.record_all([{**ADMIT, "bytes": n, "task": "t" * 400} for _ in range(500)])
-    assert log.rotate_if_due()
-    large = min(place.glob("*.log"), key=lambda p: -p.stat().st_size)
-    assert large.stat().st_size > 2 << 20
-    tended(AuditFiles(rotate_size=64 << 10, compress=False, keep_size=2 << 20))
-    assert not large.exists()
-    log.close()
+def test_the_end_of_a_file_that_the_disk_did_not_flush_is_registered(
+    small, place, fill, monkeypatch
+):
+    """What the disk lost is then missing, and not unknown."""
+    log = small()
+    fill(log, FULL)
+    path, real = log.path, os.fdatasync
+
+    def failing(handle: int) -> None:
+        if os.readlink(f"/proc/self/fd/{handle}") == path:
+            raise OSError(5, "no")
+        real(handle)
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    with pytest.raises(AuditError, match="cannot be synced"):
+        log.rotate_if_due()
+    assert log.path != path
+    assert [each.type for each in read(place / "index")].count("close") == 1

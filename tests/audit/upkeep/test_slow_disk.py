@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-import pytest
-
 from safeser.audit import AuditFiles, read, verify
-from safeser.audit.writing import log_files
-from safeser.errors import AuditError
 from tests.audit.upkeep.conftest import ADMIT, FULL
 
 SMALL = AuditFiles(rotate_size=64 << 10, compress=False)
@@ -61,34 +57,6 @@ def test_no_record_waits_for_a_rotation(make, place, key, clock, clean, monkeypa
             n = write(log, 1, n)
     log.close()
     assert sorted(numbers(place)) == list(range(n))
-    clean(place, key)
-
-
-def test_an_end_that_another_process_keeps_from_the_index_is_registered_later(
-    small, place, key, fill, clean, monkeypatch
-):
-    import fcntl
-
-    monkeypatch.setattr(log_files, "_ROTATION_WAIT", 0.01)
-
-    with small() as log, (place / "index").open("rb") as index:
-        fill(log, FULL)
-        switch = log._go_on
-
-        def locked(chain) -> bool:
-            fcntl.flock(index, fcntl.LOCK_EX)
-            return switch(chain)
-
-        log._go_on = locked
-        first = log.path
-        with pytest.raises(AuditError, match="holds the index"):
-            log.rotate_if_due()
-        assert log.path != first
-        log.record({**ADMIT, "bytes": FULL})
-        assert verify(place, key=key).ok
-        fcntl.flock(index, fcntl.LOCK_UN)
-        assert not log.rotate_if_due()  # nothing is due but that
-        assert log._ended is None
     clean(place, key)
 
 
