@@ -13,37 +13,9 @@ import pytest
 
 from safeser.audit import log as log_module
 from safeser.errors import AuditError
-from tests.audit.conftest import ADMIT, REFUSE
+from tests.audit.conftest import ADMIT
 
 # --- faults ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("events", "call", "after", "part", "says"),
-    [
-        *(([ADMIT], "write", after, 20, "No space left") for after in (0, 1)),
-        *(
-            ([ADMIT, REFUSE, ADMIT], "write", after, part, "No space left")
-            for after, part in ((0, None), (1, 20), (1, 400))
-        ),
-        ([ADMIT], "pwrite", 0, None, "head"),
-        ([ADMIT, REFUSE, ADMIT], "pwrite", 0, None, "head"),
-    ],
-)
-def test_a_call_that_fails_refuses_all_of_its_records(
-    make, place, key, fails, records, clean, events, call, after, part, says
-):
-    log = make()
-    log.record(ADMIT)
-    with fails(call, after=after, part=part), pytest.raises(AuditError, match=says):
-        log.record_all(events)
-    clean(place, key)
-    # What was not acted on may be in the chain where its head alone failed.
-    written = len(events) if call == "pwrite" else 0
-    assert len(records(log)) == (1 if call == "write" else 1 + written)
-    log.record_all([ADMIT, REFUSE])
-    assert [record.text("event") for record in records(log)][1 + written :] == ["admit", "refuse"]
-    clean(place, key)
 
 
 def test_several_records_are_one_write_and_one_head(make, place, key, monkeypatch, records, clean):

@@ -7,8 +7,6 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
-
 from safeser.audit import read
 from tests.audit.conftest import ADMIT
 
@@ -117,25 +115,3 @@ sys.exit(status)
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert clean(place, key).files == 2
-
-
-@pytest.mark.slow
-def test_verifying_while_processes_write(place, key, clean):
-    with subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            # A thousand records a second: what is verified must not grow faster than it is read.
-            SCRIPT + "print(flush=True)\nwhile True:\n    log.record(EVENT)\n    time.sleep(0.001)",
-            str(place),
-        ],
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            verified = 0
-            while verified < 500:
-                verified = clean(place, key).records
-        finally:
-            process.kill()

@@ -56,22 +56,3 @@ def test_the_log_is_followed(folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.stdout.read()
     assert re.search(r"ok|REFUSED", shown)
-
-
-def test_each_question_of_the_table_is_answered_below_it() -> None:
-    """A command of the table stands on the page with its output, or says the same elsewhere."""
-    said = "\n".join(command.text for command in PAGE.commands).replace(" \\\n   ", "")
-    for text in IN_TABLE:
-        kind = " ".join(text.split()[:3])
-        assert kind in said or text in (FOLLOWING,), text
-    assert len(IN_TABLE) == 14
-
-
-def test_no_other_command_stands_on_the_page() -> None:
-    """What is named in a sentence is the name of a command that the page runs, or another page."""
-    spans = set(re.findall(r"`(safeser [^`]*)`", PAGE.text)) - set(IN_TABLE)
-    assert spans == {
-        "safeser policy show",
-        "safeser keys fingerprint",
-        "safeser policy drift",  # observe-to-enforce.md, on a live cluster
-    }

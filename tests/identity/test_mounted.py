@@ -195,9 +195,10 @@ PUBLIC = ["policy.yaml", "roster"]
 #: Files, what of them is changed, how, and what is said of it at *at*.
 REFUSED = [
     *(
-        (PRIVATE, "file", chmod(mode), ["can be used by others", f"{mode:04o}", "chmod 600"])
-        for mode in (
-            *(0o444, 0o644, 0o404, 0o441, 0o604, 0o660, 0o601, 0o610, 0o602, 0o650, 0o620),
+        (PRIVATE, "file", chmod(mode), [f"can be {word} by others", f"{mode:04o}", "chmod 600"])
+        for word, mode in (
+            *(("used", mode) for mode in (0o444, 0o644, 0o404, 0o441, 0o604, 0o601, 0o602)),
+            *(("changed", mode) for mode in (0o660, 0o610, 0o650, 0o620)),
         )
     ),
     (NAMES, "file", strangers, ["belongs to another user", str(STRANGER)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -14,6 +15,8 @@ from safeser.audit.reading import rendering, show
 from safeser.audit.reading.alike import Forms
 from safeser.audit.reading.rendering import Rendering
 from safeser.audit.reading.search import Found
+from safeser.audit.reading.show import cell, escaped, when
+from safeser.audit.report import stamp
 from tests.audit.reading.test_alike import CASE, EVENT, GENESIS, SESSION, line
 
 #: A text that each way spells otherwise than a plain one.
@@ -153,3 +156,38 @@ def test_patterns_are_bounded(monkeypatch):
         assert len(render._patterns) <= len(render._seen) <= 2
         kept.append(len(render._patterns))
     assert max(kept) == 2
+
+
+# --- cells and times ------------------------------------------------------------------------------
+
+
+@given(st.text() | st.text(alphabet="aA0 _;|=+-@\\\"'\x7f,~"))
+@example("a" * 5_000)
+@example("a;=1")
+@example("a| @x")
+@example("-")
+@example("a\\")
+def test_a_plain_cell_is_what_escaping_gives(text):
+    shown = text[:4_096].encode("unicode_escape", "backslashreplace").decode("ascii")
+    shown += "..." if len(text) > 4_096 else ""
+    assert cell(text) == show._FORMULA.sub(r"\1'", shown)
+
+
+@given(st.text(), st.integers(0, 30))
+def test_an_escaped_text_is_its_start(text, limit):
+    shown = text[:limit].encode("unicode_escape", "backslashreplace").decode("ascii")
+    assert escaped(text, limit) == (shown if len(text) <= limit else shown + "...")
+
+
+@given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9999, 12, 31)))
+def test_a_time_is_that_of_the_calendar(time):
+    time = time.replace(tzinfo=UTC)
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    assert stamp(micros) == time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    assert when(micros, short=True) == time.strftime("%m-%d %H:%M:%S")
+
+
+@pytest.mark.parametrize("time", [(1 << 53) - 1 << 10, 1 << 62, -(1 << 62)])
+def test_a_time_of_no_calendar(time):
+    assert stamp(time) == when(time) == when(time, short=True) == "-"

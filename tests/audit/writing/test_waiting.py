@@ -83,8 +83,8 @@ HISTORIES = [
     ({"AT_ONCE": 3}, "full 0 1 2 3 4 5 6 7, 8, close", "gap:0 0 1 2 8 3 4 5 6 7 close"),
     ({"AT_ONCE": 2}, "full 1 2 3, 4, full 5, full flush no, flush", "gap:0 1 2 4 gap:0 3 5"),
     # What the file took before its head failed is there once; unseen, it may be there twice.
-    ({}, "head 1, head 2, 3", "gap:0 1 2 3"),
-    ({}, "blind 1, flush", "gap:0 1 1"),
+    ({}, "head 1, head 2, 3", "1 gap:0 2 3"),
+    ({}, "blind 1, flush", "1 gap:0 1"),
 ]
 
 
