@@ -200,14 +200,8 @@ def test_what_an_older_release_could_enter_twice(folder, key, monkeypatch):
     assert problem.kind == "index changed"
 
 
-@pytest.mark.parametrize("moving", [False, True])
-def test_a_compressed_file_of_an_older_release_counts_with_its_bytes(
-    folder, key, monkeypatch, moving
-):
+def test_a_compressed_file_of_an_older_release_counts_with_its_bytes(folder, key, monkeypatch):
     """Its entry does not state them: they are those whose SHA-256 it states."""
-    if not moving:
-        folder.key.unlink()
-        key.save(folder.key)
     real = index.Entries.add
 
     def add(self, fields) -> None:
