@@ -123,32 +123,6 @@ def test_records(checked, clock, interrupt, error, durability, count):
             assert numbers <= found or not numbers & found
 
 
-@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
-def test_the_record_after_one_that_was_left_as_it_was(checked, clock, interrupt, monkeypatch, part):
-    def interrupted_twice(handle: int, data: bytes) -> None:
-        write(handle, data[: int(len(data) * part)])
-        monkeypatch.setattr(os, "fstat", interrupted)
-        raise KeyboardInterrupt
-
-    def interrupted(handle: int) -> None:
-        raise KeyboardInterrupt
-
-    write = os.write
-    for at in interrupt.rounds(200):
-        this = checked(at, clock=clock)
-        left, events = this.events(3), this.events(1)
-        monkeypatch.setattr(os, "write", interrupted_twice)
-        with pytest.raises(KeyboardInterrupt):
-            this.log.record_all(left)
-        monkeypatch.undo()
-        this.note(left, interrupted=True)
-        came = interrupt(lambda this=this, events=events: this.log.record_all(events))
-        this.note(events, came)
-        this.check()
-        found = {each.number("bytes") for each in read(this.log.path)}
-        assert len(found & {each["bytes"] for each in left}) == (3 if part == 1 else 0)
-
-
 def test_the_first_record_of_a_forked_process(place, key, clock, interrupt, monkeypatch):
     place.mkdir()
     pid = os.getpid()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import socket
 import stat
 import struct
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -502,3 +505,55 @@ def test_paths_that_name_no_file(path):
     with pytest.raises(Unfit) as caught:
         load(path, "public", limit=10)
     assert caught.value.cause in ("missing", "shape")
+
+
+# --- users who really are others, as containers have them -----------------------------------------
+
+ALICE, BOB, FS_GROUP = 40_001, 40_002, 41_000
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root takes on other ids")
+
+
+@contextlib.contextmanager
+def acting_as(user, *groups):
+    """Have this process the effective ids of *user*, whose primary group has the same number."""
+    before = os.getgroups()
+    os.setgroups(groups)
+    os.setegid(user)
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(before)
+
+
+@pytest.fixture
+def place():
+    """A folder that every user may search."""
+    with tempfile.TemporaryDirectory(prefix="safeser-users-") as made:
+        os.chmod(made, 0o755)
+        yield Path(made)
+
+
+@as_root
+@pytest.mark.parametrize("ids", [(ALICE, FS_GROUP), (FS_GROUP,)])
+def test_a_process_that_is_not_root_reads_a_secret_by_a_group_of_its_own(place, files, ids):
+    mount = Mount(place / "keys", files, mode=0o440)
+    for path in (mount.path, *mount.path.rglob("*")):
+        os.chown(path, 0, FS_GROUP, follow_symlinks=False)
+    with acting_as(*ids):
+        for name in PRIVATE:
+            READERS[name](mount.path / name)
+
+
+@as_root
+def test_a_link_of_another_user_is_refused_in_a_sticky_folder(place):
+    place.chmod(0o1777)
+    Identity.generate("worker").save(place / "own.key")
+    os.chown(place / "own.key", ALICE, ALICE)
+    with acting_as(BOB):
+        (place / "worker.key").symlink_to("own.key")
+    with acting_as(ALICE):
+        assert Identity.load(place / "own.key").principal == "worker"
+        refused(place / "worker.key", "symbolic link", "another user", str(BOB))
