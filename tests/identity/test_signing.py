@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 
-import cloudpickle
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -154,16 +152,3 @@ def test_other_encodings_of_a_key_are_refused(y):
 
 def test_bytes_that_are_no_point_verify_nothing():
     assert VerifyingKey((2).to_bytes(32, "little")).verify(FORGED, b"data") is False
-
-
-# --- secrets -------------------------------------------------------------------------------------
-
-
-def test_signing_keys_are_not_shown_or_copied():
-    assert SigningKey.generate().public != SigningKey.generate().public
-    for text in (repr(KEY), str(KEY), f"{KEY}"):
-        assert KEY._secret_text() not in text
-        assert GOOD in text
-    for attempt in (pickle.dumps, cloudpickle.dumps, copy.copy, copy.deepcopy, vars):
-        with pytest.raises(TypeError):
-            attempt(KEY)

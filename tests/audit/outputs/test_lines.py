@@ -6,8 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 
 import pytest
 
@@ -131,23 +129,3 @@ def test_a_daemon_that_starts_again_gets_what_comes_then(tmp_path):
         with pytest.raises(OSError):
             sink.send([record()])
     sink.close()
-
-
-def test_a_process_prints_its_records_and_ends(tmp_path):
-    program = """
-import sys
-from safeser.audit import AuditKey, AuditLog
-from safeser.audit.outputs.configured import outputs
-
-log = AuditLog.open(sys.argv[1], key=AuditKey.new(), principal="alice", outputs=outputs(["stdout"]))
-log.record({"event": "admit", "sender": "alice", "permitted": True})
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "audit")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    kinds = [json.loads(line)["type"] for line in ended.stdout.splitlines()]
-    assert kinds == ["genesis", "event", "close"]

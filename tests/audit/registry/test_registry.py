@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -330,13 +329,6 @@ def _of_two_types(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     return _key_line(folder, f'"time":{time},"type":"key"', '"time":1,"type":"key","type":"abcde"')
 
 
-def _without_moves(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
-    path = folder.place / "index"
-    before = path.read_bytes()
-    path.write_bytes(before.replace(b'"type":"key"', b'"type":"kez"'))
-    return lambda: path.write_bytes(before) and None
-
-
 def _other_time(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     """Change what no later key verifies in the record that moved the key, but for its tag."""
     entry = next(e for e in reversed(folder.entries()) if e["type"] == "key")
@@ -353,19 +345,6 @@ def _truncated(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     lines = now["index"].splitlines(keepends=True)
     (folder.place / "index").write_bytes(b"".join(lines[:-2]))
     return lambda: put_back(folder.place, now)
-
-
-def _linked(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
-    undo = folder.date_back(young, 200 * DAY)
-    index, other = folder.place / "index", folder.place.parent / "other"
-    os.rename(index, other)
-    index.symlink_to(other)
-
-    def restore() -> None:
-        os.rename(other, index)
-        undo()
-
-    return restore
 
 
 def _inflated(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
@@ -410,10 +389,8 @@ WRITERS: dict[str, Callable[[Folder, Path, Path], Callable[[], None]]] = {
     "a key's record of two types": _of_two_types,
     "a key's record of another time": _other_time,
     "a key's record of another time, and the key moves": _moved(_other_time),
-    "no record of a move": _without_moves,
     "an entry that is none": lambda f, y, o: f.edit(b'"version":1', b'"version" 1'),
     "an index that is cut": _truncated,
-    "an index that is a link": _linked,
     "files that are larger": _inflated,
 }
 
