@@ -173,17 +173,6 @@ def test_whatever_is_written_is_read_again(events):
         }
 
 
-@pytest.mark.parametrize("first", [{"where": "x.y.first"}, {}])
-def test_a_place_that_an_event_states_itself_is_no_other_event_s(make, first):
-    log = make()
-    said = [first, {}, {"where": "x.y.other"}, {}, {"where": "short"}]
-    for each in said:
-        bare = {name: value for name, value in ADMIT.items() if name != "where"}
-        log.record({**bare, **each})
-    found = [record.fields.get("where") for record in read(log.path) if record.type == "event"]
-    assert found == [each.get("where") for each in said]
-
-
 def test_invented_reasons_take_half_of_the_cases(make, records, monkeypatch):
     monkeypatch.setattr(names, "MAX_CASES", 8)
     log = make()

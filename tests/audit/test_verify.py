@@ -426,18 +426,6 @@ def test_an_index_put_back_together_with_its_head_is_found_by_the_files(make, pl
     assert goes_on or "older state" in problem.text
 
 
-@pytest.mark.parametrize("left", [b"", "genesis"])
-def test_a_kill_while_the_index_was_made_is_mended(make, place, key, clean, left):
-    make("alice").close()
-    genesis = (place / "index").read_bytes().splitlines(keepends=True)[0]
-    for each in place.iterdir():
-        each.unlink()
-    (place / "index").write_bytes(genesis if left == "genesis" else left)
-    (place / "index.head").write_bytes(b"")
-    make("alice").close()
-    clean(place, key)
-
-
 def test_a_held_lock_does_not_keep_anybody_from_verifying(logs, place, key, monkeypatch):
     def held(*_, **__):
         raise AuditError("another process holds the index of the log")

@@ -240,15 +240,6 @@ def test_what_others_read_write_or_choose_is_refused(
         READERS[name](mount.path / name)
 
 
-def read_only(stock):
-    def reported(handle):
-        fields = list(stock(handle))
-        fields[8] |= os.ST_RDONLY
-        return os.statvfs_result(fields)
-
-    return reported
-
-
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_group_that_the_process_is_not_in_may_not_read_a_secret(mount, name, monkeypatch):
     group = (mount.data / name).stat().st_gid
@@ -410,7 +401,9 @@ def test_a_link_by_which_a_folder_is_reached_is_judged_as_well(mount, tmp_path):
 def test_a_config_map_is_mounted_read_only_in_a_folder_of_mode_0777(mount, monkeypatch):
     mount.path.chmod(0o777)
     refused(mount.path / "roster", "write to")
-    monkeypatch.setattr(os, "fstatvfs", read_only(os.fstatvfs))
+    fields = list(os.statvfs(mount.path))
+    fields[8] |= os.ST_RDONLY
+    monkeypatch.setattr(os, "fstatvfs", lambda _: os.statvfs_result(fields))
     Roster.load(mount.path / "roster")
 
 

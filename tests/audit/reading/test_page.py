@@ -181,10 +181,6 @@ def test_who_ran_code_is_the_user_beside_who_sent_it():
     assert "5</b>users whose code ran" in page(got, logs=["a"], skipped=[], made="now")
 
 
-def test_an_empty_log_has_a_page():
-    assert "The log holds none" in page(of(), logs=["a"], skipped=[], made="now")
-
-
 def test_a_log_of_many_names_and_years_takes_bounded_memory(monkeypatch):
     monkeypatch.setattr(summary_module, "MAX_NAMES", 50)
     monkeypatch.setattr(summary_module, "MAX_PARTS", 50)

@@ -20,10 +20,6 @@ from tests.audit.upkeep.conftest import FULL
 COMPRESS = AuditFiles(rotate_size=64 << 10)
 
 
-def no_skip(place: str, why: str) -> None:
-    raise AssertionError(f"{place}: {why}")
-
-
 @pytest.fixture
 def packed(small, place, fill, tended):
     """Give the directory of a closed log whose large files are compressed."""
@@ -41,7 +37,7 @@ def test_verification_and_readers_take_both(packed, key, clean):
     assert report.notes == ()
     assert report.records > 600
     assert [each.fields for each in read(place)] == before
-    found = search([place], Question(everything=True), skipped=no_skip)
+    found = search([place], Question(everything=True), skipped=pytest.fail)
     assert sum(1 for each in found if each.record.type == "event") == 3 * FULL
     for path in place.glob("*.log.gz"):
         assert verify(path, key=key).ok
@@ -112,7 +108,7 @@ def test_what_is_not_compressed_by_the_log_is_named(tmp_path, monkeypatch, key, 
 def test_following_goes_on_in_a_file_that_is_compressed_meanwhile(small, place, fill, tended):
     log = small()
     fill(log, 100)
-    parts = follow([place], Question(), skipped=no_skip, wait=lambda: True)
+    parts = follow([place], Question(), skipped=pytest.fail, wait=lambda: True)
     seen = [each.record.number("bytes") for each in next(parts)]
     fill(log, 1_100, start=100)
     log.close()
