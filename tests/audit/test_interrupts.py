@@ -126,7 +126,7 @@ def test_records(checked, clock, interrupt, error, durability, count):
 def test_the_first_record_of_a_forked_process(place, key, clock, interrupt, monkeypatch):
     place.mkdir()
     pid = os.getpid()
-    for at in interrupt.rounds(1_000):
+    for at in interrupt.rounds(700):
         home = place / str(at)
         with AuditLog.open(home, key=key, principal="alice", clock=clock) as log:
             monkeypatch.setattr(os, "getpid", lambda: pid + 1)
@@ -231,7 +231,7 @@ def test_opening(place, key, clock, interrupt, begun, moving):
         own = home.with_suffix(".key") if moving else key
         return AuditLog.open(home, key=own, principal=principal, clock=clock)
 
-    for at in interrupt.rounds(1_000):
+    for at in interrupt.rounds(700):
         home = place / str(at)
         if moving:
             key.save(home.with_suffix(".key"), moving=True)
@@ -257,7 +257,7 @@ def test_opening(place, key, clock, interrupt, begun, moving):
 
 def test_closing(place, key, clock, interrupt, count):
     place.mkdir()
-    for at in interrupt.rounds(1_000):
+    for at in interrupt.rounds(700):
         home = place / str(at)
         log = AuditLog.open(home, key=key, principal="alice", clock=clock)
         log.record(ADMIT)

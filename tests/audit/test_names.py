@@ -46,9 +46,9 @@ REFUSE = {**ADMIT, "event": "refuse", "permitted": False, "rule": "pickle.global
     ids=str,
 )
 def test_a_record_has_at_most_300_bytes_once_its_case_is_stated(make, records, event):
-    log = make()
+    log, here = make(), facts()
     for _ in range(3):
-        log.record({**event, "session": facts()})
+        log.record({**event, "session": here})
     lines = Path(log.path).read_bytes().splitlines(keepends=True)
     assert [len(line) <= 300 for line in lines] == [False, True, False, True, True]
     assert b"scheduler-workers" not in lines[-1]

@@ -148,8 +148,9 @@ def changed(number: int, old: bytes, new: bytes) -> Callable[[Lines], Lines]:
 
 def other_mac(number: int) -> Callable[[Lines], Lines]:
     def change(data: Lines) -> Lines:
-        mac = data[number - 1][71:72]
-        return changed(number, mac + b'",', (b"2" if mac == b"1" else b"1") + b'",')(data)
+        line = data[number - 1]
+        data[number - 1] = line[:71] + (b"2" if line[71:72] == b"1" else b"1") + line[72:]
+        return data
 
     return change
 

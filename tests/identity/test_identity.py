@@ -128,6 +128,15 @@ def test_missing(tmp_path, monkeypatch):
     refused("keys/none", "does not exist", f"looked for in {tmp_path}, or make one")
 
 
+@pytest.mark.parametrize(("call", "code"), [("read", 5), ("open", 13)])
+def test_unreadable(path, monkeypatch, call, code):
+    def fails(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, call, fails)
+    refused(path, os.strerror(code))
+
+
 OLD = f"safeser-identity-1\nprincipal: alice\nprivate: {SECRET_TEXT}\n".encode()
 GOOD = OLD.replace(b"-1", b"-2") + f"signing: {SEED_TEXT}\n".encode()
 

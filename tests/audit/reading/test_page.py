@@ -155,6 +155,7 @@ def test_sums_are_right():
     text = page(got, logs=["a"], skipped=[], made="now")
     assert "45</b>decisions" in text
     assert "41</b>refused" in text
+    assert "The log holds none" in page(of(), logs=["a"], skipped=[], made="now")
 
 
 def test_who_ran_code_is_the_user_beside_who_sent_it():

@@ -88,6 +88,8 @@ LENGTHS = (100, 103, 104, 105, 4_079, 4_080)
         ),
         # A case and a session that are defined anew.
         ([*NINE, {**CASE, "sender": "bob"}, *NINE, {**SESSION, "peer": "nanny"}, *NINE], {}),
+        # Another session begins, which clears what is shared; the first keeps its pattern.
+        ([each for n in range(1, 5) for each in ({**SESSION, "s": n}, *NINE)], {}),
         *(
             (
                 [{**CASE, "permitted": one}, *NINE, {**CASE, "permitted": other}, *NINE],

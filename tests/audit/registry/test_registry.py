@@ -329,6 +329,13 @@ def _of_two_types(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     return _key_line(folder, f'"time":{time},"type":"key"', '"time":1,"type":"key","type":"abcde"')
 
 
+def _without_moves(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
+    path = folder.place / "index"
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b'"type":"key"', b'"type":"kez"'))
+    return lambda: path.write_bytes(before) and None
+
+
 def _other_time(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     """Change what no later key verifies in the record that moved the key, but for its tag."""
     entry = next(e for e in reversed(folder.entries()) if e["type"] == "key")
@@ -385,10 +392,10 @@ WRITERS: dict[str, Callable[[Folder, Path, Path], Callable[[], None]]] = {
     "entries to come vouched for": lambda f, y, o: _key_line(f, '"first":0', '"first":9'),
     "a tag that is none": _no_tag,
     "a key's record that is none": lambda f, y, o: _key_line(f, '{"mac":"', '{"mad":"'),
-    "a key's record of no type": lambda f, y, o: _key_line(f, '"type":"key"', '"type":"kez"'),
     "a key's record of two types": _of_two_types,
     "a key's record of another time": _other_time,
     "a key's record of another time, and the key moves": _moved(_other_time),
+    "no record of a move": _without_moves,
     "an entry that is none": lambda f, y, o: f.edit(b'"version":1', b'"version" 1'),
     "an index that is cut": _truncated,
     "files that are larger": _inflated,

@@ -51,7 +51,7 @@ def die(log) -> None:
     log._close_files()
 
 
-def test_a_full_file_is_closed_and_the_next_names_its_end(small, place, key, clean, fill):
+def test_a_full_file_is_closed_and_the_next_names_its_end(small, place, key, clean, fill, found):
     with small() as log:
         fill(log, 3 * FULL)
     paths = sorted(place.glob("*.log"), key=lambda p: next(iter(read(p))).time)
@@ -66,9 +66,10 @@ def test_a_full_file_is_closed_and_the_next_names_its_end(small, place, key, cle
             genesis, end = by_file[file][0], by_file[before][-1]
             assert genesis.time <= end.time
             assert (end.type, end.text("then")) == ("close", "rotated")
-    assert (
-        next(each for each in by_file.values() if each[-1].text("then") == "")[-1].type == "close"
-    )
+    (last,) = [each[-1] for each in by_file.values() if each[-1].text("then") == ""]
+    assert last.type == "close"
+    os.remove(paths[1])  # which the next one names
+    assert {kind for *_, kind in found(verify(place, key=key))} == {"missing file"}
 
 
 def test_rotation_by_age(small, place, clock, fill, clean, key):
