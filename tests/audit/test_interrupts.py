@@ -203,22 +203,6 @@ def test_suppressed_refusals(checked, clock, interrupt, monkeypatch, how):
         assert this.log.refusals["policy.family"] - known == refused(this.log) - before
 
 
-def test_a_new_policy(checked, clock, interrupt):
-    for at in interrupt.rounds(200):
-        this = checked(at, clock=clock)
-        policy = ("production", at + 1, f"{at + 1:064x}")
-        came = interrupt(lambda this=this, policy=policy: this.log.use_policy(policy))
-        this.check()
-        present = ""
-        for each in read(this.log.path):
-            if each.type in {"genesis", "policy"}:
-                digest = each.text("policy_sha256")[:16]
-                present = f"{each.text('policy_name')}/{each.number('policy_revision')}/{digest}"
-            assert each.text("policy") == present
-        if not came:
-            assert present.startswith(f"production/{at + 1}/")
-
-
 # --- the start and the end ------------------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ import pytest
 from safeser.audit import read
 from safeser.audit.query import render
 from safeser.audit.record import MAX_LINE, Record
-from safeser.audit.report import moment
 from safeser.errors import AuditError
 
 ADMIT = {"event": "admit", "sender": "bob", "permitted": True}
@@ -84,10 +83,6 @@ def test_what_is_no_file_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "fifo.log")
     with pytest.raises(AuditError, match="regular"):
         list(read(tmp_path / "fifo.log"))
-
-
-def test_a_time_that_no_calendar_has():
-    assert moment(1 << 70) is None
 
 
 def test_lists_in_lists_are_shown():

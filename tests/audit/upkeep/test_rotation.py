@@ -34,21 +34,8 @@ def write(log, count: int, start: int) -> int:
     return start + count
 
 
-def copies(*paths: str) -> dict[Path, bytes]:
-    files = [Path(each) for path in paths for each in (path, head_name(path))]
-    return {each: each.read_bytes() for each in files}
-
-
-def put_back(*taken: dict[Path, bytes]) -> None:
-    for each in taken:
-        for path, data in each.items():
-            path.write_bytes(data)
-
-
-def die(log) -> None:
-    """End a log as a kill would, for the files."""
-    log._closed = True
-    log._close_files()
+def copies(path: str) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in (Path(path), Path(head_name(path)))}
 
 
 def test_a_full_file_is_closed_and_the_next_names_its_end(small, place, key, clean, fill, found):
@@ -322,9 +309,11 @@ def test_a_head_names_the_end_that_the_index_does_not_have(small, place, key, fi
     fresh = copies(log.path)
     heads.append(log.head())
     log.record(ADMIT)
-    die(log)
+    log._closed = True  # as a kill would end it, for the files
+    log._close_files()
     assert verify(place, key=key, heads=heads).ok
-    put_back(old, fresh)
+    for path, data in (old | fresh).items():
+        path.write_bytes(data)
     assert verify(place, key=key).ok  # without the heads it looks like a log that was killed before
     assert not verify(place, key=key, heads=heads).ok
 
@@ -423,17 +412,12 @@ def test_a_file_whose_end_was_removed_before_the_next_is_found(small, place, key
     log = small()
     fill(log, FULL)
     log._register = lambda chain, **options: None
-    path = log.path
-    whole = {}
-    for each in (path, path.removesuffix(".log") + ".head"):
-        with open(each, "rb") as file:
-            whole[each] = file.read()
+    whole = copies(log.path)
     assert log.rotate_if_due()
     log.record(ADMIT)
     log.close()
     assert verify(place, key=key).ok
-    for each, data in whole.items():
-        with open(each, "wb") as file:
-            file.write(data)
+    for path, data in whole.items():
+        path.write_bytes(data)
     problems = found(verify(place, key=key))
     assert (os.path.basename(log.path), 1, 0, "missing records") in problems
