@@ -115,7 +115,7 @@ ANSWERS = [
         (kernel.executing, {"os.posix_spawn": fails(code)}, state)
         for code, state in (
             (errno.EPERM, "refused"),
-            *((code, "unproven") for code in (errno.EAGAIN, errno.ENOENT, errno.ENOMEM)),
+            *((code, "unproven") for code in (errno.EAGAIN, errno.ENOENT, errno.EMFILE)),
         )
     ),
     (

@@ -139,6 +139,12 @@ def test_any_text(text):
         assert {one.principal for one in roster.entries} <= {"alice"}
 
 
+def test_entries_check_themselves():
+    for principal, comment in (("alice", " a"), ("alice", "a "), ("no name\n", "")):
+        with pytest.raises(ConfigError):
+            entry(1, principal, comment=comment)
+
+
 def test_too_many(monkeypatch):
     monkeypatch.setattr("safeser.identity.roster._ROSTER_MAX_ENTRIES", 2)
     with pytest.raises(ConfigError, match="at most 2"):

@@ -133,12 +133,6 @@ def test_a_number_that_is_text_takes_the_long_way(way):
     compare(found, way)
 
 
-def test_an_event_of_too_many_fields_has_no_form():
-    wide = {**EVENT, **{f"f{n}": 1 for n in range(50)}}
-    found = records([wide] * 9)
-    assert type(found[-1].record.fields) is dict
-
-
 def test_a_long_text_has_no_pattern():
     """What many sessions state would be in memory as often as there are patterns."""
     found = records([EVENT] * 9, address="x" * 5_000)

@@ -354,6 +354,14 @@ def _truncated(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     return lambda: put_back(folder.place, now)
 
 
+def _linked(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
+    undo = folder.date_back(young, 200 * DAY)
+    index, other = folder.place / "index", folder.place.parent / "other"
+    index.rename(other)
+    index.symlink_to(other)
+    return lambda: [other.replace(index), undo()] and None
+
+
 def _inflated(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     """Have the files look larger than they are, in each of their forms."""
     before = copied(folder.place)
@@ -398,6 +406,7 @@ WRITERS: dict[str, Callable[[Folder, Path, Path], Callable[[], None]]] = {
     "no record of a move": _without_moves,
     "an entry that is none": lambda f, y, o: f.edit(b'"version":1', b'"version" 1'),
     "an index that is cut": _truncated,
+    "an index that is a link": _linked,
     "files that are larger": _inflated,
 }
 
