@@ -359,7 +359,12 @@ def _linked(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
     index, other = folder.place / "index", folder.place.parent / "other"
     index.rename(other)
     index.symlink_to(other)
-    return lambda: [other.replace(index), undo()] and None
+
+    def restore() -> None:
+        other.replace(index)
+        undo()
+
+    return restore
 
 
 def _inflated(folder: Folder, young: Path, old: Path) -> Callable[[], None]:
