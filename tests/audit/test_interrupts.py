@@ -259,3 +259,45 @@ def test_closing(place, key, clock, interrupt, count):
         report = verify(home, key=key)
         assert (report.ok, report.notes) == (True, ()), str(report)
         shutil.rmtree(home)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
+def test_the_record_after_one_that_was_left_as_it_was(checked, clock, interrupt, monkeypatch, part):
+    def interrupted_twice(handle: int, data: bytes) -> None:
+        write(handle, data[: int(len(data) * part)])
+        monkeypatch.setattr(os, "fstat", interrupted)
+        raise KeyboardInterrupt
+
+    def interrupted(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    write = os.write
+    for at in interrupt.rounds(200):
+        this = checked(at, clock=clock)
+        left, events = this.events(3), this.events(1)
+        monkeypatch.setattr(os, "write", interrupted_twice)
+        with pytest.raises(KeyboardInterrupt):
+            this.log.record_all(left)
+        monkeypatch.undo()
+        this.note(left, interrupted=True)
+        came = interrupt(lambda this=this, events=events: this.log.record_all(events))
+        this.note(events, came)
+        this.check()
+        found = {each.number("bytes") for each in read(this.log.path)}
+        assert len(found & {each["bytes"] for each in left}) == (3 if part == 1 else 0)
+
+
+def test_a_new_policy(checked, clock, interrupt):
+    for at in interrupt.rounds(200):
+        this = checked(at, clock=clock)
+        policy = ("production", at + 1, f"{at + 1:064x}")
+        came = interrupt(lambda this=this, policy=policy: this.log.use_policy(policy))
+        this.check()
+        present = ""
+        for each in read(this.log.path):
+            if each.type in {"genesis", "policy"}:
+                digest = each.text("policy_sha256")[:16]
+                present = f"{each.text('policy_name')}/{each.number('policy_revision')}/{digest}"
+            assert each.text("policy") == present
+        if not came:
+            assert present.startswith(f"production/{at + 1}/")
