@@ -4,25 +4,15 @@ import abc
 import statistics
 import types
 
-import numpy as np
 import pytest
 
 from safeser import families
 from safeser.errors import ConfigError, PolicyDenied, SafeserError
-from safeser.families import plain
 from safeser.families.registered.generic import register_generic
 from safeser.values import Grant
 from tests.samples import classes as own
 from tests.samples.hostile.registered import attributes
 from tests.samples.typed import FAMILIES, GRANT, through
-
-
-def test_arrays_inside_are_not_copied():
-    value = own.Bag(w=np.arange(1000.0), shape=(2, 500))
-    header, frames = families.serialize(value, FAMILIES)
-    assert np.shares_memory(np.frombuffer(frames[0]), value.w)
-    assert plain.decode(header["sub-header"]["plain"])["shape"] == (2, 500)
-    np.testing.assert_array_equal(through(value).w, value.w)
 
 
 def test_cached_values_are_not_sent():

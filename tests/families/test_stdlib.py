@@ -23,16 +23,6 @@ from safeser.values import Grant
 from tests.samples.typed import FAMILIES, GRANT, through, unsent
 
 
-def test_buffers_are_not_copied():
-    big = b"x" * 100_000
-    header, frames = families.serialize(big, FAMILIES)
-    assert frames[0] is big
-    assert families.deserialize(header, frames, GRANT) is big
-    assert families.deserialize(header, [memoryview(big + b"y")[:-1]], GRANT) == big
-    header, frames = families.serialize(memoryview(big), FAMILIES)
-    assert families.deserialize(header, frames, GRANT).obj is big
-
-
 def described(name, value):
     return {"serializer": "dask", "type": name, "sub-header": {"value": plain.encode(value)}}
 

@@ -71,6 +71,7 @@ def same_numbers(a, b):
     same(a.dtype, b.dtype)
     assert a.shape == b.shape
     assert a.flags.writeable == b.flags.writeable
+    assert a.flags.aligned or not b.flags.aligned
     if a.dtype.hasobject:
         same(a.ravel().tolist(), b.ravel().tolist())
     elif a.dtype.names is not None:  # what lies between fields means nothing

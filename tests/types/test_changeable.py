@@ -7,8 +7,6 @@ Of a sparse matrix whose ``indptr`` was read-only, ``resize`` cut the indexes, f
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -85,38 +83,6 @@ def test_parts_can_be_written_to(name, send):
     assert len(parts_of(made)) == len(parts_of(value))
     if hasattr(made, "random_sample" if name == "random state" else "random"):
         assert made.random() == value.random()
-
-
-def change(made):
-    """Change *made* in place, and use what came of it."""
-    for use in (
-        lambda: made.resize((3, 3)),
-        lambda: made.sum_duplicates(),
-        lambda: made.__setitem__((0, 1), 5.0),
-        lambda: made.eliminate_zeros(),
-        lambda: made.sort_indices(),
-    ):
-        try:
-            use()
-        except (AttributeError, NotImplementedError, TypeError, ValueError):
-            continue  # no format has all of these; what is read-only says so
-    return made.toarray().sum() + (made @ np.ones(3)).sum()
-
-
-@pytest.mark.slow
-def test_matrices_that_are_changed_in_place_do_not_end_the_process():
-    code = "from tests.types import test_changeable; test_changeable.main()"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True)
-    assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr
-
-
-def main():
-    for form in FORMATS:
-        for send in (by_typed, by_pickle):
-            made, alike = send(grid(form)), grid(form)
-            for _ in range(50):
-                assert change(made) == change(alike)
-    print("done")
 
 
 def test_what_is_seen_many_times_is_not_written_out():

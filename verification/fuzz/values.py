@@ -65,7 +65,7 @@ def known() -> list[Any]:
 def _stated() -> Iterator[Any]:
     yield from (*seeds.plain(), *seeds.rarer(), *seeds.arrays(), *seeds.frames(), *seeds.tables())
     yield from (*seeds.models(), *seeds.searched())
-    yield from (*strategies.indexes(), *strategies.columns(), *strategies.dtypes())
+    yield from strategies.honest()
 
 
 def _generated() -> list[Any]:

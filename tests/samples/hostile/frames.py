@@ -280,6 +280,10 @@ def refused():
         yield type("Mine", (base,), {})(*made), "Mine"
     yield type("Mine", (pd.offsets.Hour,), {})(), "Mine"
     yield type("Mine", (pd.DateOffset,), {})(), "Mine"
+    texts = pd.arrays.StringArray(np.array(["a", pd.NA], object))
+    if texts.dtype.storage != "python":  # pandas 3 says so of what its own constructor makes
+        yield texts, "convert it"
+        yield pd.DataFrame({"x": texts}), "(column 'x')"
     own = type("Own", (pd.offsets.BusinessDay,), {})()
     yield pd.date_range("2020", periods=2, freq=own), "not pandas' own"
     yield pd.DataFrame({"a": pd.date_range("2020", periods=2)})._mgr.blocks[0].values, "block"
