@@ -10,23 +10,8 @@ from safeser import families
 from safeser.errors import PayloadError
 from safeser.values import Limits
 from tests.samples.hostile.arrow_forged import (
-    DENSE,
-    DICTIONARY,
-    ENDS,
-    FIELD,
-    HOLLOW,
-    MAP,
-    NUMBERS,
-    PAIRS,
-    RUNS,
-    SPARSE,
-    STRUCT,
-    TEXTS,
-    VIEW,
     WIDE,
-    Bytes,
     forged,
-    raw,
 )
 from tests.samples.same import same
 from tests.samples.typed import FAMILIES, GRANT, refused, through
@@ -187,31 +172,6 @@ def test_sizes_are_met_by_the_sender():
     header, frames = families.serialize(table, FAMILIES, limits=Limits(max_frames=3))
     got = families.deserialize(header, frames, GRANT, limits=Limits(max_frames=3))
     assert got.equals(table)
-
-
-RECIPES = {
-    "numbers": (("int64", *NUMBERS), [7, 8]),
-    "texts": (("string", *TEXTS), ["a", "b"]),
-    "lists": (("list_", *FIELD, "int64", 2, 0, 2, -1, ENDS, *NUMBERS), [[7], [8]]),
-    "maps": ((*MAP, 2, 0, 2, -1, ENDS, *PAIRS), [[("a", 7)], [("b", 8)]]),
-    "structures": ((*STRUCT, 2, 0, 1, -1, *NUMBERS), [{"a": 7}, {"a": 8}]),
-    "dense": ((*DENSE, 2, 0, 3, -1, raw("b", 1, 0), raw("i", 0, 1), *NUMBERS, *TEXTS), ["a", 8]),
-    "sparse": ((*SPARSE, 2, 0, 2, -1, raw("b", 0, 0), *NUMBERS), [7, 8]),
-    "codes": ((*DICTIONARY, 2, 0, 2, -1, raw("b", 1, 0), None, *TEXTS), ["b", "a"]),
-    "runs": ((*RUNS, 3, 0, 1, -1, 2, 0, 2, -1, raw("i", 1, 3), *NUMBERS), [7, 8, 8]),
-    "view": (("string_view", 1, 0, 3, -1, VIEW, Bytes(b"a" * 30)), ["a" * 30]),
-    "nulls of no type": (
-        (*HOLLOW, 2, 0, 2, raw("B", 0), raw("b", 0, 1), None, 2, 0, 1, -1),
-        [None] * 2,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_the_recipes_of_hostile_rows_make_arrays(name):
-    words, expected = RECIPES[name]
-    header, frames = forged("Array", *words)
-    assert families.deserialize(header, frames, GRANT).to_pylist() == expected
 
 
 def test_limits_bound_what_is_forged():

@@ -7,7 +7,6 @@ import pytest
 from sklearn import (
     cluster,
     linear_model,
-    model_selection,
 )
 from sklearn.base import clone
 
@@ -24,15 +23,6 @@ def _quiet():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def test_searches_keep_parameters_that_are_no_numbers():
-    grid = model_selection.GridSearchCV(
-        linear_model.LogisticRegression(), {"class_weight": [None, "balanced"]}, cv=2
-    ).fit(X, THREE)
-    column = through(grid).cv_results_["param_class_weight"]
-    assert isinstance(column, np.ma.MaskedArray)
-    assert column.tolist() == [None, "balanced"]
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda x: type(x).__name__)

@@ -18,14 +18,9 @@ from safeser.families.registered.own import own_families
 from safeser.families.registry import Registry
 from safeser.values import Grant, Limits
 from tests.samples import classes as own
+from tests.samples.typed import rule_of
 
 GRANT = Grant("test", ("dask", "msgpack"))
-
-
-def rule_of(call, *args, error=PayloadError):
-    with pytest.raises(error) as caught:
-        call(*args)
-    return caught.value.rule
 
 
 def test_no_name_of_a_peer_makes_this_process_look_for_families(monkeypatch):

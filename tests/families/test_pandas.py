@@ -47,16 +47,6 @@ def test_zones_of_pytz(monkeypatch):
         pandas_offsets.describe_zone(Zone(None))
 
 
-def test_indexes_of_ones_own_are_unsent():
-    class Mine(pd.Index):
-        pass
-
-    series = pd.Series([1], index=pd.Index(["a"]))
-    series.index = Mine._simple_new(series.index._values, None)
-    if type(series.index) is Mine:
-        assert "not pandas' own" in unsent(series)
-
-
 def test_frames_over_received_bytes_can_be_written_to():
     frame = pd.DataFrame({"a": np.arange(10_000), "b": np.ones(10_000), "c": 1})
     header, frames = families.serialize(frame, FAMILIES)

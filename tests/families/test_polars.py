@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from safeser import families
 from safeser.errors import PayloadError
 from tests.draws import draws
-from tests.samples.hostile.polars import CHUNKS, PARTS, of
-from tests.samples.hostile.polars import frame as forged
 from tests.samples.same import same
 from tests.samples.typed import FAMILIES, GRANT, through
 
@@ -88,10 +86,3 @@ def test_any_values_come_back(numbers, texts, moments):
             pl.Series("n", [{"x": value} for value in values], dtype=pl.Struct({"x": kind})),
         ):
             same(through(series), series)
-
-
-def test_what_is_forged_well_arrives():
-    series = families.deserialize(*forged([["x", "Int64"]], of(pa.int64(), [1]), "Series"), GRANT)
-    assert series.to_list() == [1]
-    whole = forged([["x", ["Struct", PARTS]]], CHUNKS.combine_chunks())
-    assert families.deserialize(*whole, GRANT).height == 0

@@ -9,7 +9,6 @@ import re
 import statistics
 import sys
 import types
-import uuid
 import zoneinfo
 
 import pandas as pd
@@ -109,11 +108,6 @@ def test_a_view_that_may_be_written_to_changes_nobody_elses_bytes():
 
 def test_a_strided_view_arrives_as_its_bytes():
     assert through(memoryview(b"abcdefgh")[::2]).tobytes() == b"aceg"
-
-
-def test_whether_an_identifier_is_safe_is_kept():
-    value = uuid.UUID(int=5, is_safe=uuid.SafeUUID.safe)
-    assert through(value).is_safe is value.is_safe
 
 
 def test_compiling_is_charged_to_the_message():

@@ -63,8 +63,6 @@ def test_an_error_whose_fields_a_user_s_code_changed_is_still_data(field):
 
 def test_of_a_peer_s_control_characters_nothing_is_left():
     error = PolicyDenied("n\x1b[2J", rule="\x07", fix="\x1b]0;", policy="\u202e", process="\x9b")
-    back = wire.from_data(wire.decode(wire.encode(wire.to_data(error))))
-    assert all(line.isprintable() for line in str(back).split("\n"))
     error = unsent("w could not send", error, rule="peer.unsent", where="")
     assert all(line.isprintable() for line in str(error).split("\n"))
 
@@ -90,7 +88,7 @@ def frames(error):
 
 CALLS = [
     lambda: safeser.serialize(LOCK, on_error="raise"),
-    lambda: safeser.deserialize({"serializer": "pickle"}, [b""], ["pickle"]),
+    lambda: safeser.deserialize(*safeser.serialize(print, ["pickle"]), ["pickle"]),
     lambda: safeser.serialize_bytes(LOCK, on_error="raise"),
     lambda: safeser.deserialize_bytes(b"x"),
     lambda: pickles.loads(b"x"),

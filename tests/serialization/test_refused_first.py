@@ -48,6 +48,13 @@ def test_a_wrong_argument_is_named(options, named):
             call()
 
 
+def test_a_misspelt_family_cannot_steer_a_terminal():
+    with pytest.raises(ConfigError) as caught:
+        safeser.deserialize(*safeser.serialize(1), ["\x1b[2J" + "x" * 5000])
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
+
+
 def gone():
     raise ModuleNotFoundError
 

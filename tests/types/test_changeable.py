@@ -7,6 +7,7 @@ Of a sparse matrix whose ``indptr`` was read-only, ``resize`` cut the indexes, f
 from __future__ import annotations
 
 import pickle
+import pickletools
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from safeser import families, pickles
+from safeser.errors import PayloadError
 from safeser.values import Grant
 from tests.types.both import FAMILIES, PROFILE
 
@@ -88,3 +90,14 @@ def test_parts_can_be_written_to(name, send):
 def test_what_is_seen_many_times_is_not_written_out():
     value = np.ma.array(np.broadcast_to(np.float64(1), (1 << 20,)), copy=False)
     assert by_typed(value).data.strides == (0,)
+
+
+def test_entropy_does_not_grow_after_its_check():
+    """NumPy keeps the list of entropy itself, and draws from all of it for each child."""
+    written = pickle.dumps(np.random.SeedSequence([5, 6]), 2)
+    names = [(op.name, argument) for op, argument, _ in pickletools.genops(written)]
+    memo = names[names.index(("EMPTY_LIST", None)) + 1][1]
+    grown = written[:-1] + b"h" + bytes([memo]) + b"(" + b"K\x07" * 300 + b"e0."
+    with pytest.raises(PayloadError) as caught:
+        pickles.loads(grown, profile=("data", "numpy"))
+    assert caught.value.rule == "pickle.late-growth"

@@ -278,6 +278,9 @@ def refused():
         yield waiting, "group it on the receiver"
     for base, made in ((pd.DataFrame, ()), (pd.Series, ([1],))):
         yield type("Mine", (base,), {})(*made), "Mine"
+    series = pd.Series([1], index=["a"])
+    series.index = type("Mine", (pd.Index,), {})._simple_new(series.index._values, None)
+    yield series, "not pandas' own"
     yield type("Mine", (pd.offsets.Hour,), {})(), "Mine"
     yield type("Mine", (pd.DateOffset,), {})(), "Mine"
     texts = pd.arrays.StringArray(np.array(["a", pd.NA], object))
@@ -310,14 +313,11 @@ def places():
     at = frames.index(np.array([0, 2, 5]).tobytes())
     for wrong in ([0, 2, 4], [0, 0, 5], [0, 2, 6], [0, 2, -1], [0, 2], [0, 2, 1 << 62]):
         yield header, [*frames[:at], np.array(wrong).tobytes(), *frames[at + 1 :]], "families.shape"
-    many = pd.DataFrame({n: np.full(1, [n, 0.5][n % 3 == 1]) for n in range(90)})
-    many = many[[*range(0, 90, 2), *range(1, 90, 2)]].copy()
-    for value in (many, pd.DataFrame({n: [n] for n in range(40)}).astype({0: "f8"})):
-        header, frames = sent(value)
-        for at, block in enumerate(header["sub-header"]["blocks"]):
-            for change in (-1, 1, 90) if block[1] is not None else ():
-                path = ("sub-header", "blocks", at, 1)
-                yield put(header, path, block[1] + change), frames, "families.shape"
+    header, frames = sent(pd.DataFrame({n: [n] for n in range(40)}).astype({0: "f8"}))
+    for at, block in enumerate(header["sub-header"]["blocks"]):
+        for change in (-1, 1, 90):
+            path = ("sub-header", "blocks", at, 1)
+            yield put(header, path, block[1] + change), frames, "families.shape"
 
 
 def nested(kind):
