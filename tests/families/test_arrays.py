@@ -1,11 +1,7 @@
 """NumPy: any array, view, scalar and dtype, without copies."""
 
-import contextlib
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError
@@ -13,13 +9,10 @@ from safeser.families import plain
 from safeser.families.numpy import dtypes
 from safeser.types import numpy as bounds
 from safeser.values import Limits
-from tests.draws import draws
 from tests.samples.same import same
 from tests.samples.typed import (
     FAMILIES,
     GRANT,
-    HOSTILE,
-    survives,
     through,
     unsent,
 )
@@ -61,41 +54,6 @@ def test_flags_that_were_never_set_are_flags():
         assert back["c"]["d"].view(np.uint8).tolist() == [[1, 1], [0, 0]]
         assert back.flags.writeable
     assert np.count_nonzero(through(frozen_array(junk.view(bool)))) == 3
-
-
-@given(st.data())
-@draws(100)
-def test_dtypes_that_lie(data):
-    description = data.draw(
-        st.recursive(
-            st.sampled_from(HOSTILE) | st.sampled_from(["<l8", ["U", 8, "<"], "|?1"]),
-            lambda inner: (
-                st.fixed_dictionaries({"base": inner, "shape": st.sampled_from(HOSTILE)})
-                | st.fixed_dictionaries(
-                    {
-                        "fields": st.lists(
-                            st.tuples(st.text(max_size=2), inner, st.integers(-1, 40)).map(list),
-                            max_size=4,
-                        ),
-                        "size": st.integers(-1, 64),
-                        "align": st.booleans(),
-                    }
-                )
-            ),
-            max_leaves=5,
-        )
-    )
-    size = data.draw(st.integers(0, 64))
-    header = {
-        "serializer": "dask",
-        "type": "numpy:ndarray",
-        "sub-header": {"shape": [1], "order": "C", "writeable": True, "dtype": description},
-    }
-    survives(header, [data.draw(st.binary(min_size=size, max_size=size))])
-    with contextlib.suppress(PayloadError):
-        built = dtypes.build(description)
-        assert not built.hasobject
-        repr(built)
 
 
 @pytest.mark.parametrize(

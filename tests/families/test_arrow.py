@@ -66,16 +66,11 @@ ZONED = "datetime64[ns, dateutil/%s]"
 @pytest.mark.parametrize(
     "columns",
     [
-        {"columns": [{"name": "v", "numpy_type": ZONED}]},
         {"columns": [{"name": "v", "numpy_type": f"interval[{ZONED}, left]"}]},
-        {
-            "columns": [
-                {"name": "v", "numpy_type": "int64", "metadata": {"timezone": "dateutil/%s"}}
-            ]
-        },
+        {"columns": [{"numpy_type": "int64", "metadata": {"timezone": "dateutil/%s"}}]},
         {"column_indexes": [{"name": "v", "metadata": [{"timezone": "dateutil/%s"}]}]},
     ],
-)  # fmt: skip
+)
 def test_no_table_leads_to_a_file_that_pandas_takes_for_a_zone(columns, tmp_path):
     path = tmp_path / "zone"
     path.write_text("TZif")

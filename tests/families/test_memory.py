@@ -106,10 +106,10 @@ def held(call, *args):
 def test_large_buffers_are_not_copied(name):
     (header, frames), sending = held(families.serialize, LARGE[name], ORDER)
     size = sum(memoryview(frame).nbytes for frame in frames)
-    assert size >= ROWS > 5 * sending
+    assert size >= ROWS > 2 * sending
     received = [bytearray(frame) for frame in frames]
     back, receiving = held(families.deserialize, header, received, GRANT)
-    assert size > 5 * receiving
+    assert size > 2 * receiving
     assert repr(back) == repr(LARGE[name]) or name in ("view", "object")
 
 

@@ -6,6 +6,7 @@ import pytest
 import safeser
 from safeser import ConfigError, Context, PayloadError, SerializationError
 from safeser.families.registry import Registry, registry
+from tests.samples.typed import rule_of
 
 NAN = float("nan")
 ARRAY = np.ones(2)
@@ -27,25 +28,33 @@ def test_depth_is_no_reason_for_a_pickle(families):
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "rule"),
     [
-        ({"policy": "default", "context": Context("a", "b")}, "policy is a safeser.Policy"),
-        ({"policy": {"contexts": []}}, "policy is a safeser.Policy, not a dict"),
-        ({"limits": {"max_depth": 3}}, "limits is a safeser.Limits, not a dict"),
-        ({"limits": 0}, "limits is a safeser.Limits, not a int"),
+        ({"policy": "default", "context": Context("a", "b")}, "families.policy"),
+        ({"policy": {"contexts": []}}, "families.policy"),
+        *(({"limits": wrong}, "families.limits") for wrong in ({"max_depth": 3}, 0)),
+        *(({"context": wrong}, "families.context") for wrong in (5, "alice")),
     ],
 )
-def test_a_wrong_argument_is_named(options, named):
+def test_a_wrong_argument_is_named(options, rule):
     header, frames = safeser.serialize(1)
     data = safeser.serialize_bytes(1)
-    for call in (
-        lambda: safeser.serialize(1, **options),
-        lambda: safeser.serialize_bytes(1, **options),
-        lambda: safeser.deserialize(header, frames, **options),
-        lambda: safeser.deserialize_bytes(data, **options),
-    ):
-        with pytest.raises(ConfigError, match=named):
-            call()
+    assert rule_of(safeser.serialize, 1, error=ConfigError, **options) == rule
+    assert rule_of(safeser.serialize_bytes, 1, error=ConfigError, **options) == rule
+    assert rule_of(safeser.deserialize, header, frames, error=ConfigError, **options) == rule
+    assert rule_of(safeser.deserialize_bytes, data, error=ConfigError, **options) == rule
+
+
+@pytest.mark.parametrize("wrong", [5, "dask", b"dask", [1]])
+def test_wrong_families_and_frames(wrong):
+    header, frames = safeser.serialize([1, 2j])
+    assert rule_of(safeser.serialize, 1, wrong, error=ConfigError) == "families.serializer"
+    read = safeser.deserialize
+    assert rule_of(read, header, frames, wrong, error=ConfigError) == "families.serializer"
+    for none in (None, 5, iter(frames)):  # what can be walked once only is not two lists
+        assert rule_of(read, header, none, error=ConfigError) == "families.frames"
+    assert read(header, frames, iter(["dask", "msgpack"])) == [1, 2j]
+    assert safeser.serialize(2j, iter(["dask", "msgpack"]))[0]["serializer"] == "dask"
 
 
 def test_a_misspelt_family_cannot_steer_a_terminal():
