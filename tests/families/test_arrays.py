@@ -92,10 +92,6 @@ def test_what_a_grant_of_bytes_allows():
     assert caught.value.rule == "families.too-large"
 
 
-def test_the_place_of_an_object_is_named():
-    assert "[3]" in unsent(np.array([1, 2, 3, object()], object))
-
-
 def test_a_fill_value_that_nobody_set_follows_the_dtype():
     # Sending asked for it, which set it on both sides: as floats it stayed 999999.
     masked = np.ma.array([1, 2], mask=[0, 1])

@@ -16,7 +16,7 @@ from safeser.values import Limits
 from tests.samples import classes as own
 from tests.samples import models
 from tests.samples.hostile.models import forged
-from tests.samples.typed import FAMILIES, GRANT, refused, through, typed, unsent
+from tests.samples.typed import FAMILIES, GRANT, refused, through, typed
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,3 @@ def test_no_header_makes_members():
     for name, flags in (("Rights", 8), ("Loose", 1 << 40)):
         assert refused(*typed(f"{PREFIX}:{name}", flags=flags)) == "families.member"
     assert known == (own.Rights._value2member_map_, own.Loose._value2member_map_)
-
-
-def test_the_field_that_cannot_be_sent_is_named():
-    assert "[0].y" in unsent([own.Point(1, lambda: 1)])

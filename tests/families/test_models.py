@@ -1,19 +1,11 @@
 """pydantic models: what is cached, frozen or not complete."""
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from safeser.errors import ConfigError
 from safeser.families import register_class
 from tests.samples import models as own
-from tests.samples.typed import through
-from tests.samples.values.models import WHEN
-
-
-def test_frozen_models_stay_frozen():
-    got = through(own.Frozen(when=WHEN))
-    with pytest.raises(ValidationError):
-        got.when = WHEN
 
 
 @pytest.mark.parametrize(

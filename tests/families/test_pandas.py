@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from safeser import families
-from safeser.errors import PayloadError, SerializationError
+from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.pandas import offsets as pandas_offsets
 from safeser.families.pandas import parts
@@ -47,15 +47,6 @@ def test_zones_of_pytz(monkeypatch):
         pandas_offsets.describe_zone(Zone(None))
 
 
-def test_frames_over_received_bytes_can_be_written_to():
-    frame = pd.DataFrame({"a": np.arange(10_000), "b": np.ones(10_000), "c": 1})
-    header, frames = families.serialize(frame, FAMILIES)
-    for received in ([bytes(part) for part in frames], [bytearray(part) for part in frames]):
-        back = families.deserialize(header, received, GRANT)
-        back.iloc[0, 0] = 7
-        assert back["a"][0] == 7
-
-
 def test_columns_that_share_memory_come_back_apart():
     held = np.arange(6.0)
     frame = pd.concat([pd.Series(held, copy=False), pd.Series(held, copy=False)], axis=1)
@@ -72,12 +63,6 @@ def test_without_pyarrow(monkeypatch):
             families.deserialize(*sent, GRANT)
         assert caught.value.rule == "families.not-installed"
         monkeypatch.undo()
-
-
-def test_what_is_refused_in_a_series_without_a_name_has_a_place():
-    with pytest.raises(SerializationError) as caught:
-        families.serialize([pd.Series([1, object()], dtype=object)], FAMILIES)
-    assert caught.value.where == "[0] (values)[1]"
 
 
 def test_texts_that_repeat_travel_once():
@@ -132,16 +117,6 @@ def test_many_parts_do_not_each_count_all_frames(monkeypatch):
     monkeypatch.setattr(parts, "site", lambda *args: counted.append(args) or site(*args))
     assert families.deserialize(header, frames, GRANT).shape == (0, 2 * count)
     assert len(counted) == 1
-
-
-def test_intervals_that_receivers_refuse_are_refused_where_the_column_has_a_name():
-    for dtype in ("Int64", ">i8"):
-        ends = pd.array([1, 2], dtype=dtype) if dtype == "Int64" else np.array([1, 2], dtype)
-        column = pd.arrays.IntervalArray.from_breaks(ends)
-        if column._left.dtype == dtype:
-            assert "(column 'x')" in unsent(pd.DataFrame({"x": column}))
-    for sound in (pd.interval_range(0, 3), pd.interval_range(pd.Timestamp("2020"), periods=2)):
-        assert through(sound).equals(sound)
 
 
 def in_frame(blocks, columns, **more):

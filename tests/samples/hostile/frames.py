@@ -272,6 +272,10 @@ def refused():
             yield part, f"column {name!r}"
         if name in REFUSED:
             yield sent.set_index(name), "index"
+    for ends in (pd.array([1, 2], dtype="Int64"), np.array([1, 2], ">i8")):
+        column = pd.arrays.IntervalArray.from_breaks(ends)
+        if column._left.dtype == ends.dtype:
+            yield pd.DataFrame({"x": column}), "(column 'x')"
     bad = pd.DataFrame({"ok": [1, 2], "bad": pd.Series([1, frozenset({object()})])})
     yield bad["bad"].rename(None), "(values)[1]"
     for waiting in (bad.groupby("ok"), bad["ok"].groupby([1, 2]), bad.rolling(2)):
