@@ -271,7 +271,7 @@ def _hashable(value):
         return False
     try:
         return bool(hash(value) != object.__hash__(value)) or value is None or value is ...
-    except TypeError:
+    except (TypeError, ValueError):
         return False
 
 
