@@ -64,8 +64,7 @@ def known() -> list[Any]:
 
 def _stated() -> Iterator[Any]:
     yield from (*seeds.plain(), *seeds.rarer(), *seeds.arrays(), *seeds.frames(), *seeds.tables())
-    yield from (*seeds.models(), *seeds.searched())
-    yield from (*strategies.indexes(), *strategies.columns(), *strategies.dtypes())
+    yield from seeds.models()
 
 
 def _generated() -> list[Any]:
