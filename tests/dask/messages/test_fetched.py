@@ -100,16 +100,6 @@ def test_of_three_values_the_one_that_is_refused_fails_alone(talk, marker, form)
     assert admitted(t.near) == ["data.a", "data.c"]
 
 
-def test_where_all_are_refused_each_says_its_own_reason(talk, marker):
-    t = asking(talk, keys="ab")
-    data = {"a": t.Row(PICKLE, (marker.pickle,)), "b": t.Row({"serializer": "dask"}, ())}
-    got = t.attack_back({"status": "OK", "data": data})["data"]
-    assert [value.failed for value in got.values()] == [True, True]
-    assert [why(got[key]).state[1][:6] for key in "ab"] == ["data.a", "data.b"]
-    assert sorted(record["where"] for record in refused(t.near)) == ["data.a", "data.b"]
-    assert admitted(t.near) == []
-
-
 def test_a_value_of_several_payloads_fails_as_one(talk, marker):
     t = asking(talk, keys="ab")
     data = {"a": good(t, 1), "b": [good(t, 2), {"x": t.Row(PICKLE, (marker.pickle,))}]}

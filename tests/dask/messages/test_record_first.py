@@ -29,15 +29,6 @@ def test_a_request_that_cannot_be_recorded_is_answered(talk, marker):
         assert t.request({"op": "who_has", "keys": []})["op"] == "who_has"
 
 
-def test_an_element_that_cannot_be_recorded_is_replaced(talk, marker):
-    t = talk("worker").worker_stream()
-    t.near.audit.broken = {"admit", "refuse"}
-    row = t.Row({**PICKLE, "serializer": "cloudpickle"}, (marker.pickle,))
-    [task] = t.attack_back([{"op": "compute-task", "key": "x", "run_spec": row}])
-    with pytest.raises(Exception, match="disk is full"):
-        task["run_spec"]()
-
-
 def test_a_graph_that_cannot_be_recorded_fails_its_futures(talk, marker):
     t = talk("alice").client_stream()
     t.far.audit.broken = {"admit"}
@@ -189,14 +180,6 @@ def test_whoever_wrote_a_shard_wrote_the_pickle_in_it(opened, form):
     row = shard_row(t, pickle.dumps(SHARDS), form, author="bob")
     assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
     assert t.refused_by_server == ["author.relayed"]
-
-
-def test_a_shard_that_cannot_be_recorded_is_not_opened(opened):
-    t = opened
-    t.far.audit.broken = {"admit"}
-    row = shard_row(t, pickle.dumps(SHARDS), "msgpack")
-    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
-    assert not any(event.startswith("load") for event in t.far.audit.order)
 
 
 def test_a_shard_that_could_not_be_sent_is_its_reason(opened, marker):

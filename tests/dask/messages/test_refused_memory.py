@@ -19,27 +19,17 @@ LARGE = bytes(100_000)
 PICKLE = {"serializer": "pickle", "writeable": []}
 
 
-def nested(depth):
-    return b"\x82\xa2op\xa8identity\xa9n_workers" + b"\x91" * depth + b"\x01"
-
-
 REQUESTS = {
     "unknown field": lambda t: forged({"op": "identity", "nope": LARGE[:4000]}),
     "over its ceiling": lambda t: forged({"op": "identity", "nope": LARGE}),
-    "shape": lambda t: forged({"op": "set_metadata", "keys": LARGE, "value": 1}),
     "malformed": lambda t: [b"\x81\xa2op" + LARGE],
     "not granted": lambda t: forged({"op": "terminate", "reason": LARGE.decode()}),
-    "too deep": lambda t: [nested(200)],
-    "trailing bytes": lambda t: [msgpack.packb({"op": "identity"}) + LARGE],
     "no table": lambda t: [msgpack.packb({"op": "identity"}), LARGE],
     "marker": lambda t: forged(
         {"op": "set_metadata", "keys": ["a"], "value": {"__Pickled__": LARGE}}
     ),
     "payload": lambda t: forged(
         {"op": "set_metadata", "keys": ["a"], "value": t.Row(PICKLE, (b"cos\nsystem\n." + LARGE,))}
-    ),
-    "typed payload": lambda t: forged(
-        {"op": "set_metadata", "keys": ["a"], "value": t.Row({"serializer": "dask"}, (LARGE,))}
     ),
     "unreadable payload": lambda t: forged(
         {"op": "set_metadata", "keys": ["a"], "value": t.Row({"serializer": "msgpack"}, (LARGE,))}

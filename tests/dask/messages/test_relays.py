@@ -167,6 +167,3 @@ def test_no_text_of_a_peers_steers_a_terminal(talk):
     )
     assert got["traceback_text"].startswith("a\nb\t\\x1b")
     assert not any(c in str(got) for c in "\x1b\x07\x9b")
-
-
-# --- replies --------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.policy import Policy
 from safeser.values import Limits
+from tests.refusal import refusal
 
 DEMO = Path(__file__).parents[3] / "policies" / "demo.yaml"
 
@@ -54,23 +55,12 @@ GATHER = {"op": "gather", "keys": ["a", "b"], "reply": True}
 def test_a_value_over_a_limit_fails_alone(small, limits, named):
     t = small("alice", **limits)
     t.request(GATHER)
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "peer.unsent") as caught:
         t.reply({"status": "OK", "data": {"a": zeros(150_000), "b": zeros(5)}})
-    assert caught.value.rule == "peer.unsent"
     assert named in str(caught.value)
     t.request({**GATHER, "keys": ["b"]})
     got = t.reply({"status": "OK", "data": {"b": zeros(5)}})
     assert len(got["data"]["b"]) == 5
-
-
-def test_the_scheduler_passes_the_reason_on_to_the_client(small):
-    up, down = small("scheduler", "worker", max_bytes=100_000), small("alice", max_bytes=100_000)
-    up.request(GET)
-    got = up.reply({"status": "OK", "data": {"a": zeros(150_000), "b": zeros(5)}})
-    assert [got["data"][key].failed for key in "ab"] == [True, False]
-    down.request(GATHER)
-    with pytest.raises(PayloadError, match=r"limit\.max_bytes"):
-        down.reply({"status": "OK", "data": got["data"]})
 
 
 def test_values_that_are_too_much_together_go_without_the_largest(small):
@@ -100,9 +90,8 @@ def test_values_with_too_many_frames_together_go_without_the_largest(small):
 def test_a_request_that_is_too_large_is_raised_here(small, operation):
     t = small("alice", max_bytes=100_000)
     for data in (zeros(150_000), b"x" * 150_000):
-        with pytest.raises(PayloadError) as caught:
+        with refusal(PayloadError, "limit.max_bytes") as caught:
             t.request({"op": operation, "data": data, "name": "q"})
-        assert caught.value.rule == "limit.max_bytes"
         assert "limits.max_bytes" in caught.value.fix
     assert t.request({"op": "who_has", "keys": []})["op"] == "who_has"
 
@@ -131,9 +120,8 @@ def test_a_reply_that_cannot_be_sent_is_an_error_for_whoever_asked(small, value,
     got = t.reply(value)
     assert got["status"] == "uncaught-error"
     assert got["exception"].rule == rule
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, rule):
         t.request({"op": "set_metadata", "keys": ["k"], "value": value})
-    assert caught.value.rule == rule
     assert t.request({"op": "who_has", "keys": []})["op"] == "who_has"
 
 
@@ -259,9 +247,8 @@ def test_long_frames_cross_a_connection_and_a_relay(talk, monkeypatch, size):
 def test_what_stands_beside_the_values_is_not_cut(talk, monkeypatch):
     monkeypatch.setattr(wire, "MAX_FRAME", 1000)
     t = talk("alice")
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "limit.frame") as caught:
         t.request({"op": "set_metadata", "keys": ["k"], "value": "x" * 2000})
-    assert caught.value.rule == "limit.frame"
     assert "to_serialize" in caught.value.fix
 
 
@@ -299,9 +286,8 @@ def test_depth_is_judged_as_its_reader_does(depth):
         readable(value)
         assert parse(encoder.frames(listed=True), limits)
     else:
-        with pytest.raises(PayloadError) as caught:
+        with refusal(PayloadError, "limit.max_depth"):
             readable(value)
-        assert caught.value.rule == "limit.max_depth"
         assert encoder.frames(listed=True) == [b"\x90"]
 
 
@@ -315,9 +301,8 @@ def test_a_header_that_is_nested_too_deeply_is_refused():
     for _ in range(5):
         header = {"serializer": "collection", "sub-headers": [header], "frame-lengths": [1]}
     check_header(header, Limits(max_depth=20))
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "limit.max_depth"):
         check_header(header, Limits(max_depth=8))
-    assert caught.value.rule == "limit.max_depth"
 
 
 def test_a_payload_table_is_judged_as_its_reader_does(small):

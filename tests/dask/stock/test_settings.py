@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import subprocess
 import sys
-import threading
 
 import dask
 import distributed
@@ -20,6 +19,7 @@ from safeser.dask.stock.comm import Guard, GuardedBackend
 from safeser.dask.stock.settings import guarded_security
 from safeser.errors import ConfigError
 from safeser.identities import make_identities
+from tests.dask.test_client import Unconnected
 
 TEAM = """
 safeser: 1
@@ -119,20 +119,6 @@ def test_tls_files_are_for_guarded_clients_alone(tmp_path):
     own = Security(tls_ca_file=str(tmp_path / "ca"))
     assert rule(own.get_connection_args, "client") == "config.tls"
     assert "guarded tcp://" in repr(guarded_security("tcp", Security(), None))
-
-
-class Unconnected:
-    """Stands in for Dask's client: keeps what it was given."""
-
-    def __init__(self, *args, **options):
-        self.given = (args, options)
-        self.security = options["security"]
-        self.extensions = {}
-        self.futures = {}
-        self._refcount_lock = threading.RLock()
-
-    def _graph_to_futures(self, expr, keys, *args, **options):
-        return {}
 
 
 @pytest.fixture

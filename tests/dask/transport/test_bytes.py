@@ -12,7 +12,6 @@ from tornado.iostream import IOStream
 
 from safeser.dask.messages.states import State
 from safeser.dask.transport import comm as module
-from safeser.errors import SafeserError
 from safeser.values import Suite
 
 
@@ -34,18 +33,6 @@ async def test_a_byte_changed_on_the_wire_ends_the_session_and_nothing_else(net,
     assert len(net.seen) == 1
 
 
-async def test_a_connection_that_ends_inside_a_message_is_closed(net, connected):
-    async with connected() as (listener, comm):
-        whole = b"".join(comm.link.session.seal(b"", [b"x" * 1000]))
-        await comm.stream.write(whole[:500])
-        comm.abort()
-        for again in (comm.write({"op": "nbytes"}), comm.read()):
-            with pytest.raises(CommClosedError):
-                await again
-        assert (await net.asks(listener.contact_address))["status"] == "OK"
-    assert len(net.seen) == 1
-
-
 async def test_a_session_that_ended_and_a_read_that_is_cancelled_close_the_connection(connected):
     async with connected() as (_, comm):
         comm.link.session.end("it is old")
@@ -60,48 +47,11 @@ async def test_a_session_that_ended_and_a_read_that_is_cancelled_close_the_conne
 # --- sizes ------------------------------------------------------------------------------------
 
 
-async def test_a_batch_that_is_too_large_is_sent_in_halves(connected, monkeypatch):
-    def several(self, message, frames):
-        return isinstance(message, list) and len(message) > 1
-
-    monkeypatch.setattr(module.Conversation, "is_overfull", several)
-    sent = []
-    real = module.SafeserComm._send_whole
-
-    def counted(self, header, frames, then):
-        sent.append(len(frames))
-        return real(self, header, frames, then)
-
-    async with connected() as (_, comm):
-        registers = {"op": "register-client", "client": "Client-1", "reply": False, "versions": {}}
-        await comm.write(registers)
-        monkeypatch.setattr(module.SafeserComm, "_send_whole", counted)
-        assert await comm.write([{"op": "heartbeat-client"}] * 3) > 0
-        assert sent == [1, 1, 1]
-
-
 async def test_a_word_that_nobody_waits_for_is_not_written(connected):
     async with connected() as (_, comm):
         comm.conversation.state = State.SILENCED
         assert await comm.write("OK") == 0
         assert await comm.write("OK") > 0
-
-
-async def test_a_refused_transfer_leaves_the_connection_usable(net, connected, monkeypatch):
-    def refuse(*_, **__):
-        raise SafeserError("refused", rule="test")
-
-    async with connected("Worker") as (_, comm):
-        await comm.write({"op": "get_data", "keys": ["x"], "reply": True})
-        with monkeypatch.context() as patch:
-            patch.setattr("safeser.dask.messages.conversation.judge_reply", refuse)
-            with pytest.raises(SafeserError, match="refused"):
-                await comm.read()
-        await comm.write({"op": "get_data", "keys": ["y"], "reply": True})
-        while len(net.seen) < 3:
-            await asyncio.sleep(0.01)
-    assert net.seen[1] == "OK"
-    assert net.seen[2]["op"] == "get_data"
 
 
 @pytest.mark.parametrize("size", [2_000, 300_000, 700_001])

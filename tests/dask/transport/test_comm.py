@@ -113,12 +113,8 @@ async def test_our_connector_does_not_talk_to_a_stock_port(net, monkeypatch):
     [
         b"",
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 10,
-        b"\x16\x03\x01\x02\x00" + bytes(500),
-        bytes(500),
         b"\x93SAFESER\x01\x01\x00\x00" + bytes(32),
         b"\x93SAFESER\x01\x01\x00\x00" + b"\x42" * 32,
-        b"\x93SAFESER\x02\x01\x00\x00" + b"\x42" * 32,
-        b"\x93SAF",
     ],
 )
 def test_garbage_and_silence_end_by_the_deadline(net, run, monkeypatch, said, caplog):
