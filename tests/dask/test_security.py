@@ -51,24 +51,15 @@ def test_it_pickles_its_paths_and_no_key(security, tmp_path, copied):
 def test_what_is_for_one_role_is_laid_over_what_is_for_all(security):
     assert security.overrides("worker")["identity"] == "/keys/worker.key"
     assert security.overrides("nanny")["identity"] == security.overrides("client")["identity"]
-
-
-def test_only_a_client_narrows(security):
-    client = security.get_connection_args("client")["safeser"]
-    worker = security.get_connection_args("worker")["safeser"]
-    assert client["deserializers"] == ("dask", "msgpack")
-    assert worker["deserializers"] is None
-
-
-def test_whom_to_expect_is_the_same_for_every_role(security):
     for role in ("client", "worker", "nanny"):
         assert security.overrides(role)["expected_scheduler"] == "scheduler"
 
 
-def test_only_a_client_is_told_where_the_scheduler_is(security):
+def test_only_a_client_narrows_and_is_told_where_the_scheduler_is(security):
     at = security.narrowed(None, scheduler_at="127.0.0.1:8786")
-    given = [at.get_connection_args(role)["safeser"] for role in ("client", "worker")]
-    assert [each["scheduler_at"] for each in given] == ["127.0.0.1:8786", None]
+    client, worker = (at.get_connection_args(role)["safeser"] for role in ("client", "worker"))
+    assert (client["deserializers"], worker["deserializers"]) == (("dask", "msgpack"), None)
+    assert (client["scheduler_at"], worker["scheduler_at"]) == ("127.0.0.1:8786", None)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, lambda s: pickle.loads(pickle.dumps(s))])
@@ -129,12 +120,8 @@ def test_narrowing_never_widens(own, asked, left):
     ("arguments", "near"),
     [
         ({"identiy": "x"}, "identity"),
-        ({"deserializer": ["dask"]}, "deserializers"),
-        ({"expected-scheduler": "x"}, "expected_scheduler"),
         ({"tls_ca_fil": "ca.pem"}, "tls_ca_file"),
-        ({"audit_file": {}}, "audit_files"),
         ({"deserializers": ["dsk"]}, "'dask'"),
-        ({"deserializers": ["data"]}, "dask"),
         ({"deserializers": "dask"}, "deserializers=[...]"),
         ({"deserializers": ["x" * 400]}, "msgpack"),
     ],

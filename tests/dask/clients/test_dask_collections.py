@@ -1,8 +1,5 @@
 """Dask's collections as data: what they are travels, their graphs do not."""
 
-import subprocess
-import sys
-
 import dask
 import dask.array as da
 import dask.bag as db
@@ -144,21 +141,3 @@ def test_more_keys_than_a_message_may_hold():
     header, frames = families.serialize(Described("bag", "x", None, 1 << 40), FAMILIES)
     with refusal(PayloadError, "families.too-large", match="more keys"):
         families.deserialize(header, frames, GRANT, limits=Limits())
-
-
-@pytest.mark.slow
-def test_descriptions_travel_without_a_client():
-    program = """if True:
-        import safeser
-        from safeser.dask.clients.dask_collections import describe
-        import dask.array as da
-
-        sent = safeser.serialize(describe(da.ones(4, chunks=2)), on_error="raise")
-        kept = safeser.deserialize(*sent)
-        assert kept.parts == ((2, 2),)
-        try:
-            safeser.serialize(da.ones(4), on_error="raise")
-        except safeser.SerializationError as error:
-            assert "describe()" in str(error) or ".persist()" in str(error), error
-    """
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)

@@ -240,15 +240,9 @@ def test_the_cluster_is_asked_once_however_little_it_takes_apart():
     assert len(client.submitted) == 50
 
 
-def test_what_cannot_be_taken_apart_is_unsent():
-    client = Client({"a": UNSENT}, {"a": None})
-    with pytest.raises(PayloadError) as caught:
-        gathered(client, [Known("a")])
-    assert caught.value is UNSENT
-
-
-def test_a_pickle_in_reply_is_no_value():
-    client = Client({"a": UNSENT}, {"a": PolicyDenied("a pickle", rule="floor.unknown")})
+@pytest.mark.parametrize("answer", [None, PolicyDenied("a pickle", rule="floor.unknown")])
+def test_what_cannot_be_taken_apart_and_a_pickle_in_reply_are_unsent(answer):
+    client = Client({"a": UNSENT}, {"a": answer})
     with pytest.raises(PayloadError) as caught:
         gathered(client, [Known("a")])
     assert caught.value is UNSENT
