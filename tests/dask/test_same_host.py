@@ -73,12 +73,3 @@ def test_where_interfaces_cannot_be_listed_only_loopback_is_known(monkeypatch):
     assert is_same_host(stream("127.0.0.1")) is True
     assert is_same_host(stream("192.0.2.9")) is True
     assert is_same_host(stream("198.51.100.9")) is None
-
-
-def test_a_real_connection_to_oneself():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        one = socket.create_connection(server.getsockname())
-        other, _ = server.accept()
-        with one, other:
-            assert is_same_host(SimpleNamespace(socket=one)) is True
-            assert is_same_host(SimpleNamespace(socket=other)) is True

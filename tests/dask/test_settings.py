@@ -86,14 +86,6 @@ def test_what_is_no_setting_is_refused(section):
 # --- channels -------------------------------------------------------------------------------
 
 
-def test_a_channel_is_made_once_for_each_role(made):
-    worker = channel_for("worker")
-    assert channel_for("worker") is worker
-    assert worker.identity.principal == "worker"
-    assert channel_for("scheduler") is not worker
-    assert worker.policy.name == "default"
-
-
 def test_a_child_shares_no_channel_of_its_parent(made, monkeypatch):
     parent = channel_for("worker")
     monkeypatch.setattr(module, "_pid", -1)
@@ -204,17 +196,6 @@ def test_who_could_be_of_no_use_does_not_listen(made, role):
         Roles().listening(Server(role), asked)
     assert "'client'" in caught.value.message
     assert ("NANNY" in caught.value.fix) == (role == "nanny")
-
-
-def test_a_principal_without_any_context_is_of_no_use(made):
-    lonely = made / "lonely.yaml"
-    lonely.write_text(
-        "safeser: 1\nname: l\nrevision: 1\nprincipals: {worker: {}, a: {}, b: {}}\n"
-        "contexts:\n  - {name: c, sender: a, recipient: b}\n...\n"
-    )
-    asked = {"roles": {"worker": {"policy": str(lonely)}}}
-    with refusal(ConfigError, "config.role-principal"):
-        Roles().listening(Server.WORKER, asked)
 
 
 @pytest.mark.parametrize(("key", "rule"), [("client", "role-principal"), ("none", "identity")])

@@ -90,12 +90,3 @@ def test_what_waits_for_the_loop_runs_between_the_graphs_of_a_batch():
 
     asyncio.run(run())
     assert done == ["other 0", "graph 0", "other 1", "graph 1", "other 2", "graph 2"]
-
-
-def test_the_order_of_a_graph_is_found_in_a_thread():
-    async def run():
-        where = await OFFLOAD.replace(dask_offload)(threading.current_thread)
-        return where, threading.current_thread()
-
-    where, loop = asyncio.run(run())
-    assert where is not loop

@@ -169,11 +169,6 @@ def test_what_was_persisted_arrives_over_the_same_results(collection):
     assert list(getattr(one.meta, "columns", [])) == list(getattr(two.meta, "columns", []))
 
 
-def test_parts_of_what_was_persisted_are_still_to_run():
-    with pytest.raises(PayloadError, match=r"\.persist\(\)"):
-        families.serialize(persisted(COLLECTIONS[0])[:2] + 1, FAMILIES)
-
-
 def test_a_persisted_collection_holds_a_description_alone():
     header, _ = families.serialize(persisted(COLLECTIONS[-1]), FAMILIES)
     for child in ("x", {"kind": "bag"}, Future("k")):

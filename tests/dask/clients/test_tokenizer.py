@@ -66,23 +66,6 @@ print(json.dumps(out))
 """
 
 
-#: What needs no library beside Dask, whose imports take a process some seconds.
-PLAIN = """
-import json, threading
-from dask.tokenize import TokenizationError, tokenize
-import safeser.dask
-from safeser.dask.patches import install
-
-install()
-out = {"tokens": [tokenize({"a", "b", "c"}), tokenize(lambda x: x in {"a", "b"})]}
-try:
-    tokenize({"x": threading.Lock()}, ensure_deterministic=True)
-except TokenizationError as error:
-    out["strict"] = isinstance(error, safeser.SafeserError)
-print(json.dumps(out))
-"""
-
-
 def run(seed, program=PROGRAM, **environment):
     names = {k: v for k, v in os.environ.items() if not k.startswith("DASK_SAFESER")}
     ended = subprocess.run(
@@ -109,13 +92,6 @@ def test_tokens_agree_between_processes(seen):
     assert first["names"] == second["names"]
     assert len(set(first["tokens"])) == len(first["tokens"])
     assert all(len(token) == 32 for token in first["tokens"])  # as long as Dask's
-
-
-@pytest.mark.slow
-def test_without_the_setting_they_are_dasks_own():
-    first, second = run(1, PLAIN), run(2, PLAIN)
-    assert first["tokens"] != second["tokens"]  # sets of text
-    assert first["strict"] is False
 
 
 def test_an_error_is_of_dasks_class_and_names_the_culprit(seen):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from distributed.worker import Worker
 from distributed.worker_state_machine import (
-    GatherDepFailureEvent,
     GatherDepSuccessEvent,
     WorkerState,
 )
@@ -149,14 +148,6 @@ def test_what_is_wrong_beside_the_values_fails_all(talk, marker, stray):
     assert stray == "key" or admitted(t.near) == []
 
 
-def test_plain_values_and_none_at_all_come_as_they_did(talk):
-    t = asking(talk, keys="ab")
-    assert t.attack_back({"status": "OK", "data": {"a": 1}}) == {"status": "OK", "data": {"a": 1}}
-    for reply in ({"status": "busy"}, {"status": "OK", "data": {}}):
-        t = asking(talk)
-        assert t.attack_back(reply) == reply
-
-
 @pytest.mark.parametrize(("broken", "failed"), [("admit", [True, True]), ("refuse", [False, True])])
 def test_what_cannot_be_recorded_is_not_passed_on(talk, marker, broken, failed):
     t = asking(talk, keys="ab")
@@ -287,18 +278,3 @@ def test_a_workers_state_fails_the_one_and_keeps_the_others():
     assert "test.refused" in state.tasks["b"].exception_text
     assert state.transfer_incoming_bytes == 0
     assert not state.in_flight_workers
-
-
-def test_all_else_that_a_worker_gathers_is_left_alone():
-    whole = GatherDepSuccessEvent(worker=PEER, total_nbytes=1, data={"a": 1}, stimulus_id="s")
-    failed = GatherDepFailureEvent.from_exception(
-        OSError("x"), worker=PEER, total_nbytes=1, stimulus_id="s"
-    )
-    for event in (whole, failed):
-        assert fetch(Asking(event)) is event
-    partly = GatherDepSuccessEvent(
-        worker=PEER, total_nbytes=1, data={"a": Unfetched(PayloadError("no"))}, stimulus_id="s"
-    )
-    stock = Asking(partly, guarded=False)
-    assert fetch(stock) is partly
-    assert stock.seen is False

@@ -13,7 +13,6 @@ from safeser.errors import AuditError
 from safeser.values import Kind
 
 PICKLE = {"serializer": "pickle", "writeable": []}
-KEEP_ALIVE = {"op": "keep-alive"}
 
 
 def test_a_request_that_cannot_be_recorded_is_answered(talk, marker):
@@ -73,20 +72,6 @@ def test_of_a_batch_that_cannot_be_recorded_nothing_is_opened(talk, marker):
             got[key]()
     with pytest.raises(Exception, match="no serializer"):  # refused anyway
         got["b"]()
-
-
-def test_the_counts_of_a_batch_are_one_call(talk, monkeypatch):
-    t = talk("worker").worker_stream()
-    calls = []
-    real = t.far.audit.count
-
-    def count(**said):
-        calls.append((said["operation"], said["times"]))
-        real(**said)
-
-    monkeypatch.setattr(t.far.audit, "count", count)
-    assert t.attack([KEEP_ALIVE, KEEP_ALIVE, KEEP_ALIVE]) == (KEEP_ALIVE,) * 3
-    assert calls == [("keep-alive", 3)]
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from distributed.protocol import Serialized, to_serialize
 
-from safeser.dask.contents.failures import Relayed
 from safeser.dask.wire.codec import Encoder, PayloadRow, parse
 from safeser.dask.wire.reader import check_header, check_readable
 from safeser.envelope import format as wire
@@ -146,18 +145,6 @@ def test_more_values_than_a_message_has_frames_fail_all(small):
     assert got["exception"].rule == "limit.max_frames"
 
 
-def test_other_errors_of_a_worker_stay_errors(small):
-    t = small("scheduler", "worker", max_frames=100)
-    t.request(GET)
-    for error in (OSError("the disk"), ValueError("no")):
-        got = t.reply({"status": "uncaught-error", "exception": error, "traceback": None})
-        assert got["status"] == "uncaught-error"
-        assert isinstance(got["exception"], Relayed)
-    # Without a reason Dask would ask for them for ever.
-    got = t.attack_back({"status": "uncaught-error", "exception": None, "traceback": None})
-    assert (got["status"], set(got["data"])) == ("OK", {"a", "b"})
-
-
 def test_a_refused_transfer_is_acknowledged(talk, marker):
     """A peer that opens values says itself the word that the other side waits for."""
     t = talk("worker", "worker")
@@ -178,6 +165,7 @@ def test_a_batch_that_is_too_large_is_to_be_halved(small):
     frames = t.server.send(tasks)
     assert t.server.is_overfull(tasks, frames)
     assert not t.server.is_overfull(tasks[:1], t.server.send(tasks[:1]))
+    assert t.server.is_overfull(tasks, [b""] * 100_001)
     assert not t.asker.is_overfull({"op": "x"}, frames)
 
 

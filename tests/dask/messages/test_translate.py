@@ -20,7 +20,7 @@ from safeser.dask.wire import fields
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.families.errors import wire
 from safeser.families.errors.wire import from_data
-from safeser.operations import Encoding, Server
+from safeser.operations import Server
 
 # --- outgoing ---------------------------------------------------------------------------------
 
@@ -167,25 +167,6 @@ def test_only_dasks_own_pickles_are_taken_over(header):
 
 
 # --- incoming ---------------------------------------------------------------------------------
-
-
-def test_a_type_must_be_a_name():
-    for good in ("int", None):
-        element = {"op": "task-finished", "type": good}
-        assert translate.incoming_element(Server.SCHEDULER, "task-finished", element) == (
-            element,
-            (),
-        )
-    for bad in (b"x", 5, ["x"]):
-        with pytest.raises(PayloadError):
-            translate.incoming_element(Server.SCHEDULER, "task-finished", {"type": bad})
-
-
-@given(st.binary(max_size=30))
-def test_bytes_in_a_broadcasts_reply_become_an_error_made_here(data):
-    reply = translate.incoming_reply({"*": Encoding.NESTED}, {"w": data, "v": 1}).message
-    assert isinstance(pickle.loads(reply["w"]), Exception)
-    assert reply["v"] == 1
 
 
 @given(st.text(max_size=300))

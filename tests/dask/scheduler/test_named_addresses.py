@@ -129,13 +129,6 @@ def test_nobody_waits_for_names_that_somebody_else_registers_by(scheduler, monke
     assert threads[0] is not threading.current_thread()
 
 
-def test_other_schedulers_look_names_up_as_they_do(asked):
-    stock = Held()
-    assert stock.coerce_address("safeser://node.invalid:1", True) == "safeser://127.0.0.9:1"
-    assert stock.coerce_address("safeser://node.invalid:1") == "safeser://127.0.0.9:1"
-    assert asked == ["node.invalid"] * 2
-
-
 def test_a_scheme_that_is_closed_is_none_of_an_address(scheduler, monkeypatch):
     def resolve_address(address: str) -> str:
         raise ConfigError("closed", rule="scheme.sealed")

@@ -89,18 +89,6 @@ def test_who_is_there_stays_when_the_same_address_comes_again(doors, guarded):
     on(doors, guarded, main)
 
 
-def test_a_nanny_is_that_of_who_named_it_first(doors):
-    async def main(c: Cluster) -> None:
-        await c.register(1, nanny=address(9))
-        other = await c.register(2, "other", nanny=address(9))
-        assert other.said[0]["exception"].rule == "worker.nanny"
-        # Its own worker, started anew, may come before the old one is known to be gone.
-        await c.register(3, nanny=address(9))
-        assert set(c.scheduler.workers) == {address(1), address(3)}
-
-    on(doors, True, main)
-
-
 @pytest.mark.parametrize(
     "spelt",
     [

@@ -65,13 +65,6 @@ def test_markers_do_nothing(peer, marked, rule):
     assert peer.rules == [rule]
 
 
-def test_a_marker_costs_its_element_and_no_other(peer):
-    peer.stream()
-    got = peer.hear([{"op": "event", "topic": "t", "event": ENUM}, OK])
-    assert got == (OK,)
-    assert peer.rules == ["marker.enum"]
-
-
 def test_a_set_of_what_is_not_hashable_costs_its_element(peer):
     peer.stream()
     unhashable = {"__Set__": True, "as-list": [{}]}
@@ -197,6 +190,17 @@ def test_errors_come_as_data_with_their_chain(peer):
     assert reply["traceback"] is None
 
 
+def test_errors_of_tasks(peer):
+    peer.stream()
+    told = failure()
+    element = {"op": "task-erred", "key": "k"}
+    element |= {"exception": told["exception"], "traceback": told["traceback"]}
+    (got,) = peer.hear([element])
+    assert isinstance(got["exception"], ValueError)
+    assert got["traceback"] is None
+    assert "in failure" in got["exception"].__notes__[0]
+
+
 class Own(Exception):
     pass
 
@@ -312,13 +316,6 @@ def test_malformed_messages_of_a_stream(peer):
     assert peer.hear([OK]) == (OK,)
 
 
-def test_what_a_worker_answers_is_acknowledged_even_if_refused(peer):
-    pickled = Serialized({"serializer": "pickle", "writeable": ()}, [pickle.dumps({1})])
-    with pytest.raises(PolicyDenied):
-        peer.answer({"status": "OK", "data": {"k": pickled}}, op="get_data", keys=["k"])
-    assert peer.conversation.take_answers() == [["OK"]]
-
-
 # -- the handshake ---------------------------------------------------------------------------------
 
 
@@ -421,13 +418,5 @@ def test_any_bytes_are_a_value_or_refused(make_peer, data):
         peer.stream()
     else:
         peer.conversation.note_sent({"op": "gather", "keys": ["k"]})
-    with contextlib.suppress(SafeserError):
-        peer.hear_frames(frames)
-
-
-@given(st.lists(st.binary(max_size=60), max_size=4))
-def test_any_frames_are_a_value_or_refused(make_peer, frames):
-    peer = make_peer().greet()
-    peer.conversation.note_sent({"op": "gather", "keys": ["k"]})
     with contextlib.suppress(SafeserError):
         peer.hear_frames(frames)

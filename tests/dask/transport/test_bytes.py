@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from distributed.comm.core import CommClosedError
 from distributed.protocol import to_serialize
-from tornado.iostream import IOStream
 
 from safeser.dask.messages.states import State
 from safeser.dask.transport import comm as module
+from safeser.errors import SafeserError
 from safeser.values import Suite
 
 
@@ -42,6 +42,9 @@ async def test_a_session_that_ended_and_a_read_that_is_cancelled_close_the_conne
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(comm.read(), 0.1)
         assert comm.closed()
+        for again in (comm.write({"op": "nbytes"}), comm.read()):
+            with pytest.raises(CommClosedError):
+                await again
 
 
 # --- sizes ------------------------------------------------------------------------------------
@@ -52,6 +55,23 @@ async def test_a_word_that_nobody_waits_for_is_not_written(connected):
         comm.conversation.state = State.SILENCED
         assert await comm.write("OK") == 0
         assert await comm.write("OK") > 0
+
+
+async def test_a_refused_transfer_leaves_the_connection_usable(net, connected, monkeypatch):
+    def refuse(*_, **__):
+        raise SafeserError("refused", rule="test")
+
+    async with connected("Worker") as (_, comm):
+        await comm.write({"op": "get_data", "keys": ["x"], "reply": True})
+        with monkeypatch.context() as patch:
+            patch.setattr("safeser.dask.messages.conversation.judge_reply", refuse)
+            with pytest.raises(SafeserError, match="refused"):
+                await comm.read()
+        await comm.write({"op": "get_data", "keys": ["y"], "reply": True})
+        while len(net.seen) < 3:
+            await asyncio.sleep(0.01)
+    assert net.seen[1] == "OK"
+    assert net.seen[2]["op"] == "get_data"
 
 
 @pytest.mark.parametrize("size", [2_000, 300_000, 700_001])
@@ -72,34 +92,3 @@ async def test_long_frames_are_read_into_one_buffer(net, monkeypatch, size):
         reply = await net.asks(listener.contact_address, message)
         assert np.array_equal(reply["got"]["x"], array)
     assert all(len(owners) <= 1 for owners in joined)
-
-
-@pytest.mark.slow
-async def test_many_small_frames_take_few_reads_and_writes(net, monkeypatch):
-    sizes = [(3 * n) % 2_000 for n in range(800)]
-    sizes[100], sizes[101], sizes[500] = 300_000, 20_000, 16_384
-    arrays = {str(n): np.full(size, n % 256, "u1") for n, size in enumerate(sizes)}
-    written, read = [], []
-    write, read_frames = IOStream.write, module.read_frames
-
-    def writes(self, data):
-        written.append(len(data))
-        return write(self, data)
-
-    async def reads(stream, lengths, *others):
-        read.append(sum(lengths))
-        return await read_frames(stream, lengths, *others)
-
-    async with net.serving() as listener:
-        monkeypatch.setattr(module, "read_frames", reads)
-        monkeypatch.setattr(IOStream, "write", writes)
-        data = {name: to_serialize(array) for name, array in arrays.items()}
-        message = {"op": "get_metadata", "keys": ["x"], "default": data, "reply": True}
-        got = (await net.asks(listener.contact_address, message))["got"]
-        assert all(np.array_equal(got[name], array) for name, array in arrays.items())
-    assert len(written) < 50  # there and back, handshakes included
-    assert len(read) < 40
-    assert 0 not in written
-    # By itself: without a copy, or encrypted.
-    assert max(written) >= 300_000
-    assert sum(length > 1 << 18 for length in read) == 2

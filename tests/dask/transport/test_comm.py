@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-import resource
 from collections import Counter
 
 import pytest
 from distributed.comm import registry
 from distributed.comm.core import CommClosedError, connect
-from distributed.comm.tcp import TCPBackend
 
 from safeser.audit import AuditLog
 from safeser.dask import comm_backend as module
@@ -20,10 +18,7 @@ from safeser.dask.messages.pending import pending
 from safeser.dask.settings import channel_for
 from safeser.dask.transport import connection_limits as counted
 from safeser.dask.transport.connection_limits import connections
-from safeser.dask.transport.unfinished import Arriving, unfinished
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied
-from safeser.identities import make_identities
-from safeser.identity import Roster
 from safeser.policy import Policy
 from safeser.values import Kind, Suite
 from tests.conftest import in_suite
@@ -31,12 +26,6 @@ from tests.conftest import in_suite
 
 def port_of(listener):
     return int(listener.contact_address.rsplit(":", 1)[1])
-
-
-async def never_stops(comm):
-    while True:
-        with Arriving(unfinished, "p", comm.abort) as arriving:
-            await comm._receive(arriving)
 
 
 async def closed_by_peer(reader):
@@ -90,22 +79,6 @@ async def test_a_stock_peer_gets_nowhere(net):
         with pytest.raises(Exception, match=r".*"):
             await connect(f"tcp://127.0.0.1:{port_of(listener)}", timeout=3)
     assert net.seen == []
-
-
-async def test_our_connector_does_not_talk_to_a_stock_port(net, monkeypatch):
-    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.5)
-
-    async def handle(comm):
-        raise AssertionError
-
-    # Not by its scheme, which is closed in a process that has used safeser://.
-    listener = TCPBackend().get_listener("127.0.0.1:0", handle, True)
-    await listener.start()
-    try:
-        with pytest.raises((OSError, AuthenticationError)):
-            await connect(f"safeser://127.0.0.1:{port_of(listener)}", timeout=1, **net.arguments())
-    finally:
-        listener.stop()
 
 
 @pytest.mark.parametrize(
@@ -267,11 +240,6 @@ async def test_who_is_refused_while_a_policy_is_rolled_out_comes_again(net, monk
         assert (await asking)["status"] == "OK"
 
 
-def test_descriptors_without_a_limit(monkeypatch):
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert counted.descriptors() == 1 << 20
-
-
 async def test_a_stopping_listener_closes_whoever_is_pending(net):
     async with net.serving() as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
@@ -322,49 +290,6 @@ async def test_a_responder_that_says_anything_else_is_not_talked_to(net, monkeyp
         monkeypatch.setattr(module.SafeserComm, "_send", odd)
         with pytest.raises(AuthenticationError):
             await connector.connect(f"127.0.0.1:{port_of(listener)}", **net.arguments())
-
-
-@pytest.mark.parametrize("greeting", [{"op": "identity"}, [1], {"python": "3"}])
-async def test_whoever_greets_otherwise_than_dask_is_closed(net, talk, greeting, caplog):
-    forged = talk("bob").forged
-
-    async with net.serving() as listener:
-        connector = registry.get_backend("safeser").get_connector()
-        comm = await connector.connect(f"127.0.0.1:{port_of(listener)}", **net.arguments())
-        frames = forged({"x": greeting})
-        await comm._send(frames)
-        with pytest.raises(CommClosedError):
-            await asyncio.wait_for(never_stops(comm), 10)
-        assert (await net.asks(listener.contact_address))["status"] == "OK"
-    assert len(net.seen) == 1
-
-
-async def test_a_key_that_the_other_side_does_not_list_ends_all_retries(net, tmp_path, monkeypatch):
-    other = tmp_path / "other"
-    make_identities(other, ("client",))
-    kept = [e for e in Roster.load(net.keys / "roster").entries if e.principal != "client"]
-    Roster([*kept, *Roster.load(other / "roster").entries]).save(other / "roster")
-    own = {"identity": str(other / "client.key"), "audit_key": str(net.keys / "audit.key")}
-    roles = {"client": own}
-
-    attempts = []
-    real = module._Connector._open
-
-    async def counted(self, address):
-        attempts.append(address)
-        return await real(self, address)
-
-    monkeypatch.setattr(module._Connector, "_open", counted)
-
-    async with net.serving() as listener:
-        with pytest.raises(AuthenticationError) as caught:
-            await net.asks(listener.contact_address, roles=roles)
-        assert "did not accept each other" in str(caught.value)
-        # One error and its one line: what led to it would only be a longer traceback.
-        assert caught.value.__suppress_context__
-        assert caught.value.__cause__ is None
-    assert len(attempts) == 1
-    assert net.seen == []
 
 
 async def test_another_peer_than_the_expected_one_ends_all_retries(net):

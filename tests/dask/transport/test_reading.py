@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import socket
 import weakref
 
-import msgpack
 import pytest
 from distributed.comm.core import CommClosedError
 from tornado.iostream import IOStream
@@ -130,47 +128,7 @@ async def test_the_table_of_frames_counts_towards_the_budget(wire, monkeypatch):
     reading.cancel()
 
 
-async def test_a_submitter_sends_large_values(wire):
-    value = os.urandom(1) * (3 << 20)
-
-    w = wire("alice")
-    comm = await w.greet()
-    row = [{"serializer": "msgpack"}, 1, None, False]
-    body = {"op": "scatter", "data": {"x": msgpack.ExtType(1, bytes(4))}, "client": "Client-1"}
-    assert comm.conversation._identity._client_ids.claim("Client-1", "alice")
-    frames = [msgpack.packb(body), msgpack.packb([row]), msgpack.packb(value)]
-    sending = asyncio.to_thread(w.mine.sendall, w.sealed(*frames))
-    got, _ = await asyncio.gather(comm.read(), sending)
-    assert bytes((got["data"]["x"]).frames[0])[-9:] == value[-9:]
-
-
 # --- one budget ----------------------------------------------------------------------------------
-
-
-async def test_a_message_beyond_the_budget_waits_for_the_one_that_began_first(wire, monkeypatch):
-    budget = Unfinished(1 << 20)
-    monkeypatch.setattr(module, "unfinished", budget)
-    large = {"op": "set_metadata", "keys": ["x"], "value": bytes(2 << 20)}
-
-    one, other = wire("alice"), wire("alice")
-    for each in (one, other):
-        await each.greet()
-    [first, second] = [w.sealed(*forged(large)) for w in (one, other)]
-    reading = asyncio.create_task(one.comm.read())
-    one.mine.sendall(first[: 1 << 16])
-    while not budget._arriving:
-        await asyncio.sleep(0.001)
-    waiting = asyncio.create_task(other.comm.read())
-    sending = asyncio.create_task(asyncio.to_thread(other.mine.sendall, second))
-    while not any(each.waits for each in budget._arriving):
-        await asyncio.sleep(0.001)
-    assert not waiting.done()
-    assert not reading.done()
-    await asyncio.to_thread(one.mine.sendall, first[1 << 16 :])
-    for got in (await reading, await waiting):
-        assert got["op"] == "set_metadata"
-    await sending
-    assert budget.held == 0
 
 
 async def test_a_connection_that_ends_inside_a_message_gives_its_bytes_back(wire, monkeypatch):
