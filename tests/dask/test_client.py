@@ -66,22 +66,12 @@ def identity(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("principal", "argument", "name", "does"),
-    [
-        ("bob", "serializers", "cloudpickle", "send"),
-        ("alice", "deserializers", "cloudpickle", "open"),
-        ("alice", "deserializers", "pickle", "open"),
-    ],
+    ("principal", "argument", "name"),
+    [("bob", "serializers", "cloudpickle"), ("alice", "deserializers", "pickle")],
 )
-def test_a_family_that_no_context_lists_is_an_error_at_once(
-    unconnected, principal, argument, name, does
-):
-    with pytest.raises(ConfigError) as caught:
+def test_a_family_that_no_context_lists_is_an_error_at_once(unconnected, principal, argument, name):
+    with refusal(ConfigError, f"caller.{argument}") as caught:
         unconnected(principal, **{argument: ["dask", name]})
-    assert f"{argument} names {name}, which policy 'demo' does not let {principal} {does}" in str(
-        caught.value
-    )
-    assert caught.value.rule == f"caller.{argument}"
     assert caught.value.fix.startswith(f"Take {name} out of {argument}")
 
 

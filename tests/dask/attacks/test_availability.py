@@ -7,20 +7,17 @@ ever; a batch that is dropped as a whole loses the elements that somebody waits 
 from __future__ import annotations
 
 import asyncio
-import socket
 import tracemalloc
 
 import msgpack
 import numpy as np
 import pytest
-from tornado.iostream import IOStream
 
 from safeser.dask.messages.sending import ElementWriter
-from safeser.dask.transport.comm import SafeserComm
 from safeser.families import serialize
 from safeser.operations import Server
 from tests.dask.attacks.rows import payload
-from tests.dask.forged import forged as frames_of
+from tests.dask.transport.test_reading import GREETING, Wire
 
 #: The reference to the second payload, as msgpack has it.
 SECOND = b"\xd6\1\0\0\0\1"
@@ -202,27 +199,17 @@ def test_refusals_of_one_message_are_counted_when_they_are_too_many(talk, caplog
 @pytest.fixture
 def wire(doors):
     """Return a scheduler's side of a connection, and what its peer writes and reads by itself."""
-    pairs = []
+    wires = []
 
     def made(*messages):
-        near, far = doors.links("bob", "scheduler", "demo")
-        mine, theirs = socket.socketpair()
-        mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
-        pairs.append(mine)
-        comm = SafeserComm(
-            IOStream(theirs), "safeser://a", "safeser://b", False, link=far, server=Server.SCHEDULER
-        )
+        wires.append(Wire(doors, "bob"))
         for message in messages:
-            for buffer in near.session.seal(b"", frames_of(message)):
-                mine.sendall(buffer)
-        return comm
+            wires[-1].say(message)
+        return wires[-1].comm
 
     yield made
-    for mine in pairs:
-        mine.close()
-
-
-GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
+    for each in wires:
+        each.mine.close()
 
 
 @pytest.mark.parametrize("operation", ["no-such", "identity"])
