@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
-import sys
+from types import SimpleNamespace
 
 import dask
 import distributed
@@ -157,28 +156,10 @@ def test_an_unauthenticated_cluster_has_to_be_named_in_the_call(unconnected):
         assert rule(Client) == "config.scheme"
 
 
-@pytest.mark.slow
-def test_a_process_that_speaks_tcp_already_is_left_alone():
-    program = """
-import distributed, safeser
-if __name__ == "__main__":
-    cluster = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None,
-                                       protocol="tcp", host="127.0.0.1")
-    def tried():
-        try:
-            safeser.Client(cluster.scheduler_address)
-        except safeser.ConfigError as error:
-            return error.rule
-    assert tried() == "scheme.in-use"
-    client = distributed.Client("tcp://" + cluster.scheduler_address.partition("://")[2])
-    assert tried() == "scheme.in-use"
-    client.close()
-    cluster.close()
-    print("fine")
-"""
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert "fine" in ended.stdout, ended.stderr
+def test_a_process_that_speaks_tcp_already_is_left_alone(unconnected, monkeypatch):
+    monkeypatch.setattr(guarded.Worker, "_instances", [SimpleNamespace(status="running")])
+    assert rule(lambda: Client("tcp://127.0.0.1:1")) == "scheme.in-use"
+    assert unconnected == []
 
 
 def test_peers_cannot_fill_the_count_of_refusals():

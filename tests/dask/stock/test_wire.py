@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import socket
 import struct
 
 import pytest
@@ -11,9 +11,6 @@ from distributed.comm.tcp import _add_frames_header
 from hypothesis import given
 from hypothesis import strategies as st
 from tornado.iostream import IOStream
-from tornado.netutil import bind_sockets
-from tornado.tcpclient import TCPClient
-from tornado.tcpserver import TCPServer
 
 from safeser.dask.stock.wire import lengths_of, read_message, runs_of
 from safeser.dask.transport.unfinished import Arriving, unfinished
@@ -28,23 +25,16 @@ def read(data, limits=LIMITS):
     """Read one message of *data*, which a peer writes and then closes."""
 
     async def main():
-        class Server(TCPServer):
-            async def handle_stream(self, stream, address):
-                with contextlib.suppress(Exception):
-                    await stream.write(data)
-                stream.close()
-
-        server = Server()
-        sockets = bind_sockets(0, "127.0.0.1")
-        server.add_sockets(sockets)
-        stream: IOStream = await TCPClient().connect(*sockets[0].getsockname())
+        mine, theirs = socket.socketpair()
+        mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        mine.sendall(data)
+        mine.close()
+        stream = IOStream(theirs)
         try:
             with Arriving(unfinished, "p", stream.close) as arriving:
                 return [bytes(frame) for frame in await read_message(stream, limits, arriving)]
         finally:
             stream.close()
-            server.stop()
-            await asyncio.sleep(0)
 
     return asyncio.run(main())
 
