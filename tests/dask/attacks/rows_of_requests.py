@@ -460,12 +460,6 @@ _MORE = (
         *("context.family", "demo"),
     ),
     Row(
-        "a value of no class that is opened",
-        *("alice", "scheduler"),
-        {"op": "set_metadata", "keys": ["x"], "value": Eager(PayloadRow(_THING, (b"x",)))},
-        *("families.type", "demo"),
-    ),
-    Row(
         "a value of no class to a worker",
         *("scheduler", "worker", {"op": "update_data", "data": {"x": PayloadRow(_THING, (b"x",))}}),
         *("families.type", "demo"),

@@ -66,12 +66,6 @@ def test_a_collection_over_results_that_exist(collection):
         assert (made.dtype, made.chunks) == (collection.dtype, collection.chunks)
 
 
-def test_sizes_that_are_not_known():
-    x = da.arange(10, chunks=5)
-    got = through(describe(x[x > 2]))
-    assert all(np.isnan(size) for size in got.parts[0])
-
-
 @pytest.mark.parametrize(
     "graph",
     [*COLLECTIONS, COLLECTIONS[0].dask, COLLECTIONS[2].expr],

@@ -28,15 +28,6 @@ def through(x: Any) -> Any:
     return families.deserialize(header, [bytes(frame) for frame in frames], GRANT)
 
 
-@pytest.mark.parametrize("key", ["inc-1", ("x", 0, 1), 5, b"k"])
-def test_a_future_is_its_key_and_belongs_to_nobody(key):
-    made = through({"f": Future(key)})["f"]
-    assert type(made) is Future
-    assert made.key == key
-    assert type(made.key) is type(key)
-    assert made._client is None
-
-
 class Base:
     limit = 3
 

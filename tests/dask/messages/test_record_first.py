@@ -165,11 +165,3 @@ def test_whoever_wrote_a_shard_wrote_the_pickle_in_it(opened, form):
     row = shard_row(t, pickle.dumps(SHARDS), form, author="bob")
     assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
     assert t.refused_by_server == ["author.relayed"]
-
-
-def test_a_shard_that_could_not_be_sent_is_its_reason(opened, marker):
-    t = opened
-    row = shard_row(t, marker.pickle, "msgpack", failed=True)
-    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
-    assert "peer.unsent" in t.refused_by_server
-    assert t.far.audit.order == ["admit", "load msgpack", "refuse"]

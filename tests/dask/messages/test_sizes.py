@@ -85,16 +85,6 @@ def test_values_with_too_many_frames_together_go_without_the_largest(small):
     assert "c" not in failed
 
 
-@pytest.mark.parametrize("operation", ["scatter", "queue_put"])
-def test_a_request_that_is_too_large_is_raised_here(small, operation):
-    t = small("alice", max_bytes=100_000)
-    for data in (zeros(150_000), b"x" * 150_000):
-        with refusal(PayloadError, "limit.max_bytes") as caught:
-            t.request({"op": operation, "data": data, "name": "q"})
-        assert "limits.max_bytes" in caught.value.fix
-    assert t.request({"op": "who_has", "keys": []})["op"] == "who_has"
-
-
 # --- what is not divisible --------------------------------------------------------------------
 
 
