@@ -66,8 +66,6 @@ def test_a_roles_own_settings_and_overrides_win():
         {"worker": "x"},
         {"idenity": "x"},
         {"identity": 5},
-        {"identity": ""},
-        {"policy": ""},
         {"worker": {"audit-key": ""}},
         {"identity": "-----BEGIN\nKEY"},
         {"worker": {"force": True}},

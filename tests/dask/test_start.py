@@ -26,6 +26,11 @@ channel = channel_for("worker")
 assert channel.policy.name == "default"
 assert channel.identity.principal == "worker"
 print(json.dumps([name for name in sys.modules if name not in before]))
+
+import logging
+
+said = logging.getLogger("distributed.x").makeRecord("distributed.x", 1, "f", 1, "%s", ("\\x1b[2J",), None)
+assert said.getMessage().isprintable()  # whatever class of client or server comes
 """
 
 #: What reads a policy, proves a principal and encrypts.

@@ -46,28 +46,10 @@ _DELETED = (
 
 #: What a relay asked for, or a worker asked of another one, in the name of a group.
 _REFUSED = (
-    *(
-        _row(
-            *(f"{relay} carries a request for values", "carol", "scheduler", relay),
-            *("operation.relayed",),
-            **{"msg": {"op": "get_data", "keys": ["k"]}, **more},
-        )
-        for relay, more in {"proxy": {"worker": _ELSEWHERE}, "broadcast": {}}.items()
-    ),
     _row(
         *("a worker calls another's actor", "worker", "worker", "actor_execute"),
         *("operation.not-granted",),
         **{"actor": "k", "function": "f", "args": [], "kwargs": {}},
-    ),
-    _row(
-        *("a worker brings another one values", "worker", "worker", "update_data"),
-        *("operation.not-granted",),
-        **{"data": {"k": 1}},
-    ),
-    _row(
-        *("a worker has another one drop values", "worker", "worker", "free_keys"),
-        *("operation.not-granted",),
-        **{"keys": ["k"], "stimulus_id": "s"},
     ),
     _row(
         *("a worker hands another one a task", "worker", "worker", "compute-task"),

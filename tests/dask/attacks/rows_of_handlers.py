@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 from pyarrow import Table
 
-import safeser
-from safeser.dask.wire.codec import PayloadRow
-from tests.dask.attacks.rows import Row
+from tests.dask.attacks.rows import Row, payload
 
 __all__ = ["ROWS"]
 
@@ -29,16 +27,11 @@ def _nested(levels: int) -> Any:
     return value
 
 
-def _payload(value: Any) -> PayloadRow:
-    header, frames = safeser.serialize(value)
-    return PayloadRow({k: v for k, v in header.items() if k != "lengths"}, tuple(frames))
-
-
 #: One byte, of which NumPy prints six to the power of eleven.
-_LONG = _payload(np.broadcast_to(np.array(1, "i1"), (6,) * 11))
+_LONG = payload(np.broadcast_to(np.array(1, "i1"), (6,) * 11))
 #: A few bytes that take a reader for ever to iterate over.
-_ENDLESS = _payload(range(1 << 60))
-_KEYS = _payload(np.broadcast_to(np.array("k"), (1 << 27,)))
+_ENDLESS = payload(range(1 << 60))
+_KEYS = payload(np.broadcast_to(np.array("k"), (1 << 27,)))
 
 
 # --- requests ------------------------------------------------------------------------------------
@@ -214,7 +207,7 @@ ROWS: tuple[Row, ...] = (
             name,
             "worker",
             "worker",
-            {"op": "shuffle_receive", "shuffle_id": "s", "run_id": 1, "data": _payload(shards)},
+            {"op": "shuffle_receive", "shuffle_id": "s", "run_id": 1, "data": payload(shards)},
             None,
             "trusted",
         )

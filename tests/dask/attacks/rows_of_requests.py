@@ -25,6 +25,7 @@ from tests.dask.attacks.rows import (
     rows,
 )
 from tests.dask.forged import Eager
+from tests.dask.registered import METRICS
 
 __all__ = ["ROWS"]
 
@@ -398,20 +399,14 @@ _POISON = {
     ),
     "another's": PayloadRow({"serializer": "msgpack"}, (b"\xa1x",), "alice", True),
 }
-_METRICS = {
-    "memory": 1,
-    "bandwidth": {"total": 1, "workers": {}, "types": {}},
-    "digests_total_since_heartbeat": {},
-    "spilled_bytes": {"memory": 0, "disk": 0},
-}
 
 
 def _kept(poison: PayloadRow) -> list[tuple[str, Any]]:
     beats, registers = {"op": "heartbeat_worker"}, {"op": "register-worker", "address": _HERE}
-    metrics = {"metrics": {**_METRICS, "x": poison}}
+    metrics = {"metrics": {**METRICS, "x": poison}}
     return [
         ("worker", {**beats, **metrics}),
-        ("worker", {**beats, "host_info": {"x": poison}, "metrics": _METRICS}),
+        ("worker", {**beats, "host_info": {"x": poison}, "metrics": METRICS}),
         ("worker", {**registers, **metrics}),
         ("worker", {**registers, "versions": {"x": poison}}),
         ("worker", {**registers, "extra": {"x": poison}}),

