@@ -29,7 +29,8 @@ print(json.dumps([name for name in sys.modules if name not in before]))
 
 import logging
 
-said = logging.getLogger("distributed.x").makeRecord("distributed.x", 1, "f", 1, "%s", ("\\x1b[2J",), None)
+NAME = "distributed.x"
+said = logging.getLogger(NAME).makeRecord(NAME, 1, "f", 1, "%s", ("\\x1b[2J",), None)
 assert said.getMessage().isprintable()  # whatever class of client or server comes
 """
 
