@@ -135,11 +135,6 @@ def test_what_no_policy_can_be_asked_about_is_skipped_and_counted(said: dict[str
     assert (found.messages, found.skipped) == ({}, 1)
 
 
-def test_a_sealed_reply_to_its_author_is_no_matter_of_policy() -> None:
-    found = gather([admit("worker", "carol", family="sealed", author="carol")])
-    assert (found.messages, found.skipped) == ({}, 1)
-
-
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic_module, "MOST_MESSAGES", 10)
     with pytest.raises(ConfigError) as caught:
@@ -288,19 +283,6 @@ def test_what_roles_need_to_end_is_proposed_and_marked() -> None:
     ):
         assert not policy.permits_operation(Context(sender, recipient, kind, name)).permitted, name
     assert not policy.decide(Context("scheduler", "w1", "task"), "pickle").permitted
-
-
-def test_a_heartbeat_gives_no_role() -> None:
-    text = learn(gather([counts(beat("guest", "heartbeat_worker"))]))
-    assert "not seen" not in text
-
-
-def test_workers_do_not_get_the_nannies_of_others() -> None:
-    came = [beat(name, what) for name in "ab" for what in ("register-worker", "register_nanny")]
-    policy = Policy.parse(learn(gather([counts(*came)])))
-    for one, other, permitted in (("a", "a", True), ("a", "b", False), ("b", "a", False)):
-        context = Context(one, other, "control", "close_gracefully")
-        assert policy.permits_operation(context).permitted is permitted
 
 
 def test_a_client_gets_what_keeps_its_connection_and_no_values() -> None:

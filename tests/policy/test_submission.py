@@ -149,29 +149,3 @@ def test_key_conflicts(spelled: str, words: tuple[str, str]) -> None:
 def test_where_nothing_matches_key_conflicts_are_refused() -> None:
     loaded = policy(SUBMITS + "  key_conflicts: {definition: warn, principal: warn}\n")
     assert loaded.key_conflicts(Context("b", "a")) == ("refuse", "refuse")
-
-
-# --- sealed -----------------------------------------------------------------------------------
-
-SEALED = "  submission: sealed\n"
-TASK = Context("a", "b", Kind.TASK, "compute-task")
-HANDED = SEALED + "  operations: {grant: [compute-task]}\n"
-RUN = SEALED + "  operations: {grant: [worker-run]}\n"
-
-
-def signed_by(loaded: Policy, context: Context) -> set[str | None]:
-    authors = (None, "a", "b", "c")
-    return {each for each in authors if loaded.decide(context, "sealed", author=each).permitted}
-
-
-def test_where_tasks_are_handed_out_the_sender_signs_nothing() -> None:
-    loaded = policy(HANDED + "  authors: [b]\n")
-    assert signed_by(loaded, TASK) == {"b"}
-    assert loaded.decide(TASK, "sealed").rule == "author.relayed"
-    assert loaded.decide(TASK, "sealed", author="c").rule == "author.relayed"
-
-
-def test_where_authors_are_listed_the_sender_signs_nothing() -> None:
-    run = Context("a", "b", Kind.CONTROL, "run")
-    assert signed_by(policy(RUN + "  authors: [b]\n"), run) == {"b"}
-    assert signed_by(policy(RUN), run) == {None, "a"}  # a user who hands over what it signed itself

@@ -21,34 +21,10 @@ def chains(policy: Policy) -> set[str]:
     }
 
 
-def paths(name: str) -> set[str]:
-    return chains(Policy.load(name))
-
-
 def written(*contexts: str, principals: str = "a: {}, b: {}, c: {}") -> Policy:
     each = "".join(f"- {{name: c{at}, {context}}}\n" for at, context in enumerate(contexts))
     head = f"safeser: 1\nname: x\nrevision: 1\nprincipals: {{{principals}}}\ncontexts:\n"
     return Policy.parse(head + each)
-
-
-def test_chains_of_ready_policies() -> None:
-    assert paths("strict") == {
-        "scheduler nanny",
-        "scheduler worker",
-        "client scheduler",
-        "client worker",
-        "client scheduler nanny",
-    }
-    # A worker's tasks submit, so its key is code in the scheduler, and so in nannies.
-    assert {"worker scheduler", "worker scheduler nanny"} <= paths("default")
-    assert paths("stock-cluster") == set()
-    assert "worker client" in paths("trusted")
-    assert len(paths("trusted")) == 12
-
-
-def test_sealed_code_runs_on_workers_alone() -> None:
-    # Alice looks and fetches, and the scheduler opens nothing.
-    assert paths("dask-cluster") == {"carol nanny", "carol worker"}
 
 
 RUN = "sender: a, recipient: b, submission: code, operations: {grant: [files]}"
