@@ -87,7 +87,7 @@ def test_there_are_two_suites(plain, number):
 def test_a_side_says_what_it_proposes_or_takes_what_it_hears(plain):
     usual = {"principal_of": plain.roster.get, "policy": plain.policy, "required": lambda _: ONE}
     for wrong in ({"initiator": True}, {"initiator": False, "suite": ONE}):
-        with pytest.raises(ConfigError):
+        with refusal(ConfigError, "config.handshake"):
             Handshake(identity=plain.alice, **wrong, **usual)
 
 

@@ -15,6 +15,7 @@ from safeser.identity import PrivateKey
 from safeser.policy import Policy
 from safeser.values import Limits
 from tests.draws import draws
+from tests.refusal import refusal
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\n"
 PRINCIPALS = "principals:\n  a: {groups: [red]}\n  b: {groups: [red, blue]}\n  c: {}\n"
@@ -231,6 +232,8 @@ def test_one_key_speaks_for_one_principal() -> None:
 )
 def test_limits_have_floors_and_ceilings(limits: str) -> None:
     refused(more=f"limits: {{{limits}}}\n")
+    with refusal(ConfigError, "config.limits"):
+        Limits(max_refs=0)
 
 
 def test_too_many_contexts() -> None:

@@ -15,6 +15,7 @@ from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, Hop
 from safeser.policy.source.context import Rule
 from safeser.values import TRANSPORTS, Context, Kind
 from tests.draws import draws
+from tests.refusal import refusal
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\ncontexts:\n"
 
@@ -176,9 +177,10 @@ def test_contexts_that_overlap_in_too_many_ways_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
-    [{"transport": "inproc"}, {"transport": ""}, {"same_host": 1}, {"same_host": "true"}],
+    ("field", "value"),
+    [("transport", "inproc"), ("transport", ""), ("same_host", 1), ("same_host", "true")],
 )
-def test_a_context_holds_what_there_is(given: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
-        Context("a", "b", **given)  # type: ignore[arg-type]  # that is what is tested
+def test_a_context_holds_what_there_is(field: str, value: object) -> None:
+    rule = {"transport": "config.transport", "same_host": "config.same-host"}[field]
+    with refusal(ConfigError, rule):
+        Context("a", "b", **{field: value})  # type: ignore[arg-type]  # that is what is tested
