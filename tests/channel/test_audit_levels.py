@@ -130,15 +130,6 @@ def test_refusals_are_records_unless_the_context_counts(ends, level, recorded):
     del bea
 
 
-def test_counts_has_no_record_of_what_passes(ends):
-    (ann, bea), (log, _) = ends(text(data="counts"))
-    for n in range(4):
-        hand(bea, ann, n)
-    families, counts = of(log)
-    assert families == []
-    assert counts["permit", True] == 4
-
-
 # --- while the log is not written -----------------------------------------------------------------
 
 

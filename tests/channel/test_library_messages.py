@@ -6,12 +6,10 @@ the channel must read the same and refuse the same.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -20,7 +18,7 @@ from hypothesis import strategies as st
 import safeser
 from safeser.channel import link
 from safeser.envelope import canonical
-from safeser.errors import PayloadError, SafeserError
+from safeser.errors import PayloadError
 from safeser.identity import PublicKey
 from safeser.values import Context
 from tests.channel.test_channel import Pair
@@ -225,47 +223,3 @@ def test_packed_and_changed_bytes_are_taken_by_both_or_by_none(value, changes):
     one, other = both(bytes(packed))
     assert one is other
     assert one or changes
-
-
-HEADERS = st.recursive(
-    st.sampled_from(
-        [
-            {"serializer": "msgpack"},
-            {"serializer": "error", "failed": True},
-            {"serializer": "pickle", "writeable": [True]},
-            {"serializer": "dask", "type": "a:b", "sub-header": {}},
-            {"serializer": "msgpack", "lengths": []},
-            {"serializer": "nothing"},
-            {},
-            5,
-        ]
-    ),
-    lambda inner: st.builds(
-        lambda kind, children, lengths: {
-            "serializer": kind,
-            "type": "list",
-            **({"sub-header": {}} if kind == "dask" else {}),
-            "sub-headers": children,
-            "frame-lengths": lengths,
-        },
-        st.sampled_from(["collection", "dask"]),
-        st.lists(inner, max_size=3),
-        st.lists(st.integers(-1, 3), max_size=3),
-    ),
-    max_leaves=5,
-)
-
-
-@given(HEADERS, st.integers(0, 5))
-def test_family_headers_are_taken_by_both_or_by_none(header, count):
-    from safeser.families.tree import parse
-    from safeser.values import Limits
-
-    frames, taken = [b"\x05"] * count, [False, False]
-    with contextlib.suppress(SafeserError):
-        parse(header, frames, limits=Limits())
-        taken[0] = True
-    with contextlib.suppress(document.FamilyHeaderError, document.HeaderError):
-        document.decode(msgpack.packb([header, "data", None]), frames)
-        taken[1] = True
-    assert taken[0] is taken[1]

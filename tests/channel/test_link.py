@@ -41,14 +41,6 @@ def links(doors, policy):
     return made
 
 
-def test_contexts_name_who_proved_it(links):
-    _, bea = links("ann", "bea")
-    library = {"transport": "library"}
-    inbound = Context("ann", "bea", Kind.DATA, "scatter", **library)
-    assert bea.inbound(Kind.DATA, "scatter") == inbound
-    assert bea.outbound(Kind.ADMIN) == Context("bea", "ann", Kind.ADMIN, **library)
-
-
 def test_a_message_without_payloads_is_counted(links):
     _, bea = links("ann", "bea")
     assert bea.load(bea.admit(bea.inbound(Kind.ADMIN, "identity"))) == []
@@ -64,16 +56,6 @@ def test_a_count_that_cannot_be_kept_refuses_the_message(links):
     bea.audit.broken = {"count"}
     with pytest.raises(Exception, match="disk is full"):
         bea.admit(bea.inbound(Kind.ADMIN, "identity"))
-
-
-def test_one_admitted_payload_may_be_loaded_by_itself(links):
-    _, bea = links("ann", "bea")
-    context = bea.inbound(Kind.DATA)
-    payloads = [bea.payload(context, name, *ONE) for name in "ab"]
-    admitted = bea.admit(context, payloads)
-    assert bea.load_one(admitted.permitted[1]) == 1
-    assert bea.load(admitted) == [1, 1]
-    assert [event["where"] for event in bea.audit.events] == ["a", "b"]
 
 
 @pytest.mark.parametrize("link", [0, 1])
@@ -295,32 +277,6 @@ def test_an_operation_must_be_granted_to_leave_and_inside_another_too(links):
         bea.permit_named(bea.inbound(Kind.DATA, "run"), where="msg.op")
     assert caught.value.where == "msg.op"
     assert bea.audit.rules == ["operation.not-granted"]
-
-
-def test_what_may_leave_is_cut_to_what_was_asked_for(links):
-    ann, _ = links("ann", "bea")
-    context = ann.outbound(Kind.DATA)
-    assert "cloudpickle" in ann.allowed(context).families
-    assert "cloudpickle" in ann.allowed(context, ["pickle"]).families
-    assert "pickle" not in ann.allowed(context, ["dask"]).families
-
-
-def test_no_pickle_is_made_of_what_needs_none(links):
-    ann, _ = links("ann", "bea")
-    grant = ann.allowed(ann.outbound(Kind.DATA))
-    for value in (1, [1, {"a": b"x"}], {2}):
-        header, _ = ann.serialize(value, grant)
-        assert families.claimed(header) in ("msgpack", "dask")
-    header, _ = ann.serialize(lambda: 1, grant)
-    assert families.claimed(header) in ("pickle", "cloudpickle")
-
-
-def test_a_refusal_from_elsewhere_is_recorded_with_its_place(links):
-    _, bea = links("ann", "bea")
-    context = bea.inbound(Kind.DATA)
-    bea.note_refusal(context, PayloadError("no", rule="payload.x", where="data.y"))
-    bea.note_refusal(context, PayloadError("no", rule="payload.x"), where="z")
-    assert [event["where"] for event in bea.audit.events] == ["data.y", "z"]
 
 
 @pytest.mark.parametrize(("kind", "operation"), [("control", "restart"), ("task", "update-graph")])

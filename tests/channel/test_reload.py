@@ -210,13 +210,6 @@ def test_a_change_that_leaves_the_status_as_it_was_is_found_too(place, monkeypat
     assert place.channel.policy.revision == 4
 
 
-def test_a_ready_policy_is_not_watched(place):
-    files = LiveFiles(
-        place.channel, identity=place.folder / "bea.key", policy="default", roster=None
-    )
-    assert list(files._files) == ["identity"]
-
-
 def test_relative_paths_mean_what_they_meant_at_the_start(place, monkeypatch, tmp_path_factory):
     monkeypatch.chdir(place.folder)
     from pathlib import Path
