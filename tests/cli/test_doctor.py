@@ -87,16 +87,6 @@ def test_all_is_well_without_an_address(doctor):
     assert {name for name, state in checks if state != "fine"} >= {"address", "clock"}
 
 
-def test_what_is_wrong_comes_with_a_fix_below_the_table(doctor, keys):
-    (keys / "client.key").chmod(0o644)
-    ended = doctor("tcp://127.0.0.1:8786")
-    assert ended.code == 1
-    table, _, fixes = ended.out.partition("2 wrong:\n")
-    assert max(map(len, table.splitlines())) <= 80
-    assert f"  key: If this is the key that you mean, run: chmod 600 {keys}/client.key\n" in fixes
-    assert "  address: " in fixes
-
-
 def test_settings_of_dask_are_used(doctor, keys, tmp_path):
     values = {"identity": str(keys / "client.key"), "audit": str(tmp_path / "audit")}
     with dask.config.set(safeser=values, **{"scheduler-address": "tcp://127.0.0.1:8786"}):
@@ -477,14 +467,6 @@ def test_where_processes_of_this_user_listen(monkeypatch):
         ),
         ("dask worker (pid 7)", ["127.0.0.1:5"]),
     ]
-
-
-def test_many_processes_are_counted(monkeypatch):
-    many = [(f"dask worker (pid {n})", ["127.0.0.1:1"]) for n in range(9)]
-    monkeypatch.setattr(diagnosis, "bound_here", lambda: many)
-    found = list(diagnosis._bound_here())
-    assert len(found) == 7
-    assert found[-1].what == "3 more processes"
 
 
 def test_the_process_itself_is_found_by_its_socket(tmp_path):

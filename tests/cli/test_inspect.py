@@ -149,16 +149,6 @@ def test_json_is_json(inspect):
     assert "tree" not in json.loads(inspect("list --json --no-tree").out)["parts"][0]
 
 
-@pytest.mark.parametrize(
-    ("name", "verdict"), [("model", "Refused: "), ("list", "Allowed: "), ("cut", "Not read: ")]
-)
-def test_what_is_long_ends_with_its_verdict(inspect, name, verdict):
-    first, *_, last = inspect(name).out.splitlines()[1:]
-    assert first == last
-    assert last.startswith(verdict)
-    assert inspect(f"{name} --no-tree").out.count(verdict) == 1
-
-
 def test_names_in_an_archive_cannot_move_the_terminal(safeser, tmp_path):
     with zipfile.ZipFile(tmp_path / "\x1b[2Jzip", "w") as made:
         made.writestr("\x9b2J\u202e[red]a.txt", b"x")
@@ -207,17 +197,3 @@ def test_any_bytes_give_a_code(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(data)
     assert run(lambda: app(["inspect", str(path)])) in (0, 1, 2)
-
-
-@pytest.mark.parametrize("columns", [80, 40])
-def test_a_name_breaks_behind_dots_on_a_terminal(inspect, columns, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr("rich.console.Console.is_terminal", True)
-    out = inspect("model --no-tree").out
-    rows = out.rpartition("at byte")[2].splitlines()
-    pieces = [row.split("  ")[0].strip() for row in rows]
-    assert "package_of_somebody." in pieces
-    assert "a_module_inside_it:" in pieces
-    assert "ClassWithALongName" in pieces
-    if columns == 80:
-        assert max(map(len, rows)) <= 80

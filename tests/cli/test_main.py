@@ -9,7 +9,7 @@ import pytest
 
 from safeser import AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.cli.ending import complain, one_line, run
-from safeser.cli.screen import line, say, table
+from safeser.cli.screen import line, table
 
 BLOCK_DASK = """
 import sys
@@ -171,17 +171,3 @@ def test_text_cannot_move_the_cursor(capsys):
     out = capsys.readouterr().out
     assert "a?[2Jb?c?d\ne" in out
     assert "x?[1Ay" in out
-
-
-def test_sentences_are_wrapped_on_a_terminal_only(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    sentence = "a b c d e f " * 8 + "/one/long/path/that/nobody/could/copy/if/it/was/cut"
-    say(sentence)
-    assert capsys.readouterr().out == sentence + "\n"
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes standard output for a terminal
-    say(sentence, hang=2)
-    first, second, *_, path = capsys.readouterr().out.splitlines()
-    assert len(first) <= 40
-    assert second[:2] == "  "
-    assert second[2] != " "
-    assert path == "  /one/long/path/that/nobody/could/copy/if/it/was/cut"
