@@ -131,18 +131,10 @@ def test_a_bad_policy_changes_nothing_is_reported_once_and_the_next_good_one_is_
 #: Changes of a roster's text, and the rules.
 BAD_ROSTERS = [
     (lambda text: "end 0\n", "roster.empty"),
-    (lambda text: "# nothing\n\nend 0\n", "roster.empty"),
     (lambda text: "", "roster.unfinished"),
-    (lambda text: text[:-1], "roster.unfinished"),
-    (lambda text: text + "# below\n", "roster.unfinished"),
-    (lambda text: text + text.splitlines()[0] + "\n", "roster.unfinished"),
     (lambda text: text.split("\n", 1)[1], "roster.unfinished"),
-    (lambda text: text + text.splitlines(True)[-1], "config.roster"),
-    (lambda text: text[:100] + "\nend 1\n", "config.roster"),
     (lambda text: "safeser-roster 2\n" + text, "config.roster-version"),
-    (lambda text: text.splitlines(True)[0] + text, "config.roster"),
     (lambda text: text.splitlines(True)[0].replace(" ann ", " cy ", 1) + text, "config.roster"),
-    (lambda text: "\xff" + text, "config.roster"),
     (lambda text: text * 40_000, "config.roster"),
 ]
 

@@ -159,11 +159,6 @@ def test_follow_shows_the_end_then_what_is_new_and_ends_cleanly(tmp_path):
         opened.record({"event": "load", "where": "new"})
         opened.flush()
         assert "new" in tail.stdout.readline()
-        opened.count("worker", "scheduler", "heartbeat", "permit", True)
-        opened.flush()
-        with _opened(tmp_path, "other") as other:
-            other.record({"event": "load", "where": "in another file"})
-        assert "in another file" in tail.stdout.readline()
         tail.send_signal(signal.SIGINT)
         assert tail.stderr.read() == ""
         assert tail.wait(timeout=30) == 130
@@ -214,15 +209,11 @@ def asked(tmp_path, safeser):
         (["--all"], 20),
         (["--outcome", "refused"], 6),
         (["--outcome", "permitted"], 4),
-        (["--rule", "context.none"], 2),
         (["--rule", "context.none", "--rule", "pickle.global"], 4),
         (["--principal", "alice"], 2),
-        (["--author", "carol"], 2),
         (["--author", "alice", "--principal", "bob"], 4),
         (["--peer", "10.0.0.8"], 4),
-        (["--peer", "10.0.0.8:99"], 4),
         (["--peer", "abcd-efgh"], 2),
-        (["--peer", "bob"], 4),
         (["--global", "os:system"], 2),
         (["--global", "os:syste"], 0),
         (["--task", "t-one"], 1),

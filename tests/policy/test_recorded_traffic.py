@@ -285,16 +285,6 @@ def test_what_roles_need_to_end_is_proposed_and_marked() -> None:
     assert not policy.decide(Context("scheduler", "w1", "task"), "pickle").permitted
 
 
-def test_a_client_gets_what_keeps_its_connection_and_no_values() -> None:
-    seen = counts(beat("oscar", "register-client"), beat("oscar", "ncores"))
-    policy = Policy.parse(learn(gather([seen])))
-    for kind, name in (("admin", "heartbeat-client"), ("admin", "close-client")):
-        assert policy.permits_operation(Context("oscar", "scheduler", kind, name)).permitted
-    assert policy.permits_operation(Context("scheduler", "oscar", "data", "task-erred")).permitted
-    for kind, name in (("data", "gather"), ("task", "update-graph"), ("control", "restart")):
-        assert not policy.permits_operation(Context("oscar", "scheduler", kind, name)).permitted
-
-
 def test_a_worker_of_another_group_is_an_error_with_advice() -> None:
     seen = [
         admit("w1", "s", kind="task", operation="update-graph", family="sealed"),
