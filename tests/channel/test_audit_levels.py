@@ -288,16 +288,11 @@ contexts:
         ({}, {"data": "counts"}, "audit"),
     ],
 )
-@pytest.mark.parametrize("name", ["data", "other"])  # another name hides nothing
-def test_less_is_a_loosening_and_more_a_tightening(one, other, what, name):
-    old = Policy.parse(text(**one))
-    less = (
-        text(**other).replace("revision: 1", "revision: 2").replace("name: data", f"name: {name}")
-    )
-    (found,) = (each for each in compare(old, Policy.parse(less)).settings if "audit" in each.what)
-    assert (found.effect, found.what) == ("loosens", f"{what} of {name}")
-    more = text(**one).replace("revision: 1", "revision: 3")
-    if name == "data":
-        (found,) = compare(Policy.parse(less), Policy.parse(more)).settings
-        assert (found.effect, found.what) == ("tightens", f"{what} of data")
-    assert compare(old, old).settings == ()
+def test_less_is_a_loosening_and_more_a_tightening(one, other, what):
+    old, less = Policy.parse(text(**one)), text(**other)
+    for name in ("data", "other"):  # another name hides nothing
+        renamed = Policy.parse(less.replace("name: data", f"name: {name}"))
+        (found,) = (each for each in compare(old, renamed).settings if "audit" in each.what)
+        assert (found.effect, found.what) == ("loosens", f"{what} of {name}")
+    (found,) = compare(Policy.parse(less), old).settings
+    assert (found.effect, found.what) == ("tightens", f"{what} of data")

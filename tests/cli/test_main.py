@@ -32,8 +32,8 @@ metadata.version = hide
 """
 
 
-def test_version(process):
-    ended = process("--version")
+def test_version(safeser):
+    ended = safeser("--version")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("safeser 0.")
 

@@ -218,12 +218,6 @@ def test_the_table_fits_into_80_columns_and_shows_no_control_characters():
     assert "scheduler" not in text
 
 
-def test_one_worker_is_named_so():
-    made = Trace()
-    made.add_counts({Group("worker a", "deserialize", "dask"): Count(1, 1, 0.0)})
-    assert "1 worker " in str(made)
-
-
 def test_records_are_bounded_and_counts_are_not(monkeypatch):
     monkeypatch.setattr(records, "_MOST_RECORDS", 2)
     with trace_serialization() as trace:
