@@ -37,14 +37,8 @@ def joblib_of(*values, **options):
     return file.getvalue()
 
 
-def saved(array):
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
 LONG = "package_of_somebody.a_module_inside_it:ClassWithALongName"
-MODULE, _, NAME = LONG.partition(":")
+GLOBAL = f"c{LONG}\n".replace(":", "\n").encode()
 MANY = b"".join(b"cmod%d\nname\n0" % n for n in range(80))
 FILES = {
     "plain": pickle.dumps({"a": [1, 2.5, None], "b": b"x"}),
@@ -54,12 +48,9 @@ FILES = {
     "frame": pickle.dumps(pd.DataFrame({"a": [1.0]})),
     "text": pickle.dumps("\x1b[2J[red]x[/red] :boom:\n"),
     "many": b"\x80\x02" + MANY + pickle.dumps(list(range(95)), 2)[2:],
-    "row": b"".join(pickle.dumps([n]) for n in range(50)),
     "joblib": joblib_of([np.arange(3)]),
-    "array": joblib_of(np.zeros(2, dtype=[("a", "u1")])),
     "torch": archive(torch_records()),
-    "npy": saved(np.zeros(1 << 18)),
-    "model": pickle.dumps([*range(60)], 2)[:-1] + f"c{MODULE}\n{NAME}\n".encode() + b"\x86.",
+    "model": pickle.dumps([*range(60)], 2)[:-1] + GLOBAL + b"\x86.",
     "fine": b"N.",
 }
 
@@ -79,13 +70,11 @@ def inspect(safeser, tmp_path, monkeypatch):
     [
         ("attack", 1, ["Refused: posix:mkdir is called at byte ", "REFUSED: it is not listed"]),
         ("plain", 0, ["Allowed: it names nothing that would be imported"]),
-        ("plain", 0, ['safeser.pickles.loads(data, profile="data")']),
         # The profile decides.
         ("error", 0, []),
         ("error --profile data", 1, ["add --profile exceptions"]),
         ("error --profile exceptions", 0, []),
         ("frame --profile pandas", 0, ["pandas (with data, numpy, on which they build)"]),
-        ("frame --profile pandas", 0, ['profile=("data", "numpy", "pandas")']),
         # The worst of several files does.
         ("fine fine", 0, []),
         ("fine attack", 1, []),
@@ -93,16 +82,10 @@ def inspect(safeser, tmp_path, monkeypatch):
         # Nothing styles or moves the terminal, and what is long is cut.
         ("text", 0, [r"'\x1b[2J[red]x[/red] :boom:\n'"]),
         ("many", 1, ["... and 20 more globals", "the rest is left out; --tree shows it"]),
-        ("many --tree", 1, ["!the rest is left out"]),
-        ("many --no-tree", 1, ["!list of"]),
-        ("row", 0, ["... and 30 more parts", "pickle 7:\nlist of 1  #0\n  6\n"]),
         ("model --no-tree", 1, [f"\n{LONG}   referenced"]),  # whole in a pipe
         # What loads it, and who checks then.
         ("joblib", 0, ["Load it by joblib.load.", "Never by pickle.load", "does not check"]),
         ("torch", 0, ["safeser itself loads no such file", "torch.load(weights_only=True)."]),
-        ("torch", 0, ["archive/data/0"]),
-        ("array", 0, ["listed by profile numpy."]),
-        ("npy", 0, ["a NumPy array, 2.0 MiB"]),
         # What could not run.
         ("attack --profile everything", 2, ["everything"]),
         ("nothing", 2, ["cannot be read: No such file"]),

@@ -99,13 +99,6 @@ def test_replay_fails_where_something_would_have_been_refused(safeser, log):
     ]
     ended = safeser("policy", "replay", "strict", log)
     assert ended.code == 1
-    groups = ended.out.split("\n- ")[0].splitlines()
-    assert groups[0] == "context.none"
-    assert [each for each in groups[1:] if "->" in each] == [
-        "  1  alice -> scheduler      data, gather, msgpack",
-        "  1  carol -> scheduler      data, scatter, dask",
-        "  3  dashboard -> scheduler  admin, identity, msgpack",
-    ]
     assert "strict revision 1 refuses 5 of 5 messages that were permitted" in ended.out
     assert max(map(len, ended.out.split("\n- ")[0].splitlines())) <= 80
     ended = safeser("policy", "replay", "strict", log, "--format", "json")

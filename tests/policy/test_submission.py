@@ -34,9 +34,6 @@ def test_listed_functions_are_no_submission_any_more(more: str) -> None:
     error = refused("  submission: approved\n" + more + GRANT)
     assert error.rule == "config.moved"
     assert error.where == "p.yaml, line 9, column 15"
-    assert "'submission: approved' is gone" in error.message
-    for words in ("'authors'", "a cluster of their own", "confined", "policy 'analysts'"):
-        assert words in error.fix
     assert "submission: " not in error.fix
 
 
@@ -50,7 +47,6 @@ def test_profiles_of_graphs_are_refused_with_what_to_write_instead(
     )
     assert error.rule == "config.moved"
     assert "line 13, column 28" in error.where
-    assert "Take it out of 'x'" in error.fix
     assert "submission: " not in error.fix
 
 

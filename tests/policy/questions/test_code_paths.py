@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import pytest
 
@@ -87,12 +86,3 @@ def test_members_of_one_group_can_run_code_as_each_other() -> None:
     )
     assert chains(policy) == {"a b", "a c", "b a", "b c", "c a", "c b"}
     assert len(code_paths(policy)) == 1
-
-
-def test_thousands_of_members_cost_as_much_as_two() -> None:
-    members = ", ".join(f"u{at}: {{groups: [g]}}" for at in range(3_000))
-    policy = written(f"sender: 'group:g', recipient: s, {CODE}", principals=f"{members}, s: {{}}")
-    start = time.process_time()
-    (path,) = code_paths(policy)
-    assert time.process_time() - start < 2
-    assert (len(path.steps[0]), path.steps[1]) == (3_000, ("s",))
