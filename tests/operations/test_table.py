@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from safeser.operations import (
     GROUPS,
@@ -52,12 +50,6 @@ def test_each_row_is_found_by_what_it_is() -> None:
 def test_every_operation_of_the_inventory_is_in_the_table(server: Server) -> None:
     known = {operation.name for operation in OPERATIONS if operation.server is server}
     assert set(INVENTORY[server.value]) <= known
-
-
-@given(st.sampled_from(Server), st.sampled_from(Channel), st.text(max_size=200))
-def test_no_other_name_is_known(server: Server, channel: Channel, name: str) -> None:
-    found = lookup(server, channel, name)
-    assert (found is None) == ((server, channel, name) not in _keys())
 
 
 def test_names_are_exact_and_of_one_server_and_channel() -> None:
@@ -250,7 +242,3 @@ def test_renewals_are_plain_data_on_streams_and_no_handler_of_dask_s_sees_them()
     assert passed_on.group == row(Server.WORKER, Channel.STREAM, "compute-task").group
     for each in (said, passed_on):
         assert (dict(each.fields), set(each.takes), each.inline) == ({}, {"statement"}, True)
-
-
-def _keys() -> set[tuple[Server, Channel, str]]:
-    return {(o.server, o.channel, o.name) for o in OPERATIONS}

@@ -1,8 +1,7 @@
-"""Decisions: against a reference evaluator, and the properties that truly hold.
+"""Decisions: properties that hold of every policy, and attacks.
 
-Removing a context can permit more, since it may uncover a broader one below; what holds instead is
-tested here: removing families, operations or a submission never permits more, an appended context
-changes only what nothing matched, and a changed context changes only what it matched.
+That each is the reference's, ``test_dates.py`` asks on any day. Removing a context can permit more,
+since it may uncover a broader one below; removing families or operations of one never does.
 """
 
 from __future__ import annotations
