@@ -208,15 +208,6 @@ def test_a_refusal_is_one_though_its_record_waits(ends, full):
     del bea
 
 
-def test_a_sink_of_another_kind_is_asked_as_before(doors):
-    near, far = (doors.channel(name, text("go-on")) for name in ("ann", "bea"))
-    near.audit.broken = {"admit"}
-    ann, bea = doors.shake(near, far)
-    ann._permitted_plain(ann.inbound(Kind.ADMIN, "heartbeat_worker"), None)
-    with pytest.raises(AuditError):
-        hand(bea, ann, 1)
-
-
 # --- the policy -----------------------------------------------------------------------------------
 
 

@@ -232,19 +232,6 @@ def test_a_process_does_not_start_with_a_key_that_is_not_its_own(
         assert identity.public.text not in caught.value.fix  # it is listed already
 
 
-def test_keys_in_the_policy_itself_are_enough(doors, policy):
-    line = "principals: {ann: {}, bea: {}, cy: {}, dora: {}}"
-    keys = ", ".join(
-        f'{name}: {{keys: ["{doors.identity(name).public.text}"]}}'
-        for name in ("ann", "bea", "cy", "dora")
-    )
-    text = policy.replace(line, f"principals: {{{keys}}}")
-    one = doors.channel("ann", text, roster=None)
-    two = doors.channel("bea", text, roster=None)
-    link, _ = doors.shake(one, two, expected_peer="bea")
-    assert link.peer == "bea"
-
-
 def test_a_refused_submission_is_recorded_and_says_whom_to_ask(doors, policy):
     channel = doors.channel("cy", policy)
     context = Context("cy", "unknown", Kind.TASK, "update-graph")

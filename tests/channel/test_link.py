@@ -86,25 +86,6 @@ def test_a_payload_that_cannot_be_loaded_is_recorded_once_more(links):
 # --- authors ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("author", ["cy", "any", "unknown"])
-def test_what_somebody_else_wrote_passes_only_as_data(links, author, marker):
-    ann, bea = links("ann", "bea")
-    context = bea.inbound(Kind.DATA)
-    assert bea.payload(context, "a", *ONE).author == "ann"
-    plain = bea.payload(context, "a", *ONE, author=author)
-    assert bea.load(bea.admit(context, [plain])) == [1]
-    payload = bea.payload(context, "a", PICKLE, [marker.pickle], author=author)
-    with refusal(PolicyDenied, "author.relayed"):
-        bea.admit(context, [payload])
-    assert bea.audit.events[-1]["author"] == author
-    ann.permit_sending(ann.outbound(Kind.DATA), Payload("x", "pickle", PICKLE, (b"N.",), "ann"))
-    with pytest.raises(PolicyDenied):
-        ann.permit_sending(
-            ann.outbound(Kind.DATA), Payload("x", "pickle", PICKLE, (b"N.",), author)
-        )
-    assert ann.audit.rules == ["author.relayed"]
-
-
 @pytest.mark.parametrize(("author", "seen"), [("ann", {"my.lib:Thing"}), ("cy", set())])
 def test_types_of_other_libraries_are_for_their_sender_alone(
     links, policy, monkeypatch, author, seen

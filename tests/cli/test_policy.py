@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from safeser.operations import GROUPS
-from safeser.policy.source.words import granted
-
 VALUES = Path(__file__).parents[1] / "dask" / "values" / "values.yaml"
 NEAR = (
     "safeser: 1\nname: p\nrevision: 1\nprincipals: {ann: {}, bea: {}}\ncontexts:\n"
@@ -171,15 +168,6 @@ def test_lint_looks_at_the_dates_of_a_roster(safeser, keys):
     assert (ended.code, "nothing found" in ended.out) == (0, True)
     ended = safeser("policy", "lint", "dask-cluster", "--roster", keys / "roster")
     assert (ended.code, "[lint.date]" in ended.out, "(a note)" in ended.out) == (0, True, True)
-
-
-def test_a_policy_that_is_asked_for_by_http_has_no_session(policy):
-    assert "suite" not in policy("show more.yaml").out.partition("outside")[2]
-
-
-def test_show_names_operations_beyond_whole_groups():
-    operations = GROUPS["cluster"] | {"echo-of-mine"}
-    assert granted(operations) == f"cluster, echo-of-mine ({len(operations)} in all)"
 
 
 def test_show_prints_the_file_to_begin_ones_own_with(policy, tmp_path):
