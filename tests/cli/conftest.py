@@ -1,4 +1,4 @@
-"""Runs commands in this process, for speed, and in one of their own, for what only that shows."""
+"""Runs commands in this process, for speed."""
 
 from __future__ import annotations
 

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import json
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.policy import Policy, decide
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.readable import read_by
 from safeser.values import Context
-from tests.draws import draws
 from tests.policy.random_policies import (
-    DATES,
-    QUESTIONS,
-    STARTS,
-    STEP,
     noon,
-    permits,
-    policies,
 )
-from tests.policy.reference import reference
 
 TEXT = """safeser: 1
 name: p
@@ -161,22 +149,6 @@ def test_an_observing_policy_records_what_has_ended(clock: Clock) -> None:
     assert observed.written.decide(Context("a", "b"), "dask").rule == "context.ended"
     assert observed.has_passed
     assert not observed.renewed().has_passed
-
-
-@given(policies(), st.sampled_from(("2026-01-01", *DATES, "2027-01-01")), STARTS)
-@draws(50)
-def test_decisions_are_those_of_the_reference_on_every_day(
-    spelled: dict[str, Any], day: str, first: int
-) -> None:
-    clock = Clock("2025-01-01")
-    policy = Policy.parse(json.dumps(spelled, indent=1), clock=clock)
-    for question in QUESTIONS[first :: 3 * STEP]:
-        permits(policy, question)  # remembered before the dates pass
-    clock.now = noon(day)
-    for context, family, sealing, author in QUESTIONS[first::STEP]:
-        decision = policy.decide(context, family, sealing=sealing, author=author)
-        expected = reference(spelled, context, family, sealing, author, day=day)
-        assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
 
 
 # --- for people -----------------------------------------------------------------------------------

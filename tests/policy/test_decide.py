@@ -1,12 +1,13 @@
-"""Decisions: properties that hold of every policy, and attacks.
+"""Decisions: against a reference evaluator, and the properties that truly hold.
 
-That each is the reference's, ``test_dates.py`` asks on any day. Removing a context can permit more,
-since it may uncover a broader one below; removing families or operations of one never does.
+Removing a context can permit more, since it may uncover a broader one below; removing families or
+operations of one never does.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from safeser.policy.source.context import Rule
 from safeser.values import Context, Kind, Suite
 from tests.draws import draws
 from tests.policy.random_policies import (
+    DATES,
     DAY,
     NAMES,
     PRINCIPALS,
@@ -29,6 +31,7 @@ from tests.policy.random_policies import (
     STARTS,
     STEP,
     loaded,
+    noon,
     permits,
     policies,
     written,
@@ -38,6 +41,22 @@ from tests.policy.reference import reference
 TAKEN = ("serializers", "deserializers", "operations")
 
 # --- the properties ---------------------------------------------------------------------------
+
+
+@given(policies(), st.sampled_from(("2026-01-01", *DATES, "2027-01-01")), STARTS)
+@draws(50)
+def test_decide_is_the_reference_on_every_day(
+    spelled: dict[str, Any], day: str, first: int
+) -> None:
+    now = noon("2025-01-01")
+    policy = Policy.parse(json.dumps(spelled, indent=1), clock=lambda: now)
+    for question in QUESTIONS[first :: 3 * STEP]:
+        permits(policy, question)  # remembered before the dates pass
+    now = noon(day)
+    for context, family, sealing, author in QUESTIONS[first::STEP]:
+        decision = policy.decide(context, family, sealing=sealing, author=author)
+        expected = reference(spelled, context, family, sealing, author, day=day)
+        assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
 
 
 @given(policies(), STARTS)

@@ -296,9 +296,6 @@ def test_where_code_passes_the_file_says_so(fields: str) -> None:
     assert policy(one(fields + ", submission: code")).contexts[0].submission == "code"
 
 
-# --- reachability -----------------------------------------------------------------------------
-
-
 # --- files ------------------------------------------------------------------------------------
 
 
