@@ -146,16 +146,6 @@ def test_a_header_that_claims_another_family_does_not_deceive_the_shadow(bea, po
     assert rules(link) == ["context.family"]
 
 
-def test_a_small_pickle_may_stand_beside_many_values_without_bytes(bea, policy):
-    """Its few bytes bound the elements of the pickle, and not the values beside it."""
-    link, message = bea(stricter(policy, *NO_CODE))
-    header, frames = families.serialize([{"x"}, *[range(3)] * 400], ["dask", "pickle"])
-    small = sum(len(memoryview(frame).tobytes()) for frame in frames)
-    assert small < len(header["sub-headers"])
-    admitted(link, message, (header, frames), operation=None)
-    assert rules(link) == [None]
-
-
 def test_a_plain_message_is_counted_by_the_shadows_rule(bea, policy):
     link, message = bea(stricter(policy, *NO_CODE))
     context = link.inbound(Kind.ADMIN, "gather")

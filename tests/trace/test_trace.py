@@ -85,14 +85,6 @@ def test_nothing_of_the_values_is_kept():
     assert SECRET not in f"{trace} {trace!r} {trace.records} {trace.counts}"
 
 
-def test_traces_inside_of_each_other_both_record():
-    with trace_serialization() as outer:
-        serialized(1)
-        with trace_serialization() as inner:
-            serialized(2)
-    assert (outer.number("serialize"), inner.number("serialize")) == (2, 1)
-
-
 def test_a_trace_ends_with_an_error_too_and_cannot_be_used_twice(serialization_trace):
     """What fails is not recorded, and neither is anything before or after a trace."""
     tracing = trace_serialization()
