@@ -260,6 +260,14 @@ def test_an_operation_must_be_granted_to_leave_and_inside_another_too(links):
     assert bea.audit.rules == ["operation.not-granted"]
 
 
+def test_what_may_leave_is_cut_to_what_was_asked_for(links):
+    ann, _ = links("ann", "bea")
+    context = ann.outbound(Kind.DATA)
+    assert "cloudpickle" in ann.allowed(context).families
+    assert "cloudpickle" in ann.allowed(context, ["pickle"]).families
+    assert "pickle" not in ann.allowed(context, ["dask"]).families
+
+
 @pytest.mark.parametrize(("kind", "operation"), [("control", "restart"), ("task", "update-graph")])
 def test_authority_without_a_payload_is_recorded_before_it_is_acted_upon(doors, kind, operation):
     alice, scheduler = doors.channel("alice", "demo"), doors.channel("scheduler", "demo")

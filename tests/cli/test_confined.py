@@ -107,6 +107,13 @@ def test_doctor_shows_each_probe_of_its_own_process(site, safeser) -> None:
     assert found["confined: keys"]["state"] == "fine"
 
 
+def test_show_says_what_a_process_may_do(site, safeser) -> None:
+    ended = safeser("policy", "show", site / "etc" / "policy.yaml")
+    assert "worker is confined, or does not start" in ended.out
+    assert f"writes      {site}/scratch" in ended.out.replace("\n              ", " ")
+    assert "starts      no program" in ended.out
+
+
 def test_the_new_interpreter_starts_where_nothing_is_imported_from(
     site, safeser, started, monkeypatch
 ) -> None:

@@ -140,14 +140,6 @@ def test_names_in_an_archive_cannot_move_the_terminal(safeser, tmp_path):
     assert not {"\x1b", "\x9b", "\u202e"} & set(ended.out)
 
 
-def test_a_file_that_is_too_large(safeser, tmp_path, monkeypatch):
-    monkeypatch.setattr("safeser.inspection.source.MAX_HELD", 10)
-    (tmp_path / "large").write_bytes(pickle.dumps("x" * 20))
-    ended = safeser("inspect", tmp_path / "large")
-    assert ended.code == 2
-    assert "inspect.too-large" in ended.out
-
-
 def test_standard_input_is_read(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", "from safeser.cli import main; main()", "inspect", "-"],

@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from safeser.envelope import Sealed
@@ -72,6 +72,7 @@ def one_frame(world, size=3000):
 
 
 @given(st.lists(st.integers(0, 5000), max_size=4), st.integers(1, 5000))
+@example([5000, 4096, 4095], 999)
 def test_pieces_of_any_size(world, lengths, piece):
     a, b = world.sessions()
     frames = [np.random.default_rng(n).bytes(length) for n, length in enumerate(lengths)]

@@ -125,6 +125,7 @@ HOSTILE = ("\x1b[31m", "a\nb: c", "&x", "{}", "a" * 65, "", "=1+1", "<script>", 
         {"operation": "run"},  # never of kind data
         {"family": "DASK"},
         {"family": "a\nb"},
+        {"family": "sealed", "recipient": "carol", "author": "carol"},  # a reply to its author
         {"family": "any"},  # words of the language, which name no family
         {"family": "unknown"},
     ],
@@ -283,6 +284,14 @@ def test_what_roles_need_to_end_is_proposed_and_marked() -> None:
     ):
         assert not policy.permits_operation(Context(sender, recipient, kind, name)).permitted, name
     assert not policy.decide(Context("scheduler", "w1", "task"), "pickle").permitted
+
+
+def test_workers_do_not_get_the_nannies_of_others() -> None:
+    came = [beat(name, what) for name in "ab" for what in ("register-worker", "register_nanny")]
+    policy = Policy.parse(learn(gather([counts(*came)])))
+    for one, other, permitted in (("a", "a", True), ("a", "b", False), ("b", "a", False)):
+        context = Context(one, other, "control", "close_gracefully")
+        assert policy.permits_operation(context).permitted is permitted
 
 
 def test_a_worker_of_another_group_is_an_error_with_advice() -> None:

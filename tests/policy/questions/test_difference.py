@@ -234,6 +234,12 @@ def test_confinement_loosens_where_a_process_may_do_more(
     assert difference.loosens is loosens
 
 
+def test_a_session_that_changes_alone_is_named() -> None:
+    context = "  - name: viewers-fetch\n"
+    difference = edited("dask-cluster", (context, f"{context}    suite: encrypt\n"))
+    assert said(difference) == ["- suite of alice, dashboard with worker: authenticate -> encrypt"]
+
+
 # --- dates and paths of code ----------------------------------------------------------------------
 
 FETCH = "  - name: viewers-fetch\n"
