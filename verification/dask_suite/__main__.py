@@ -2,7 +2,7 @@
 
 ``python -m verification.dask_suite PATH`` takes a checkout of dask/distributed; ``--stock`` runs
 them as they are. It prints how many of the tests that call the functions pass, and why others do
-not; it exits with 1 if one fails that :mod:`verification.dask_suite.reasons` does not explain.
+not; it exits with 1 if one fails that ``listings.toml`` does not explain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from distributed import utils_test
 
-from verification.dask_suite.reasons import NOT_RUN, REASONS, WHY
+from verification.dask_suite.listings import NOT_RUN, REASONS, WHY
 from verification.dask_suite.substitutes import CALLS, in_place
 
 
@@ -104,7 +104,7 @@ def report(suite: Suite) -> bool:
                 unexplained.append(node)
     print("\n| fail | reason |\n| --- | --- |")
     for reason, count in reasons.most_common():
-        print(f"| {count} | {WHY.get(reason, reason)} |")
+        print(f"| {count} | {WHY['protocol'].get(reason, reason)} |")
     for node in unexplained:
         print("unexplained:", node)
     return not unexplained
