@@ -55,15 +55,14 @@ _SILENCE = 400.0
 class Soak:
     """One run: a cluster, its clients and what befalls them."""
 
-    def __init__(self, state: Path, *, seconds: float, seed: str, pace: float, stock: bool) -> None:
+    def __init__(self, state: Path, *, seconds: float, stock: bool) -> None:
         self.state = state
         self.seconds = seconds
         self.tally = Tally.read(state / "tally.json")
         self.before = self.tally.seconds
         self.stock = stock
         self.cluster = Cluster(state, stock=stock)
-        self.chaos = Chaos(self.cluster, self.tally, seed=f"{seed} {self.before}", pace=pace)
-        self.seed = seed
+        self.chaos = Chaos(self.cluster, self.tally, seed=str(self.before))
         self.heard: dict[str, float] = {}
         self.trends: dict[str, list[Trend]] = {}
         self.done_before = self.tally.done()
@@ -91,7 +90,7 @@ class Soak:
         self.stopped = True
 
     def _client(self, name: str, kind: str, principal: str) -> None:
-        self.cluster.client(name, kind, principal, f"{self.seed} {time.time()}")
+        self.cluster.client(name, kind, principal, str(time.time()))
         self.heard[name] = time.monotonic()
 
     @property
@@ -301,8 +300,6 @@ def main() -> int:
     what.add_argument(
         "--compare", type=Path, nargs="+", metavar="DIR", help="show runs' schedulers"
     )
-    parser.add_argument("--seed", default="0", help="what is done when; time decides the rest")
-    parser.add_argument("--pace", type=float, default=1.0, help="how often blows fall, as a factor")
     parser.add_argument(
         "--stock", action="store_true", help="on tcp:// without attacks: what Dask keeps by itself"
     )
@@ -311,14 +308,7 @@ def main() -> int:
         _compare(options.compare)
         return 0
     options.state.mkdir(parents=True, exist_ok=True)
-    soak = Soak(
-        options.state.resolve(),
-        seconds=options.seconds,
-        seed=options.seed,
-        pace=options.pace,
-        stock=options.stock,
-    )
-    return soak.run()
+    return Soak(options.state.resolve(), seconds=options.seconds, stock=options.stock).run()
 
 
 if __name__ == "__main__":

@@ -51,27 +51,19 @@ def garbage(random: Random) -> bytes:
 class Chaos:
     """Deals blows until it is told to stop; one thread for each kind."""
 
-    def __init__(self, cluster: Cluster, tally: Tally, *, seed: str, pace: float) -> None:
+    def __init__(self, cluster: Cluster, tally: Tally, *, seed: str) -> None:
         self._cluster = cluster
         self._tally = tally
         self._seed = seed
-        self._pace = pace
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self.blows: list[float] = []
         self._attacks = 0
 
     def begin(self, kinds: tuple[str, ...]) -> None:
-        self._stop.clear()
-        acts: dict[str, Callable[[Random], None]] = {
-            "kill": self._kill,
-            "cut": self._cut,
-            "garbage": self._garbage,
-            "attack": self._attack,
-            "stall": self._stall,
-        }
         for name in kinds:
-            thread = threading.Thread(target=self._repeat, args=(name, acts[name]), daemon=True)
+            act = getattr(self, f"_{name}")
+            thread = threading.Thread(target=self._repeat, args=(name, act), daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -79,11 +71,10 @@ class Chaos:
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout=90)
-        self._threads.clear()
 
     def _repeat(self, name: str, act: Callable[[Random], None]) -> None:
         random = Random(f"{self._seed} {name}")
-        while not self._stop.wait(random.uniform(0.5, 1.5) * EVERY[name] / self._pace):
+        while not self._stop.wait(random.uniform(0.5, 1.5) * EVERY[name]):
             try:
                 act(random)
             except OSError:  # whom it was meant for had just been killed
