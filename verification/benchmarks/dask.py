@@ -13,7 +13,6 @@ engineer's client seals what it submits; the audit log is written. The keys of t
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import statistics
 import sys
@@ -112,7 +111,6 @@ def main() -> None:
     amounts = {"tasks": 10_000, "calls": 30, "chunks": 10_000, "size": 64.0, "shuffle": 1000.0}
     options = report.options(__doc__, rounds=7, **amounts, transfers=5, workers=2, only=MEASURES)
     signal.signal(signal.SIGTERM, _stop)
-    load = os.getloadavg()
     with tempfile.TemporaryDirectory(prefix="safeser-benchmark-") as folder:
         try:
             with running(Path(folder), workers=options.workers) as up:
@@ -132,10 +130,9 @@ def main() -> None:
         f" dask-cluster as sealed; {log}",
         f"Each cluster: {options.workers} workers of one thread without nannies; scatter and"
         " gather go through the scheduler",
-        "time / tcp and time / tls: median of the rounds' ratios, above 1 is slower; in brackets"
-        " its interval at 95 %, from six rounds on",
+        "time / tcp and time / tls: median of the rounds' ratios, above 1 is slower",
     )
-    report.show_notes(*notes, rounds=options.rounds, load=load)
+    report.show_notes(*notes, rounds=options.rounds)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,8 @@ beyond what was there before, as a share of what was sent: 0 is no copy, 1 is on
 from __future__ import annotations
 
 import gc
-import os
 import pickle
-import statistics
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -35,8 +32,6 @@ from verification.benchmarks.report import number
 PACKAGES = ("safeser", "distributed", "numpy", "pandas", "pyarrow", "polars", "scipy")
 SIZE_NAMES = {1 << 10: "1 KiB", 1 << 20: "1 MiB", 1 << 26: "64 MiB"}
 STEPS = ("dumps", "loads")
-#: What one contender gets for one step of one round, at least one turn.
-SLICE = 0.01
 GRANT = Grant("benchmark", ("dask", "msgpack"))
 OTHERS = ("distributed", "pickle 5", "Arrow IPC")
 #: How much slower than distributed's own a family may be, and what is aimed at where.
@@ -107,13 +102,13 @@ class Run:
         self.turns = {
             "dumps": report.Contest(
                 {
-                    name: partial(_seconds, partial(dumps, made))
+                    name: partial(report.timed, partial(dumps, made))
                     for name, (dumps, _) in contenders.items()
                 }
             ),
             "loads": report.Contest(
                 {
-                    name: partial(_seconds, partial(loads, dumps(made).received()))
+                    name: partial(report.timed, partial(loads, dumps(made).received()))
                     for name, (dumps, loads) in contenders.items()
                 }
             ),
@@ -144,19 +139,6 @@ def _times(turn: report.Contest, other: str) -> str:
     if found is None:
         return ""
     return "<0.01" if found < 0.005 else number(found)
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    """Return the median of as many turns as fit into one slice, after one to warm up."""
-    run()
-    taken: list[float] = []
-    begun = time.perf_counter()
-    while not taken or time.perf_counter() - begun < SLICE:
-        start = time.perf_counter()
-        made = run()
-        taken.append(time.perf_counter() - start)
-        del made  # not while the clock runs, and before the next takes memory
-    return statistics.median(taken)
 
 
 def _extra(run: Callable[[], object], nbytes: int) -> float:
@@ -217,7 +199,6 @@ def _named(cases: Sequence[tuple[Run, str, float]]) -> str:
 
 def main() -> None:
     options = report.options(__doc__, rounds=7, only="", largest=max(SIZE_NAMES))
-    load = os.getloadavg()
     runs = []
     for kind in TYPES:
         for size in SIZE_NAMES:
@@ -234,7 +215,7 @@ def main() -> None:
         "/ distributed, / pickle 5, / Arrow: median of the ratios of single rounds, above 1 is"
         " slower; extra: memory at the peak as a share of what is sent"
     )
-    report.show_notes(*aims(runs), notes, rounds=options.rounds, load=load, packages=PACKAGES)
+    report.show_notes(*aims(runs), notes, rounds=options.rounds, packages=PACKAGES)
 
 
 if __name__ == "__main__":
