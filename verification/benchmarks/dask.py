@@ -22,8 +22,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-import psutil
-
 from safeser.audit import verify
 from verification.benchmarks import report
 from verification.benchmarks.clusters import Cluster, running
@@ -52,12 +50,12 @@ def quantities(options: argparse.Namespace) -> dict[str, Quantity]:
 
 def measured(cluster: Cluster, measure: str, amount: int, transfers: int) -> dict[str, float]:
     """Return, in seconds, what one measure says of each of its quantities."""
-    every, scheduler = cluster.cpu_seconds(), cluster.scheduler_seconds()
-    client = cluster.client_seconds()
+    every, scheduler = cluster.cpu_seconds(), cluster.cpu_seconds("scheduler")
+    client = cluster.cpu_seconds("client")
     repeats = transfers if measure == "transfer" else 1
     taken = [cluster.measure(measure, amount) for _ in range(repeats)]
-    every, scheduler = cluster.cpu_seconds() - every, cluster.scheduler_seconds() - scheduler
-    client = cluster.client_seconds() - client
+    every, client = cluster.cpu_seconds() - every, cluster.cpu_seconds("client") - client
+    scheduler = cluster.cpu_seconds("scheduler") - scheduler
     if measure == "transfer":
         # A single one says more about where its memory came from than of what it took.
         scattered, gathered = (statistics.median(each) for each in zip(*taken, strict=True))
@@ -112,13 +110,8 @@ def main() -> None:
     options = report.options(__doc__, rounds=7, **amounts, transfers=5, workers=2, only=MEASURES)
     signal.signal(signal.SIGTERM, _stop)
     with tempfile.TemporaryDirectory(prefix="safeser-benchmark-") as folder:
-        try:
-            with running(Path(folder), workers=options.workers) as up:
-                found = _run(up, options)
-        finally:
-            # A child that was being started when a signal ended this run is in no list.
-            for child in psutil.Process().children():
-                child.kill()
+        with running(Path(folder), workers=options.workers) as up:
+            found = _run(up, options)
         log = _log(up["safeser"])
     shown = quantities(options)
     lines = [

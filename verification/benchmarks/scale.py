@@ -36,12 +36,12 @@ def measured(cluster: Cluster, *, tasks: int, idle: float) -> dict[str, float]:
     found["start"] = statistics.median(sum(each.cpu_times()[:2]) for each in workers)
     found["memory"] = statistics.median(each.memory_info().rss for each in workers)
     found["modules"] = statistics.median(cluster.measure("modules", len(workers)))
-    before = cluster.scheduler_seconds()
+    before = cluster.cpu_seconds("scheduler")
     (found["tasks"],) = cluster.measure("tasks", tasks)
-    found["scheduler"] = cluster.scheduler_seconds() - before
-    before = cluster.scheduler_seconds()
+    found["scheduler"] = cluster.cpu_seconds("scheduler") - before
+    before = cluster.cpu_seconds("scheduler")
     time.sleep(idle)
-    found["idle"] = cluster.scheduler_seconds() - before
+    found["idle"] = cluster.cpu_seconds("scheduler") - before
     return found
 
 

@@ -83,5 +83,5 @@ def cost(cluster: Cluster, measure: str, amount: int) -> dict[str, float]:
 
 
 def _seconds(cluster: Cluster) -> tuple[float, float, float]:
-    client, scheduler = cluster.client_seconds(), cluster.scheduler_seconds()
+    client, scheduler = cluster.cpu_seconds("client"), cluster.cpu_seconds("scheduler")
     return client, scheduler, cluster.cpu_seconds() - client - scheduler
