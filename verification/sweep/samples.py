@@ -1,4 +1,4 @@
-"""Objects of every kind that the shipped profiles load, at a size of one's choice.
+"""Objects of every kind that the shipped profiles load, many at a size of one's choice.
 
 The one rule: each sample is made by the library itself and written by a real pickler, so that every
 call in it has valid arguments; only a few that no library makes any more are put together by hand.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import array
 import collections
-import datetime
 import decimal
 import email.message
 import email.policy
@@ -17,23 +16,16 @@ import fractions
 import functools
 import importlib
 import io
-import ipaddress
 import itertools
 import logging
 import operator
-import os
 import pathlib
 import pickle
-import random
 import re
-import statistics
 import string
-import time
 import types
 import urllib.parse
-import uuid
 import warnings
-import zoneinfo
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,6 +33,8 @@ import numpy as np
 
 from safeser import pickles
 from safeser.errors import SafeserError
+from tests.samples import pickles_honest, seeds
+from tests.samples.values import collect_all as values_of_tests
 from verification.fuzz.models import models
 from verification.sweep.library_samples import (
     arrow_samples,
@@ -48,48 +42,31 @@ from verification.sweep.library_samples import (
     extension_array_samples,
     frame_samples,
     index_samples,
-    moment_samples,
     numpy_samples,
+    offset_samples,
     scipy_samples,
 )
 from verification.sweep.makers import Maker, labels_of, text_of
 
-__all__ = ["Maker", "enums", "estimators", "exceptions", "makers", "rest"]
+__all__ = ["Maker", "enums", "estimators", "exceptions", "honest", "makers", "rest"]
 
 
 def _plain() -> dict[str, Maker]:
     return {
-        "complex": lambda n: complex(1, 2),
         "bytearray": lambda n: bytearray(n),
-        "range": lambda n: range(3),
-        "slice": lambda n: slice(1, 2, 3),
         "set": lambda n: set(range(n)),
         "frozenset": lambda n: frozenset(range(n)),
-        "ellipsis": lambda n: ...,
         "OrderedDict": lambda n: collections.OrderedDict.fromkeys(range(n)),
         "Counter": lambda n: collections.Counter(range(n)),
         "deque": lambda n: collections.deque(range(n), n),
         "defaultdict": lambda n: collections.defaultdict(list, dict.fromkeys(range(n))),
-        "date": lambda n: datetime.date(2026, 1, 2),
-        "time": lambda n: datetime.time(1, 2, 3, 4),
-        "datetime": lambda n: datetime.datetime(2026, 1, 2),
-        "timedelta": lambda n: datetime.timedelta(1, 2, 3),
-        "timezone": lambda n: datetime.timezone(datetime.timedelta(hours=1), "x"),
         "Decimal": lambda n: decimal.Decimal("1" * min(n, 4000)),
-        "Decimal-exponent": lambda n: decimal.Decimal("1e-99"),
         "Fraction": lambda n: fractions.Fraction(int("1" * min(n, 4000)), 7),
-        "UUID": lambda n: uuid.UUID(int=7),
         "PurePosixPath": lambda n: pathlib.PurePosixPath("a" * n),
         "PurePosixPath-parts": lambda n: pathlib.PurePosixPath(*["a"] * min(n, 100)),
         "PureWindowsPath": lambda n: pathlib.PureWindowsPath("a" * n),
         "PosixPath": lambda n: pathlib.Path("a" * n),
         "array": lambda n: array.array("d", range(n)),
-        "IPv4Address": lambda n: ipaddress.ip_address("127.0.0.1"),
-        "IPv6Address": lambda n: ipaddress.ip_address("::1"),
-        "IPv4Network": lambda n: ipaddress.ip_network("10.0.0.0/8"),
-        "IPv6Network": lambda n: ipaddress.ip_network("::/8"),
-        "IPv4Interface": lambda n: ipaddress.ip_interface("10.0.0.0/8"),
-        "IPv6Interface": lambda n: ipaddress.ip_interface("::/8"),
     }
 
 
@@ -116,18 +93,13 @@ def _holders() -> dict[str, Maker]:
             **dict.fromkeys(map("a{}".format, range(n)))
         ),
         "Template": lambda n: string.Template(text_of(n)),
-        "NormalDist": lambda n: statistics.NormalDist(1, 2),
         "LogRecord": lambda n: logging.LogRecord("a", 10, "f", 1, text_of(n), (), None),
         "Message": mail(email.message.Message, email.policy.compat32),
-        "EmailMessage": lambda n: email.message.EmailMessage(),
     }
 
 
 def _records() -> dict[str, Maker]:
     return {
-        "struct_time": lambda n: time.gmtime(0),
-        "stat_result": lambda n: os.stat_result(range(10)),
-        "terminal_size": lambda n: os.terminal_size((80, 24)),
         "DefragResult": lambda n: urllib.parse.urldefrag("http://a/" + text_of(n)),
         "DefragResultBytes": lambda n: urllib.parse.urldefrag(b"http://a/b"),
         "ParseResult": lambda n: urllib.parse.urlparse("http://a/" + text_of(n)),
@@ -135,12 +107,8 @@ def _records() -> dict[str, Maker]:
         "SplitResult": lambda n: urllib.parse.urlsplit("http://a/" + text_of(n)),
         "SplitResultBytes": lambda n: urllib.parse.urlsplit(b"http://a/b"),
         "DecimalTuple": lambda n: decimal.Decimal("1" * min(n, 4000)).as_tuple(),
-        "Context": lambda n: decimal.Context(prec=5),
         "BytesIO": lambda n: io.BytesIO(bytes(n)),
         "StringIO": lambda n: io.StringIO(text_of(n)),
-        "Random": lambda n: random.Random(1),
-        "count": lambda n: itertools.count(3, 2),
-        "repeat": lambda n: itertools.repeat("x", 3),
         "iterator": lambda n: iter(list(range(n))),
         "iterator-text": lambda n: iter(text_of(n)),
         "iterator-bytes": lambda n: iter(bytes(n)),
@@ -149,8 +117,6 @@ def _records() -> dict[str, Maker]:
         "pattern": lambda n: re.compile("a" * min(n, 4000)),
         "pattern-branches": lambda n: re.compile("|".join(labels_of(min(n, 800)))),
         "pattern-classes": lambda n: re.compile("[a-z\u0100-\u0200]" * min(n, 60)),
-        "ZoneInfo": lambda n: zoneinfo.ZoneInfo("Europe/Zurich"),
-        "ZoneInfo-alone": lambda n: zoneinfo.ZoneInfo.no_cache("Europe/Zurich"),
     }
 
 
@@ -177,21 +143,14 @@ def _exceptions() -> dict[str, Maker]:
 
 
 def _functions() -> dict[str, Maker]:
-    import dask.utils
     import toolz
 
     return {
         "itemgetter": lambda n: operator.itemgetter(*range(n)),
         "attrgetter": lambda n: operator.attrgetter(*(["shape"] * n)),
         "methodcaller": lambda n: operator.methodcaller("upper"),
-        "bound": lambda n: "x,y".split,
-        "alias": lambda n: list[int],
-        "NoneType": lambda n: type(None),
         "partial": lambda n: functools.partial(max, *range(n)),
         "Compose": lambda n: toolz.compose(*([len] * n), len, list),
-        "curry": lambda n: toolz.curry(operator.add, 1),
-        "dask.methodcaller": lambda n: dask.utils.methodcaller("sum"),
-        "dask.itemgetter": lambda n: dask.utils.itemgetter(1),
     }
 
 
@@ -258,6 +217,17 @@ def _small_estimators() -> Iterator[Any]:
     yield imputer.fit([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
 
 
+def honest() -> Iterator[tuple[str, Any]]:
+    """Yield the honest values of the tests, which have one size."""
+    made = [each for values in values_of_tests().values() for each in values]
+    made += [*pickles_honest.STDLIB, *pickles_honest.ARRAYS, *pickles_honest.PANDAS]
+    for group in (seeds.plain, seeds.rarer, seeds.arrays, seeds.frames, seeds.tables, seeds.models):
+        for value in group():
+            made += value if type(value) is tuple else [value]
+    for value in made:
+        yield type(value).__name__, value
+
+
 def estimators() -> Iterator[tuple[str, Any]]:
     """Yield fitted estimators of one size, all that the profile lists; it takes half a minute."""
     with warnings.catch_warnings():
@@ -270,14 +240,15 @@ def exceptions() -> Iterator[tuple[str, bytes]]:
     """Yield a pickle of each listed exception, of the first arguments that its class takes."""
     profile = pickles.Profile.named(*pickles.DATA_PROFILES)
     text, number = b"\x8c\x01x", b"K\x01"
-    tried = [b")", *(b"(" + part + b"t" for part in _combined(text, number, 5))]
+    tried = [b")"]
+    for length in range(1, 6):
+        chosen = itertools.product((text, number), repeat=length)
+        tried += [b"(" + b"".join(parts) + b"t" for parts in chosen]
     for name, entry in profile.entries.items():
         if entry.make not in ("exceptions.exception", "exceptions.foreign"):
             continue
-        module, _, qualname = name.partition(":")
-        callee = b"".join(b"\x8c%c%b" % (len(part), part.encode()) for part in (module, qualname))
         for arguments in tried:
-            data = b"\x80\x04" + callee + b"\x93" + arguments + b"R."
+            data = b"\x80\x04" + _named(name) + arguments + b"R."
             try:
                 pickles.loads(data, profile=profile)
             except SafeserError as error:
@@ -288,29 +259,23 @@ def exceptions() -> Iterator[tuple[str, bytes]]:
             break
 
 
-def _combined(text: bytes, number: bytes, most: int) -> Iterator[bytes]:
-    for length in range(1, most + 1):
-        for chosen in itertools.product((text, number), repeat=length):
-            yield b"".join(chosen)
+def _named(name: str) -> bytes:
+    parts = name.partition(":")[::2]
+    return b"".join(b"\x8c%c%b" % (len(part), part.encode()) for part in parts) + b"\x93"
 
 
 def rest() -> Iterator[tuple[str, bytes]]:
     """Yield pickles of what nobody writes here: tblib's, and what older versions wrote."""
 
-    def call(name: str, *arguments: bytes, state: bytes = b"") -> bytes:
-        module, _, qualname = name.partition(":")
-        callee = b"".join(b"\x8c%c%b" % (len(part), part.encode()) for part in (module, qualname))
-        return callee + b"\x93(" + b"".join(arguments) + b"tR" + state
-
-    def named(name: str) -> bytes:
-        return call(name).partition(b"(")[0]
+    def call(name: str, *arguments: bytes) -> bytes:
+        return _named(name) + b"(" + b"".join(arguments) + b"tR"
 
     times = b")\x81}\x8c\x09n_repeatsK\x01sb"
-    error, fields = named("builtins:ValueError"), b"}(\x8c\x04args)\x8c\x08__dict__}u"
+    error, fields = _named("builtins:ValueError"), b"}(\x8c\x04args)\x8c\x08__dict__}u"
     made = {
-        "tblib:Frame": named("tblib:Frame") + b")\x81}b",
-        "tblib:Code": named("tblib:Code") + b")\x81}b",
-        "tblib:Traceback": named("tblib:Traceback") + b")\x81}b",
+        "tblib:Frame": _named("tblib:Frame") + b")\x81}b",
+        "tblib:Code": _named("tblib:Code") + b")\x81}b",
+        "tblib:Traceback": _named("tblib:Traceback") + b")\x81}b",
         "traceback": call("tblib.pickling_support:unpickle_traceback", b"N", b"K\x01", b"N"),
         "exception": call("tblib.pickling_support:unpickle_exception", error, b")", b"N", b"N"),
         "attributes": call(
@@ -319,7 +284,7 @@ def rest() -> Iterator[tuple[str, bytes]]:
         ),
         # What they hold is a class, which no profile lets stand for itself.
         **{
-            kind: named(f"sklearn.model_selection._split:{kind}") + times
+            kind: _named(f"sklearn.model_selection._split:{kind}") + times
             for kind in ("RepeatedKFold", "RepeatedStratifiedKFold")
         },
     }  # fmt: skip
@@ -339,7 +304,7 @@ def makers() -> Iterator[tuple[str, Maker]]:
     """Yield a label and a maker for each kind."""
     groups = (
         _plain, _holders, _records, _exceptions, _functions, numpy_samples, index_samples,
-        frame_samples, extension_array_samples, moment_samples, arrow_samples, scipy_samples,
+        frame_samples, extension_array_samples, offset_samples, arrow_samples, scipy_samples,
         dask_samples, _estimators,
     )  # fmt: skip
     for group in groups:
