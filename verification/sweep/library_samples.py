@@ -32,10 +32,6 @@ def numpy_samples() -> dict[str, Maker]:
         "flags": of("?"),
         "times": of("M8[ns]"),
         "strings": of("U4"),
-        "fields": lambda n: np.zeros(1, structured(n)),
-        "records": lambda n: np.rec.array(np.zeros(n, [("a", "i4"), ("b", "f8")])),
-        "objects": lambda n: np.array(labels_of(n), object),
-        "objects-2d": lambda n: np.array([labels_of(n)] * 2, object),
         "fortran": lambda n: np.asfortranarray(np.zeros((n, 2))),
         "matrix": lambda n: np.zeros((n, 2)).view(np.matrix),
         "chararray": lambda n: np.zeros(n, "S4").view(np.char.chararray),
@@ -43,7 +39,6 @@ def numpy_samples() -> dict[str, Maker]:
         "scalar-text": lambda n: np.str_(text_of(n)),
         "scalar-bytes": lambda n: np.bytes_(bytes(n)),
         "scalar-void": lambda n: np.zeros(1, [("a", "f8")])[0],
-        "poly1d": lambda n: np.poly1d(np.ones(n)),
         **{
             kind.__name__: lambda n, kind=kind: kind(np.ones(n))
             for kind in (
@@ -73,38 +68,20 @@ def index_samples() -> dict[str, Maker]:
         "Index-str": lambda n: pd.Index(labels_of(n)),
         "Index-string": lambda n: pd.Index(pd.array(labels_of(n), dtype="string[python]")),
         "RangeIndex": lambda n: pd.RangeIndex(n),
-        "CategoricalIndex": lambda n: pd.CategoricalIndex(labels_of(n)),
-        "CategoricalIndex-int": lambda n: pd.CategoricalIndex(range(n)),
-        "PeriodIndex": lambda n: pd.period_range("2000", periods=n, freq="h"),
-        "IntervalIndex": lambda n: pd.interval_range(0, n),
         "IntervalIndex-range": lambda n: pd.IntervalIndex.from_arrays(
             pd.RangeIndex(min(n, 10**6)), pd.RangeIndex(1, 1 + min(n, 10**6))
         ),
-        "IntervalIndex-times": lambda n: pd.IntervalIndex.from_breaks(moments(n + 1)),
         "DatetimeIndex": moments,
         "DatetimeIndex-zoned": lambda n: moments(n).tz_localize(
             "Europe/Zurich", ambiguous="NaT", nonexistent="NaT"
         ),
-        "DatetimeIndex-freq": lambda n: pd.date_range("2000", periods=n, freq="D", unit="s"),
-        "DatetimeIndex-business": lambda n: pd.date_range(
-            "2000", periods=min(n, 5000), freq="B", unit="s"
-        ),
         "TimedeltaIndex": spans,
         "TimedeltaIndex-freq": lambda n: pd.timedelta_range("1h", periods=n),
-        "MultiIndex": lambda n: pd.MultiIndex.from_arrays([np.arange(n), np.arange(n) % 7]),
-        "MultiIndex-ranges": lambda n: pd.MultiIndex(
-            [pd.RangeIndex(n), pd.RangeIndex(7)], [np.arange(n), np.arange(n) % 7]
-        ),
-        "MultiIndex-many": lambda n: pd.MultiIndex.from_arrays([[1]] * min(1 + n // 20, 900)),
-        "MultiIndex-text": lambda n: pd.MultiIndex.from_arrays([labels_of(n), np.arange(n) % 7]),
     }
 
 
 def frame_samples() -> dict[str, Maker]:
     import pandas as pd
-
-    def wide(n: int) -> Any:
-        return pd.DataFrame(np.zeros((1, n)), columns=pd.RangeIndex(n))
 
     def mixed(n: int) -> Any:
         return pd.DataFrame(
@@ -123,22 +100,10 @@ def frame_samples() -> dict[str, Maker]:
         made.attrs = dict.fromkeys(labels_of(n))
         return made
 
-    def unique(n: int) -> Any:
-        made = pd.DataFrame({"a": np.arange(n)})
-        return made.set_flags(allows_duplicate_labels=False)
-
     return {
         "DataFrame": mixed,
-        "DataFrame-wide": wide,
-        "DataFrame-columns": lambda n: pd.DataFrame({at: [1] for at in range(n)}),
-        "DataFrame-blocks": lambda n: pd.concat(
-            [pd.DataFrame({at: pd.array([1], "Int64")}) for at in range(max(1, n // 20))], axis=1
-        ),
         "DataFrame-no-rows": lambda n: pd.DataFrame(np.zeros((0, n)), columns=pd.RangeIndex(n)),
-        "DataFrame-floats": lambda n: pd.DataFrame(np.zeros((n, 1))),
-        "DataFrame-text": lambda n: pd.DataFrame({"a": labels_of(n)}, dtype=object),
         "DataFrame-attrs": attributed,
-        "DataFrame-unique": unique,
         "Series": lambda n: pd.Series(np.arange(float(n)), name="s"),
         "Series-int": lambda n: pd.Series(np.arange(n), index=np.arange(n)),
         "Series-text": lambda n: pd.Series(labels_of(n)),
@@ -166,7 +131,6 @@ def extension_array_samples() -> dict[str, Maker]:
         },
         "Categorical": lambda n: pd.Categorical(np.arange(n)),
         "Categorical-codes": lambda n: pd.Categorical(np.arange(n) % 2),
-        "Categorical-text": lambda n: pd.Categorical(labels_of(n)),
         "CategoricalDtype": lambda n: pd.CategoricalDtype(range(n)),
         "CategoricalDtype-text": lambda n: pd.CategoricalDtype(labels_of(n)),
         "DatetimeArray": lambda n: pd.array(np.zeros(n, "M8[ns]")),
@@ -184,7 +148,6 @@ def extension_array_samples() -> dict[str, Maker]:
         "ArrowExtensionArray": lambda n: pd.array(range(n), dtype="int64[pyarrow]"),
         "IntervalDtype": lambda n: pd.IntervalDtype("int64"),
         "SparseArray": lambda n: pd.arrays.SparseArray(np.arange(n), fill_value=0),
-        "SparseArray-blocks": lambda n: pd.arrays.SparseArray(np.arange(n) % 2, kind="block"),
         "SparseArray-empty": lambda n: pd.arrays.SparseArray(np.zeros(n)),
     }
 
@@ -211,41 +174,25 @@ def arrow_samples() -> dict[str, Maker]:
     def stored(kind: Any, values: Any) -> Any:
         return pa.ExtensionArray.from_storage(kind, values)
 
-    def union(n: int, *, dense: bool) -> Any:
-        codes = pa.array(np.zeros(n, "i1"))
-        parts = [numbers(n), pa.array(labels_of(n))]
-        if not dense:
-            return pa.UnionArray.from_sparse(codes, parts)
-        return pa.UnionArray.from_dense(codes, pa.array(np.arange(n, dtype="i4")), parts)
-
     def table(n: int) -> Any:
         return pa.table({"a": np.arange(n), "b": labels_of(n)})
 
     made: dict[str, Maker] = {
-        "null": lambda n: pa.nulls(n),
         "bool": lambda n: pa.array([True, None] * n),
         "decimals": lambda n: pa.array([decimal.Decimal("1.25")] * n, pa.decimal128(5, 2)),
         "times": lambda n: pa.array(np.zeros(n, "M8[us]"), pa.timestamp("us", "Europe/Paris")),
         "month-day-nano": lambda n: pa.array([(1, 2, 3)] * n, pa.month_day_nano_interval()),
-        "fixed": lambda n: pa.array([b"abcd"] * n, pa.binary(4)),
         "text": lambda n: pa.array(labels_of(n)),
         "long-text": lambda n: pa.array(labels_of(n), pa.large_string()),
         "one-text": lambda n: pa.array([text_of(n)]),
-        "text-view": lambda n: pa.array(["a" * 30] * n, pa.string_view()),
         "list": lambda n: pa.array([[1]] * n, pa.list_(number)),
         "long-list": lambda n: pa.array([list(range(n))], pa.list_(number)),
         "large-list": lambda n: pa.array([[1]] * n, pa.large_list(number)),
         "fixed-list": lambda n: pa.array([[1, 2, 3]] * n, pa.list_(number, 3)),
-        "list-view": lambda n: pa.array([[1]] * n, pa.list_view(number)),
         "large-list-view": lambda n: pa.array([[1]] * n, pa.large_list_view(number)),
         "struct": lambda n: pa.array([{"a": 1, "b": "x"}] * n),
-        "wide-struct": lambda n: pa.array([dict.fromkeys(labels_of(1 + n // 20), 1)]),
         "map": lambda n: pa.array([[("a", 1)]] * n, pa.map_(text, number)),
-        "dense": partial(union, dense=True),
-        "sparse": partial(union, dense=False),
-        "dictionary": lambda n: pa.array(labels_of(n)).dictionary_encode(),
         "dictionary-codes": lambda n: pa.array(["a", "b"] * n).dictionary_encode(),
-        "runs": lambda n: pa.RunEndEncodedArray.from_arrays(numbers(n + 1)[1:], labels_of(n)),
         "runs-short": lambda n: pa.RunEndEncodedArray.from_arrays(pa.array([n], number), [1]),
         "runs-16": lambda n: pa.RunEndEncodedArray.from_arrays(
             numbers(1 + n % 30000, pa.int16())[1:], [0] * (n % 30000)
@@ -257,10 +204,7 @@ def arrow_samples() -> dict[str, Maker]:
         "tensor": lambda n: stored(
             pa.fixed_shape_tensor(number, [2]), pa.array([[1, 2]] * n, pa.list_(number, 2))
         ),
-        "chunked": lambda n: pa.chunked_array([numbers(n), numbers(n)]),
-        "chunks": lambda n: pa.chunked_array([numbers(1)] * max(1, n // 20)),
         "table": table,
-        "wide-table": lambda n: pa.table({f"c{at}": [1] for at in range(max(1, n // 20))}),
         "batch": lambda n: table(n).to_batches()[0],
         "scalar-text": lambda n: pa.scalar(text_of(n)),
         "scalar-list": lambda n: pa.scalar(list(range(n))),
@@ -269,9 +213,6 @@ def arrow_samples() -> dict[str, Maker]:
         "metadata": lambda n: pa.KeyValueMetadata(dict.fromkeys(labels_of(n), "x")),
         "field": lambda n: pa.field("a", number, metadata={"x": text_of(n)}),
         "schema": lambda n: pa.schema([(label, number) for label in labels_of(n)]),
-        "schema-metadata": lambda n: pa.schema(
-            [("a", number)], metadata=dict.fromkeys(labels_of(n), "x")
-        ),
     }
     for kind in (
         number, pa.int8(), pa.uint16(), pa.float32(), pa.float64(), pa.date32(), pa.time32("s"),
@@ -300,8 +241,6 @@ def scipy_samples() -> dict[str, Maker]:
             f"{form}-rows": lambda n, form=form: sp.coo_array((max(n, 1), 3)).asformat(form)
             for form in ("csr", "lil")
         },
-        "bsr-blocks": lambda n: sp.bsr_array(np.ones((2, max(2, n))), blocksize=(2, 1)),
-        "dia-many": lambda n: sp.dia_array(np.ones((max(1, n // 10), 10))),
         "KDTree": lambda n: scipy.spatial.KDTree(np.arange(2.0 * max(n, 2)).reshape(-1, 2), 2),
         "cKDTree": lambda n: scipy.spatial.cKDTree(np.arange(2.0 * max(n, 2)).reshape(-1, 2), 3),
     }

@@ -100,16 +100,26 @@ def constructors() -> dict[str, Entry]:
 
 def sized(make: samples.Maker, *, large: bool) -> Iterator[Any]:
     """Yield what *make* makes: the smallest, and if *large* one whose pickle has some 50 kB."""
-    yield make(_FIRST)
-    if not large:
+    made = [_made(make, n) for n in (_FIRST, _SECOND)]
+    yield from made[0]
+    if not large or not all(made):
         return
-    sizes = [len(pickle.dumps(make(n), 5)) for n in (_FIRST, _SECOND)]
+    sizes = [len(pickle.dumps(each, 5)) for (each,) in made]
     each = (sizes[1] - sizes[0]) / (_SECOND - _FIRST)
     for count in (int(LARGE * 0.9 / each), _SECOND) if each > 0.02 else (10**6,):
-        made = make(count)
-        if _is_loaded(pickle.dumps(made, 5)):
-            yield made
-            return
+        for found in _made(make, count):
+            if _is_loaded(pickle.dumps(found, 5)):
+                yield found
+                return
+
+
+def _made(make: samples.Maker, n: int) -> list[Any]:
+    try:
+        made = make(n)
+        pickle.dumps(made, 5)
+    except Exception:  # a product of which these sizes make no value, or that pickle cannot write
+        return []
+    return [made]
 
 
 def _is_loaded(data: bytes) -> bool:

@@ -47,6 +47,7 @@ from verification.sweep.library_samples import (
     scipy_samples,
 )
 from verification.sweep.makers import Maker, labels_of, text_of
+from verification.sweep.product_samples import products
 
 __all__ = ["Maker", "enums", "estimators", "exceptions", "honest", "makers", "rest"]
 
@@ -60,10 +61,8 @@ def _plain() -> dict[str, Maker]:
         "Counter": lambda n: collections.Counter(range(n)),
         "deque": lambda n: collections.deque(range(n), n),
         "defaultdict": lambda n: collections.defaultdict(list, dict.fromkeys(range(n))),
-        "Decimal": lambda n: decimal.Decimal("1" * min(n, 4000)),
         "Fraction": lambda n: fractions.Fraction(int("1" * min(n, 4000)), 7),
         "PurePosixPath": lambda n: pathlib.PurePosixPath("a" * n),
-        "PurePosixPath-parts": lambda n: pathlib.PurePosixPath(*["a"] * min(n, 100)),
         "PureWindowsPath": lambda n: pathlib.PureWindowsPath("a" * n),
         "PosixPath": lambda n: pathlib.Path("a" * n),
         "array": lambda n: array.array("d", range(n)),
@@ -82,7 +81,6 @@ def _holders() -> dict[str, Maker]:
         return make
 
     return {
-        "ChainMap": lambda n: collections.ChainMap(*({} for _ in range(n))),
         "UserDict": lambda n: collections.UserDict(dict.fromkeys(range(n))),
         "UserList": lambda n: collections.UserList(range(n)),
         "UserString": lambda n: collections.UserString(text_of(n)),
@@ -116,7 +114,6 @@ def _records() -> dict[str, Maker]:
         "iterator-range": lambda n: iter(range(n)),
         "pattern": lambda n: re.compile("a" * min(n, 4000)),
         "pattern-branches": lambda n: re.compile("|".join(labels_of(min(n, 800)))),
-        "pattern-classes": lambda n: re.compile("[a-z\u0100-\u0200]" * min(n, 60)),
     }
 
 
@@ -309,3 +306,6 @@ def makers() -> Iterator[tuple[str, Maker]]:
     )  # fmt: skip
     for group in groups:
         yield from group().items()
+    for label, product in products():
+        yield f"{label}, long", lambda n, make=product: make(n, 2)
+        yield f"{label}, wide", lambda n, make=product: make(2, n)
