@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import pairwise
 from random import Random
 
-__all__ = ["mutated", "program"]
+__all__ = ["by_opcodes", "mutated", "program"]
 
 _NAMES = (
     "builtins:complex",
@@ -228,18 +228,7 @@ class _Writer:
 def mutated(data: bytes, chance: Random) -> bytes:
     """Return *data* with a few bytes or a few whole opcodes changed."""
     if chance.random() < 0.5:
-        parts = _opcodes(data)
-        for _ in range(chance.choice((1, 1, 2, 3))):
-            at = chance.randrange(len(parts))
-            pick = chance.randrange(3)
-            if pick == 0 and len(parts) > 1:
-                del parts[at]
-            elif pick == 1:
-                parts.insert(at, chance.choice(parts))
-            else:
-                other = chance.randrange(len(parts))
-                parts[at], parts[other] = parts[other], parts[at]
-        return b"".join(parts)
+        return by_opcodes(data, chance)
     changed = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 4))):
         at, pick = chance.randrange(len(changed)), chance.randrange(4)
@@ -255,7 +244,27 @@ def mutated(data: bytes, chance: Random) -> bytes:
     return bytes(changed)
 
 
-def _opcodes(data: bytes) -> list[bytes]:
+def by_opcodes(data: bytes, chance: Random, donor: bytes = b"") -> bytes:
+    """Return *data* with a few opcodes left out, doubled, swapped or taken from *donor*."""
+    parts, others = opcodes(data), opcodes(donor)
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        at = chance.randrange(len(parts))
+        pick = chance.randrange(4 if others else 3)
+        if pick == 0 and len(parts) > 1:
+            del parts[at : at + chance.randint(1, min(4, len(parts) - 1))]
+        elif pick == 1:
+            parts.insert(at, chance.choice(parts))
+        elif pick == 2:
+            other = chance.randrange(len(parts))
+            parts[at], parts[other] = parts[other], parts[at]
+        elif others:
+            start = chance.randrange(len(others))
+            parts[at:at] = others[start : start + chance.randint(1, 8)]
+    return b"".join(parts)
+
+
+def opcodes(data: bytes) -> list[bytes]:
+    """Cut *data* into whole opcodes as far as pickletools reads it."""
     starts = [0]
     with suppress(Exception):  # a mutant of a mutant; what follows is one part
         starts.extend(at for _, _, at in pickletools.genops(data) if at)
