@@ -136,19 +136,11 @@ def of_operations(policy: Policy) -> Iterator[Attack]:
                 for what, filling in _fillings(elements, room).items():
                     if row.takes[name](few[what]):
                         continue
-                    yield Attack(
-                        f"{row.name}.{name}: {what}",
-                        sender,
-                        opened,
-                        _one(row, sender, name, filling),
-                    )
+                    frames = _one(row, sender, name, filling)
+                    yield Attack(f"{row.name}.{name}: {what}", sender, opened, frames)
         sender = "carol" if opened != "worker" else "worker"
-        yield Attack(
-            f"{row.name}: an unknown field of 60 MB",
-            sender,
-            opened,
-            _one(row, sender, "unknown", lambda: msgpack.packb(b"\xc9" * LARGE)),
-        )
+        frames = _one(row, sender, "unknown", lambda: msgpack.packb(b"\xc9" * LARGE))
+        yield Attack(f"{row.name}: an unknown field of 60 MB", sender, opened, frames)
 
 
 def _opened(row: Operation) -> str:
@@ -180,38 +172,15 @@ def special() -> Iterator[Attack]:
     for sender in ("dashboard", "worker", "carol"):
         stream = "worker" if sender == "worker" else "client"
         op = "keep-alive" if stream == "worker" else "heartbeat-client"
+        element = _message(op, **_spoken(stream, sender))
         for size in (1 << 18, 1 << 22):
-            element = _message(op, **_spoken(stream, sender))
-            yield Attack(
-                f"a batch of {op}, {size >> 10} KiB", sender, stream, _batch(element, size)
-            )
-        yield Attack("no message at all, 4 MiB", sender, "", lambda: [b"\xc1" * (1 << 22)])
-        yield Attack(
-            "a request cut short",
-            sender,
-            "",
-            lambda: [_message("identity", n_workers=b"\xdd\x00\xff\xff\xff" + b"\x90" * (1 << 16))],
-        )
-        yield Attack(
-            "empty maps without an operation", sender, "", lambda: [_array(1 << 19, b"\x80")]
-        )
-        yield Attack(
-            "60 MB without an operation", sender, "", lambda: [msgpack.packb(bytes(LARGE))]
-        )
-        yield Attack(
-            "two frames of 60 MB", sender, "", lambda: [_message("identity"), bytes(LARGE)]
-        )
+            batch = _batch(element, size)
+            yield Attack(f"a batch of {op}, {size >> 10} KiB", sender, stream, batch)
         for size in (1 << 18, 1 << 22, 1 << 25):
-            yield Attack(
-                f"a pickle of {size >> 10} KiB of opcodes as metadata", sender, "", _pickled(size)
-            )
-        yield Attack("10,000 payloads as metadata", sender, "", _payloads(10_000))
-        yield Attack(
-            "60 MB of payload as metadata",
-            sender,
-            "",
-            _pickled(LARGE, b"C\xff" + bytes(255) + b"0"),
-        )
+            name = f"a pickle of {size >> 10} KiB of opcodes as metadata"
+            yield Attack(name, sender, "", _pickled(size))
+        for name, frames in _SPECIAL.items():
+            yield Attack(name, sender, "", frames)
 
 
 def _batch(element: bytes, size: int) -> Callable[[], list[bytes]]:
@@ -241,7 +210,27 @@ def _payloads(count: int) -> Callable[[], list[bytes]]:
     return frames
 
 
+_SPECIAL: dict[str, Callable[[], list[bytes]]] = {
+    "no message at all, 4 MiB": lambda: [b"\xc1" * (1 << 22)],
+    "a request cut short": lambda: [
+        _message("identity", n_workers=b"\xdd\x00\xff\xff\xff" + b"\x90" * (1 << 16))
+    ],
+    "empty maps without an operation": lambda: [_array(1 << 19, b"\x80")],
+    "60 MB without an operation": lambda: [msgpack.packb(bytes(LARGE))],
+    "two frames of 60 MB": lambda: [_message("identity"), bytes(LARGE)],
+    "10,000 payloads as metadata": _payloads(10_000),
+    "60 MB of payload as metadata": _pickled(LARGE, b"C\xff" + bytes(255) + b"0"),
+}
+
+
 # --- measuring -----------------------------------------------------------------------------------
+
+
+_METRICS: dict[str, Any] = {
+    **{"memory": 0, "spilled_bytes": {"memory": 0, "disk": 0}},
+    **{"digests_total_since_heartbeat": {}},
+    **{"bandwidth": {"total": 1e8, "workers": {}, "types": {}}},
+}
 
 
 class Bench:
@@ -305,24 +294,12 @@ class Bench:
             name = f"Client-{attack.sender}"
             wire.ask({"op": "register-client", "client": name, "reply": False, "versions": {}})
         elif attack.stream == "worker":
-            metrics: dict[str, Any] = {
-                "memory": 0,
-                "spilled_bytes": {"memory": 0, "disk": 0},
-                "digests_total_since_heartbeat": {},
-                "bandwidth": {"total": 1e8, "workers": {}, "types": {}},
-            }
             wire.ask(
                 {
-                    **{"op": "register-worker", "address": "safeser://127.0.0.1:9"},
-                    **{
-                        "nthreads": 1,
-                        "name": "sweep",
-                        "pid": 1,
-                        "services": {},
-                        "now": time.time(),
-                    },
-                    **{"metrics": metrics, "resources": {}, "local_directory": "/", "extra": {}},
-                    **{"versions": {}, "nanny": None, "memory_limit": 1 << 30, "reply": False},
+                    **{"op": "register-worker", "address": "safeser://127.0.0.1:9", "reply": False},
+                    **{"nthreads": 1, "name": "sweep", "pid": 1, "services": {}, "extra": {}},
+                    **{"now": time.time(), "metrics": _METRICS, "resources": {}, "versions": {}},
+                    **{"local_directory": "/", "nanny": None, "memory_limit": 1 << 30},
                     **{"status": "running", "server_id": "w", "stimulus_id": "s"},
                 }
             )
