@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
-__all__ = ["Case", "Tool", "main"]
+__all__ = ["Case", "Runs", "Tool", "main"]
 
 #: Times the patience that a case may take by the clock, which runs on while others compute.
 _STALLED = 20
@@ -51,14 +51,17 @@ class Tool:
 
     :param each: cases of one child: what they leave behind goes with it.
     :param patience: seconds of processor time that a case may take.
-    :param memory: bytes of address space that a child may have.
+    :param memory: bytes of address space that a forked child may have.
+    :param command: runs a child that must not be forked. It is given the seed, the first number,
+        the one behind the last, and the descriptor to which it writes ``number outcome`` lines.
     """
 
     make: Callable[[int, Random], Case]
-    run: Callable[[bytes, Sequence[Any]], str]
+    run: Callable[[bytes, Sequence[Any]], str] = lambda data, buffers: ""
     each: int = 2_000
     patience: float = 20.0
     memory: int = 6 << 30
+    command: Sequence[str] = ()
 
 
 class Runs:
@@ -108,10 +111,14 @@ class Runs:
     def _one_child(self, end: float, last: int) -> None:
         """Run cases in a child until it ends, and note how it did."""
         reading, writing = os.pipe()
-        child = os.fork()
-        if not child:
+        first, last = self.next, min(last, self.next + self.tool.each)
+        if self.tool.command:
+            os.set_inheritable(writing, True)
+            command = [*self.tool.command, *map(str, (self.seed, first, last, writing))]
+            child = os.posix_spawn(command[0], command, {**os.environ, "PYTHONHASHSEED": "0"})
+        elif not (child := os.fork()):
             os.close(reading)
-            self._run_in_child(writing, end, min(last, self.next + self.tool.each))
+            self._run_in_child(writing, end, last)
         os.close(writing)
         hung = self._heard(reading, child)
         if hung:
@@ -124,6 +131,8 @@ class Runs:
             self.totals[ended] += 1
             self._save()  # to make the case again may end this process as well
             self._found(number, ended)
+        elif status or self.next == first:
+            raise SystemExit(f"a child ended with status {status} behind case {self.next}")
 
     def _heard(self, reading: int, child: int) -> bool:
         """Count what the child says until it ends; tell whether it fell silent before."""
