@@ -136,9 +136,9 @@ def _soaked(job: jobs.Job) -> Callable[[Any], None]:
 
 
 LINES: Mapping[str, Callable[[Any], None]] = {
-    **{name: _soaked(job) for name, job in jobs.CODE.items() if name not in _ITS_OWN},
     "unknown chunks": unknown_chunks,
     "datasets": datasets,
+    **{name: _soaked(job) for name, job in jobs.CODE.items() if name not in _ITS_OWN},
     "futures in queues": queues,
     "fields of actors": actors,
     "errors of dependents": errors,

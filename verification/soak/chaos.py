@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from random import Random
 
+import psutil
+
 from examples.demo.errors import StepFailed
 from examples.demo.messages import BUILDERS
 from verification.soak.cluster import Cluster
@@ -162,20 +164,9 @@ def _listening(cluster: Cluster) -> list[int]:
     """Return the ports on which workers listen, out of what the kernel says of their sockets."""
     ports = []
     for name in ("steady", "shaken", "bare"):
-        pid = cluster.worker_process(name)
-        ports += sorted(_ports_of(pid)) if pid is not None else []
+        with contextlib.suppress(psutil.Error):
+            if (pid := cluster.worker_process(name)) is not None:
+                found = psutil.Process(pid).net_connections("tcp")
+                listens = [each for each in found if each.status == psutil.CONN_LISTEN]
+                ports += sorted({each.laddr.port for each in listens})
     return ports
-
-
-_LISTENS = "0A"
-
-
-def _ports_of(pid: int) -> set[int]:
-    try:
-        links = [os.readlink(entry) for entry in os.scandir(f"/proc/{pid}/fd")]
-        with open(f"/proc/{pid}/net/tcp", encoding="ascii") as table:
-            rows = [line.split() for line in table][1:]
-    except OSError:
-        return set()
-    own = {link[8:-1] for link in links if link.startswith("socket:[")}
-    return {int(row[1].split(":")[1], 16) for row in rows if row[3] == _LISTENS and row[9] in own}

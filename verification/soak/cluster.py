@@ -5,6 +5,7 @@ The one rule: each process is a child with a group and a log of its own, and non
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -15,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from examples.demo.processes import Child
 from safeser.identities import make_identities
@@ -190,16 +193,8 @@ def _gone(child: Child, seconds: float) -> None:
 
 def _spawned(parent: int) -> int | None:
     """Return the worker among the children of a nanny: its other child watches over resources."""
-    for task in Path(f"/proc/{parent}/task").glob("*/children"):
-        try:
-            children = task.read_text().split()
-        except OSError:
-            continue
-        for child in children:
-            try:
-                command = Path(f"/proc/{child}/cmdline").read_bytes()
-            except OSError:
-                continue
-            if b"spawn_main" in command:
-                return int(child)
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(parent).children():
+            if "spawn_main" in " ".join(child.cmdline()):
+                return child.pid
     return None

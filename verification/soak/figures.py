@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import Any
 
+import psutil
+
 #: What can become of one job of a client. Only the first two may happen.
 OUTCOMES = ("done", "disturbed", "wrong", "lost", "failed", "crashed")
 
@@ -36,18 +38,13 @@ class Sample:
 
 def sample_of(pid: int, seconds: float) -> Sample | None:
     """Return what *pid* holds now, or None if it is gone."""
-    process = Path("/proc") / str(pid)
     try:
-        status = (process / "status").read_text()
-        files = len(list((process / "fd").iterdir()))
-    except OSError:
+        held = psutil.Process(pid)
+        with held.oneshot():
+            memory = held.memory_info().rss / (1 << 20)
+            return Sample(seconds, memory, held.num_fds(), held.num_threads())
+    except psutil.Error:
         return None
-    values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    if "VmRSS" not in values:  # it has ended, and nobody has asked for its code yet
-        return None
-    return Sample(
-        seconds, int(values["VmRSS"].split()[0]) / 1024, files, int(values["Threads"].strip())
-    )
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from verification.sweep.makers import Maker, labels_of, text_of
+from verification.sweep.product_samples import Maker, labels_of, text_of
 
 
 def numpy_samples() -> dict[str, Maker]:

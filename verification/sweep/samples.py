@@ -46,8 +46,7 @@ from verification.sweep.library_samples import (
     offset_samples,
     scipy_samples,
 )
-from verification.sweep.makers import Maker, labels_of, text_of
-from verification.sweep.product_samples import products
+from verification.sweep.product_samples import Maker, labels_of, products, text_of
 
 __all__ = ["Maker", "enums", "estimators", "exceptions", "honest", "makers", "rest"]
 
