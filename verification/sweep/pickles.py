@@ -11,7 +11,7 @@ pickle is loaded in a process of its own, whether it ends as an object or is ref
 
 An entry that no attack reaches counts as failed, unless ``UNCOVERED`` says why it cannot. Options:
 ``--only TEXT`` takes entries and samples whose name has it, ``--quick`` the smallest arguments of
-each constructor alone, ``--worst N`` prints so many lines, ``--json FILE`` writes all.
+each constructor alone, ``--worst N`` prints so many lines.
 """
 
 from __future__ import annotations
@@ -279,12 +279,9 @@ def main(description: str, sweep: Callable[..., list[Row]], what: str) -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--worst", type=int, default=40)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     begun = time.monotonic()
     rows = sorted(sweep(options.only, quick=options.quick), key=lambda row: -row.badness)
-    if options.json:
-        options.json.write_text(json.dumps([_as_dict(row) for row in rows], indent=1))
     print(f"{'memory':>7} {'MB':>7} {'total':>7} {'call':>7} {'calls':>6}  constructor (sample)")
     print("\n".join(table(rows[: options.worst])))
     bad = [row for row in rows if row.problem]
@@ -293,10 +290,6 @@ def main(description: str, sweep: Callable[..., list[Row]], what: str) -> int:
         f" bounds, of {len({row.name for row in bad})} {what}; {time.monotonic() - begun:.0f} s"
     )
     return 1 if bad else 0
-
-
-def _as_dict(row: Row) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in (*Row.__slots__, "factor", "problem")}
 
 
 if __name__ == "__main__":

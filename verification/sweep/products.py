@@ -8,7 +8,7 @@ loaded in a process of its own, whether it ends as an object or is refused. The 
 :mod:`verification.sweep.pickles`.
 
 Options: ``--only TEXT`` takes products whose name has it, ``--quick`` one middle size of the second
-factor, ``--worst N`` prints so many lines, ``--json FILE`` writes all.
+factor, ``--worst N`` prints so many lines.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import array
 import collections
+import contextlib
 import decimal
 import email.message
 import email.policy
@@ -177,37 +178,23 @@ def _estimators() -> dict[str, Maker]:
 
 
 def _small_estimators() -> Iterator[Any]:
-    """Yield what scikit-learn's fitted estimators hold now and then, and kinds of them."""
-    from sklearn import decomposition, frozen, linear_model, metrics, model_selection
-    from sklearn._loss import loss
-    from sklearn.gaussian_process import kernels
-    from sklearn.linear_model import _sgd_fast
-    from sklearn.neural_network import _stochastic_optimizers as optimizers
-    from sklearn.utils import Bunch
+    """Yield one of each listed class of scikit-learn, of the first arguments that it takes."""
+    from sklearn import linear_model, metrics
+    from sklearn.gaussian_process.kernels import RBF
 
-    yield from (
-        loss.AbsoluteError(), loss.HalfBinomialLoss(), loss.HalfTweedieLoss(), loss.HuberLoss(),
-        loss.PinballLoss(), loss.HalfMultinomialLoss(n_classes=3),
-        _sgd_fast.EpsilonInsensitive(1.0), _sgd_fast.ModifiedHuber(),
-        _sgd_fast.SquaredEpsilonInsensitive(1.0), _sgd_fast.SquaredHinge(),
-        decomposition.SparseCoder(np.eye(2)), frozen.FrozenEstimator(linear_model.Ridge()),
-        optimizers.SGDOptimizer([np.zeros(2)]), metrics.make_scorer(metrics.accuracy_score),
-        Bunch(a=1),
-    )  # fmt: skip
-    one, two = kernels.RBF(), kernels.WhiteKernel()
-    yield from (
-        kernels.CompoundKernel([one]), kernels.DotProduct(), kernels.ExpSineSquared(),
-        kernels.Exponentiation(one, 2), kernels.Matern(), kernels.RationalQuadratic(), one + two,
-        one * two, kernels.ConstantKernel(),
-    )  # fmt: skip
-    for name in (
-        "GroupKFold", "GroupShuffleSplit", "LeaveOneGroupOut", "LeaveOneOut",
-        "ShuffleSplit", "StratifiedGroupKFold",
-        "StratifiedShuffleSplit", "TimeSeriesSplit",
-    ):  # fmt: skip
-        yield getattr(model_selection, name)()
-    yield model_selection.LeavePOut(2)
-    yield model_selection.PredefinedSplit([0, 1])
+    tried: tuple[tuple[Any, ...], ...] = (
+        *((), (1.0,), (2,), ([0, 1],), (RBF(), RBF()), ([RBF()],), (RBF(), 2)),
+        *((np.eye(2),), ([np.zeros(2)],), (linear_model.Ridge(),)),
+    )
+    profile = pickles.Profile.named(*pickles.DATA_PROFILES)
+    for name, entry in profile.entries.items():
+        for arguments in tried if name.startswith("sklearn") and entry.role == "class" else ():
+            with contextlib.suppress(Exception):  # the next ones may be what it takes
+                made = profile.object_of(entry)(*arguments)
+                pickles.loads(pickle.dumps(made), profile=profile)
+                yield made
+                break
+    yield metrics.make_scorer(metrics.accuracy_score)
     importlib.import_module("sklearn.experimental.enable_iterative_imputer")
     imputer = importlib.import_module("sklearn.impute").IterativeImputer()
     yield imputer.fit([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
