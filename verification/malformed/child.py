@@ -28,7 +28,7 @@ from tests.samples.uses import BROKEN, uses
 from tests.samples.values import collect
 from verification.malformed.mutate import FOREIGN_NODES, Case, Tree, make
 
-__all__ = ["names_in", "pool_of", "unseen_in"]
+__all__ = ["names_in", "pool_of"]
 
 GRANT = Grant("malformed", ("dask", "msgpack"))
 FAMILIES = ("dask", "msgpack")
@@ -101,7 +101,7 @@ def names_in(pool: dict[str, Tree], only: str) -> list[str]:
     return [name for name in pool if not only or fnmatch.fnmatch(name, f"*{only}*")]
 
 
-def unseen_in(pool: dict[str, Tree]) -> list[str]:
+def _unseen(pool: dict[str, Tree]) -> list[str]:
     """Return typed serializers that no example shows, of packages that are installed."""
     packages = {name: name.partition(":")[0].partition(".")[0] for name in registry.names()}
     listed = {name for name, top in packages.items() if top != "tests" and find_spec(top)}
@@ -188,6 +188,8 @@ def main(only: str, *numbers: str) -> None:
     _bound_memory()
     warnings.simplefilter("error")
     names = names_in(runner.pool, only)
+    # Before the first case: in a process that does more, more is registered.
+    os.write(writing, f"{first - 1} unseen {' '.join(_unseen(runner.pool))}\n".encode())
     for position in range(first, last if names else first):
         said = runner.run(names[position % len(names)], seed, position // len(names))
         os.write(writing, f"{position} {said}\n".encode(errors="backslashreplace"))

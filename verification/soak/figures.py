@@ -88,44 +88,6 @@ def _per_hour(samples: Sequence[Sample], values: Sequence[float]) -> float | Non
     return round(slope * 3600, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What the scheduler held when so many jobs were done since it began, and by whom."""
-
-    jobs: int
-    by: dict[str, int]
-    seconds: float
-    memory: float
-
-
-#: A mark is made each time that so many more jobs were done.
-MARKED_EVERY = 500
-
-
-def compared(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Return lines that show the scheduler's memory in several runs at equal numbers of jobs.
-
-    :param runs: marks by the name of the run, as :class:`Mark` was written.
-    """
-    at = {name: {mark["jobs"] // MARKED_EVERY: mark for mark in run} for name, run in runs.items()}
-    common = sorted(set[int].intersection(*(set(marks) for marks in at.values())))
-    lines = ["jobs   " + "   ".join(f"{name}: MiB (by clients)" for name in at)]
-    for number in common:
-        shown = [f"{m['memory']:8.1f} ({_by(m['by'])})" for m in (at[name][number] for name in at)]
-        lines.append(f"{number * MARKED_EVERY:<6} " + "   ".join(shown))
-    for name, marks in at.items():
-        settled = [marks[number] for number in common if number >= common[-1] * WARM_UP]
-        if len(settled) >= ENOUGH:
-            jobs, memory = [m["jobs"] for m in settled], [m["memory"] for m in settled]
-            slope = linear_regression(jobs, memory).slope * 1000
-            lines.append(f"{name}: {slope:.2f} MiB for 1000 jobs after the warm-up")
-    return lines
-
-
-def _by(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
-
-
 @dataclass(slots=True)
 class Tally:
     """Everything that was counted. It can be written, and read again by a later run."""
@@ -157,14 +119,6 @@ class Tally:
         counted: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         for name, number in self.jobs.items():
             counted[name.rsplit(" ", 1)[1]] += number
-        return counted
-
-    def done(self) -> Counter[str]:
-        """Return how many jobs each client has done."""
-        counted: Counter[str] = Counter()
-        for name, number in self.jobs.items():
-            client, _, outcome = name.split(" ")
-            counted[client] += number if outcome == "done" else 0
         return counted
 
     @property
