@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import linear_regression
 from typing import Any
@@ -129,28 +129,14 @@ class Tally:
         return {name: number for name, number in found.items() if number}
 
     def write(self, path: Path) -> None:
-        data = {
-            "seconds": self.seconds,
-            "jobs": dict(sorted(self.jobs.items())),
-            "tasks": dict(self.tasks),
-            "chaos": dict(self.chaos),
-            "notes": self.notes,
-        }
-        path.write_text(json.dumps(data, indent=1))
+        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        path.write_text(json.dumps(held, indent=1))
 
     @classmethod
     def read(cls, path: Path) -> Tally:
         """Return what an earlier run wrote, or nothing yet."""
-        if not path.exists():
-            return cls()
-        data = json.loads(path.read_text())
-        return cls(
-            Counter(data["jobs"]),
-            Counter(data["tasks"]),
-            Counter(data["chaos"]),
-            data["notes"],
-            data["seconds"],
-        )
+        said = json.loads(path.read_text()) if path.exists() else {}
+        return cls(**{k: Counter(v) if type(v) is dict else v for k, v in said.items()})
 
 
 def was_disturbed(begun: float, ended: float, blows: Iterable[float], *, grace: float) -> bool:
