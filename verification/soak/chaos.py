@@ -132,13 +132,8 @@ class Chaos:
         port = random.choice(ports[1:]) if at_worker and ports[1:] else ports[0]
         self._attacks += 1
         made = [self._cluster.markers / f"{name}-{self._attacks}-{form}" for form in range(2)]
-        command = {
-            "do": "attack",
-            "name": name,
-            "address": f"safeser://127.0.0.1:{port}",
-            "markers": [str(path) for path in made],
-            "secret": self._cluster.secret,
-        }
+        command = {"do": "attack", "name": name, "address": f"safeser://127.0.0.1:{port}"}
+        command |= {"markers": [*map(str, made)], "secret": self._cluster.secret}
         try:
             answer = attacker.ask(command, timeout=60)
         except StepFailed as error:

@@ -13,7 +13,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,13 @@ class Cluster:
         command = [_DASK, "scheduler", "--protocol", self.scheme, "--port", "0", *_LOCAL]
         command += ["--scheduler-file", str(announced)]
         self._start("scheduler", command, "scheduler", SOAK_SECRET=self.secret)
-        self.address = _wait(lambda: _address(announced))
+        deadline = time.monotonic() + _START
+        while not self.address:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the scheduler did not start within {_START:.0f} s")
+            with contextlib.suppress(OSError, ValueError):  # there, before all of its text is
+                self.address = json.loads(announced.read_text())["address"]
+            time.sleep(0.05)
         self.road = Road(("127.0.0.1", self.port))
         self.worker("steady")
         self.worker("shaken")
@@ -167,22 +173,6 @@ class Cluster:
         child = Talking(name, command, environment=environment, log=log, talks=talks)
         self.children[name] = child
         return child
-
-
-def _address(announced: Path) -> str | None:
-    try:
-        return str(json.loads(announced.read_text())["address"])
-    except (OSError, ValueError):
-        return None
-
-
-def _wait(probe: Callable[[], str | None]) -> str:
-    deadline = time.monotonic() + _START
-    while time.monotonic() < deadline:
-        if (found := probe()) is not None:
-            return found
-        time.sleep(0.05)
-    raise TimeoutError(f"the scheduler did not start within {_START:.0f} s")
 
 
 def _gone(child: Child, seconds: float) -> None:

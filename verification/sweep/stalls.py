@@ -14,7 +14,7 @@ Dask's handlers do with messages that are admitted is not measured.
 from __future__ import annotations
 
 import contextlib
-import json
+import select
 import subprocess
 import sys
 import tempfile
@@ -42,6 +42,9 @@ SENDERS = {"dashboard": "viewer", "worker": "worker", "carol": "engineer"}
 
 #: Bytes of messages that are far over what any operation takes.
 LARGE = 60 << 20
+
+#: Seconds between an answer to the second client and its next question.
+_PAUSE = 0.001
 
 _HEADER = {"serializer": "pickle", "writeable": []}
 
@@ -242,7 +245,7 @@ class Bench:
         self._channels = {
             name: channel_of(cluster.keys, name, self.policy, Silent()) for name in PRINCIPALS
         }
-        command = [sys.executable, "-m", "verification.sweep.probe", cluster.address]
+        command = [sys.executable, "-m", "verification.sweep.stalls", "--probe", cluster.address]
         self._probe = subprocess.Popen(
             [*command, str(cluster.keys), cluster.policy, "dashboard"],
             cwd=Path(__file__).parents[2],
@@ -258,8 +261,7 @@ class Bench:
         assert self._probe.stdout is not None
         self._probe.stdin.write("\n")
         self._probe.stdin.flush()
-        worst, _ = json.loads(self._probe.stdout.readline())
-        return float(worst)
+        return float(self._probe.stdout.readline())
 
     def close(self) -> None:
         self._probe.kill()
@@ -357,11 +359,23 @@ def shown(figures: list[Figure], count: int = 25) -> Table:
     return table
 
 
-def _chosen(attacks: list[Attack], only: str) -> list[Attack]:
-    """Return those whose name has *only* in it; with ``!`` before it, the others."""
-    if only.startswith("!"):
-        return [each for each in attacks if only[1:] not in each.name]
-    return [each for each in attacks if only in each.name]
+def probe(address: str, keys: str, policy: str, principal: str) -> None:
+    """Be the second client: ask a scheduler for its identity again and again, and time the answers.
+
+    For each line that it reads, it prints the longest time since the line before, in seconds.
+    """
+    channel = channel_of(Path(keys), principal, Policy.load(policy), Silent())
+    worst = 0.0
+    with Sealing.to(address, channel) as wire:
+        while True:
+            began = time.perf_counter()
+            wire.ask({"op": "identity", "n_workers": 0, "reply": True})
+            worst = max(worst, time.perf_counter() - began)
+            if select.select([sys.stdin], [], [], _PAUSE)[0]:
+                if not sys.stdin.readline():
+                    return
+                print(worst, flush=True)
+                worst = 0.0
 
 
 def main(only: str = "") -> int:
@@ -377,7 +391,8 @@ def main(only: str = "") -> int:
             cluster.begin(workers=1)
             bench = Bench(cluster)
             try:
-                attacks = _chosen([*special(), *of_operations(bench.policy)], only)
+                attacks = [*special(), *of_operations(bench.policy)]
+                attacks = [each for each in attacks if only in each.name]
                 idle = max(bench.waited() for _ in range(20))
                 with console.status("") as status:
                     for number, attack in enumerate(attacks, 1):
@@ -401,4 +416,7 @@ def main(only: str = "") -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(*sys.argv[1:]))
+    if sys.argv[1:2] == ["--probe"]:
+        probe(*sys.argv[2:])
+    else:
+        raise SystemExit(main(*sys.argv[1:]))
