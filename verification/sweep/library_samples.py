@@ -18,21 +18,13 @@ def numpy_samples() -> dict[str, Maker]:
     def of(dtype: Any) -> Maker:
         return lambda n: np.zeros(n, dtype)
 
-    def structured(n: int) -> Any:
-        return np.dtype([(f"f{at}", "f8") for at in range(n)])
-
     def masked(n: int) -> Any:
         return np.ma.array(np.arange(n), mask=np.arange(n) % 2 == 0)
 
     poly = np.polynomial
     return {
-        "dtype-fields": structured,
-        "bytes": of("u1"),
-        "floats": of("f8"),
-        "flags": of("?"),
         "times": of("M8[ns]"),
         "strings": of("U4"),
-        "fortran": lambda n: np.asfortranarray(np.zeros((n, 2))),
         "matrix": lambda n: np.zeros((n, 2)).view(np.matrix),
         "chararray": lambda n: np.zeros(n, "S4").view(np.char.chararray),
         "masked": masked,
@@ -53,29 +45,15 @@ def numpy_samples() -> dict[str, Maker]:
 def index_samples() -> dict[str, Maker]:
     import pandas as pd
 
-    def spans(n: int) -> Any:
-        return pd.to_timedelta(np.arange(n) ** 2, unit="s")
-
-    def moments(n: int) -> Any:
-        return pd.to_datetime(np.arange(n) ** 2, unit="s")
-
     return {
-        "Index-int": lambda n: pd.Index(np.arange(n)),
         "Index-float": lambda n: pd.Index(np.arange(float(n))),
         "Index-bool": lambda n: pd.Index(np.zeros(n, bool)),
         "Index-Int64": lambda n: pd.Index(pd.array(range(n), dtype="Int64")),
-        "Index-object": lambda n: pd.Index(labels_of(n), dtype=object),
-        "Index-str": lambda n: pd.Index(labels_of(n)),
         "Index-string": lambda n: pd.Index(pd.array(labels_of(n), dtype="string[python]")),
-        "RangeIndex": lambda n: pd.RangeIndex(n),
         "IntervalIndex-range": lambda n: pd.IntervalIndex.from_arrays(
             pd.RangeIndex(min(n, 10**6)), pd.RangeIndex(1, 1 + min(n, 10**6))
         ),
-        "DatetimeIndex": moments,
-        "DatetimeIndex-zoned": lambda n: moments(n).tz_localize(
-            "Europe/Zurich", ambiguous="NaT", nonexistent="NaT"
-        ),
-        "TimedeltaIndex": spans,
+        "TimedeltaIndex": lambda n: pd.to_timedelta(np.arange(n) ** 2, unit="s"),
         "TimedeltaIndex-freq": lambda n: pd.timedelta_range("1h", periods=n),
     }
 
@@ -102,15 +80,9 @@ def frame_samples() -> dict[str, Maker]:
 
     return {
         "DataFrame": mixed,
-        "DataFrame-no-rows": lambda n: pd.DataFrame(np.zeros((0, n)), columns=pd.RangeIndex(n)),
         "DataFrame-attrs": attributed,
         "Series": lambda n: pd.Series(np.arange(float(n)), name="s"),
         "Series-int": lambda n: pd.Series(np.arange(n), index=np.arange(n)),
-        "Series-text": lambda n: pd.Series(labels_of(n)),
-        "Series-objects": lambda n: pd.Series(labels_of(n), dtype=object),
-        "Series-times": lambda n: pd.Series(
-            pd.date_range("2000", periods=n, tz="UTC", freq="h", unit="s")
-        ),
     }
 
 
@@ -130,25 +102,14 @@ def extension_array_samples() -> dict[str, Maker]:
             for kind in _INTEGERS
         },
         "Categorical": lambda n: pd.Categorical(np.arange(n)),
-        "Categorical-codes": lambda n: pd.Categorical(np.arange(n) % 2),
         "CategoricalDtype": lambda n: pd.CategoricalDtype(range(n)),
-        "CategoricalDtype-text": lambda n: pd.CategoricalDtype(labels_of(n)),
-        "DatetimeArray": lambda n: pd.array(np.zeros(n, "M8[ns]")),
-        "DatetimeArray-zoned": lambda n: pd.array(np.zeros(n, "M8[ns]")).tz_localize(
-            "Europe/Zurich"
-        ),
-        "TimedeltaArray": lambda n: pd.array(np.zeros(n, "m8[ns]")),
         "TimedeltaArray-freq": lambda n: pd.timedelta_range("1h", periods=n).array,
         "PeriodArray": lambda n: pd.period_range("2000", periods=n, freq="h").array,
         "IntervalArray": lambda n: pd.interval_range(0, n).array,
-        "StringArray": lambda n: pd.array(labels_of(n), dtype="string[python]"),
         "NumpyExtensionArray": lambda n: pd.arrays.NumpyExtensionArray(np.zeros(n)),
         "ArrowStringArray": lambda n: pd.array(labels_of(n), dtype="string[pyarrow]"),
-        "ArrowStringArray-nan": lambda n: pd.array(labels_of(n), dtype="str"),
-        "ArrowExtensionArray": lambda n: pd.array(range(n), dtype="int64[pyarrow]"),
         "IntervalDtype": lambda n: pd.IntervalDtype("int64"),
         "SparseArray": lambda n: pd.arrays.SparseArray(np.arange(n), fill_value=0),
-        "SparseArray-empty": lambda n: pd.arrays.SparseArray(np.zeros(n)),
     }
 
 
@@ -177,26 +138,14 @@ def arrow_samples() -> dict[str, Maker]:
     def table(n: int) -> Any:
         return pa.table({"a": np.arange(n), "b": labels_of(n)})
 
-    made: dict[str, Maker] = {
-        "bool": lambda n: pa.array([True, None] * n),
+    return {
         "decimals": lambda n: pa.array([decimal.Decimal("1.25")] * n, pa.decimal128(5, 2)),
         "times": lambda n: pa.array(np.zeros(n, "M8[us]"), pa.timestamp("us", "Europe/Paris")),
-        "month-day-nano": lambda n: pa.array([(1, 2, 3)] * n, pa.month_day_nano_interval()),
-        "text": lambda n: pa.array(labels_of(n)),
-        "long-text": lambda n: pa.array(labels_of(n), pa.large_string()),
-        "one-text": lambda n: pa.array([text_of(n)]),
-        "list": lambda n: pa.array([[1]] * n, pa.list_(number)),
         "long-list": lambda n: pa.array([list(range(n))], pa.list_(number)),
         "large-list": lambda n: pa.array([[1]] * n, pa.large_list(number)),
         "fixed-list": lambda n: pa.array([[1, 2, 3]] * n, pa.list_(number, 3)),
         "large-list-view": lambda n: pa.array([[1]] * n, pa.large_list_view(number)),
-        "struct": lambda n: pa.array([{"a": 1, "b": "x"}] * n),
         "map": lambda n: pa.array([[("a", 1)]] * n, pa.map_(text, number)),
-        "dictionary-codes": lambda n: pa.array(["a", "b"] * n).dictionary_encode(),
-        "runs-short": lambda n: pa.RunEndEncodedArray.from_arrays(pa.array([n], number), [1]),
-        "runs-16": lambda n: pa.RunEndEncodedArray.from_arrays(
-            numbers(1 + n % 30000, pa.int16())[1:], [0] * (n % 30000)
-        ),
         "uuid": lambda n: stored(pa.uuid(), pa.array([b"1" * 16] * n, pa.binary(16))),
         "json": lambda n: stored(pa.json_(), pa.array(["{}"] * n)),
         "bool8": lambda n: stored(pa.bool8(), pa.array([1] * n, pa.int8())),
@@ -204,29 +153,14 @@ def arrow_samples() -> dict[str, Maker]:
         "tensor": lambda n: stored(
             pa.fixed_shape_tensor(number, [2]), pa.array([[1, 2]] * n, pa.list_(number, 2))
         ),
-        "table": table,
         "batch": lambda n: table(n).to_batches()[0],
         "scalar-text": lambda n: pa.scalar(text_of(n)),
         "scalar-list": lambda n: pa.scalar(list(range(n))),
         "scalar-dictionary": lambda n: pa.array(labels_of(n)).dictionary_encode()[0],
         "buffer": lambda n: pa.py_buffer(bytes(n)),
         "metadata": lambda n: pa.KeyValueMetadata(dict.fromkeys(labels_of(n), "x")),
-        "field": lambda n: pa.field("a", number, metadata={"x": text_of(n)}),
-        "schema": lambda n: pa.schema([(label, number) for label in labels_of(n)]),
+        "type-decimal64": lambda n: pa.decimal64(5, 2),
     }
-    for kind in (
-        number, pa.int8(), pa.uint16(), pa.float32(), pa.float64(), pa.date32(), pa.time32("s"),
-    ):  # fmt: skip
-        made[f"array-{kind}"] = lambda n, kind=kind: (
-            numbers(n % 80, pa.int32()).cast(kind, safe=False)
-            if pa.types.is_temporal(kind)
-            else pa.array(np.zeros(n), kind)
-        )
-    made["type-decimal64"] = lambda n: pa.decimal64(5, 2)
-    made["type-wide-struct"] = lambda n: pa.struct(
-        [pa.field(label, number) for label in labels_of(n)]
-    )
-    return made
 
 
 def scipy_samples() -> dict[str, Maker]:
@@ -247,59 +181,23 @@ def scipy_samples() -> dict[str, Maker]:
 
 
 def dask_samples() -> dict[str, Maker]:
-    import dask
     import dask.array as da
-    from dask._task_spec import DataNode, Dict, List, Set, Task, TaskRef, Tuple
-    from dask.blockwise import Blockwise
-    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
-    from dask.layers import ArrayBlockIdDep, ArrayChunkShapeDep, ArraySliceDep, ArrayValuesDep
-
-    def chunked(n: int) -> Any:
-        return da.ones(max(n, 1), chunks=1)
-
-    def layered(n: int) -> Any:
-        keys = labels_of(n)
-        layer = MaterializedLayer({key: Task(key, len, [1]) for key in keys})
-        return HighLevelGraph({"k": layer}, {"k": set()})
-
-    return {
-        "Task": lambda n: Task("k", max, *range(n)),
-        "Task-keywords": lambda n: Task("k", max, 1, **dict.fromkeys(map("a{}".format, range(n)))),
-        "Task-references": lambda n: Task("k", max, *(TaskRef(key) for key in labels_of(n))),
-        "List": lambda n: List(*range(n)),
-        "Tuple": lambda n: Tuple(*range(n)),
-        "Set": lambda n: Set(*range(n)),
-        "Dict": lambda n: Dict(dict.fromkeys(range(n))),
-        "DataNode": lambda n: DataNode("d", list(range(n))),
-        "DataNode-array": lambda n: DataNode("d", np.zeros(n)),
-        "MaterializedLayer": lambda n: layered(n).layers["k"],
-        "HighLevelGraph": layered,
-        "Blockwise": lambda n: Blockwise(
-            "y", "ij", Task("y", len, TaskRef("__blockwise_0")), [("x", "ij")], {"x": (n, 2)}
-        ),
-        "ChunkShapeDep": lambda n: ArrayChunkShapeDep(((1,) * n,)),
-        "SliceDep": lambda n: ArraySliceDep(((1,) * n,)),
-        "BlockIdDep": lambda n: ArrayBlockIdDep(((1,) * n,)),
-        "ValuesDep": lambda n: ArrayValuesDep(((1,) * n,), list(range(n))),
-        "Delayed": lambda n: dask.delayed(max)(list(range(n))),
-        "Array": chunked,
-        "Array-2": lambda n: da.ones((4, 4), chunks=2) + 1,
-        "Array-from": lambda n: da.from_array(np.zeros(n), chunks=max(1, n // 2)),
-        **_expressions(),
-    }
-
-
-def _expressions() -> dict[str, Maker]:
     import dask.dataframe as dd
     import pandas as pd
     from dask._collections import new_collection
+    from dask._task_spec import DataNode, Task, TaskRef
+    from dask.layers import ArrayBlockIdDep, ArrayChunkShapeDep, ArraySliceDep, ArrayValuesDep
 
     def frame(n: int) -> Any:
         return dd.from_pandas(pd.DataFrame({"a": np.arange(max(n, 2))}), npartitions=2)
 
     return {
-        "frame": frame,
-        "frame-expression": lambda n: frame(n).expr,
-        "frame-sum": lambda n: frame(n).a.sum(),
+        "Task-references": lambda n: Task("k", max, *(TaskRef(key) for key in labels_of(n))),
+        "DataNode": lambda n: DataNode("d", list(range(n))),
+        "ChunkShapeDep": lambda n: ArrayChunkShapeDep(((1,) * n,)),
+        "SliceDep": lambda n: ArraySliceDep(((1,) * n,)),
+        "BlockIdDep": lambda n: ArrayBlockIdDep(((1,) * n,)),
+        "ValuesDep": lambda n: ArrayValuesDep(((1,) * n,), list(range(n))),
+        "Array-2": lambda n: da.ones((4, 4), chunks=2) + 1,
         "collection": lambda n: new_collection(frame(n).expr),
     }

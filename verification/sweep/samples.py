@@ -22,7 +22,6 @@ import logging
 import operator
 import pathlib
 import pickle
-import re
 import string
 import types
 import urllib.parse
@@ -47,16 +46,14 @@ from verification.sweep.library_samples import (
     offset_samples,
     scipy_samples,
 )
-from verification.sweep.product_samples import Maker, labels_of, products, text_of
+from verification.sweep.product_samples import Maker, products, text_of
 
 __all__ = ["Maker", "enums", "estimators", "exceptions", "honest", "makers", "rest"]
 
 
 def _plain() -> dict[str, Maker]:
     return {
-        "bytearray": lambda n: bytearray(n),
         "set": lambda n: set(range(n)),
-        "frozenset": lambda n: frozenset(range(n)),
         "OrderedDict": lambda n: collections.OrderedDict.fromkeys(range(n)),
         "Counter": lambda n: collections.Counter(range(n)),
         "deque": lambda n: collections.deque(range(n), n),
@@ -112,8 +109,6 @@ def _records() -> dict[str, Maker]:
         "iterator-bytes": lambda n: iter(bytes(n)),
         "iterator-tuple": lambda n: iter(tuple(range(n))),
         "iterator-range": lambda n: iter(range(n)),
-        "pattern": lambda n: re.compile("a" * min(n, 4000)),
-        "pattern-branches": lambda n: re.compile("|".join(labels_of(min(n, 800)))),
     }
 
 
