@@ -85,12 +85,5 @@ def mutate(data: bytes, max_size: int, seed: int) -> bytes:
 SEEDS = seeds.seeds()
 
 
-def main() -> None:
-    options, passed_on = running.options_of(__doc__, 3600)
-    running.write_seeds(options.folder, SEEDS)
-    warm_up()
-    running.fuzz(options, passed_on, one_input, mutate, longest=4096)
-
-
 if __name__ == "__main__":
-    main()
+    running.fuzz(__doc__, 3600, SEEDS, warm_up, one_input, mutate, longest=4096)

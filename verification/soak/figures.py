@@ -59,18 +59,16 @@ class Trend:
         settled = _after_warm_up(self.samples)
         if not settled:
             return {"samples": 0}
-        first, last = settled[0], settled[-1]
-        return {
+        found: dict[str, Any] = {
             "samples": len(self.samples),
             "minutes": round((self.samples[-1].seconds - self.samples[0].seconds) / 60, 1),
-            "memory_mib": [round(first.memory, 1), round(last.memory, 1)],
-            "memory_peak_mib": round(max(sample.memory for sample in self.samples), 1),
-            "memory_mib_per_hour": _per_hour(settled, [sample.memory for sample in settled]),
-            "files": [first.files, last.files],
-            "files_peak": max(sample.files for sample in self.samples),
-            "files_per_hour": _per_hour(settled, [sample.files for sample in settled]),
-            "threads": [first.threads, last.threads],
         }
+        for name, shown in (("memory", "memory_mib"), ("files", "files"), ("threads", "threads")):
+            values = [getattr(sample, name) for sample in settled]
+            found[shown] = [round(values[0], 1), round(values[-1], 1)]
+            found[f"{shown}_peak"] = round(max(getattr(each, name) for each in self.samples), 1)
+            found[f"{shown}_per_hour"] = _per_hour(settled, values)
+        return found
 
 
 def _after_warm_up(samples: Sequence[Sample]) -> Sequence[Sample]:
