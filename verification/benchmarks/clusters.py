@@ -83,20 +83,12 @@ class Cluster:
     def audit(self) -> Path:
         return self.folder / "audit"
 
-    @property
-    def audit_key(self) -> Path:
-        return self.folder / "keys" / "audit.key"
-
-    @property
-    def policy(self) -> Path:
-        return self.folder / "policy.yaml"
-
     def prepare(self) -> None:
         self.folder.mkdir(mode=0o700)
         if self.scheme == "safeser":
             text = _policy(self.transport)
             make_identities(self.folder / "keys", Policy.parse(text).principals)
-            self.policy.write_text(text, encoding="utf-8")
+            (self.folder / "policy.yaml").write_text(text, encoding="utf-8")
         elif self.scheme == "tls":
             _make_certificate(self.folder)
 
@@ -196,7 +188,7 @@ class Cluster:
             env["DASK_SAFESER__IDENTITY"] = str(self.folder / "keys" / f"{name}.key")
             if role == "worker" and self.nannies:
                 env["DASK_SAFESER__NANNY__IDENTITY"] = str(self.folder / "keys" / "nanny.key")
-            env["DASK_SAFESER__POLICY"] = str(self.policy)
+            env["DASK_SAFESER__POLICY"] = str(self.folder / "policy.yaml")
             env["DASK_SAFESER__AUDIT"] = str(self.audit)
         return env
 

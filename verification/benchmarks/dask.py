@@ -70,7 +70,7 @@ def measured(cluster: Cluster, measure: str, amount: int, transfers: int) -> dic
 
 def _log(cluster: Cluster) -> str:
     size = sum(path.stat().st_size for path in cluster.audit.iterdir())
-    good = verify(cluster.audit, key=cluster.audit_key).ok
+    good = verify(cluster.audit, key=cluster.folder / "keys" / "audit.key").ok
     state = "verified" if good else "does NOT verify"
     return f"the first one's audit log of {size / MEGABYTE:.1f} MB {state}"
 

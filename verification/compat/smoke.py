@@ -89,12 +89,6 @@ def errors(client: Any) -> None:
     equal(isinstance(later.exception(timeout=PATIENCE), LookupError), True)
 
 
-def run(client: Any) -> None:
-    found = client.run(os.getpid)
-    equal(len(set(found.values())), 2)
-    equal(client.run_on_scheduler(os.getpid), os.getpid())
-
-
 class Setting(WorkerPlugin):
     name = "compat-worker"
 
@@ -142,8 +136,7 @@ LINES: Mapping[str, Callable[[Any], None]] = {
     "futures in queues": queues,
     "fields of actors": actors,
     "errors of dependents": errors,
-    "run": run,
-    "plugins": plugins,
+    "plugins and functions that run": plugins,
     "restart": restart,
 }
 

@@ -52,6 +52,13 @@ __all__ = ["Maker", "enums", "estimators", "exceptions", "honest", "makers", "re
 
 
 def _plain() -> dict[str, Maker]:
+    def mail(n: int) -> Any:
+        made = email.message.Message()
+        for at in range(max(1, n // 20)):
+            made[f"X-{at}"] = "value"
+        made.set_payload("text")
+        return made
+
     return {
         "set": lambda n: set(range(n)),
         "OrderedDict": lambda n: collections.OrderedDict.fromkeys(range(n)),
@@ -63,21 +70,6 @@ def _plain() -> dict[str, Maker]:
         "PureWindowsPath": lambda n: pathlib.PureWindowsPath("a" * n),
         "PosixPath": lambda n: pathlib.Path("a" * n),
         "array": lambda n: array.array("d", range(n)),
-    }
-
-
-def _holders() -> dict[str, Maker]:
-    def mail(kind: Any, policy: Any) -> Maker:
-        def make(n: int) -> Any:
-            made = kind(policy=policy)
-            for at in range(max(1, n // 20)):
-                made[f"X-{at}"] = "value"
-            made.set_payload("text")
-            return made
-
-        return make
-
-    return {
         "UserDict": lambda n: collections.UserDict(dict.fromkeys(range(n))),
         "UserList": lambda n: collections.UserList(range(n)),
         "UserString": lambda n: collections.UserString(text_of(n)),
@@ -89,12 +81,7 @@ def _holders() -> dict[str, Maker]:
         ),
         "Template": lambda n: string.Template(text_of(n)),
         "LogRecord": lambda n: logging.LogRecord("a", 10, "f", 1, text_of(n), (), None),
-        "Message": mail(email.message.Message, email.policy.compat32),
-    }
-
-
-def _records() -> dict[str, Maker]:
-    return {
+        "Message": mail,
         "DefragResult": lambda n: urllib.parse.urldefrag("http://a/" + text_of(n)),
         "DefragResultBytes": lambda n: urllib.parse.urldefrag(b"http://a/b"),
         "ParseResult": lambda n: urllib.parse.urlparse("http://a/" + text_of(n)),
@@ -281,7 +268,7 @@ def enums() -> Iterator[tuple[str, bytes]]:
 def makers() -> Iterator[tuple[str, Maker]]:
     """Yield a label and a maker for each kind."""
     groups = (
-        _plain, _holders, _records, _exceptions, _functions, numpy_samples, index_samples,
+        _plain, _exceptions, _functions, numpy_samples, index_samples,
         frame_samples, extension_array_samples, offset_samples, arrow_samples, scipy_samples,
         dask_samples, _estimators,
     )  # fmt: skip
