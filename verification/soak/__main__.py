@@ -53,6 +53,7 @@ class Soak:
         self.stock = stock
         self.cluster = Cluster(state, stock=stock)
         self.chaos = Chaos(self.cluster, self.tally, seed=str(self.before))
+        self.talking: dict[str, Talking] = {}
         self.heard: dict[str, float] = {}
         self.trends: dict[str, list[Trend]] = {}
         self.done_before = self.tally.outcomes()["done"]
@@ -80,7 +81,7 @@ class Soak:
         self.stopped = True
 
     def _client(self, name: str, kind: str, principal: str) -> None:
-        self.cluster.client(name, kind, principal, str(time.time()))
+        self.talking[name] = self.cluster.client(name, kind, principal, str(time.time()))
         self.heard[name] = time.monotonic()
 
     @property
@@ -105,23 +106,16 @@ class Soak:
                     self._write()
         finally:
             self.chaos.end()
-        for name, *_ in CLIENTS:
-            self._talking(name).end()
+        for child in self.talking.values():
+            child.end()
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and any(
-            self._talking(name).code is None for name, *_ in CLIENTS
-        ):
+        while time.monotonic() < deadline and any(c.code is None for c in self.talking.values()):
             time.sleep(0.2)
         self._listen()
 
-    def _talking(self, name: str) -> Talking:
-        child = self.cluster.children[name]
-        assert isinstance(child, Talking)
-        return child
-
     def _listen(self) -> None:
-        for name, *_ in CLIENTS:
-            for said in self._talking(name).events():
+        for name, child in self.talking.items():
+            for said in child.events():
                 self.heard[name] = time.monotonic()
                 if said["event"] == "job":
                     self.tally.job(name, said, outcome=self._judged(said))
@@ -141,7 +135,7 @@ class Soak:
     def _revive(self) -> None:
         """Start again what was killed, and what ended by itself; the latter is a fault."""
         for name, kind, principal in CLIENTS:
-            child = self._talking(name)
+            child = self.talking[name]
             silent = time.monotonic() - self.heard[name] > _SILENCE
             if child.code is None and not silent:
                 continue
@@ -207,13 +201,11 @@ class Soak:
 
     def _write(self) -> None:
         self.tally.write(self.state / "tally.json")
+        last = {name: trends[-1].samples[-1:] for name, trends in self.trends.items()}
         latest = {
-            name: {
-                "memory_mib": round(t[-1].samples[-1].memory, 1),
-                "files": t[-1].samples[-1].files,
-            }
-            for name, t in self.trends.items()
-            if t[-1].samples
+            name: {"memory_mib": round(each.memory, 1), "files": each.files}
+            for name, samples in last.items()
+            for each in samples
         }
         line = {**self._figures(), "processes": latest}
         _append(self.state / "minutes.jsonl", line)
