@@ -1,7 +1,8 @@
 """Run distributed's own protocol tests with safeser's functions in place of distributed's.
 
 ``python -m verification.dask_suite PATH`` takes a checkout of dask/distributed. It prints how
-many of the tests that call the functions pass, and why others do not; it exits with 1 if one fails that ``listings.toml`` does not explain.
+many of the tests that call the functions pass, and why others do not; it exits with 1 if one fails
+that ``listings.toml`` does not explain.
 """
 
 from __future__ import annotations
