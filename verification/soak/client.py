@@ -48,12 +48,7 @@ _BLOW_TEXTS = (
 _SHUFFLE = re.compile(r"P2P \w+ failed during (transfer|barrier|unpack) phase")
 #: And one that was begun anew, since a worker in it was lost, of those that are behind.
 _STALE = re.compile(r"run_id=\d+ (stale|invalid), got |No active shuffle with id=")
-_CUT_OFF = (
-    "CommClosedError",
-    "StreamClosedError",
-    "ConnectionRefusedError",
-    "ConnectionResetError",
-)
+_CUT_OFF = ("CommClosedError", "StreamClosedError", "ConnectionRefused", "ConnectionReset")
 
 #: How many kinds of objects the scheduler's inventory names.
 _MOST_KINDS = 60

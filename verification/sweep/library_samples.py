@@ -201,3 +201,9 @@ def dask_samples() -> dict[str, Maker]:
         "Array-2": lambda n: da.ones((4, 4), chunks=2) + 1,
         "collection": lambda n: new_collection(frame(n).expr),
     }
+
+
+GROUPS = (
+    *(numpy_samples, index_samples, frame_samples, extension_array_samples, offset_samples),
+    *(arrow_samples, scipy_samples, dask_samples),
+)

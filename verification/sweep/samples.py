@@ -12,7 +12,6 @@ import collections
 import contextlib
 import decimal
 import email.message
-import email.policy
 import fractions
 import functools
 import importlib
@@ -36,19 +35,13 @@ from safeser.errors import SafeserError
 from tests.samples import pickles_honest, seeds
 from tests.samples.values import collect_all as values_of_tests
 from verification.fuzz.models import models
-from verification.sweep.library_samples import (
-    arrow_samples,
-    dask_samples,
-    extension_array_samples,
-    frame_samples,
-    index_samples,
-    numpy_samples,
-    offset_samples,
-    scipy_samples,
-)
+from verification.sweep import library_samples
 from verification.sweep.product_samples import Maker, products, text_of
 
 __all__ = ["Maker", "enums", "estimators", "exceptions", "honest", "makers", "rest"]
+
+
+_PROFILE = pickles.Profile.named(*pickles.DATA_PROFILES)
 
 
 def _plain() -> dict[str, Maker]:
@@ -168,12 +161,11 @@ def _small_estimators() -> Iterator[Any]:
         *((), (1.0,), (2,), ([0, 1],), (RBF(), RBF()), ([RBF()],), (RBF(), 2)),
         *((np.eye(2),), ([np.zeros(2)],), (linear_model.Ridge(),)),
     )
-    profile = pickles.Profile.named(*pickles.DATA_PROFILES)
-    for name, entry in profile.entries.items():
+    for name, entry in _PROFILE.entries.items():
         for arguments in tried if name.startswith("sklearn") and entry.role == "class" else ():
             with contextlib.suppress(Exception):  # the next ones may be what it takes
-                made = profile.object_of(entry)(*arguments)
-                pickles.loads(pickle.dumps(made), profile=profile)
+                made = _PROFILE.object_of(entry)(*arguments)
+                pickles.loads(pickle.dumps(made), profile=_PROFILE)
                 yield made
                 break
     yield metrics.make_scorer(metrics.accuracy_score)
@@ -203,19 +195,18 @@ def estimators() -> Iterator[tuple[str, Any]]:
 
 def exceptions() -> Iterator[tuple[str, bytes]]:
     """Yield a pickle of each listed exception, of the first arguments that its class takes."""
-    profile = pickles.Profile.named(*pickles.DATA_PROFILES)
     text, number = b"\x8c\x01x", b"K\x01"
     tried = [b")"]
     for length in range(1, 6):
         chosen = itertools.product((text, number), repeat=length)
         tried += [b"(" + b"".join(parts) + b"t" for parts in chosen]
-    for name, entry in profile.entries.items():
+    for name, entry in _PROFILE.entries.items():
         if entry.make not in ("exceptions.exception", "exceptions.foreign"):
             continue
         for arguments in tried:
             data = b"\x80\x04" + _named(name) + arguments + b"R."
             try:
-                pickles.loads(data, profile=profile)
+                pickles.loads(data, profile=_PROFILE)
             except SafeserError as error:
                 if error.rule == "pickle.unresolved":
                     break
@@ -259,20 +250,14 @@ def rest() -> Iterator[tuple[str, bytes]]:
 
 def enums() -> Iterator[tuple[str, bytes]]:
     """Yield a pickle of a member of each listed enum."""
-    profile = pickles.Profile.named(*pickles.DATA_PROFILES)
-    for name, entry in profile.entries.items():
+    for name, entry in _PROFILE.entries.items():
         if entry.role == "enum":
-            yield name, pickle.dumps(next(iter(profile.object_of(entry))), 3)
+            yield name, pickle.dumps(next(iter(_PROFILE.object_of(entry))), 3)
 
 
 def makers() -> Iterator[tuple[str, Maker]]:
     """Yield a label and a maker for each kind."""
-    groups = (
-        _plain, _exceptions, _functions, numpy_samples, index_samples,
-        frame_samples, extension_array_samples, offset_samples, arrow_samples, scipy_samples,
-        dask_samples, _estimators,
-    )  # fmt: skip
-    for group in groups:
+    for group in (_plain, _exceptions, _functions, *library_samples.GROUPS, _estimators):
         yield from group().items()
     for label, product in products():
         yield f"{label}, long", lambda n, make=product: make(n, 2)
