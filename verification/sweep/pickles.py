@@ -9,7 +9,7 @@ pickle is loaded in a process of its own, whether it ends as an object or is ref
   over what it held before, and so counts the reader's and the builder's own as well;
 * at most one second of processor time in all, and a tenth of one in any single call.
 
-An entry that no attack reaches counts as failed, unless ``UNCOVERED`` says why it cannot. Options:
+An entry that no attack reaches counts as failed. Options:
 ``--only TEXT`` takes entries and samples whose name has it, ``--quick`` the smallest arguments of
 each constructor alone, ``--worst N`` prints so many lines.
 """
@@ -47,9 +47,6 @@ MAX_SECONDS, MAX_LONGEST = 1.0, 0.1
 _FIRST, _SECOND = 3, 300
 #: Run at once; what is measured is processor time.
 _PROCESSES, _REPORTED = 2, 50
-
-#: Constructors that no attack covers, and why.
-UNCOVERED: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +234,7 @@ def sweep(only: str = "", *, quick: bool = False) -> list[Row]:
     planned = [each for each in planned if only in each.name or only in each.label]
     rows = all_of(planned, Children.run)
     swept = {row.name for row in rows}
-    for name in sorted(constructors().keys() - swept - UNCOVERED.keys()):
+    for name in sorted(constructors().keys() - swept):
         if only in name:
             rows.append(Row(name, "", 0, 0, failed="not swept"))
     return rows
