@@ -89,12 +89,12 @@ class Runs:
         while self.next < last and (taken := time.monotonic() - begun) < seconds:
             self._one_child(begun + seconds, last)
             self.seconds = before + time.monotonic() - begun
-            self._save()
+            self.save()
             if taken - shown > _SHOWN_EVERY:
                 shown = taken
                 print(f"{self.next:,} cases, {self.next / self.seconds:,.0f} a second", flush=True)
 
-    def _save(self) -> None:
+    def save(self) -> None:
         names = ("seed", "next", "seconds", "totals", "findings")
         beside = self.path.with_suffix(".new")
         beside.write_text(json.dumps({name: getattr(self, name) for name in names}, indent=1))
@@ -129,7 +129,7 @@ class Runs:
             ended = "hung" if hung else signal.Signals(os.WTERMSIG(status)).name
             number, self.next = self.next, self.next + 1
             self.totals[ended] += 1
-            self._save()  # to make the case again may end this process as well
+            self.save()  # to make the case again may end this process as well
             self._found(number, ended)
         elif status or self.next == first:
             raise SystemExit(f"a child ended with status {status} behind case {self.next}")
@@ -229,6 +229,7 @@ def main(
     print(f"from case {runs.next:,} on", flush=True)
     with suppress(KeyboardInterrupt):
         runs.go_on(options.seconds, options.cases)
+    runs.save()
     for name, count in runs.totals.most_common():
         print(f"{count:>12,}  {name}")
     return int(bool(runs.findings))
