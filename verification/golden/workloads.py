@@ -21,21 +21,11 @@ from typing import Any
 
 import dask
 import dask.array as da
+import distributed
 import golden_tasks as tasks
 import numpy as np
 import pandas as pd
 from dask import delayed
-from distributed import (
-    NannyPlugin,
-    SchedulerPlugin,
-    WorkerPlugin,
-    as_completed,
-    get_task_stream,
-    performance_report,
-    progress,
-    span,
-    wait,
-)
 from distributed.diagnostics import MemorySampler
 from golden_work import WORKLOADS, Session, steps, submitted, workload
 
@@ -45,21 +35,21 @@ import safeser
 SETTLING = 0.4
 
 
-class _WorkerPlugin(WorkerPlugin):
+class _WorkerPlugin(distributed.WorkerPlugin):
     name = "golden-worker"
 
     def setup(self, worker: Any) -> None:
         worker.golden = 1
 
 
-class _SchedulerPlugin(SchedulerPlugin):
+class _SchedulerPlugin(distributed.SchedulerPlugin):
     name = "golden-scheduler"
 
     def start(self, scheduler: Any) -> None:
         pass
 
 
-class _NannyPlugin(NannyPlugin):
+class _NannyPlugin(distributed.NannyPlugin):
     name = "golden-nanny"
 
     def setup(self, nanny: Any) -> None:
@@ -146,7 +136,7 @@ def task_error_dependents(s: Session) -> None:
 @workload
 def recreate_error_locally(s: Session) -> None:
     future = s.client.submit(tasks.fail, 3)
-    wait(future)
+    distributed.wait(future)
     with contextlib.suppress(ValueError):
         s.client.recreate_error_locally(future)
 
@@ -154,9 +144,9 @@ def recreate_error_locally(s: Session) -> None:
 @workload
 def retry_cancel(s: Session) -> None:
     future = s.client.submit(tasks.fail, 9)
-    wait(future)
+    distributed.wait(future)
     future.retry()
-    wait(future)
+    distributed.wait(future)
     s.client.submit(tasks.slow, 1).cancel()
 
 
@@ -184,26 +174,26 @@ def log_event_topic(s: Session) -> None:
 @workload
 def progress_bar(s: Session) -> None:
     futures = s.client.map(tasks.slow, range(6))
-    progress(futures, notebook=False)
-    wait(futures)
+    distributed.progress(futures, notebook=False)
+    distributed.wait(futures)
 
 
 @workload
 def multi_progress_dask(s: Session) -> None:
     futures = s.client.map(tasks.slow, range(20, 26))
-    progress(*futures, notebook=False, multi=True)
-    wait(futures)
+    distributed.progress(*futures, notebook=False, multi=True)
+    distributed.wait(futures)
 
 
 @workload
 def performance_reported(s: Session) -> None:
-    with performance_report(str(s.folder / "report.html")):
+    with distributed.performance_report(str(s.folder / "report.html")):
         s.client.gather(s.client.map(tasks.inc, range(100, 110)))
 
 
 @workload
 def task_stream(s: Session) -> None:
-    with get_task_stream():
+    with distributed.get_task_stream():
         s.client.gather(s.client.map(tasks.inc, range(200, 210)))
 
 
@@ -237,7 +227,7 @@ def annotations_resources(s: Session) -> None:
 
 @workload
 def spans(s: Session) -> None:
-    with span("golden"):
+    with distributed.span("golden"):
         s.client.submit(tasks.inc, 500).result()
 
 
@@ -246,7 +236,7 @@ def spans(s: Session) -> None:
 submitted(worker_client=((tasks.nested, 4),))
 steps(
     completed_one_by_one=lambda s: list(
-        as_completed(s.client.map(tasks.inc, range(300, 305)), with_results=True)
+        distributed.as_completed(s.client.map(tasks.inc, range(300, 305)), with_results=True)
     ),
     dump_cluster_state=lambda s: s.client.dump_cluster_state(
         str(s.folder / "dump"), format="msgpack"
