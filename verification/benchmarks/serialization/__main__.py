@@ -18,20 +18,28 @@ from pathlib import Path
 from verification.benchmarks import report
 from verification.benchmarks.clusters import Cluster
 from verification.benchmarks.report import number, ratio
-from verification.benchmarks.serialization import measuring
+from verification.benchmarks.serialization.measuring import (
+    COMPARED,
+    MEASURES,
+    ROLES,
+    Counts,
+    cost,
+    counted,
+    running,
+)
 
 PACKAGES = ("safeser", "dask", "distributed", "cloudpickle", "msgpack", "joblib")
 
 
-def count_lines(found: Mapping[str, Mapping[str, measuring.Counts]]) -> list[list[str]]:
+def count_lines(found: Mapping[str, Mapping[str, Counts]]) -> list[list[str]]:
     """Return the rows of the table of counts.
 
     :param found: counts by transport and case.
     """
     lines = []
     for case in found["tcp"]:
-        for role in measuring.ROLES:
-            cells = [_counts(*found[transport][case][role]) for transport in measuring.COMPARED]
+        for role in ROLES:
+            cells = [_counts(*found[transport][case][role]) for transport in COMPARED]
             lines.append([f"{case}, {role}", *cells])
     return lines
 
@@ -46,15 +54,13 @@ def cost_lines(
 ) -> list[list[str]]:
     """Return the rows of one measure, after its rounds."""
     for cluster in clusters.values():
-        measuring.cost(cluster, measure, min(amount, 100))  # to warm up
-    found = {transport: [] for transport in measuring.COMPARED}
+        cost(cluster, measure, min(amount, 100))  # to warm up
+    found = {transport: [] for transport in COMPARED}
     for index in range(rounds):
-        print(f"{measuring.MEASURES[measure]}: round {index + 1} of {rounds}", file=sys.stderr)
+        print(f"{MEASURES[measure]}: round {index + 1} of {rounds}", file=sys.stderr)
         for transport, cluster in report.turns(list(clusters.items()), index):
-            found[transport].append(measuring.cost(cluster, measure, amount))
-    lines = [
-        [f"{measuring.MEASURES[measure]}, {amount:,}", *[""] * (2 * len(measuring.COMPARED) - 1)]
-    ]
+            found[transport].append(cost(cluster, measure, amount))
+    lines = [[f"{MEASURES[measure]}, {amount:,}", *[""] * (2 * len(COMPARED) - 1)]]
     for name in found["tcp"][0]:
         taken = {transport: [each[name] for each in costs] for transport, costs in found.items()}
         medians = (number(statistics.median(each)) for each in taken.values())
@@ -65,22 +71,17 @@ def cost_lines(
 
 def main() -> None:
     options = report.options(__doc__, tasks=20_000, records=200_000, rounds=3)
-    amounts = dict.fromkeys(measuring.MEASURES, options.tasks) | {"records": options.records}
-    with (
-        tempfile.TemporaryDirectory(prefix="safeser-") as folder,
-        measuring.running(Path(folder)) as up,
-    ):
-        numbers = {name: measuring.counted(cluster) for name, cluster in up.items()}
+    amounts = dict.fromkeys(MEASURES, options.tasks) | {"records": options.records}
+    with tempfile.TemporaryDirectory(prefix="safeser-") as folder, running(Path(folder)) as up:
+        numbers = {name: counted(cluster) for name, cluster in up.items()}
         lines = [
             row
             for measure, amount in amounts.items()
             if options.rounds
             for row in cost_lines(up, measure, amount, options.rounds)
         ]
-    report.show(
-        ("pickles and unpickles of one object", *measuring.COMPARED.values()), count_lines(numbers)
-    )
-    report.show(("", *measuring.COMPARED.values(), "code/tcp", "sealed/tcp"), lines)
+    report.show(("pickles and unpickles of one object", *COMPARED.values()), count_lines(numbers))
+    report.show(("", *COMPARED.values(), "code/tcp", "sealed/tcp"), lines)
     report.show_notes(rounds=options.rounds, packages=PACKAGES)
 
 
