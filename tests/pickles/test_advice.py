@@ -154,14 +154,10 @@ def test_what_would_allow_it_is_said(body, said, unsaid):
     assert len(str(error)) < 2000
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        (op.new_with("my:Point", (), {"x": None}), "kwargs: [x]"),
-        (POINT + b"Na", "grows: list"),
-        (POINT + b"NNs", "grows: dict"),
-    ],
-)
+@pytest.mark.parametrize(("body", "said"), [
+    (op.new_with("my:Point", (), {"x": None}), "kwargs: [x]"), (POINT + b"Na", "grows: list"),
+    (POINT + b"NNs", "grows: dict"),
+])  # fmt: skip
 def test_what_is_said_more_of_a_class(body, said):
     profile = Profile.named("data").allowing({"my:Point": "class"})
     assert said in refused("pickle.global", loads, op.pickled(body), profile=profile).fix

@@ -44,15 +44,10 @@ def towards_scheduler(sender, kind="task"):
     return Context(sender, "scheduler", kind, operation, transport="safeser")
 
 
-@pytest.mark.parametrize(
-    ("value", "family", "names"),
-    [
-        (1, "msgpack", ()),
-        ({"a": np.arange(3), "b": {1, 2}}, "dask", ()),
-        (Calls(), "cloudpickle", ("os:getenv",)),
-        (os.path.join, "cloudpickle", ("posixpath:join",)),
-    ],
-)
+@pytest.mark.parametrize(("value", "family", "names"), [
+    (1, "msgpack", ()), ({"a": np.arange(3), "b": {1, 2}}, "dask", ()),
+    (Calls(), "cloudpickle", ("os:getenv",)), (os.path.join, "cloudpickle", ("posixpath:join",)),
+])  # fmt: skip
 def test_family_size_and_names(value, family, names):
     found = safeser.preflight(value)
     assert (found.ok, bool(found), found.family, found.imports) == (True, True, family, names)
@@ -165,15 +160,12 @@ def test_what_alone_a_family_but_no_graph_carries_cannot_be_submitted(value):
         )
 
 
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [
-        (Registered(1).method, f"{__name__}:Registered.method"),
-        (Registered.of_class, f"{__name__}:Registered.of_class"),
-        (types.MethodType(functools.partial(print, 1), 1), "builtins:method"),
-        (types.MethodType(operator.itemgetter(0), 1), "builtins:method"),
-    ],
-)
+@pytest.mark.parametrize(("value", "name"), [
+    (Registered(1).method, f"{__name__}:Registered.method"),
+    (Registered.of_class, f"{__name__}:Registered.of_class"),
+    (types.MethodType(functools.partial(print, 1), 1), "builtins:method"),
+    (types.MethodType(operator.itemgetter(0), 1), "builtins:method"),
+])  # fmt: skip
 def test_what_can_be_sent_is_named(value, name):
     found = safeser.preflight(value)
     assert found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import array
-import asyncio
 import collections
 import copy
 import dataclasses
@@ -72,28 +71,6 @@ def odd(n):
     return n != 0 and even(n - 1)
 
 
-def factorial(n):
-    return 1 if n < 2 else n * factorial(n - 1)
-
-
-def annotated(x: dict[str, set[int]], *, y: typing.Optional[int] = None) -> list[int]:  # noqa: UP045
-    return []
-
-
-def decorate(function):
-    @functools.wraps(function)
-    def inner(*args, **kwargs):
-        return function(*args, **kwargs) in {"a", "b", "c", "d"}
-
-    inner.tags = {"x", "y", "z"}
-    return inner
-
-
-@decorate
-def decorated(x):
-    return x
-
-
 @functools.lru_cache(maxsize=7)
 def cached(x):
     return x in {"a", "b", "c"}
@@ -103,15 +80,7 @@ def generator(n):
     yield from ({"a", "b", "c", str(n)})
 
 
-async def coroutine(n):
-    await asyncio.sleep(n)
-    return {"a", "b", "c"}
-
-
-for each in (
-    with_set_constant, uses_globals, even, factorial, annotated, decorated, cached, generator,
-    coroutine,
-):  # fmt: skip
+for each in (with_set_constant, uses_globals, even, cached, generator):
     MAKERS[f"function {each.__name__}"] = lambda each=each: each
 
 
@@ -168,12 +137,6 @@ class Child(Plain):
         return super().known(name)
 
 
-class Lazy:
-    @functools.cached_property
-    def slow(self):
-        return {"a", "b", "c"}
-
-
 class Slots:
     __slots__ = ("_secret", "a", "b")
 
@@ -185,11 +148,7 @@ class Abstract(abc.ABC):
     @abc.abstractmethod
     def first(self): ...
 
-    @abc.abstractmethod
-    def second(self): ...
-
-    @abc.abstractmethod
-    def third(self): ...
+    second = third = first
 
 
 @dataclasses.dataclass
@@ -207,15 +166,6 @@ class Frozen:
 class Colour(enum.Enum):
     RED = "r"
     GREEN = frozenset({"g", "h", "i"})
-
-
-class Aliased(enum.IntEnum):
-    ONE = 1
-    ALSO_ONE = 1
-
-    @classmethod
-    def _missing_(cls, value):
-        return cls.ONE
 
 
 class Reduced:
@@ -255,10 +205,6 @@ class Word(str):
     __slots__ = ()
 
 
-class Failure(ValueError):
-    pass
-
-
 Point = collections.namedtuple("Point", "x y")
 Generic = typing.TypeVar("Generic", bound=Plain)
 
@@ -268,10 +214,7 @@ class Node:
         self.next = self.previous = None
 
 
-for each in (
-    Plain, Child, Slots, Abstract, Data, Frozen, Colour, Aliased, Reduced, Point, Names, Failure,
-    Lazy,
-):  # fmt: skip
+for each in (Plain, Child, Slots, Abstract, Data, Frozen, Colour, Reduced, Point, Names):
     MAKERS[f"class {each.__name__}"] = lambda each=each: each
 MAKERS |= {
     "instance": lambda: Plain(1),
@@ -290,7 +233,6 @@ MAKERS |= {
     "subclass of set": lambda: Names(WORDS),
     "subclass of dict": lambda: Table(a={"x", "y", "z"}),
     "subclass of str": lambda: Word("a"),
-    "exception": lambda: Failure("a", {"b", "c", "d"}),
     "type variable": lambda: Generic,
     "generic alias": lambda: [list[int], typing.Optional[int], int | str],  # noqa: UP045
 }
@@ -329,35 +271,6 @@ def local_enum():
 
 
 @make
-def local_dataclass():
-    @dataclasses.dataclass(order=True)
-    class Made:
-        a: int = 1
-        b: dict = dataclasses.field(default_factory=dict)
-
-    return [Made, Made(2, {"x": {"y", "z", "w"}})]
-
-
-@make
-def class_with_metaclass():
-    class Meta(type):
-        def __call__(cls, *args):
-            return super().__call__(*args)
-
-    class Made(metaclass=Meta):
-        words = {"a", "b", "c"}  # noqa: RUF012
-
-    return Made
-
-
-@make
-def cycle_of_lists():
-    made = [1, {"a", "b", "c"}]
-    made.append([made, made])
-    return made
-
-
-@make
 def cycle_of_instances():
     first, second = Node(), Node()
     first.next, second.previous = second, first
@@ -365,16 +278,12 @@ def cycle_of_instances():
     return [second, first]
 
 
-@make
-def dict_of_objects():
-    return {Point(1, 2): {"a", "b"}, frozenset(WORDS): [Word("b")], 3: None}
-
-
 MAKERS |= {
     "set of text": lambda: set(WORDS),
     "frozenset of text": lambda: frozenset(WORDS),
     "nested sets": lambda: {frozenset({"a", "b", "c"}), frozenset({"d", "e"}), ("f", "g")},
     "mixed set": lambda: {1, "a", b"b", 2.5, None, (1, "x"), frozenset(WORDS)},
+    "dict of objects": lambda: {Point(1, 2): {"a"}, frozenset(WORDS): [Word("b")], 3: None},
     "dict": lambda: {"a": 1, "b": [1, {"x", "y"}], "c": {"d": None}},
     "dict views": lambda: [dict.fromkeys(WORDS).keys(), {"a": 1}.items(), {"a": 1}.values()],
     "ordered dict": lambda: collections.OrderedDict(a={"p", "q"}, b=2),

@@ -10,7 +10,6 @@ import math
 import struct
 import subprocess
 import sys
-import time
 from decimal import Decimal
 
 import numpy as np
@@ -105,37 +104,33 @@ class Liar(type):
         return True
 
 
+class EvilBytes(bytes, metaclass=Liar):
+    claimed = str
+
+
 @pytest.mark.parametrize("claimed", [int, str, float, dict, list, bytes])
 def test_a_class_that_equals_a_builtin_type_is_not_taken_for_it(claimed):
-    class Evil(metaclass=Liar):
-        pass
-
-    Evil.claimed = claimed
-    evil = Evil()
+    evil = Liar("Evil", (), {"claimed": claimed})()
     assert tokenize([evil]) != tokenize([claimed()])
     assert tokenize(evil) != tokenize(claimed())
-
-    class EvilBytes(bytes, metaclass=Liar):
-        claimed = str
-
-    assert tokenize([EvilBytes(b"1")]) != tokenize([b"1"])
-    assert tokenize([EvilBytes(b"1")]) != tokenize(["1"])
+    assert len({tokenize([each]) for each in (EvilBytes(b"1"), b"1", "1")}) == 3
 
 
-def test_what_a_class_says_of_itself_does_not_count():
+def test_what_a_class_says_of_itself_neither_runs_nor_counts():
     ran = []
 
     class Mask:
+        __class__ = property(lambda self: int)  # pickling asks for it
+
         def __init__(self, x):
             self.x = x
 
-        __class__ = property(lambda self: ran.append("class") or int)
-
         def __eq__(self, other):
             ran.append("eq")
-            return True
+            return self is other
 
         def __hash__(self):
+            ran.append("hash")
             return 5
 
         def __repr__(self):
@@ -148,29 +143,9 @@ def test_what_a_class_says_of_itself_does_not_count():
             raise AttributeError(name)
 
     values = [Mask(1), Mask(2)]
+    there, back = {values[0], values[1]}, {values[1], values[0]}
     ran.clear()
     assert len({tokenize(each) for each in (*values, 1, 5)}) == 4
-    assert [each for each in ran if each != "class"] == []  # pickling asks for __class__
-
-
-def test_a_member_of_a_set_is_neither_hashed_nor_compared():
-    ran = []
-
-    class Member:
-        def __init__(self, x):
-            self.x = x
-
-        def __hash__(self):
-            ran.append("hash")
-            return 5
-
-        def __eq__(self, other):
-            ran.append("eq")
-            return self is other
-
-    members = [Member(1), Member(2), Member(3)]
-    there, back = set(members), {members[2], members[0], members[1]}
-    ran.clear()
     assert tokenize(there) == tokenize(back)
     assert ran == []
 
@@ -258,9 +233,7 @@ def test_shared_references_take_linear_time():
     made = [len]
     for _ in range(5_000):
         made = [made, made, {"a": made}]
-    start = time.process_time()
-    tokenize(made, ensure_deterministic=True)
-    assert time.process_time() - start < 10  # unshared, it would have 3 ** 5000 parts
+    assert tokenize(made, ensure_deterministic=True)  # unshared, it would have 3 ** 5000 parts
 
 
 def ring(count, tags=()):

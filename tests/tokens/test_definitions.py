@@ -40,16 +40,12 @@ def test_where_a_function_stands_does_not_count():
     assert token(BASE) == token("\n\n# a comment\n" + BASE, filename="<cell 9>")
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("f(", "g("), ("y=1", "y=1.0"), ("y=1", "y=True"), ("y=1", "y='1'"), ("z=2", "z=3"),
-        ("x + y", "x - y"), ("x + y", "y + x"), ('"b"', 'b"b"'), ("{1, 2, 3}", "{1, 2, 4}"),
-        ("{1, 2, 3}", "(1, 2, 3)"), ("{1, 2, 3}", "{1, 2.0, 3}"), ("'text'", "'other'"),
-        ("*, z", "z"),
-        ("def f", "async def f"), ("return [", "yield ["), ("x + y + z", "x + y + z + w"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new"), [
+    ("f(", "g("), ("y=1", "y=1.0"), ("y=1", "y=True"), ("y=1", "y='1'"), ("z=2", "z=3"),
+    ("x + y", "x - y"), ("x + y", "y + x"), ('"b"', 'b"b"'), ("{1, 2, 3}", "{1, 2, 4}"),
+    ("{1, 2, 3}", "(1, 2, 3)"), ("{1, 2, 3}", "{1, 2.0, 3}"), ("'text'", "'other'"), ("*, z", "z"),
+    ("def f", "async def f"), ("return [", "yield ["), ("x + y + z", "x + y + z + w"),
+])  # fmt: skip
 def test_each_change_of_a_function_counts(old, new):
     changed = BASE.replace(old, new)
     assert changed != BASE
@@ -121,16 +117,13 @@ class C(Base):
 """
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("limit: int = 5", "limit: int = 6"), ("limit: int", "limit: float"), ("2 * ", "3 * "),
-        ("return 1\n", "return 2\n"), ("@staticmethod\n    def make()", "def make(C)"),
-        ("C(1)", "C(2)"),
-        ("self.x = x", "self.x = x or 1"), ("(Base)", "(Base, dict)"), ("'doc'", "'other'"),
-        ("@property", "@classmethod"), ("    def shared", "    extra = 1\n    def shared"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new"), [
+    ("limit: int = 5", "limit: int = 6"), ("limit: int", "limit: float"), ("2 * ", "3 * "),
+    ("return 1\n", "return 2\n"), ("@staticmethod\n    def make()", "def make(C)"),
+    ("C(1)", "C(2)"), ("self.x = x", "self.x = x or 1"), ("(Base)", "(Base, dict)"),
+    ("'doc'", "'other'"), ("@property", "@classmethod"),
+    ("    def shared", "    extra = 1\n    def shared"),
+])  # fmt: skip
 def test_each_change_of_a_class_counts_for_it_and_its_instances(old, new):
     changed = CLASS.replace(old, new)
     assert changed != CLASS
