@@ -104,9 +104,3 @@ def test_what_is_accepted_is_what_cpython_makes(body):
         assert {own: dict(vars(own)) for own in OWN} == before
     for expected in _readers(data):
         assert _content(got) == _content(expected)
-
-
-@given(NAMES, ARGUMENTS, DICTS)
-def test_most_honest_ones_are_accepted(name, arguments, state):
-    data = op.pickled(op.build(op.call("safeser_props:Plain", *arguments), b"}"))
-    assert loads(data, profile=PROFILE).given == pickle.loads(data).given
