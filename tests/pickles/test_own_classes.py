@@ -86,7 +86,7 @@ REFUSED = [
         (None, {"c": None}), ({"a": None}, None), (None, 1), (1, None), (None, None, None), None, 1,
         {}, ({}, {}), (None, None))]),
     ("state", {"Frozen": "class"}, [
-        built("Frozen", state) for state in ([1], [None, None, None], {}, ())]),
+        built("Frozen", state) for state in ([1], [None, None, None], {}, (), (1, 2), None)]),
     ("state", {"Failure": "class"}, [
         *(failing({name: None}) for name in RAISED), failing((None, {})), failing(None)]),
     ("state", {"Stateful": "class"}, [built("Stateful", 7)]),
@@ -111,7 +111,7 @@ REFUSED = [
     ("global", {"build_point": POINT}, [op.build(op.call(NAMES["build_point"], 5), {"a": None})]),
     ("class", {"build_other": POINT}, [op.call(NAMES["build_other"], 5)]),
     ("arguments", {"Colour": "enum"}, [
-        *(op.call(NAMES["Colour"], part) for part in (b"K\x09", b"\x88", 1.0, [3])),
+        *(op.call(NAMES["Colour"], part) for part in (3, 9, True, 1.0, [3])),
         *(op.call(NAMES["Colour"], *parts) for parts in ((), (1, 1), ("New", [])))]),
     # No composite is made by code of the class.
     ("arguments", {"Missing": "enum"}, [op.call(NAMES["Missing"], part) for part in (3, 0)]),
@@ -287,7 +287,7 @@ class TestEnums:
             for protocol in range(6):
                 assert loads(pickle.dumps(value, protocol), profile=profile) is value
         before = dict(bits._value2member_map_)
-        for value in (b"K\x04", b"K\x10", b"K\x13", b"J\xff\xff\xff\xff", b"\x88"):
+        for value in (b"K\x04", b"K\x10", b"K\x13", b"J\xff\xff\xff\xff", b"\x88", "ONE"):
             data = op.pickled(op.call(NAMES["Bits"], value))
             refused(data, profile, "arguments")
         refused(op.pickled(op.call(NAMES["Bits"], b"G@\x08" + bytes(6))), profile, "arguments")

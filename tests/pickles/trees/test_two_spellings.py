@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 
 import pytest
@@ -81,12 +80,12 @@ def test_any_value(value):
 @pytest.mark.slow
 @pytest.mark.unmeasured
 def test_honest_values():
-    made = [*itertools.chain(*examples.collect_all().values()), *pickles_honest.STDLIB]
-    made += [*pickles_honest.ARRAYS, *pickles_honest.PANDAS]
+    made = [*examples.collect()[0].values(), *pickles_honest.STDLIB, *pickles_honest.ARRAYS]
+    made += pickles_honest.PANDAS
     for make in (seeds.plain, seeds.rarer, seeds.arrays, seeds.frames, seeds.tables, seeds.models):
         for value in make():
             made += value if type(value) is tuple else [value]
-    assert sum(map(compare, made)) > 700
+    assert sum(map(compare, made)) > 500
 
 
 def test_what_stands_twice_is_written_once():
