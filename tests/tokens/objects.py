@@ -7,19 +7,15 @@ its copies by deepcopy, pickle and cloudpickle, or null where there is no such c
 from __future__ import annotations
 
 import abc
-import array
 import collections
 import copy
 import dataclasses
 import datetime
 import decimal
 import enum
-import fractions
 import functools
-import ipaddress
 import json
 import logging
-import operator
 import pathlib
 import pickle
 import random
@@ -100,8 +96,6 @@ def defaults():
 
 MAKERS["lambda"] = lambda: lambda x: x + 1
 MAKERS["partial"] = lambda: functools.partial(helper, x=set(WORDS))
-MAKERS["partial of partial"] = lambda: functools.partial(functools.partial(pow, 2), mod=7)
-MAKERS["operator.itemgetter"] = lambda: operator.itemgetter("a", "b")
 MAKERS["builtins"] = lambda: [len, print, sorted, np.sum, np.add, str.upper, dict.fromkeys]
 MAKERS["bound builtins"] = lambda: [[1, 2].append, "a".upper, {"k": 1}.get, (1).__add__]
 MAKERS["functions of libraries"] = lambda: [json.dumps, pd.concat, np.linalg.norm, re.compile]
@@ -177,15 +171,8 @@ class Reduced:
 
 
 class Stateful:
-    def __init__(self):
-        self.names, self.cache = set(WORDS), object()
-
     def __getstate__(self):
-        return {"names": self.names}
-
-    def __setstate__(self, state):
-        self.__init__()
-        self.names = state["names"]
+        return {"names": set(WORDS)}
 
 
 class OwnToken:
@@ -194,10 +181,6 @@ class OwnToken:
 
 
 class Names(set):
-    pass
-
-
-class Table(dict):
     pass
 
 
@@ -231,7 +214,6 @@ MAKERS |= {
     "own __getstate__": Stateful,
     "own __dask_tokenize__": OwnToken,
     "subclass of set": lambda: Names(WORDS),
-    "subclass of dict": lambda: Table(a={"x", "y", "z"}),
     "subclass of str": lambda: Word("a"),
     "type variable": lambda: Generic,
     "generic alias": lambda: [list[int], typing.Optional[int], int | str],  # noqa: UP045
@@ -296,17 +278,14 @@ MAKERS |= {
     "memoryview": lambda: memoryview(b"abc"),
     "namespace": lambda: types.SimpleNamespace(a={"x", "y"}),
     "mapping proxy": lambda: types.MappingProxyType({"a": {"x", "y"}}),
-    "ranges": lambda: [range(3), slice(1, None, 2), NotImplemented],
     "paths": lambda: [pathlib.Path("/a/b"), pathlib.PureWindowsPath("c:\\d")],
     "times": lambda: [
         datetime.datetime(2026, 1, 1, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")),
         datetime.date(2026, 1, 1), datetime.timedelta(1), datetime.time(3), datetime.UTC,
     ],
-    "numbers": lambda: [decimal.Decimal("1.50"), fractions.Fraction(1, 3)],
-    "identifiers": lambda: [uuid.UUID(int=5), ipaddress.ip_address("::1")],
+    "numbers": lambda: [decimal.Decimal("1.50"), uuid.UUID(int=5)],
     "regex": lambda: [re.compile("a+", re.IGNORECASE), re.compile(b"b")],
     "random state": lambda: [random.Random(3), np.random.default_rng(3)],
-    "array.array": lambda: array.array("i", [1, 2]),
     "logger": lambda: logging.getLogger("safeser.tokens"),
     "exceptions": lambda: [ValueError("a", {"b", "c"}), KeyError("x")],
     "code object": lambda: with_set_constant.__code__,
