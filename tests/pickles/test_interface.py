@@ -119,10 +119,9 @@ class TestInspection:
         assert [use.offset for use in inspection.globals] == sorted(
             use.offset for use in inspection.globals
         )
-        document = json.loads(json.dumps(inspection.as_dict()))
+        document = inspection.as_dict()
         assert document["permitted"] is False
         assert set(document["verdicts"]) == {"data+numpy", *DATA_PROFILES}
-        assert "os:system is referenced" in document["verdicts"]["data"]
 
     def test_the_tree_is_json(self):
         loop = {"n": 1, (1, 2): {3}, "l": [bytearray(b"x")]}
@@ -158,12 +157,6 @@ class TestInspection:
             pickle.dumps(dict.fromkeys(range(50_000), "x" * 1000)),
         ):
             assert len(json.dumps(inspect(data).as_dict())) < 2_000_000
-
-    def test_keyword_arguments_are_shown_and_refused(self):
-        data = op.pickled(op.name("uuid:UUID") + b")" + op.value({"k": None}) + b"\x92")
-        assert "keywords dict" in inspect(data).text()
-        with pytest.raises(PolicyDenied, match="keyword arguments"):
-            loads(data)
 
     def test_text_is_bounded_and_plain(self):
         hostile = op.value(op.pairs("\x1b[2J\u202e" * 50, "\x07" * 10_000, [], None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 import pytest
@@ -68,11 +67,3 @@ def test_limits_are_no_mapping():
     for function in (loads, check):
         with pytest.raises(ConfigError, match=r"limits is a safeser\.Limits, not a dict"):
             function(b"N.", limits={"max_depth": 3})
-
-
-def test_the_refusal_names_the_library_and_not_the_module(monkeypatch):
-    def missing(name):
-        raise ModuleNotFoundError(name="pyarrow.lib")
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    assert "needs pyarrow, which" in refused("pickle.unresolved", shim, "arrow.nothing").message

@@ -61,13 +61,6 @@ class Named(NamedTuple):
     held: object = None
 
 
-class Slotted:
-    __slots__ = ("a", "held")
-
-    def __init__(self, held):
-        self.a, self.held = 1, held
-
-
 class Service:
     def __init__(self, held):
         self.held = held
@@ -118,7 +111,7 @@ for each in (with_defaults, annotated, uses_global):
     (functools.partial(print, 1, LOCK, end=LOCK), ["argument 1"]),
     (functools.partial(print, end=LOCK), ["argument 'end'"]),
     (functools.partial(holder(LOCK), 1), ["its function -> closure variable 'value'"]),
-    (Record("x", LOCK), ["attribute 'held'"]), (Slotted(LOCK), ["attribute 'held'"]),
+    (Record("x", LOCK), ["attribute 'held'"]),
     (Service(LOCK).method, ["its instance -> attribute 'held'"]),
     (local_class(LOCK), ["class attribute 'shared'"]),
     (local_class(LOCK)("x"), ["its class -> class attribute 'shared'"]),
