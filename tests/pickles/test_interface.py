@@ -7,22 +7,13 @@ import decimal
 import json
 import pickle
 import sys
-import types
 
 import cloudpickle
 import numpy as np
 import pytest
 
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
-from safeser.pickles import (
-    DATA_PROFILES,
-    Entry,
-    Profile,
-    dumps,
-    global_of,
-    inspect,
-    loads,
-)
+from safeser.pickles import DATA_PROFILES, Entry, Profile, dumps, global_of, inspect, loads
 from safeser.pickles.stock import load_code
 from tests.pickles.forging import family_of
 from tests.samples import opcodes as op
@@ -36,10 +27,7 @@ class TestFamily:
     def test_data_is_pickle(self, value):
         assert family_of(pickle.dumps(value)) == "pickle"
 
-    @pytest.mark.parametrize(
-        "value",
-        [lambda: 1, print, collections.namedtuple, json.JSONDecoder],
-    )
+    @pytest.mark.parametrize("value", [lambda: 1, print, collections.namedtuple, json.JSONDecoder])
     def test_what_needs_more_is_cloudpickle(self, value):
         data = cloudpickle.dumps(value)
         assert family_of(data) == "cloudpickle"
@@ -247,18 +235,6 @@ class TestWriting:
         assert len(buffers) == 1
         assert load_code(data, buffers=buffers)[0](1) == 2
         assert global_of(data) is None
-
-    def test_modules_registered_by_value(self, monkeypatch):
-        module = types.ModuleType("safeser_by_value")
-        exec("def step(x): return x + 1", vars(module))
-        monkeypatch.setitem(sys.modules, "safeser_by_value", module)
-        assert global_of(dumps(module.step, code=True)) == "safeser_by_value:step"
-        cloudpickle.register_pickle_by_value(module)
-        try:
-            assert global_of(dumps(module.step, code=True)) is None
-            assert dumps({"a": 1}, code=True) == pickle.dumps({"a": 1}, 5)
-        finally:
-            cloudpickle.unregister_pickle_by_value(module)
 
     def test_what_nothing_can_write(self):
         import threading

@@ -45,12 +45,6 @@ def every_door(data):
             door()
 
 
-@QUICK
-@given(st.binary(max_size=200))
-def test_any_bytes(data):
-    every_door(data)
-
-
 OPCODES = [opcode.code.encode("latin-1") for opcode in pickletools.opcodes]
 PARTS = [
     b"K\x00", b"\x8c\x05numpy\x8c\x05dtype\x93", b"\x8c\x0bcollections\x8c\x05deque\x93",

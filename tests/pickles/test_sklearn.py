@@ -7,8 +7,6 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import sparse
 from sklearn import (
     cluster,
@@ -215,22 +213,6 @@ def test_no_field_shadows_code():
             assert field.isidentifier()
             assert not field.startswith("__")
             assert not callable(getattr(kind, field, None)), (entry.name, field)
-
-
-@given(st.data())
-def test_whatever_tree_is_accepted_predicts(data):
-    def change(nodes):
-        for _ in range(data.draw(st.integers(1, 3))):
-            name = data.draw(st.sampled_from(["left_child", "right_child", "feature"]))
-            at = data.draw(st.integers(0, forged.NODES - 1))
-            nodes[name][at] = data.draw(st.integers(-3, forged.NODES + 1))
-
-    try:
-        got = loads(forged.with_tree(nodes_=change), profile=PROFILE)
-    except PayloadError:
-        return
-    assert got.predict(forged.X).shape == (30,)
-    assert got.decision_path(forged.X).shape == (30, forged.NODES)
 
 
 def test_a_vocabulary_that_grows_after_it_was_checked_is_refused():

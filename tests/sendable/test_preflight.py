@@ -210,8 +210,7 @@ def test_a_context_needs_a_policy():
 
 def test_a_client_brings_both(demo):
     client = SimpleNamespace(
-        safeser=SimpleNamespace(policy=demo),
-        submission_context=lambda: towards_scheduler("bob"),
+        safeser=SimpleNamespace(policy=demo), submission_context=lambda: towards_scheduler("bob")
     )
     assert safeser.preflight(1, client=client).refusal.rule == "submission.none"
     assert safeser.preflight(1, towards_scheduler("alice"), client)

@@ -228,13 +228,6 @@ def test_any_tokens(tokens):
         assert described(again) == described(program)
 
 
-@draws(300)
-@given(st.binary(max_size=60))
-def test_any_bytes(data):
-    with contextlib.suppress(SafeserError):
-        reading(data)
-
-
 @pytest.mark.parametrize("end", [b"\xc1", b"\xd9\xff", b""])
 def test_tokens_are_charged_of_a_tree_that_is_refused(end):
     """Else each of a message's values has all tokens of the message anew."""
