@@ -154,18 +154,6 @@ def test_a_class_is_looked_into_as_often_as_its_bytes_allow(monkeypatch):
     assert 2 * SIZE * len(looked) < 8 * len(data) + 2000
 
 
-def test_a_class_that_is_looked_into_once_is_named():
-    fields = op.value({"__module__": "lib", "__qualname__": None})
-    made = op.call("cloudpickle.cloudpickle:_make_skeleton_class", None, "C", None, fields)
-    for by in (made, op.name("lib:C")):
-        data = op.pickled(op.call("builtins:ValueError", by + b")R", by))
-        assert exception_record(data).args[0] == "<lib:C object>" or by is made
-    plain = op.value({"__module__": "lib"})
-    made = op.call("cloudpickle.cloudpickle:_make_skeleton_class", None, "C", None, plain)
-    data = op.pickled(op.call("builtins:ValueError", made + b")R", []))
-    assert exception_record(data).args == ("<lib:C object>", "<list>")
-
-
 @pytest.mark.parametrize(("bits", "told"), [(4, "<M8[16s]"), (40, None), (60_000, None)])
 def test_a_unit_is_of_as_many_as_numpy_counts(bits, told):
     made = op.call("numpy:dtype", "M8", False, True)

@@ -150,14 +150,12 @@ ONE = call("numpy._core.multiarray:scalar", i8(), raw((1).to_bytes(8, "little"))
 # fmt: off
 HOSTILE = {
     "pickle.arguments": {
-        "a number as shape": call("numpy._core.numeric:_frombuffer", raw(b""), dtype(), 0, "C"),
         "text as buffer": frombuffer(content=["abcdefgh"]),
         "array as buffer": frombuffer(content=[frombuffer()]),
         # CPython's own reader wants a whole number there; found by the differential test.
         "a version that is only equal": array(raw(b"\0" * 8), version=b"G\x3f\xf0" + bytes(6)),
         "state of five none": build(call("numpy._core.multiarray:_reconstruct",
             name("numpy:ndarray"), (0,), raw(b"b")), None),
-        "metadata that is none": with_metadata([None]),
         "masked with arguments": call("numpy.ma.core:MaskedConstant", None),
         "coefficients of objects": polynomial(coef=[]),
         "a key that is none": bits("MT19937", going("MT19937", {"key": None})),
@@ -171,19 +169,16 @@ HOSTILE = {
     },
     "pickle.build-twice": {
         "a source built twice": build(bits("PCG64", going("PCG64")), (going("PCG64"), None)),
-        "masked: built twice": build(masked(), None),
     },
     "pickle.dtype": {
         "object flags left out": frombuffer(b"A" * 8, dtype("O8", dtype_state(order="|", flags=0))),
         "object flags on a number": dtype("f8", dtype_state(flags=63)),
         "the shared dtype": dtype(copy=False),
-        "another alignment": dtype(align=True),
         "unknown code": dtype("f8,f8"),
         "byte order": dtype(order="?"),
         "short state": dtype(state=(3,)),
         "huge element": dtype("S999999999", dtype_state(order="|", size=999_999_999)),
         "unit": dtype("M8", (4, "<", *[None] * 3, -1, -1, 0, (None, (raw(b"xx"), 1, 1, 1)))),
-        "subarray of nothing": dtype("V8", dtype_state(sub=(None, ()))),
         "elements without bytes": frombuffer(b"", dtype("S0", dtype_state(order="|", size=0)),
             (1 << 20,)),
         "scalar of no dtype": call("numpy._core.multiarray:scalar", None, raw(b"\0" * 8)),
@@ -214,8 +209,6 @@ HOSTILE = {
         "too few bytes": frombuffer(b"\0" * 7),
         "too many bytes": frombuffer(b"\0" * 16),
         "order K without axes": frombuffer(order="K"),
-        "axes": frombuffer(order="K", extra=[(1,)]),
-        "no class": array(raw(b"\0" * 8), kind=b"N"),
         "neither C nor F": array(raw(b"\0" * 8), fortran=7),
         "begun with False": call("numpy._core.multiarray:_reconstruct", name("numpy:ndarray"),
             (False,), raw(b"b")),
@@ -226,7 +219,6 @@ HOSTILE = {
         "masked: two flags": masked(mask=b"\x01\x01"),
     },
     "pickle.state": {
-        "a symbol of another name": polynomial(_symbols="x"),
         "no symbol": without_symbol(),
         "a symbol for the property alone": without_symbol(symbol="x"),
         "a method": polynomial(roots="x"),
@@ -236,7 +228,6 @@ HOSTILE = {
     },
     "pickle.unfinished": {
         "no state": call("numpy:dtype", "f8", False, True),
-        "a record by its mark": call("numpy:dtype", "V record", False, True),
         "a source without its state": call(CTOR, "PCG64"),
         "a random state without its state": call("numpy.random._pickle:__randomstate_ctor",
             bits("MT19937", going("MT19937"))),
@@ -249,8 +240,6 @@ HOSTILE = {
     "pickle.version": {
         "a seed of another class": call("numpy.random.bit_generator:__pyx_unpickle_SeedSequence",
             None, 1, None),
-        "a seed's state beside it": call("numpy.random.bit_generator:__pyx_unpickle_SeedSequence",
-            name("numpy.random.bit_generator:SeedSequence"), 1, ()),
     },
     "value.array-size": {
         "two million elements without bytes": frombuffer(b"", nothing(), (1 << 21,)),
@@ -278,7 +267,6 @@ HOSTILE = {
         "an infinity without": value(long_double(mantissa=0, exponent=0x7FFF)),
     },
     "value.polynomial": {
-        "coefficients in a square": polynomial(coef=np.zeros((2, 2))),
         "coefficients of integers": polynomial(coef=np.array([1, 2])),
         "leading zeros": poly1d(np.array([0, 1])),
         "a symbol that is none": polynomial(_symbol="x y"),
@@ -299,7 +287,6 @@ HOSTILE = {
         "negative entropy": seed_of(entropy=-3),
         "no entropy": seed_of(entropy=None),
         "keys without end": seed_of(key=(1,) * 300),
-        "children before the first": seed_of(spawned=-1),
     },
     "value.shape": {
         "a negative shape": frombuffer(shape=(-1,)),

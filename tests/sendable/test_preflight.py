@@ -96,17 +96,21 @@ def test_who_is_not_listed_is_refused(demo, kind):
     assert not found
 
 
-def test_what_the_recipient_refuses_is_refused():
-    policy = Policy.parse("""
+def pickling(deserializers):
+    """Return a policy whose sender pickles first."""
+    return Policy.parse(f"""
 safeser: 1
-name: narrow
+name: pickles
 revision: 1
-principals: {a: {}, b: {}}
+principals: {{a: {{}}, b: {{}}}}
 contexts:
-- {name: c, sender: a, recipient: b, serializers: [dask, msgpack, pickle],
-   deserializers: [dask, msgpack]}
+- {{name: c, sender: a, recipient: b, serializers: [pickle, dask, msgpack],
+   deserializers: [{deserializers}]}}
 """)
-    found = safeser.preflight(Data(), Context("a", "b"), policy=policy)
+
+
+def test_what_the_recipient_refuses_is_refused():
+    found = safeser.preflight(Data(), Context("a", "b"), policy=pickling("dask, msgpack"))
     assert (found.family, found.refusal.rule, bool(found)) == ("pickle", "context.family", False)
 
 
@@ -179,23 +183,8 @@ def test_code_is_said_to_be_code():
         assert "by their code" not in str(safeser.preflight(value))
 
 
-PICKLE_FIRST = """
-safeser: 1
-name: pickle-first
-revision: 1
-principals: {ann: {}, bea: {}}
-contexts:
-  - name: both
-    sender: ann
-    recipient: bea
-    kinds: [data]
-    serializers: [pickle, dask, msgpack]
-    deserializers: [pickle, dask, msgpack]
-"""
-
-
 def test_families_are_asked_in_the_order_in_which_a_link_asks_them():
-    policy, context = Policy.parse(PICKLE_FIRST), Context("ann", "bea")
+    policy, context = pickling("pickle, dask, msgpack"), Context("a", "b")
     assert safeser.preflight(np.arange(3), context, policy=policy).family == "dask"
     found = safeser.preflight(Calls(), context, policy=policy)
     assert found.refusal is not None
