@@ -28,8 +28,8 @@ def test_no_proper_prefix_of_a_pickle_is_accepted():
 READ = [
     (b"S'a\\'b\\\\\\x41\\n'\n.", "a'b\\A\n"), (b'S"a\'b\\\\\\x41\\n"\n.', "a'b\\A\n"),
     (b"U\x02ab.", "ab"), (b"T\x02\x00\x00\x00ab.", "ab"), (b"N2\x86.", (None, None)),
-    (b"NN0.", None), (b"N(0.", None), (b"N(NN1.", None), (b"(lp0\n.", []), (b"(K\x01K\x02d.", {1: 2}),
-    (b"\x80\x02]K\x01a.", [1]), (b"](e.", []),
+    (b"NN0.", None), (b"N(0.", None), (b"N(NN1.", None), (b"(lp0\n.", []),
+    (b"(K\x01K\x02d.", {1: 2}), (b"\x80\x02]K\x01a.", [1]), (b"](e.", []),
 ]  # fmt: skip
 
 
