@@ -15,7 +15,6 @@ import numpy as np
 from tests.samples.opcodes import build, call, line, name, new, raw, value
 
 FIRE, ARMED = "safeser_trap:fire", "safeser_trap:Armed"
-_MINUS = b"J\xff\xff\xff\xff"
 _DEEP = b"N" + b"\x85" * 60 + b"q\x000"
 
 

@@ -23,10 +23,9 @@ from tests.samples.opcodes import build, call, name, new, raw
 arrays, offsets = pd.arrays, pd.offsets
 BACKED = pd.Categorical(["a"]).__reduce_ex__(5)[0]
 INTERVALS = pd.arrays.IntervalArray.from_breaks([0, 1]).__reduce_ex__(5)[0]
-MOMENTS, SPANS = (kind([]).__reduce__()[0] for kind in (pd.DatetimeIndex, pd.TimedeltaIndex))
+MOMENTS = pd.DatetimeIndex([]).__reduce__()[0]
 BETWEEN = pd.interval_range(0, 1).__reduce__()[0]
 UNPICKLED = pd.Timestamp("2026").__reduce__()[0]
-SPAN = pd.Timedelta(1).__reduce__()[0]
 INDEX = base._new_Index
 BLOCK = pd.DataFrame([[1]])._mgr.blocks[0].__reduce__()[0]
 MANAGER = managers.BlockManager
@@ -371,15 +370,13 @@ UNNAMED = {
         frame(block(numbers(2, 3), 0, 2), _flags={"x": None}),
         build(new("pandas.core.internals.managers:SingleBlockManager"), ([index(2)], [numbers(3)],
             [], {})),
-        index(3, data=[]), date_offset(days=2), date_offset(days=None), date_offset(hour=3),
-        date_offset(_use_relativedelta=1), date_offset(_offset=datetime.timedelta(1)),
-        date_offset("_offset"), date_offset("_use_relativedelta"),
+        index(3, data=[]), date_offset(days=2), date_offset(_use_relativedelta=1),
+        date_offset(_offset=datetime.timedelta(1)), date_offset("_offset"),
         series(*held(values=PAIR + 1)), series(*held(more=1)), series(*held()[:3], {}), blocked(),
         blocked(blocks=[{"values": PAIR}]), series(*held()[:3], {**held()[3], "0.14.2": {}}),
         series([pd.RangeIndex(1, 3)], *held()[1:]), series([TWO], [PAIR + 1], *held()[2:]),
         series([TWO], [PAIR], [pd.RangeIndex(3)], held()[3]), moments({"_cache": {"unit": "s"}}),
-        moments({"_cache": {"unit": None}}), moments({"_freq": None, "other": 1}), moments({1: 2}),
-        integers(_cache={"dtype": pd.Int8Dtype()}), integers(_cache={"dtype": "Int64"}),
+        moments({"_freq": None, "other": 1}), integers(_cache={"dtype": pd.Int8Dtype()}),
         New(pd.Int64Dtype, {"_cache": {"itemsize": 4}}), stated(pd.Series([1], name="a"), name="b"),
         stated(pd.DataFrame({"a": [1]}), _name="b"), stated(pd.Series([1]), _typ=None),
         stated(pd.Series([1]), sum=None), stated(pd.DataFrame({"a": [1]}), other=None),
@@ -396,13 +393,10 @@ UNNAMED = {
     ],
     "value.arrow": [
         text([0, 1, 3], b"abc", size=1 << 62),
-        call("pyarrow.lib:_restore_array", (call("pyarrow.lib:type_for_alias", "string"), -1, 0, 0,
-            [], [], None)),
     ],
     "value.column": [
         framed((arrays.NumpyExtensionArray(COLUMNS), slice(0, 2), 2)),
         framed((np.zeros((2, 3), "M8[25s]"), slice(0, 2), 2)),
-        framed((np.zeros((2, 3), "S3"), slice(0, 2), 2)),
     ],
     "value.index": [frame(columns=1 << 40), index(1 << 62)],
     "value.labels": [

@@ -132,7 +132,6 @@ SEVERAL = np.empty((1, 1), object)
 SEVERAL[0, 0] = tree.DecisionTreeRegressor().fit(X, BOTH)
 _histogram = ensemble.HistGradientBoostingRegressor
 HISTOGRAM = _histogram(max_iter=1, min_samples_leaf=2).fit(X, X[:, 0])
-NARROW_HISTOGRAM = _histogram(max_iter=1).fit(X[:, :1], X[:, 0])
 ((PREDICTOR,),) = HISTOGRAM._predictors
 SVC = svm.SVC().fit(X, LABELS)
 HELD = len(SVC.support_)
