@@ -176,7 +176,7 @@ def recipes():
     yield op.call("functools:partial", trap) + b")R"
 
 
-@pytest.mark.parametrize("recipe", recipes())
+@pytest.mark.parametrize("recipe", list(recipes()))
 def test_bypass_what_looks_like_the_spelling_is_none(trap, recipe):
     with pytest.raises(SafeserError):
         loads(op.pickled(recipe), profile=allowed(Keyed=KEYED, Plain="class"))
