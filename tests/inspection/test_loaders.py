@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 from typing import Any
 
 import numpy as np
@@ -92,12 +91,3 @@ def test_joblib_reads_what_was_judged_of_mutations(data, changes, cuts):
         at %= len(forged)
         del forged[at : at + size]
     check(bytes(forged))
-
-
-def test_pickles_in_a_row_end_where_pickle_says():
-    data = b"".join(pickle.dumps(value, n) for n, value in enumerate([1, "x", [2], {}, (3,), None]))
-    file, ends = io.BytesIO(data), []
-    while file.tell() < len(data):
-        pickle.load(file)
-        ends.append(file.tell())
-    assert [part.offset + part.size for part in looked_at(data).parts] == ends
