@@ -163,8 +163,7 @@ def test_enums_count_with_members_order_and_methods():
 
     found = [
         made(A=1, B=2), made(B=2, A=1), made(A=1, B=3), made(A=1, B=1), made(A=1),
-        made((enum.IntEnum,), A=1),
-        made((enum.Flag,), A=1),
+        made((enum.IntEnum,), A=1), made((enum.Flag,), A=1),
     ]  # fmt: skip
     assert distinct(found)
     source = "import enum\nclass E(enum.Enum):\n  A = 1\n  def m(self): return 1\n"
@@ -270,14 +269,12 @@ def test_parts_of_definitions_count():
 
     empty = types.CellType()
     found = [
-        code(1), code(1.0), code((1,)), code(frozenset({1})), code(b"1"),
-        code(slice(1)), code(slice(2)),
-        code((1, (2,))), code(((1,), 2)), cell(1), cell(2), empty,
-        property(len), property(None, len),
-        staticmethod(len), classmethod(len), functools.cached_property(len), str.upper, str.lower,
-        int.__add__,
-        float.__add__, dict.fromkeys, dict.__dict__["fromkeys"], type.__dict__["__dict__"],
-        types.FunctionType.__closure__, os.environ, type(os.environ), sys.getsizeof, os.getcwd,
+        code(1), code(1.0), code((1,)), code(frozenset({1})), code(b"1"), code(slice(1)),
+        code(slice(2)), code((1, (2,))), code(((1,), 2)), cell(1), cell(2), empty, property(len),
+        property(None, len), staticmethod(len), classmethod(len), functools.cached_property(len),
+        str.upper, str.lower, int.__add__, float.__add__, dict.fromkeys, dict.__dict__["fromkeys"],
+        type.__dict__["__dict__"], types.FunctionType.__closure__, os.environ, type(os.environ),
+        sys.getsizeof, os.getcwd,
     ]  # fmt: skip
     assert distinct(found)
 
