@@ -110,7 +110,7 @@ def derived(shop):
 
 
 METHODS = ("__reduce_ex__", "__setstate__", "__del__", "__getattr__", "__getinitargs__", "__hash__")
-#: What changes of which name: it is not what a new profile would take either where it is elsewhere.
+#: The name that is used, and what changes of it after its first use.
 CHANGES = {
     "class": ("Order", lambda shop: setattr(shop, "Order", shop.Other)),
     "gone": ("Order", lambda shop: delattr(shop, "Order")), "module": ("Order", moved),
