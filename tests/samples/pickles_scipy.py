@@ -15,11 +15,8 @@ from tests.samples.opcodes import build, new
 
 DENSE = np.array([[1, 0, 2.5], [0, 0, 3]])
 CSR, COO, LIL, DOK = (getattr(sp, f"{kind}_array")(DENSE) for kind in ("csr", "coo", "lil", "dok"))
-CSC, DIA, BSR = (
-    sp.csc_array(DENSE),
-    sp.dia_array(np.eye(3)),
-    sp.bsr_array(np.ones((4, 6)), blocksize=(2, 3)),
-)
+CSC, DIA = sp.csc_array(DENSE), sp.dia_array(np.eye(3))
+BSR = sp.bsr_array(np.ones((4, 6)), blocksize=(2, 3))
 
 
 def inner(value):
