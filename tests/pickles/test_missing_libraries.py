@@ -47,3 +47,9 @@ def test_what_allows_nothing_is_said(given):
 def test_text_is_no_pickle(function):
     with pytest.raises(TypeError, match="data is bytes or another buffer, not a str"):
         function("N.")
+
+
+@pytest.mark.parametrize("function", [loads, check])
+def test_limits_are_no_mapping(function):
+    with pytest.raises(ConfigError, match=r"limits is a safeser\.Limits, not a dict"):
+        function(b"N.", limits={"max_depth": 3})

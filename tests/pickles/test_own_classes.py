@@ -275,6 +275,8 @@ class TestEnums:
         for member in (Colour.RED, Colour.BLUE, Bits.TWO):
             profile = allowed(Colour="enum", Bits="enum")
             assert loads(pickle.dumps(member), profile=profile) is member
+        both = loads(op.pickled(op.call(NAMES["Bits"], 3)), profile=allowed(Bits="enum"))
+        assert both is Bits.ONE | Bits.TWO
 
     @pytest.mark.parametrize("boundary", list(enum.FlagBoundary))
     @pytest.mark.parametrize("base", [enum.Flag, enum.IntFlag])

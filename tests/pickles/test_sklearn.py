@@ -80,6 +80,7 @@ CLASSIFIERS = [
     neural_network.MLPClassifier((3,), max_iter=3, random_state=0),
     gaussian_process.GaussianProcessClassifier(optimizer=None),
     multiclass.OneVsOneClassifier(svm.LinearSVC()), dummy.DummyClassifier(),
+    multiclass.OneVsRestClassifier(linear_model.LogisticRegression()),
     CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=2, method="isotonic"),
 ]  # fmt: skip
 REGRESSORS = [
@@ -150,6 +151,7 @@ def test_estimators(name):
             assert same(got.predict_proba(X), estimator.predict_proba(X))
 
 
+NAMES = np.array([["a", "x"], ["b", "y"], ["a", "y"]], object)
 SETS = preprocessing.MultiLabelBinarizer(sparse_output=True)
 TEXTS = ["a dog and a cat", "the cat sat", "a dog"]
 #: What is fitted without a target, and then asked by *method*.
@@ -168,6 +170,7 @@ OTHERS = [
     (feature_extraction.DictVectorizer(), "transform", [{"a": 1}, {"b": 2}]),
     (preprocessing.LabelBinarizer(sparse_output=True), "transform", LABELS),
     (SETS, "transform", [["a", "b"], ["c"]]),
+    (preprocessing.OneHotEncoder(drop="if_binary"), "transform", NAMES),
 ]  # fmt: skip
 
 
@@ -235,3 +238,5 @@ def test_a_vocabulary_that_grows_after_it_was_checked_is_refused():
 @pytest.mark.parametrize("build", ["tree", "metric", "search_tree"])
 def test_what_is_built_already_is_not_built_again(build):
     refused("pickle.build-twice", getattr(sklearn_trees, build), None, object(), {})
+    draft = sklearn_trees.Draft("sklearn.neighbors._kd_tree:KDTree", 1, 2, 3)
+    refused("pickle.state", sklearn_trees.search_tree, None, draft, (1, 2))

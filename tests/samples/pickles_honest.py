@@ -161,9 +161,11 @@ def used(dtype):
 
 # fmt: off
 STDLIB = [
+    bytearray(), bytearray(b"abc"), uuid.UUID(int=7), dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+    decimal.Decimal("1.5"), collections.deque(range(1500)), collections.Counter("abca"),
     None, True, False, 0, -1, 255, 256, 65535, -65536, 2**31, -2**31 - 1, 2**100, -2**2000,
     1 << 63, -(1 << 63), (1 << 64) - 1, -(1 << 63) - 1, 0.0, -0.0, -1.5e300, math.inf, math.nan,
-    "", "text", "é\n\\\u2028\U0001f600", "\ud800", "x" * 300, b"", b"\x00\xff", b"y" * 300, (),
+    "", "text", "é\n\\\u2028\U0001f600", "\ud800 lone", "x" * 300, b"", b"\x00\xff", b"y" * 300, (),
     (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), [], [1, [2, [3]]], [*range(3000)], {},
     {"a": 1, 2: {"b": None}}, {n: n for n in range(2500)}, set(), {1, 2},
     frozenset({"a", (1, b"b")}), looped(), looped_tuple(), looped_dict(),
@@ -201,6 +203,7 @@ STDLIB = [
     {"a": [np.add]},
 ]
 ARRAYS = [
+    np.arange(6).reshape(2, 3), np.float32(1.5),
     np.array(["2026-01-01", "NaT"], "M8[ns]"), np.array([3], "m8"), np.array([3], "M8[25s]"),
     np.zeros(2, {"names": ["a"], "formats": ["i4"], "titles": ["t"]}),
     np.array([1, "two", None, [3]], object), np.array([[1, 2], [3, 4]], object).T,
@@ -221,6 +224,7 @@ ARROW = [
     pa.array(list("aba")).dictionary_encode(), pa.chunked_array([["a"], ["b"]]),
 ]
 PANDAS = [
+    pd.DataFrame({"a": [1, 2], "s": ["x", None]}, index=DAYS[:2]),
     pd.DataFrame({"o": pd.Series([1, "a", None, [2]], dtype=object)}), pd.DataFrame(),
     pd.DataFrame([[1, 2]], columns=["same", "same"]), pd.DataFrame(columns=["a", "b"]),
     pd.DataFrame(index=range(5)), pd.get_dummies(pd.Series(["a", "b"]), sparse=True),

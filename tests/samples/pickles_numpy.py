@@ -160,6 +160,7 @@ HOSTILE = {
         "coefficients of objects": polynomial(coef=[]),
         "a key that is none": bits("MT19937", going("MT19937", {"key": None})),
         "a source that is none": bits("PCG64", going("PCG64"), named=name("uuid:UUID")),
+        "a source by another name": bits("PCG64", going("PCG64"), named="BitGenerator"),
         "a generator of nothing": call("numpy.random._pickle:__generator_ctor", None),
         "a generator's state": build(call("numpy.random._pickle:__generator_ctor", bits("PCG64",
             going("PCG64"))), {}),
@@ -209,6 +210,7 @@ HOSTILE = {
         "too few bytes": frombuffer(b"\0" * 7),
         "too many bytes": frombuffer(b"\0" * 16),
         "order K without axes": frombuffer(order="K"),
+        "axes": frombuffer(order="K", extra=[(1,)]),
         "neither C nor F": array(raw(b"\0" * 8), fortran=7),
         "begun with False": call("numpy._core.multiarray:_reconstruct", name("numpy:ndarray"),
             (False,), raw(b"b")),
@@ -224,6 +226,7 @@ HOSTILE = {
         "a method": polynomial(roots="x"),
         "no coefficients": build(new("numpy:poly1d"), {}),
         "another field": bits("MT19937", going("MT19937", {"x": 1})),
+        "another field outside": bits("PCG64", going("PCG64", x=1)),
         "a state of another kind": bits("PCG64DXSM", going("PCG64")),
     },
     "pickle.unfinished": {
@@ -267,6 +270,7 @@ HOSTILE = {
         "an infinity without": value(long_double(mantissa=0, exponent=0x7FFF)),
     },
     "value.polynomial": {
+        "coefficients in a square": polynomial(coef=np.zeros((2, 2))),
         "coefficients of integers": polynomial(coef=np.array([1, 2])),
         "leading zeros": poly1d(np.array([0, 1])),
         "a symbol that is none": polynomial(_symbol="x y"),

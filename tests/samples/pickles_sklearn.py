@@ -132,6 +132,7 @@ SEVERAL = np.empty((1, 1), object)
 SEVERAL[0, 0] = tree.DecisionTreeRegressor().fit(X, BOTH)
 _histogram = ensemble.HistGradientBoostingRegressor
 HISTOGRAM = _histogram(max_iter=1, min_samples_leaf=2).fit(X, X[:, 0])
+NARROW_HISTOGRAM = _histogram(max_iter=1).fit(X[:, :1], X[:, 0])
 ((PREDICTOR,),) = HISTOGRAM._predictors
 SVC = svm.SVC().fit(X, LABELS)
 HELD = len(SVC.support_)
@@ -210,6 +211,7 @@ HOSTILE = {
         "no predictors": forged(HISTOGRAM, _predictors=[None]),
         "None for state": build(new(RIDGE), None),
         "an argument": new(RIDGE, 1),
+        "two thresholds": call(HINGE, 1, 1),
         "a loss with state": call(MAKER, MULTINOMIAL, KNOWN, []),
     },
     "pickle.global": {
@@ -291,6 +293,7 @@ HOSTILE = {
         "centres none": forged(KMEANS, cluster_centers_=KMEANS.cluster_centers_[:0]),
         "counts": forged(KMEANS, _counts=np.zeros(1)),
         "threads": forged(KMEANS, _n_threads=100_000),
+        "no threads": forged(KMEANS, _n_threads=0),
         "jobs": forged(FOREST, n_jobs=100_000),
         "width": forged(ONE_HOT, _n_features_outs=[0]),
         "dropped": forged(ONE_HOT, _drop_idx_after_grouping=np.array([7], object)),
@@ -340,6 +343,7 @@ HOSTILE = {
         "no nodes": histogram(PREDICTOR.nodes[:0]),
         "nodes of floats": histogram(np.zeros(3)),
         "another preprocessor": forged(HISTOGRAM, _preprocessor=preprocessing.StandardScaler()),
+        "bins of one feature": forged(HISTOGRAM, _bin_mapper=NARROW_HISTOGRAM._bin_mapper),
         "a tree for a predictor": forged(HISTOGRAM, _predictors=[[TREE]]),
         "no thresholds": forged(HISTOGRAM._bin_mapper, bin_thresholds_=[]),
         "regression and two": forged(svm.SVR().fit(X, LABELS), _n_support=np.array([1, 1], "i4")),

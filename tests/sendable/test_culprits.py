@@ -305,6 +305,17 @@ class Odd(np.ndarray):
         raise ValueError("no dtype")
 
 
+class Unlisted(tuple):
+    _fields = 5
+
+
+class Endless(dict):
+    """A mapping whose items do not end, and are no part of what pickle asks for."""
+
+    def items(self):
+        return ((at, at) for at in itertools.count())
+
+
 class OfAnother:
     """A proxy for an error that is not there, or cannot be asked for."""
 
@@ -323,6 +334,8 @@ class OfAnother:
     (lambda: {"k": OfAnother(ValueError)}, ["['k'] -> attribute 'held'"]),
     (lambda: {"k": OfAnother(None)}, ["['k'] -> attribute 'held'"]),
     (lambda: {10**5000: LOCK}, ["[a int]"]),
+    (lambda: types.MappingProxyType(Endless(a=LOCK)), [""]),
+    (lambda: Unlisted((1, LOCK)), ["constructor argument 1 -> [1]"]),
     (lambda: types.MethodType(functools.partial(print, LOCK), 1), ["its function -> argument 0"]),
 ])  # fmt: skip
 def test_what_raises_where_its_parts_are_asked_for_is_to_blame_itself(make, expected):

@@ -85,6 +85,7 @@ def doubled(levels):
 OVER = [
     (b"N0" * 1000 + b"N.", "opcodes", {"max_refs": 100}),
     (b"](" + b"N" * 60 + b"e.", "max-refs", {"max_refs": 50}),
+    (b"\x80\x04N" + b"\x94" * 60 + b".", "max-refs", {"max_refs": 50}),
     (b"]" * 40 + b"0" * 39 + b".", "max-refs", {"max_refs": 50}),
     (b"(" * 90 + b".", "max-refs", {"max_refs": 50}),
     (b"N" + b"\x85" * 99 + b".", "max-depth", {"max_depth": 90}),
