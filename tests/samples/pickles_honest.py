@@ -224,7 +224,7 @@ ARROW = [
     pa.array(list("aba")).dictionary_encode(), pa.chunked_array([["a"], ["b"]]),
 ]
 PANDAS = [
-    pd.DataFrame({"a": [1, 2], "s": ["x", None]}, index=DAYS[:2]),
+    pd.DataFrame({"a": [1, 2], "s": ["x", None]}, index=pd.Index(["r", "s"], name="n")),
     pd.DataFrame({"o": pd.Series([1, "a", None, [2]], dtype=object)}), pd.DataFrame(),
     pd.DataFrame([[1, 2]], columns=["same", "same"]), pd.DataFrame(columns=["a", "b"]),
     pd.DataFrame(index=range(5)), pd.get_dummies(pd.Series(["a", "b"]), sparse=True),
