@@ -165,7 +165,7 @@ STDLIB = [
     decimal.Decimal("1.5"), collections.deque(range(1500)), collections.Counter("abca"),
     None, True, False, 0, -1, 255, 256, 65535, -65536, 2**31, -2**31 - 1, 2**100, -2**2000,
     1 << 63, -(1 << 63), (1 << 64) - 1, -(1 << 63) - 1, 0.0, -0.0, -1.5e300, math.inf, math.nan,
-    "", "text", "é\n\\\u2028\U0001f600", "\ud800 lone", "x" * 300, b"", b"\x00\xff", b"y" * 300, (),
+    "", "text", "é\n\\\u2028\U0001f600", ["\ud800 lone"], "x" * 300, b"", b"\x00\xff", b"y" * 300, (),
     (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), [], [1, [2, [3]]], [*range(3000)], {},
     {"a": 1, 2: {"b": None}}, {n: n for n in range(2500)}, set(), {1, 2},
     frozenset({"a", (1, b"b")}), looped(), looped_tuple(), looped_dict(),
