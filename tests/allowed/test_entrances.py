@@ -39,6 +39,7 @@ contexts:
 #: Each ran a command, loaded code or opened a file once it was allowed.
 REACHING = [
     ("subprocess:Popen", "class"), ("ctypes:CDLL", "class"), ("types:FunctionType", "class"),
+    ("builtins:KeyboardInterrupt", "class"),  # it ends the process that loads it
     ("types:FunctionType", "constant"), ("_io:FileIO", "class"), ("builtins:eval", "reference"),
     ("os:system", "reference"), ("os:system", "callable"), ("os.path:join", "callable"),
     ("importlib:import_module", "[class, reference]"),

@@ -40,10 +40,7 @@ def test_each_name_stands_once_and_its_row_is_whole() -> None:
         assert row["why"]
 
 
-REFUSED = {
-    "every": set(ALLOWED_ROLES),
-    "functions": {"callable", "reference"},
-}
+REFUSED = {"every": set(ALLOWED_ROLES), "functions": {"callable", "reference"}}
 
 
 def test_a_row_refuses_what_it_names_and_all_below_it() -> None:

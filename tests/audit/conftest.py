@@ -205,19 +205,14 @@ def _pure_and_handlers(code: CodeType) -> tuple[frozenset[int], dict[int, int]]:
 class Interrupt:
     """Raises one exception in the middle of each call: where it raised in none before.
 
-    Points are the instructions of what keeps state, apart for each way of calls that leads there,
-    so that a loop is interrupted in its first round alone. An instruction behind a pure one that
-    has the same handler is no point of its own: an exception before either leaves the same.
-
-    In functions that only compute, of this package or another, points are their lines: they leave
-    the same behind wherever they end, whatever calls them.
-
+    Points are the instructions of what keeps state, apart for each place that calls it, so that a
+    loop is interrupted in its first round alone. An instruction behind a pure one that has the same
+    handler is no point of its own: an exception before either leaves the same. In functions that
+    only compute, points are their lines: they leave the same behind wherever they end.
     """
 
     def __init__(self) -> None:
-        self._met: set[tuple[int, CodeType, int]] = set()
-        self._ways: dict[tuple[int, CodeType, int], int] = {}
-        self._way_of: dict[int, int] = {}  # by the identity of a frame that runs
+        self._met: set[object] = set()
         self._left = 0
         self._came = True
         self._error: type[BaseException] = KeyboardInterrupt
@@ -231,7 +226,6 @@ class Interrupt:
     ) -> bool:
         """Make the call; return whether it was interrupted, at the last of *every* new points."""
         self._left, self._error = every, error
-        self._way_of.clear()
         # What others have called at a collection of garbage can raise nothing to anyone, and comes
         # at another point each time.
         collects = gc.isenabled()
@@ -262,28 +256,22 @@ class Interrupt:
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
         if frame.f_code.co_filename not in STATEFUL:
-            self._way_of[id(frame)] = self._way(frame)
             frame.f_trace = self._line  # Python 3.13 asks for it before it traces instructions
             return self._line
-        way = self._way_of[id(frame)] = self._way(frame)
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        frame.f_trace = self._opcodes(frame.f_code, way)
+        frame.f_trace = self._opcodes(frame)
         return frame.f_trace
-
-    def _way(self, frame: FrameType) -> int:
-        """Return the number of the way of calls that led to *frame*."""
-        caller = frame.f_back
-        assert caller is not None
-        before = self._way_of.get(id(caller), 0)
-        return self._ways.setdefault((before, caller.f_code, caller.f_lasti), len(self._ways) + 1)
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Any:
         if event == "line":
-            self._meet((0, frame.f_code, frame.f_lasti))
+            self._meet((frame.f_code, frame.f_lasti))
         return self._line
 
-    def _opcodes(self, code: CodeType, way: int) -> Any:
-        """Return what is told of the instructions of one call of *code*."""
+    def _opcodes(self, called: FrameType) -> Any:
+        """Return what is told of the instructions of one call."""
+        caller, code = called.f_back, called.f_code
+        assert caller is not None
+        way = (caller.f_code, caller.f_lasti, code)
         pure, handlers = _pure_and_handlers(code)
         last = -1
 
@@ -292,12 +280,12 @@ class Interrupt:
             if event == "opcode":
                 before, last = last, frame.f_lasti
                 if before not in pure or handlers.get(before) != handlers.get(last):
-                    self._meet((way, code, last))
+                    self._meet((*way, last))
             return step
 
         return step
 
-    def _meet(self, point: tuple[int, CodeType, int]) -> None:
+    def _meet(self, point: object) -> None:
         if point not in self._met:
             self._met.add(point)
             self._left -= 1

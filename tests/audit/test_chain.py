@@ -1,16 +1,19 @@
+"""The key of a log, which no text shows, and the chains and heads that are made with it."""
+
 from __future__ import annotations
 
 import hashlib
 import hmac
+import pickle
 import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeser.audit import AuditKey
+from safeser.audit import AuditKey, AuditLog, verify
 from safeser.audit.chain import HEAD_SIZE, ZERO, Head, file_keys, index_keys, pae, step
-from safeser.errors import AuditError
+from safeser.errors import AuditError, ConfigError
 
 
 def test_pae_is_a_count_and_then_each_length_and_its_bytes():
@@ -71,3 +74,47 @@ def test_a_head_of_another_key_is_refused():
     data = Head("a" * 32, 1, ZERO, 0).encode(b"k" * 32)
     with pytest.raises(AuditError):
         Head.decode(data, b"l" * 32)
+
+
+# --- the file of a key ----------------------------------------------------------------------------
+
+TEXT = b"safeser-audit-key-v1 " + b"0" * 64 + b"\n"
+
+
+def test_a_key_comes_back_from_its_file_and_is_not_printed_or_pickled(tmp_path, key):
+    path = tmp_path / "audit.key"
+    key.save(path)
+    assert AuditKey.load(path).secret == key.secret
+    assert path.stat().st_mode & 0o777 == 0o600
+    for text in (repr(key), str(key), f"{key}"):
+        assert key.secret.hex() not in text
+        assert repr(key.secret) not in text
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(key)
+
+
+@pytest.mark.parametrize("secret", [b"", b"x" * 31, b"x" * 33, bytearray(32), "x" * 32])
+def test_a_key_of_another_length_or_type_is_refused(place, secret):
+    with pytest.raises(ConfigError):
+        AuditKey(secret)
+    if type(secret) is bytes:
+        with pytest.raises(ConfigError):
+            AuditLog.open(place, key=secret, principal="alice")
+        with pytest.raises(ConfigError):
+            verify(place, key=secret)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"00" * 32, TEXT[:-2] + b"\n", TEXT[:-1], TEXT + b"\n", TEXT.replace(b"v1", b"v2")),
+        *(TEXT.replace(b"0" * 64, b"A" * 64), b"\xff" * 1000),
+    ],
+)
+def test_a_file_with_anything_else_is_refused_without_showing_it(tmp_path, content):
+    path = tmp_path / "audit.key"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="does not hold an audit key") as caught:
+        AuditKey.load(path)
+    assert "0" * 32 not in str(caught.value)

@@ -20,7 +20,6 @@ from safeser.audit import AuditKey, AuditLog, verify
 from safeser.audit import index as index_module
 from safeser.audit.writing.log_files import LogFiles
 from safeser.errors import AuditError, ConfigError
-from tests.audit.conftest import ADMIT
 from tests.draws import draws
 
 
@@ -160,16 +159,6 @@ def test_an_index_that_is_not_gone_on_with(make, place, key, change, other_key, 
     change(place)
     error = refused(place, b"x" * 32 if other_key else key, rule)
     assert rule != "audit.file" or "chmod 600" in error.fix
-
-
-def test_a_log_file_in_place_of_the_index(make, key, tmp_path):
-    log = make()
-    log.record(ADMIT)
-    other = tmp_path / "other"
-    other.mkdir(mode=0o700)
-    shutil.copy(log.path, other / "index")
-    shutil.copy(Path(log.path).with_suffix(".head"), other / "index.head")
-    refused(other, key, "audit.key")
 
 
 @pytest.mark.parametrize("kind", NO_FILES)

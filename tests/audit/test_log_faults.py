@@ -6,7 +6,6 @@ The one rule: what a call acknowledged is in the file once, and the folder verif
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from pathlib import Path
 
@@ -14,47 +13,9 @@ import pytest
 
 from safeser.audit import log as log_module
 from safeser.errors import AuditError
-from tests.audit.conftest import ADMIT, REFUSE
+from tests.audit.conftest import ADMIT
 
 # --- faults ---------------------------------------------------------------------------------------
-
-
-def test_partial_writes_are_finished(make, place, key, monkeypatch, records, clean):
-    log = make()
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:7]))
-    log.record(ADMIT)
-    monkeypatch.undo()
-    assert len(records(log)) == 1
-    clean(place, key)
-
-
-@pytest.mark.parametrize(
-    ("events", "call", "after", "part", "says"),
-    [
-        *(([ADMIT], "write", after, 20, "No space left") for after in (0, 1)),
-        *(
-            ([ADMIT, REFUSE, ADMIT], "write", after, part, "No space left")
-            for after, part in ((0, None), (1, 20), (1, 400))
-        ),
-        ([ADMIT], "pwrite", 0, None, "head"),
-        ([ADMIT, REFUSE, ADMIT], "pwrite", 0, None, "head"),
-    ],
-)
-def test_a_call_that_fails_refuses_all_of_its_records(
-    make, place, key, fails, records, clean, events, call, after, part, says
-):
-    log = make()
-    log.record(ADMIT)
-    with fails(call, after=after, part=part), pytest.raises(AuditError, match=says):
-        log.record_all(events)
-    clean(place, key)
-    # What was not acted on may be in the chain where its head alone failed.
-    written = len(events) if call == "pwrite" else 0
-    assert len(records(log)) == (1 if call == "write" else 1 + written)
-    log.record_all([ADMIT, REFUSE])
-    assert [record.text("event") for record in records(log)][1 + written :] == ["admit", "refuse"]
-    clean(place, key)
 
 
 def test_several_records_are_one_write_and_one_head(make, place, key, monkeypatch, records, clean):
@@ -94,17 +55,6 @@ def test_nothing_is_written_after_a_torn_record_until_it_is_taken_back(
     log.record(ADMIT)
     assert len(records(log)) == 2
     assert clean(place, key).notes == ()
-
-
-def test_a_failed_sync_ends_the_log(make, place, key, fails, clean):
-    log = make(durability="fsync")
-    log.record(ADMIT)
-    log.flush()
-    with fails("fdatasync", errno.EIO), pytest.raises(AuditError, match="Input/output"):
-        log.record(ADMIT)
-    with pytest.raises(AuditError, match="did not take"):
-        log.record(ADMIT)
-    clean(place, key)
 
 
 def test_opening_on_a_full_disk_is_refused_and_the_next_one_works(make, place, key, fails, clean):
@@ -160,25 +110,6 @@ def test_only_bytes_that_were_on_their_way_are_taken_back(
         with pytest.raises(AuditError, match="another end"):
             call()
     assert Path(log.path).read_bytes() == found
-
-
-def test_an_interrupted_close_is_finished_by_the_next_one(make, place, key, monkeypatch, clean):
-    log = make()
-
-    def interrupted(handle, how):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fcntl, "flock", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        log.close()
-    monkeypatch.undo()
-    with pytest.raises(AuditError, match="closed"):
-        log.record(ADMIT)
-    assert (place / "index").read_bytes().count(b'"type":"close"') == 0
-    log.close()
-    log.close()
-    assert (place / "index").read_bytes().count(b'"type":"close"') == 1
-    assert clean(place, key).notes == ()
 
 
 # --- somebody at the files of a running process ---------------------------------------------------

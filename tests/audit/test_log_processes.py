@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
-
-import pytest
 
 from safeser.audit import read
 from tests.audit.conftest import ADMIT
@@ -36,23 +33,6 @@ def test_threads_make_one_chain(make, place, key, records, clean, count):
     assert len(records(log)) == 1_200
     total = sum(entry[-1] for each in records(log, "counts") for entry in each.fields["counts"])  # type: ignore[attr-defined]
     assert total == 1_200
-
-
-def test_threads_open_logs_at_once(make, place, key, clean):
-    barrier = threading.Barrier(4)
-
-    def work():
-        barrier.wait()
-        log = make()
-        log.record(ADMIT)
-        log.close()
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert clean(place, key).files == 4
 
 
 SCRIPT = """
@@ -135,72 +115,3 @@ sys.exit(status)
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert clean(place, key).files == 2
-
-
-@pytest.mark.slow
-def test_a_kill_in_the_middle_leaves_a_log_that_verifies_and_goes_on(make, place, key, clean):
-    for round_ in range(3):
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                SCRIPT + "print(flush=True)\nwhile True:\n    log.record(EVENT)",
-                str(place),
-            ],
-            stdout=subprocess.PIPE,
-        )
-        with process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            process.send_signal(signal.SIGKILL)
-            process.wait(timeout=30)
-        assert clean(place, key).files == round_ + 1
-    log = make()
-    log.record(ADMIT)
-    log.close()
-    assert clean(place, key).files == 4
-
-
-@pytest.mark.slow
-def test_verifying_while_processes_write(place, key, clean):
-    with subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            # A thousand records a second: what is verified must not grow faster than it is read.
-            SCRIPT + "print(flush=True)\nwhile True:\n    log.record(EVENT)\n    time.sleep(0.001)",
-            str(place),
-        ],
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            verified = 0
-            while verified < 500:
-                verified = clean(place, key).records
-        finally:
-            process.kill()
-
-
-def test_a_real_file_size_limit(place, key, clean):
-    done = run(
-        """
-import resource
-from safeser.errors import AuditError
-size = os.stat(log.path).st_size + 2_000
-resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-for _ in range(100):
-    try:
-        log.record(EVENT)
-    except AuditError as error:
-        print(error)
-        break
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-log.record(EVENT)
-""",
-        place,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "File too large" in done.stdout
-    clean(place, key)

@@ -176,12 +176,6 @@ def test_labels_are_short_and_need_no_escape():
     assert records.label(None) == "?"
 
 
-def test_reading_a_field_that_is_not_there():
-    record = records.parse(GOOD)
-    assert record.text("sender") == ""
-    assert record.number("bytes") == -1
-
-
 def test_a_record_as_a_person_sees_it():
     fields = {"sender": "alice", "where": "a b", "globals": ["m:f"], "permitted": True, "x": None}
     record = Record(4, 1_795_000_000_123_456, "event", fields, b"")

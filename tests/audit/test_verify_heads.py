@@ -79,8 +79,11 @@ def test_heads_of_another_log_are_left_out(make, place, key):
     new = verify(place, key=key).head
     (problem,) = verify(place, key=key, expect=old, heads=[old, new]).problems
     assert (problem.kind, "the expected head" in problem.text) == ("rolled back", True)
-    (note,) = verify(place, key=key, heads=[old, new]).notes
+    junk = ["", "safeser-audit-head-v1", "\x1b[2J", "x" * 5_000, new[:-1] + "\x00"]
+    (note,) = verify(place, key=key, heads=[*junk, old, new]).notes
     assert note.startswith("heads of other logs (1) were left out")
+    with pytest.raises(ConfigError, match="no head"):
+        verify(place, key=key, heads=junk[:3])
 
 
 def test_a_head_that_was_cut_short_swallows_no_other(make, place, key):

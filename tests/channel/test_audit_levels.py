@@ -130,15 +130,6 @@ def test_refusals_are_records_unless_the_context_counts(ends, level, recorded):
     del bea
 
 
-def test_counts_has_no_record_of_what_passes(ends):
-    (ann, bea), (log, _) = ends(text(data="counts"))
-    for n in range(4):
-        hand(bea, ann, n)
-    families, counts = of(log)
-    assert families == []
-    assert counts["permit", True] == 4
-
-
 # --- while the log is not written -----------------------------------------------------------------
 
 
@@ -217,15 +208,6 @@ def test_a_refusal_is_one_though_its_record_waits(ends, full):
     del bea
 
 
-def test_a_sink_of_another_kind_is_asked_as_before(doors):
-    near, far = (doors.channel(name, text("go-on")) for name in ("ann", "bea"))
-    near.audit.broken = {"admit"}
-    ann, bea = doors.shake(near, far)
-    ann._permitted_plain(ann.inbound(Kind.ADMIN, "heartbeat_worker"), None)
-    with pytest.raises(AuditError):
-        hand(bea, ann, 1)
-
-
 # --- the policy -----------------------------------------------------------------------------------
 
 
@@ -297,16 +279,11 @@ contexts:
         ({}, {"data": "counts"}, "audit"),
     ],
 )
-@pytest.mark.parametrize("name", ["data", "other"])  # another name hides nothing
-def test_less_is_a_loosening_and_more_a_tightening(one, other, what, name):
-    old = Policy.parse(text(**one))
-    less = (
-        text(**other).replace("revision: 1", "revision: 2").replace("name: data", f"name: {name}")
-    )
-    (found,) = (each for each in compare(old, Policy.parse(less)).settings if "audit" in each.what)
-    assert (found.effect, found.what) == ("loosens", f"{what} of {name}")
-    more = text(**one).replace("revision: 1", "revision: 3")
-    if name == "data":
-        (found,) = compare(Policy.parse(less), Policy.parse(more)).settings
-        assert (found.effect, found.what) == ("tightens", f"{what} of data")
-    assert compare(old, old).settings == ()
+def test_less_is_a_loosening_and_more_a_tightening(one, other, what):
+    old, less = Policy.parse(text(**one)), text(**other)
+    for name in ("data", "other"):  # another name hides nothing
+        renamed = Policy.parse(less.replace("name: data", f"name: {name}"))
+        (found,) = (each for each in compare(old, renamed).settings if "audit" in each.what)
+        assert (found.effect, found.what) == ("loosens", f"{what} of {name}")
+    (found,) = compare(Policy.parse(less), old).settings
+    assert (found.effect, found.what) == ("tightens", f"{what} of data")

@@ -7,7 +7,6 @@ import datetime
 import decimal
 import pickle
 import sys
-import threading
 
 import msgpack
 import numpy as np
@@ -22,7 +21,6 @@ from safeser.errors import (
     AuthenticationError,
     ConfigError,
     EnvelopeError,
-    PayloadError,
     PolicyDenied,
     SafeserError,
 )
@@ -71,12 +69,6 @@ def test_values_arrive_as_they_were(pair, value, one, two, kind, operation, fami
     [event] = p.two.audit.events
     assert (event["event"], event["permitted"], event["rule"]) == ("admit", True, "permit")
     assert event["family"] == family
-
-
-def test_code_is_not_sealed_where_it_is_not_granted(pair):
-    p = pair("bea", "ann")
-    with refusal(PayloadError, "families.cannot-serialize"):
-        p.one.seal(lambda x: x, p.context)
 
 
 # --- refusals ---------------------------------------------------------------------------------
@@ -240,26 +232,6 @@ def test_a_process_does_not_start_with_a_key_that_is_not_its_own(
         assert identity.public.text not in caught.value.fix  # it is listed already
 
 
-def test_a_roster_may_list_keys_of_principals_that_the_policy_does_not(doors, policy):
-    extra = doors.identity("zoe").public
-    listed = doors.roster(doors.policy(policy))
-    more = listed.with_entry(RosterEntry(extra, "zoe", KeyState.ACTIVE, TODAY))
-    assert doors.channel("ann", policy, roster=more)._principal_of(extra) is None
-
-
-def test_keys_in_the_policy_itself_are_enough(doors, policy):
-    line = "principals: {ann: {}, bea: {}, cy: {}, dora: {}}"
-    keys = ", ".join(
-        f'{name}: {{keys: ["{doors.identity(name).public.text}"]}}'
-        for name in ("ann", "bea", "cy", "dora")
-    )
-    text = policy.replace(line, f"principals: {{{keys}}}")
-    one = doors.channel("ann", text, roster=None)
-    two = doors.channel("bea", text, roster=None)
-    link, _ = doors.shake(one, two, expected_peer="bea")
-    assert link.peer == "bea"
-
-
 def test_a_refused_submission_is_recorded_and_says_whom_to_ask(doors, policy):
     channel = doors.channel("cy", policy)
     context = Context("cy", "unknown", Kind.TASK, "update-graph")
@@ -320,13 +292,3 @@ def test_nobody_else_makes_an_admitted(pair):
         admitted.outcomes = ()
     with pytest.raises(TypeError):
         p.back.load_one(admitted.payloads[0])  # a payload that was not admitted
-
-
-def test_links_are_found_from_any_thread(pair):
-    p = pair("ann", "bea")
-    frames = p.one.seal(1, p.context)
-    got = []
-    thread = threading.Thread(target=lambda: got.append(p.two.open(frames, p.context)))
-    thread.start()
-    thread.join()
-    assert got == [1]

@@ -1,9 +1,6 @@
-"""What a link keeps between messages, and which family code is written in."""
+"""What a link keeps between messages."""
 
 from __future__ import annotations
-
-import sys
-import types
 
 import pytest
 
@@ -35,17 +32,3 @@ def test_a_context_that_cannot_be_is_not_kept(ann):
         with pytest.raises(Exception, match="operation"):
             ann.inbound(Kind.DATA, "x" * 1000)
     assert not ann._contexts
-
-
-def test_a_class_of_main_travels_by_value_where_code_is_granted(ann, monkeypatch):
-    # As a script or notebook has it: plain pickle would send nothing but the name, which another
-    # process's __main__ does not know.
-    mine = type("Mine", (), {"__module__": "__main__", "number": 7})
-    main = types.ModuleType("__main__")
-    main.Mine = mine
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    grant = ann.allowed(ann.outbound(Kind.TASK, "run"))
-    header, frames = ann.serialize(mine(), grant)
-    assert header["serializer"] == "cloudpickle"
-    # The class itself is in there, not only its name.
-    assert b"number" in bytes(frames[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.audit import AuditKey, AuditLog, read, render
 from safeser.values import Kind
 
 NEWER = ("revision: 3", "revision: 4")
@@ -51,13 +50,3 @@ def test_a_drift_that_cannot_be_recorded_ends_nothing(doors, policy, caplog):
     near, _ = doors.shake(one, two)
     assert near.peer == "bea"
     assert "disk is full" in caplog.text
-
-
-def test_the_log_that_ships_takes_it(doors, policy, tmp_path):
-    with AuditLog.open(tmp_path / "audit", key=AuditKey.new(), principal="ann") as log:
-        one = doors.channel("ann", policy, audit=log)
-        doors.shake(one, doors.channel("bea", changed(policy, NEWER)))
-        shown = [render(record) for record in read(tmp_path / "audit")]
-    [drift] = [line for line in shown if "drift" in line]
-    assert "peer_revision=4" in drift
-    assert "peer_policy=doors" in drift

@@ -6,12 +6,10 @@ the channel must read the same and refuse the same.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -20,7 +18,7 @@ from hypothesis import strategies as st
 import safeser
 from safeser.channel import link
 from safeser.envelope import canonical
-from safeser.errors import PayloadError, SafeserError
+from safeser.errors import PayloadError
 from safeser.identity import PublicKey
 from safeser.values import Context
 from tests.channel.test_channel import Pair
@@ -42,20 +40,7 @@ def cases(kind):
 
 # --- a library author's round trips --------------------------------------------------------------
 
-VALUES = [
-    {"weights": np.arange(3_000), "name": "run 7", "shape": [2, (2, 1)]},
-    [1, "two", (3,)],
-    np.zeros((2, 3), "<f4"),
-    ValueError("no"),
-]
-
-
-def same(got: Any, sent: Any) -> bool:
-    if isinstance(sent, dict):
-        return got.keys() == sent.keys() and all(same(got[key], sent[key]) for key in sent)
-    if isinstance(sent, np.ndarray):
-        return got.dtype == sent.dtype and np.array_equal(got, sent)
-    return repr(got) == repr(sent)
+VALUES = [{"weights": np.zeros(3_000, "<f4"), "shape": [2, (2, 1)]}, ValueError("no")]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
@@ -65,13 +50,13 @@ def test_what_is_serialized_already_is_sealed_as_it_is(pair, value, compression)
     header, frames = safeser.serialize(value, compression=compression)
     for _ in range(2):
         sealed = p.one.seal(safeser.Serialized(header, frames), p.context)
-        assert same(p.two.open(sealed, p.context), value)
+        assert repr(p.two.open(sealed, p.context)) == repr(value)
     sealed = p.one.seal(safeser.Serialized(header, frames), p.context)
     [payload] = p.two.admit(sealed, p.context).payloads
-    assert same(safeser.deserialize(payload.header, payload.frames), value)
+    assert repr(safeser.deserialize(payload.header, payload.frames)) == repr(value)
     # Header and frames travel as values, too; by hand in a message they say what to do.
     got = p.two.open(p.one.seal((header, frames), p.context), p.context)
-    assert same(safeser.deserialize(*got), value)
+    assert repr(safeser.deserialize(*got)) == repr(value)
     sealed = p.there.session.seal(canonical.pack([header, "data", None]), list(frames))
     with pytest.raises(PayloadError, match="'lengths'") as caught:
         p.two.open(sealed, p.context)
@@ -225,47 +210,3 @@ def test_packed_and_changed_bytes_are_taken_by_both_or_by_none(value, changes):
     one, other = both(bytes(packed))
     assert one is other
     assert one or changes
-
-
-HEADERS = st.recursive(
-    st.sampled_from(
-        [
-            {"serializer": "msgpack"},
-            {"serializer": "error", "failed": True},
-            {"serializer": "pickle", "writeable": [True]},
-            {"serializer": "dask", "type": "a:b", "sub-header": {}},
-            {"serializer": "msgpack", "lengths": []},
-            {"serializer": "nothing"},
-            {},
-            5,
-        ]
-    ),
-    lambda inner: st.builds(
-        lambda kind, children, lengths: {
-            "serializer": kind,
-            "type": "list",
-            **({"sub-header": {}} if kind == "dask" else {}),
-            "sub-headers": children,
-            "frame-lengths": lengths,
-        },
-        st.sampled_from(["collection", "dask"]),
-        st.lists(inner, max_size=3),
-        st.lists(st.integers(-1, 3), max_size=3),
-    ),
-    max_leaves=5,
-)
-
-
-@given(HEADERS, st.integers(0, 5))
-def test_family_headers_are_taken_by_both_or_by_none(header, count):
-    from safeser.families.tree import parse
-    from safeser.values import Limits
-
-    frames, taken = [b"\x05"] * count, [False, False]
-    with contextlib.suppress(SafeserError):
-        parse(header, frames, limits=Limits())
-        taken[0] = True
-    with contextlib.suppress(document.FamilyHeaderError, document.HeaderError):
-        document.decode(msgpack.packb([header, "data", None]), frames)
-        taken[1] = True
-    assert taken[0] is taken[1]

@@ -41,14 +41,6 @@ def links(doors, policy):
     return made
 
 
-def test_contexts_name_who_proved_it(links):
-    _, bea = links("ann", "bea")
-    library = {"transport": "library"}
-    inbound = Context("ann", "bea", Kind.DATA, "scatter", **library)
-    assert bea.inbound(Kind.DATA, "scatter") == inbound
-    assert bea.outbound(Kind.ADMIN) == Context("bea", "ann", Kind.ADMIN, **library)
-
-
 def test_a_message_without_payloads_is_counted(links):
     _, bea = links("ann", "bea")
     assert bea.load(bea.admit(bea.inbound(Kind.ADMIN, "identity"))) == []
@@ -64,16 +56,6 @@ def test_a_count_that_cannot_be_kept_refuses_the_message(links):
     bea.audit.broken = {"count"}
     with pytest.raises(Exception, match="disk is full"):
         bea.admit(bea.inbound(Kind.ADMIN, "identity"))
-
-
-def test_one_admitted_payload_may_be_loaded_by_itself(links):
-    _, bea = links("ann", "bea")
-    context = bea.inbound(Kind.DATA)
-    payloads = [bea.payload(context, name, *ONE) for name in "ab"]
-    admitted = bea.admit(context, payloads)
-    assert bea.load_one(admitted.permitted[1]) == 1
-    assert bea.load(admitted) == [1, 1]
-    assert [event["where"] for event in bea.audit.events] == ["a", "b"]
 
 
 @pytest.mark.parametrize("link", [0, 1])
@@ -102,25 +84,6 @@ def test_a_payload_that_cannot_be_loaded_is_recorded_once_more(links):
 
 
 # --- authors ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("author", ["cy", "any", "unknown"])
-def test_what_somebody_else_wrote_passes_only_as_data(links, author, marker):
-    ann, bea = links("ann", "bea")
-    context = bea.inbound(Kind.DATA)
-    assert bea.payload(context, "a", *ONE).author == "ann"
-    plain = bea.payload(context, "a", *ONE, author=author)
-    assert bea.load(bea.admit(context, [plain])) == [1]
-    payload = bea.payload(context, "a", PICKLE, [marker.pickle], author=author)
-    with refusal(PolicyDenied, "author.relayed"):
-        bea.admit(context, [payload])
-    assert bea.audit.events[-1]["author"] == author
-    ann.permit_sending(ann.outbound(Kind.DATA), Payload("x", "pickle", PICKLE, (b"N.",), "ann"))
-    with pytest.raises(PolicyDenied):
-        ann.permit_sending(
-            ann.outbound(Kind.DATA), Payload("x", "pickle", PICKLE, (b"N.",), author)
-        )
-    assert ann.audit.rules == ["author.relayed"]
 
 
 @pytest.mark.parametrize(("author", "seen"), [("ann", {"my.lib:Thing"}), ("cy", set())])
@@ -303,24 +266,6 @@ def test_what_may_leave_is_cut_to_what_was_asked_for(links):
     assert "cloudpickle" in ann.allowed(context).families
     assert "cloudpickle" in ann.allowed(context, ["pickle"]).families
     assert "pickle" not in ann.allowed(context, ["dask"]).families
-
-
-def test_no_pickle_is_made_of_what_needs_none(links):
-    ann, _ = links("ann", "bea")
-    grant = ann.allowed(ann.outbound(Kind.DATA))
-    for value in (1, [1, {"a": b"x"}], {2}):
-        header, _ = ann.serialize(value, grant)
-        assert families.claimed(header) in ("msgpack", "dask")
-    header, _ = ann.serialize(lambda: 1, grant)
-    assert families.claimed(header) in ("pickle", "cloudpickle")
-
-
-def test_a_refusal_from_elsewhere_is_recorded_with_its_place(links):
-    _, bea = links("ann", "bea")
-    context = bea.inbound(Kind.DATA)
-    bea.note_refusal(context, PayloadError("no", rule="payload.x", where="data.y"))
-    bea.note_refusal(context, PayloadError("no", rule="payload.x"), where="z")
-    assert [event["where"] for event in bea.audit.events] == ["data.y", "z"]
 
 
 @pytest.mark.parametrize(("kind", "operation"), [("control", "restart"), ("task", "update-graph")])

@@ -127,17 +127,6 @@ def checks(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("value", [np.arange(5.0), [np.arange(5.0), {"a": np.arange(2)}]])
-def test_an_array_is_checked_once_from_its_message_to_its_object(link, checks, value):
-    header, frames = families.serialize(value, ["dask", "msgpack"])
-    payload = link.payload(link.message, DATA, "x", header, [bytes(frame) for frame in frames])
-    [permitted] = link.admit(link.message, DATA, [payload]).permitted
-    found = list(checks)
-    assert found.count("numpy:ndarray") == len(frames) - isinstance(value, list)
-    link.load_one(permitted)
-    assert checks == found
-
-
 def test_what_is_loaded_again_is_checked_again_and_shares_nothing_that_changes(link, checks):
     header, frames = families.serialize(np.arange(5.0), ["dask"])
     payload = link.payload(link.message, DATA, "x", header, [bytearray(frames[0])])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse
 
 from safeser.channel.sending import ordered
-from safeser.errors import PayloadError, PolicyDenied, SerializationError
+from safeser.errors import PolicyDenied, SerializationError
 from safeser.families import Parts, Typed
 from safeser.families.registered import dispatch
 from safeser.families.registered.own import OwnFamilies, OwnFamily
@@ -112,59 +109,11 @@ def test_a_family_listed_before_dask_is_asked_before_it(listed, asked):
     assert ordered(listed) == asked
 
 
-PREFERRED = POLICY.replace("[dask, msgpack, shout]", "[shout, dask, msgpack]")
-
-
-@pytest.fixture
-def preferring(monkeypatch, doors):
-    """Return what a family carried that a policy lists first and that takes arrays, and a sender.
-
-    It carries a value as a number of its list.
-    """
-    carried = []
-
-    def dumps(x):
-        if not isinstance(x, np.ndarray | Exception):
-            raise NotImplementedError
-        carried.append(x)
-        return {"at": len(carried) - 1}, []
-
-    known = OwnFamilies(list)
-    known.register(OwnFamily("shout", dumps, lambda header, frames: carried[header["at"]]))
-    for module in ("registered.own", "tree", "sending", "receiving", "building"):
-        monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
-    one, two = doors.channel("ann", PREFERRED), doors.channel("bea", PREFERRED)
-    doors.shake(one, two)
-    context = Context("ann", "bea")
-    return carried, lambda value: two.open(one.seal(value, context), context)
-
-
-def test_a_preferred_family_is_asked_for_elements_and_not_for_parts_or_errors(preferring):
-    """A typed value is read from typed parts, and those who relay errors know them by their own."""
-    carried, sent = preferring
-    array, error = np.arange(3), ValueError("wrong")
-    got = sent({"a": [array, 2j], "b": (MATRIX, pd.DataFrame({"a": [1.0]}), error)})
-    assert got["a"][0] is array
-    assert [type(each) for each in got["b"]] == [type(MATRIX), pd.DataFrame, ValueError]
-    assert len(carried) == 1
-
-
-MATRIX = scipy.sparse.csr_matrix(np.eye(3))
-
-
 def test_its_code_does_not_run_where_it_is_not_listed(send, calls):
     _, open_ = send([1, Loud()], "cy")
     with refusal(PolicyDenied, "context.family"):
         open_()
     assert len(calls) == 1
-
-
-def test_what_nobody_registered_there_is_refused(send, calls, monkeypatch):
-    _, open_ = send(Loud(), "bea")
-    for module in ("tree", "receiving", "building"):
-        monkeypatch.setattr(f"safeser.families.{module}.own_families", OwnFamilies(list))
-    with refusal(PayloadError, "families.serializer"):
-        open_()
 
 
 def own_way(x):

@@ -34,12 +34,6 @@ NO_CODE = (
     *PICKLES,
     ("operations: {grant: [basic, run]}", "operations: {grant: [identity]}"),
 )
-NO_CODE_BUT_SHOUT = (
-    NO_CODE[0],
-    PICKLES[0],
-    ("[shout, dask, msgpack, pickle, cloudpickle]", "[shout, dask, msgpack, pickle]"),
-    NO_CODE[-1],
-)
 DATA = (*NO_CODE, ("profile: [data, numpy]", "profile: [data]"))
 NOTHING = (
     *NO_CODE,
@@ -150,35 +144,6 @@ def test_a_header_that_claims_another_family_does_not_deceive_the_shadow(bea, po
             link.payload(message, context, "x", {**PICKLE, **claim}, [pickle.dumps({1})])
     admitted(link, message, (PICKLE, [pickle.dumps({1})]), operation=None)
     assert rules(link) == ["context.family"]
-
-
-def test_a_small_pickle_may_stand_beside_many_values_without_bytes(bea, policy):
-    """Its few bytes bound the elements of the pickle, and not the values beside it."""
-    link, message = bea(stricter(policy, *NO_CODE))
-    header, frames = families.serialize([{"x"}, *[range(3)] * 400], ["dask", "pickle"])
-    small = sum(len(memoryview(frame).tobytes()) for frame in frames)
-    assert small < len(header["sub-headers"])
-    admitted(link, message, (header, frames), operation=None)
-    assert rules(link) == [None]
-
-
-def test_a_family_that_this_process_only_relays_may_stand_beside_a_pickle(bea, policy):
-    declared = policy.replace("principals:", "families: [shout]\nprincipals:", 1)
-    listed = "deserializers: [dask, msgpack, pickle, cloudpickle]"
-    enforced = declared.replace(listed, listed.replace("dask", "shout, dask"), 1)
-    link, message = bea(stricter(enforced, *NO_CODE_BUT_SHOUT), enforced=enforced)
-    one = {"serializer": "shout", "sub-header": {}}
-    header = {
-        "serializer": "collection",
-        "type": "list",
-        "sub-headers": [one, PICKLE],
-        "frame-lengths": [1, 1],
-    }
-    context = link.inbound(Kind.DATA)
-    frames = [b"hey", pickle.dumps({1})]
-    payload = link.payload(message, context, "x", header, frames, relayed=True)
-    link.admit(message, context, [payload])
-    assert rules(link) == [None]
 
 
 def test_a_plain_message_is_counted_by_the_shadows_rule(bea, policy):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import pickle
-import threading
 from dataclasses import replace
 
 import pytest
@@ -54,13 +53,6 @@ def test_a_grant_that_is_withdrawn_applies_to_the_next_message(bea, policy, sent
     with pytest.raises(PolicyDenied) as refused:
         sent(len)
     assert "builtins:len" in refused.value.message
-
-
-def test_new_limits_apply_to_the_next_message(bea, policy, sent):
-    assert sent(b"x" * 100_000) == b"x" * 100_000
-    bea.adopt(policy=raised(policy.replace("8MiB", "64KiB")))
-    with refusal(EnvelopeError, "envelope.limits"):
-        sent(b"x" * 100_000)
 
 
 def test_a_session_ends_when_no_context_is_left(bea, policy, link):
@@ -322,28 +314,6 @@ def test_a_process_does_not_start_outside_the_days_of_its_key(doors, policy, dat
 
 
 # --- several at once -----------------------------------------------------------------------------
-
-
-def test_two_threads_take_changes_one_after_the_other(bea, policy):
-    """Whatever their order, the highest revision stays and nothing is taken twice."""
-    refused = []
-
-    def adopt(first):
-        for step in range(first, 40, 2):
-            try:
-                bea.adopt(policy=raised(policy, by=step))
-            except ConfigError as error:
-                refused.append(error.rule)
-
-    threads = [threading.Thread(target=adopt, args=(first,)) for first in (1, 2)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert bea.policy.revision == 3 + 39
-    taken = [e for e in bea.audit.events if e["rule"] == "policy.adopted"]
-    assert len(taken) + len(refused) == 39
-    assert set(refused) <= {"policy.older"}
 
 
 def test_every_ending_has_a_sentence_and_a_peers_word_is_one_of_them():

@@ -1,4 +1,4 @@
-"""Runs commands in this process, for speed, and in one of their own, for what only that shows."""
+"""Runs commands in this process, for speed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import functools
 import io
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,25 +41,6 @@ def safeser(
     def call(*arguments: str | os.PathLike[str]) -> Ended:
         code = run(functools.partial(_command(), [os.fspath(each) for each in arguments]))
         return Ended(code, *capfd.readouterr())
-
-    return call
-
-
-@pytest.fixture(scope="session")
-def process() -> Callable[..., Ended]:
-    def call(*arguments: str | os.PathLike[str], **options: object) -> Ended:
-        command = [sys.executable, "-c", "from safeser.cli import main; main()"]
-        env = {**os.environ, "COLUMNS": "80", "PYTHONWARNINGS": "error"}
-        ended = subprocess.run(
-            [*command, *map(os.fspath, arguments)],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            **options,
-        )
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     return call
 

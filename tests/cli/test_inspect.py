@@ -37,14 +37,8 @@ def joblib_of(*values, **options):
     return file.getvalue()
 
 
-def saved(array):
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
 LONG = "package_of_somebody.a_module_inside_it:ClassWithALongName"
-MODULE, _, NAME = LONG.partition(":")
+GLOBAL = f"c{LONG}\n".replace(":", "\n").encode()
 MANY = b"".join(b"cmod%d\nname\n0" % n for n in range(80))
 FILES = {
     "plain": pickle.dumps({"a": [1, 2.5, None], "b": b"x"}),
@@ -54,12 +48,9 @@ FILES = {
     "frame": pickle.dumps(pd.DataFrame({"a": [1.0]})),
     "text": pickle.dumps("\x1b[2J[red]x[/red] :boom:\n"),
     "many": b"\x80\x02" + MANY + pickle.dumps(list(range(95)), 2)[2:],
-    "row": b"".join(pickle.dumps([n]) for n in range(50)),
     "joblib": joblib_of([np.arange(3)]),
-    "array": joblib_of(np.zeros(2, dtype=[("a", "u1")])),
     "torch": archive(torch_records()),
-    "npy": saved(np.zeros(1 << 18)),
-    "model": pickle.dumps([*range(60)], 2)[:-1] + f"c{MODULE}\n{NAME}\n".encode() + b"\x86.",
+    "model": pickle.dumps([*range(60)], 2)[:-1] + GLOBAL + b"\x86.",
     "fine": b"N.",
 }
 
@@ -79,13 +70,11 @@ def inspect(safeser, tmp_path, monkeypatch):
     [
         ("attack", 1, ["Refused: posix:mkdir is called at byte ", "REFUSED: it is not listed"]),
         ("plain", 0, ["Allowed: it names nothing that would be imported"]),
-        ("plain", 0, ['safeser.pickles.loads(data, profile="data")']),
         # The profile decides.
         ("error", 0, []),
         ("error --profile data", 1, ["add --profile exceptions"]),
         ("error --profile exceptions", 0, []),
         ("frame --profile pandas", 0, ["pandas (with data, numpy, on which they build)"]),
-        ("frame --profile pandas", 0, ['profile=("data", "numpy", "pandas")']),
         # The worst of several files does.
         ("fine fine", 0, []),
         ("fine attack", 1, []),
@@ -93,16 +82,10 @@ def inspect(safeser, tmp_path, monkeypatch):
         # Nothing styles or moves the terminal, and what is long is cut.
         ("text", 0, [r"'\x1b[2J[red]x[/red] :boom:\n'"]),
         ("many", 1, ["... and 20 more globals", "the rest is left out; --tree shows it"]),
-        ("many --tree", 1, ["!the rest is left out"]),
-        ("many --no-tree", 1, ["!list of"]),
-        ("row", 0, ["... and 30 more parts", "pickle 7:\nlist of 1  #0\n  6\n"]),
         ("model --no-tree", 1, [f"\n{LONG}   referenced"]),  # whole in a pipe
         # What loads it, and who checks then.
         ("joblib", 0, ["Load it by joblib.load.", "Never by pickle.load", "does not check"]),
         ("torch", 0, ["safeser itself loads no such file", "torch.load(weights_only=True)."]),
-        ("torch", 0, ["archive/data/0"]),
-        ("array", 0, ["listed by profile numpy."]),
-        ("npy", 0, ["a NumPy array, 2.0 MiB"]),
         # What could not run.
         ("attack --profile everything", 2, ["everything"]),
         ("nothing", 2, ["cannot be read: No such file"]),
@@ -149,30 +132,12 @@ def test_json_is_json(inspect):
     assert "tree" not in json.loads(inspect("list --json --no-tree").out)["parts"][0]
 
 
-@pytest.mark.parametrize(
-    ("name", "verdict"), [("model", "Refused: "), ("list", "Allowed: "), ("cut", "Not read: ")]
-)
-def test_what_is_long_ends_with_its_verdict(inspect, name, verdict):
-    first, *_, last = inspect(name).out.splitlines()[1:]
-    assert first == last
-    assert last.startswith(verdict)
-    assert inspect(f"{name} --no-tree").out.count(verdict) == 1
-
-
 def test_names_in_an_archive_cannot_move_the_terminal(safeser, tmp_path):
     with zipfile.ZipFile(tmp_path / "\x1b[2Jzip", "w") as made:
         made.writestr("\x9b2J\u202e[red]a.txt", b"x")
     ended = safeser("inspect", tmp_path / "\x1b[2Jzip")
     assert ended.code == 2
     assert not {"\x1b", "\x9b", "\u202e"} & set(ended.out)
-
-
-def test_a_file_that_is_too_large(safeser, tmp_path, monkeypatch):
-    monkeypatch.setattr("safeser.inspection.source.MAX_HELD", 10)
-    (tmp_path / "large").write_bytes(pickle.dumps("x" * 20))
-    ended = safeser("inspect", tmp_path / "large")
-    assert ended.code == 2
-    assert "inspect.too-large" in ended.out
 
 
 def test_standard_input_is_read(tmp_path):
@@ -207,17 +172,3 @@ def test_any_bytes_give_a_code(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(data)
     assert run(lambda: app(["inspect", str(path)])) in (0, 1, 2)
-
-
-@pytest.mark.parametrize("columns", [80, 40])
-def test_a_name_breaks_behind_dots_on_a_terminal(inspect, columns, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr("rich.console.Console.is_terminal", True)
-    out = inspect("model --no-tree").out
-    rows = out.rpartition("at byte")[2].splitlines()
-    pieces = [row.split("  ")[0].strip() for row in rows]
-    assert "package_of_somebody." in pieces
-    assert "a_module_inside_it:" in pieces
-    assert "ClassWithALongName" in pieces
-    if columns == 80:
-        assert max(map(len, rows)) <= 80

@@ -161,13 +161,6 @@ def test_list_names_states_days_the_hash_and_what_has_no_signing_key(safeser, ke
         assert entry.public.fingerprint in out  # whole, to be copied
 
 
-def test_list_does_not_read_comments_as_markup(safeser, keys):
-    roster = keys / "roster"
-    lines = roster.read_text().splitlines()
-    roster.write_text(f"{lines[0]} [red]node[/red] :boom:\nend 1\n")
-    assert "[red]node[/red] :boom:" in safeser("keys", "list", roster).out
-
-
 def test_fingerprint_shows_the_public_half_only(safeser, keys):
     ended = safeser("keys", "fingerprint", keys / "worker.key")
     identity = Identity.load(keys / "worker.key")

@@ -16,7 +16,6 @@ import pytest
 
 from safeser.errors import ConfigError
 from safeser.identity import Identity, KeyState, PublicKey, Roster, RosterEntry, RosterFile, today
-from safeser.identity.roster import parse_date
 
 POLICY = """
 safeser: 1
@@ -275,18 +274,6 @@ def test_rotate_makes_a_key_for_its_owner_alone(command, keys, tmp_path):
     assert old.public.fingerprint in out
 
 
-def test_a_rotated_key_opens_no_sessions_and_its_signatures_verify_until_its_day(command, keys):
-    old = Identity.load(keys / "worker.key")
-    command(f"rotate new.key {WORKER} {TO_2999}")
-    assert command("retire --verify-only WORKER") == f"{old.public.fingerprint} is verify-only\n"
-    roster = Roster.load(keys / "roster")
-    assert roster.principal_of(old.public) is None
-    assert roster.author_of(old.verifying) == "worker"
-    assert roster.author_of(old.verifying, on=parse_date("2999-01-02")) is None
-    command("retire WORKER")
-    assert Roster.load(keys / "roster").author_of(old.verifying) is None
-
-
 # --- the file ------------------------------------------------------------------------------------
 
 
@@ -393,23 +380,6 @@ def test_the_path_to_the_roster_is_judged_before_it_is_followed(keys, tmp_path):
     for path in (tmp_path / "one", open_to_all / "link", tmp_path / "a\0b"):
         with pytest.raises(ConfigError), RosterFile.edit(path):
             raise AssertionError("it was followed")
-
-
-def test_many_keys_are_changed_by_reading_each_line_once(keys, monkeypatch):
-    path = keys / "roster"
-    workers = [PublicKey.parse(key()) for _ in range(20)]
-    entries = [RosterEntry(each, "worker", KeyState.ACTIVE, today()) for each in workers]
-    Roster(entries).save(path)
-    read = []
-    parse = RosterEntry.parse
-    monkeypatch.setattr(RosterEntry, "parse", lambda line: read.append(line) or parse(line))
-    with RosterFile.edit(path) as file:
-        read.clear()
-        file.end("worker", last_day=today(), keep=workers[0])
-        file.retire(*workers[1:])
-        assert len(read) == 4 * len(workers)  # each change: to find its lines, and to check it
-    states = [entry.state for entry in Roster.load(path).entries]
-    assert states == [KeyState.ACTIVE, *[KeyState.RETIRED] * 19]
 
 
 def test_a_roster_is_not_written_longer_than_it_can_be_read(keys, monkeypatch):

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from safeser.operations import GROUPS
-from safeser.policy.source.words import granted
-
 VALUES = Path(__file__).parents[1] / "dask" / "values" / "values.yaml"
 NEAR = (
     "safeser: 1\nname: p\nrevision: 1\nprincipals: {ann: {}, bea: {}}\ncontexts:\n"
@@ -24,8 +21,6 @@ POLICIES = {
     "near.yaml": f"{NEAR}...\n",
     "faults.yaml": "safeser: 1\nname: x\nrevision: -1\nprincipals: {a: {}}\n"
     "contexts: [{name: c, sender: b, recipient: d}]\n...\n",
-    "none.yaml": f"{HEAD}- name: c\n  sender: [a, b]\n  recipient: [a, b]\n"
-    "  operations: {grant: [compute-task, register-worker]}\n...\n",
     "types.yaml": f"{HEAD}- name: c\n  sender: a\n  recipient: b\n"
     '  deserializers: [dask, msgpack]\n  dask: {types: ["my.lib:Thing"]}\n...\n',
     "seals.yaml": f"{HEAD}- {{name: c, sender: a, recipient: b, serializers: [dask, msgpack]}}\n"
@@ -67,21 +62,15 @@ ROWS = [
     ("show", 0, ["default", "demo"]),
     ("show demo", 0, ["scheduler, worker -> alice, bob: admin, data"]),
     ("show demo", 0, ["submission  code: the sender can run any code there"]),
-    ("show demo", 0, ["operations  basic, diagnose, worker-reports ("]),
     ("show VALUES", 0, ["scheduler  worker  alice, carol, erin (sealed)"]),
     ("show VALUES", 0, ["alice, carol  none", "vera  alice, carol, erin, scheduler, worker"]),
-    ("show VALUES", 0, ["worker  alice, carol, erin, scheduler, vera"]),
     ("show VALUES", 0, ["values  of alice, carol, erin, beside the sender's own"]),
-    ("show dask-cluster", 0, ["worker  carol (sealed)"]),
     ("show stock-cluster", 0, ["!take tasks of", "!read values of"]),
-    ("show none.yaml", 0, ["a  b  none"]),
     ("show types.yaml", 0, ["types       my.lib:Thing"]),
     ("show default --operations", 0, ["    update-graph\n"]),
     ("show default", 0, ["!    update-graph\n"]),
     ("show observe", 0, ["mode observe: it refuses the floors alone"]),
-    ("show strict", 0, ["The most that passes, in the kinds admin, data, task and control:"]),
     ("show seals.yaml", 0, ["seals       dask, msgpack", "opens       msgpack"]),
-    ("show seals.yaml", 0, ["operations  none\n"]),
     *(
         ("show more.yaml", 0, [says])
         for says in (
@@ -181,15 +170,6 @@ def test_lint_looks_at_the_dates_of_a_roster(safeser, keys):
     assert (ended.code, "[lint.date]" in ended.out, "(a note)" in ended.out) == (0, True, True)
 
 
-def test_a_policy_that_is_asked_for_by_http_has_no_session(policy):
-    assert "suite" not in policy("show more.yaml").out.partition("outside")[2]
-
-
-def test_show_names_operations_beyond_whole_groups():
-    operations = GROUPS["cluster"] | {"echo-of-mine"}
-    assert granted(operations) == f"cluster, echo-of-mine ({len(operations)} in all)"
-
-
 def test_show_prints_the_file_to_begin_ones_own_with(policy, tmp_path):
     ended = policy("show dask-cluster --yaml")
     (tmp_path / "mine.yaml").write_text(ended.out)
@@ -202,7 +182,8 @@ def test_show_writes_a_page(policy, tmp_path):
     ended = policy("show strict --html page.html")
     assert (ended.code, ended.out) == (0, "page.html: written, strict revision 1\n")
     assert (tmp_path / "page.html").read_text("utf-8").startswith("<!doctype html>")
-    assert policy("show strict --html no/page.html").code == 2
+    ended = policy("show strict --html no/page.html")
+    assert (ended.code, "config.page" in ended.err) == (2, True)
 
 
 def test_the_schema_is_json_and_says_what_it_is_of(policy):

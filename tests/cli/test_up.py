@@ -52,15 +52,6 @@ def test_it_prints_a_line_that_connects(safeser, started, tmp_path, monkeypatch)
     assert given["security"]["identity"] == str(tmp_path / "here" / "keys" / "client.key")
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_it_says_where_the_dashboard_and_what_is_kept_are(safeser, started, tmp_path, kept):
-    lines = safeser("up", *([tmp_path / "here"] if kept else [])).out.splitlines()
-    assert "Dashboard  http://127.0.0.1:5432/status" in lines
-    here = f"Keys and logs are in {tmp_path / 'here'}" if kept else "Its keys and logs are deleted"
-    assert lines[-1].startswith(f"Ended. {here}")
-    assert kept or str(tmp_path / "temporary" / "audit") in "".join(lines)
-
-
 def wrapped(cause):
     error = RuntimeError("Cluster failed to start")
     error.__cause__ = RuntimeError("inner")

@@ -92,22 +92,16 @@ def attempted(bench, *, confined: bool) -> dict[str, str]:
         return found
 
 
-def test_what_others_made_is_not_used_by_its_number(bench) -> None:
-    names = ("send", "receive", "add", "remove messages", "remove semaphores", "remove segment")
+OTHERS = ("send", "receive", "add", "remove messages", "remove semaphores", "remove segment")
+WIDE = ("protocol", "protocol, wide level", "protocol, wide option")
+
+
+def test_neither_a_number_nor_a_wide_argument_passes_the_filter(bench) -> None:
     free, confined = (attempted(bench, confined=each) for each in (False, True))
-    assert [free[name] for name in names] == [""] * len(names)
-    assert [confined[name] for name in names] == ["EPERM"] * len(names)
-
-
-def test_arguments_wider_than_the_kernel_reads_them_pass_no_filter(bench) -> None:
-    names = ("protocol", "protocol, wide level", "protocol, wide option")
-    free, confined = (attempted(bench, confined=each) for each in (False, True))
-    assert "EPERM" not in [free[name] for name in names]
-    assert [confined[name] for name in names] == ["EPERM"] * len(names)
-
-
-def test_queues_quotas_and_pairs_of_other_families_are_refused(bench) -> None:
-    confined = attempted(bench, confined=True)
-    assert (confined["POSIX messages"], confined["disk quota"]) == ("EPERM", "EPERM")
-    assert confined["another pair"] == "EAFNOSUPPORT"
-    assert confined["an own pair"] == ""  # what asyncio wakes its loop by
+    assert [free[name] for name in OTHERS] == [""] * len(OTHERS)
+    assert "EPERM" not in [free[name] for name in WIDE]
+    assert confined == {
+        **dict.fromkeys((*OTHERS, *WIDE, "POSIX messages", "disk quota"), "EPERM"),
+        "another pair": "EAFNOSUPPORT",
+        "an own pair": "",  # what asyncio wakes its loop by
+    }

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from safeser.confinement import launch
 from safeser.errors import ConfigError, MissingExtraError
 from tests.confinement.conftest import without_capabilities
 from tests.conftest import base_environment, measured
+from tests.refusal import refusal
 
 
 def run(rules: launch.Rules, *command: str) -> subprocess.CompletedProcess[str]:
@@ -29,13 +31,13 @@ def run(rules: launch.Rules, *command: str) -> subprocess.CompletedProcess[str]:
 def test_a_command_line_names_no_folder_of_modules_and_says_all_rules(bench) -> None:
     line = launch.command_line(bench.rules, ["dask", "worker"])
     assert line[:4] == [sys.executable, "-P", "-m", "safeser.confinement.launch"]
-    assert launch.Rules(**json.loads(line[4])) != bench.rules  # lists, where these are tuples
     assert json.loads(line[4]) == json.loads(json.dumps(asdict(bench.rules)))
     assert line[5:] == ["dask", "worker"]
 
 
 def test_a_command_runs_confined(landlock, bench) -> None:
-    ended = run(bench.rules, "safeser", "--version")
+    gone = str(bench.path / "gone")  # meanwhile
+    ended = run(replace(bench.rules, read=(*bench.rules.read, gone)), "safeser", "--version")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("safeser ")
     refused = run(bench.rules, "safeser", "policy", "check", "/etc/passwd")
@@ -68,34 +70,24 @@ def test_threads_that_run_already_are_refused(landlock, bench) -> None:
     thread = threading.Thread(target=over.wait)
     thread.start()
     try:
-        with pytest.raises(ConfigError) as caught:
+        with refusal(ConfigError, "confined.threads"):
             launch.restrict(bench.rules)
     finally:
         over.set()
         thread.join()
-    assert caught.value.rule == "confined.threads"
 
 
-class Landlock:
-    def __init__(self, version: int) -> None:
-        self.version = version
-
-    def abi_version(self) -> int:
-        return self.version
-
-
-@pytest.mark.parametrize(("version", "said"), [(0, "no Landlock"), (5, "has version 5")])
+@pytest.mark.parametrize(
+    ("version", "said"), [(0, "no Landlock"), (5, "has version 5"), (launch.LEAST_ABI, "")]
+)
 def test_a_kernel_that_confines_too_little_is_refused(monkeypatch, version, said) -> None:
-    monkeypatch.setattr(launch, "_libraries", lambda: (Landlock(version), None))
-    with pytest.raises(ConfigError) as caught:
+    found = SimpleNamespace(abi_version=lambda: version)
+    monkeypatch.setattr(launch, "_libraries", lambda: (found, None))
+    if not said:
         launch.require_kernel()
-    assert caught.value.rule == "confined.landlock"
-    assert said in caught.value.message
-
-
-def test_a_kernel_that_confines_enough_is_taken(monkeypatch) -> None:
-    monkeypatch.setattr(launch, "_libraries", lambda: (Landlock(launch.LEAST_ABI), None))
-    launch.require_kernel()
+        return
+    with refusal(ConfigError, "confined.landlock", said):
+        launch.require_kernel()
 
 
 def test_what_is_not_installed_is_named(monkeypatch) -> None:
@@ -103,12 +95,6 @@ def test_what_is_not_installed_is_named(monkeypatch) -> None:
     with pytest.raises(MissingExtraError) as caught:
         launch.require_kernel()
     assert "extra landlock" in caught.value.fix
-
-
-def test_a_path_that_went_meanwhile_is_left_out(landlock, bench) -> None:
-    gone = str(bench.path / "gone")
-    ended = run(replace(bench.rules, read=(*bench.rules.read, gone)), "safeser", "--version")
-    assert ended.returncode == 0, ended.stderr
 
 
 # --- what is asked of the kernel, without doing it to the process of the tests -------------------
@@ -122,6 +108,8 @@ class Granted:
         self.paths: dict = {}
         self.ports: dict = {}
         self.restricted = False
+        self.allow_path = self.paths.__setitem__
+        self.allow_port = self.ports.__setitem__
 
     def __enter__(self):
         return self
@@ -129,62 +117,39 @@ class Granted:
     def __exit__(self, *_) -> None:
         pass
 
-    def allow_path(self, path, access) -> None:
-        self.paths[path] = access
-
-    def allow_port(self, port, access) -> None:
-        self.ports[port] = access
-
     def restrict(self) -> None:
         self.restricted = True
 
 
-@pytest.fixture
-def kernel(landlock, monkeypatch):
-    """Return rulesets as they are made, in place of the kernel's."""
-    import landlockpy
-
-    made: list[Granted] = []
-
-    def ruleset(**handled) -> Granted:
-        made.append(Granted(**handled))
-        return made[-1]
-
-    monkeypatch.setattr(landlockpy, "Ruleset", ruleset)
-    return made
-
-
-def test_all_rights_that_the_kernel_knows_are_handled_and_few_are_granted(kernel, bench) -> None:
+@pytest.mark.parametrize("free", [False, True])
+def test_few_rights_are_granted_and_programs_and_ports_where_the_policy_says_so(
+    landlock, monkeypatch, bench, free
+) -> None:
     import landlockpy as known
 
-    launch._restrict_files(known, bench.rules)
-    (made,) = kernel
+    made: list[Granted] = []
+    monkeypatch.setattr(
+        known, "Ruleset", lambda **handled: made.append(Granted(**handled)) or made[-1]
+    )
+    rules = replace(bench.rules, execute=True, ports=None) if free else bench.rules
+    launch._restrict_files(known, rules)
+    (asked,) = made
     abi = known.abi_version()
-    assert made.restricted
-    assert made.handled == {
+    assert asked.restricted
+    assert asked.handled == {
         "handled_fs": known.fs_for_abi(abi),
-        "handled_net": known.net_for_abi(abi),
+        "handled_net": known.AccessNet.NONE if free else known.net_for_abi(abi),
         "scoped": known.Scope.SIGNAL | known.Scope.ABSTRACT_UNIX_SOCKET,
         "best_effort": False,
     }
-    assert made.paths[str(bench.path / "data")] == (
-        known.AccessFS.READ_FILE | known.AccessFS.READ_DIR
-    )
-    written = made.paths[str(bench.path / "scratch")]
+    read = asked.paths[str(bench.path / "data")]
+    assert read & ~known.AccessFS.EXECUTE == known.AccessFS.READ_FILE | known.AccessFS.READ_DIR
+    assert bool(read & known.AccessFS.EXECUTE) is free
+    written = asked.paths[str(bench.path / "scratch")]
     assert written & known.AccessFS.WRITE_FILE
     assert not written & (known.AccessFS.MAKE_SOCK | known.AccessFS.MAKE_CHAR)
-    assert not any(access & known.AccessFS.EXECUTE for access in made.paths.values())
-    assert set(made.ports) == {8786}
-
-
-def test_programs_and_any_port_are_granted_where_the_policy_says_so(kernel, bench) -> None:
-    import landlockpy as known
-
-    launch._restrict_files(known, replace(bench.rules, execute=True, ports=None))
-    (made,) = kernel
-    assert made.handled["handled_net"] == known.AccessNet.NONE
-    assert made.ports == {}
-    assert made.paths[str(bench.path / "data")] & known.AccessFS.EXECUTE
+    assert free or not any(access & known.AccessFS.EXECUTE for access in asked.paths.values())
+    assert set(asked.ports) == (set() if free else {8786})
 
 
 def refused_calls(rules: launch.Rules, path) -> str:
@@ -196,10 +161,17 @@ def refused_calls(rules: launch.Rules, path) -> str:
     return path.read_text()
 
 
+#: What Landlock does not see, and what reaches outside by a detour.
+CALLS = (
+    *("execve", "execveat", "socket", "sendto", "io_uring_setup", "chmod", "shmget"),
+    *("socketpair", "setsockopt", "fchmod", "openat", "mknodat", "openat2"),
+    *("inotify_add_watch", "ioprio_set"),
+)
+
+
 def test_the_filter_names_what_landlock_does_not_see(landlock, bench, tmp_path) -> None:
     text = refused_calls(bench.rules, tmp_path / "pfc")
-    for name in ("execve", "execveat", "socket", "sendto", "io_uring_setup", "chmod", "shmget"):
-        assert f'"{name}"' in text
+    assert [name for name in CALLS if f'"{name}"' not in text] == []
     free = refused_calls(replace(bench.rules, execute=True, ports=None), tmp_path / "pfc")
     for name in ("execve", "execveat", "sendto"):
         assert f'"{name}"' not in free
@@ -220,18 +192,22 @@ def test_the_filter_is_loaded_after_the_rules_of_landlock(landlock, bench, monke
     assert order == ["landlock", "seccomp"]
 
 
-def test_a_process_becomes_its_command_with_its_arguments(bench, monkeypatch, capsys) -> None:
-    done: list = []
-    line = launch.command_line(bench.rules, ["safeser", "--version"])
+def test_a_process_becomes_its_command_in_its_folder(bench, monkeypatch, capsys) -> None:
+    scratch, done = bench.demand.write[0], []
+    monkeypatch.chdir(bench.path)
+    monkeypatch.setenv("TMPDIR", "/elsewhere")
+    monkeypatch.delenv("DASK_TEMPORARY_DIRECTORY", raising=False)
+    line = launch.command_line(replace(bench.rules, work=scratch), ["safeser", "--version"])
     monkeypatch.setattr(sys, "argv", line[3:])
     for name in ("_close_inherited", "_start_witness"):
         monkeypatch.setattr(launch, name, lambda name=name: done.append(name))
-    monkeypatch.setattr(launch, "restrict", done.append)
+    monkeypatch.setattr(launch, "restrict", lambda rules: done.extend([rules, os.getcwd()]))
     with pytest.raises(SystemExit) as ended:
         launch._main()
     assert not ended.value.code
     assert done[:2] == ["_close_inherited", "_start_witness"]
-    assert done[2].execute is False
+    assert (done[2].execute, done[3]) == (False, str(bench.path))
+    assert os.getcwd() == os.environ["TMPDIR"] == os.environ["DASK_TEMPORARY_DIRECTORY"] == scratch
     assert sys.argv == ["safeser", "--version"]
     assert capsys.readouterr().out.startswith("safeser ")
     monkeypatch.setattr(sys, "argv", [*line[3:5], "no-such-command"])
@@ -261,31 +237,6 @@ def test_a_witness_ends_with_the_process_that_it_is_for() -> None:
     os.close(watched)
 
 
-def test_the_filter_takes_what_reaches_outside_by_a_detour(landlock, bench, tmp_path) -> None:
-    text = refused_calls(bench.rules, tmp_path / "pfc")
-    detours = ("socketpair", "setsockopt", "fchmod", "openat", "mknodat", "openat2")
-    for name in (*detours, "inotify_add_watch", "ioprio_set"):
-        assert f'"{name}"' in text
-
-
-def test_a_process_works_in_its_folder_once_it_is_confined(bench, monkeypatch, capsys) -> None:
-    scratch = bench.demand.write[0]
-    where: list = []
-    monkeypatch.chdir(bench.path)
-    for name in ("TMPDIR", "DASK_TEMPORARY_DIRECTORY"):
-        monkeypatch.setenv(name, "/elsewhere")
-    monkeypatch.delenv("DASK_TEMPORARY_DIRECTORY")
-    line = launch.command_line(replace(bench.rules, work=scratch), ["safeser", "--version"])
-    monkeypatch.setattr(sys, "argv", line[3:])
-    for name in ("_close_inherited", "_start_witness"):
-        monkeypatch.setattr(launch, name, lambda: None)
-    monkeypatch.setattr(launch, "restrict", lambda _: where.append(os.getcwd()))
-    with pytest.raises(SystemExit):
-        launch._main()
-    assert where == [str(bench.path)]
-    assert os.getcwd() == os.environ["TMPDIR"] == os.environ["DASK_TEMPORARY_DIRECTORY"] == scratch
-
-
 def test_the_terminal_of_its_output_is_not_read(tmp_path) -> None:
     program = (
         "import fcntl, os; from safeser.confinement import launch; launch._close_inherited();"
@@ -308,11 +259,10 @@ def test_a_terminal_that_cannot_be_given_up_is_refused(monkeypatch) -> None:
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(launch.os, "open", refuse)
     try:
-        with pytest.raises(ConfigError) as caught:
+        with monkeypatch.context() as patch, refusal(ConfigError, "confined.terminal"):
+            patch.setattr(launch.os, "open", refuse)
             launch._reopen_for_writing(inner)
     finally:
         os.close(inner)
         os.close(outer)
-    assert caught.value.rule == "confined.terminal"

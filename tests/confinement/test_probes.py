@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from safeser.confinement import PROBES, Outcome, Own, Unconfined, probe, processes
+from safeser.confinement import PROBES, Outcome, Own, Unconfined, probe
 from safeser.confinement.outcome import Tries
 from safeser.errors import ConfigError
 
@@ -118,21 +118,6 @@ def test_without_seccomp_other_sockets_memory_and_programs_in_memory_are_open(be
     assert "Multipath TCP" in found["connect"][1] or "UDP" in found["connect"][1]
 
 
-def test_without_another_process_nothing_shows_that_others_are_safe(bench, monkeypatch) -> None:
-    monkeypatch.setattr(processes, "_others", lambda: iter(()))
-    for each in (processes.tracing, processes.signalling):
-        assert each(bench.demand, bench.own).state == "unproven"
-
-
-def test_a_process_that_may_do_more_shows_nothing(bench, monkeypatch) -> None:
-    me = os.getpid()
-    monkeypatch.setattr(processes, "_capabilities", lambda pid: 0 if pid == me else 1)
-    monkeypatch.setattr(processes, "_children", set)  # such as those of tests before this one
-    assert processes.tracing(bench.demand, bench.own).state == "unproven"
-    monkeypatch.undo()
-    assert processes._capabilities(2**22 + 1) == -1  # it has ended
-
-
 def test_nothing_to_try_is_no_refusal() -> None:
     tries = Tries("trace", "read the memory of", "Leave a process.")
     assert tries.outcome().state == "unproven"
@@ -144,29 +129,25 @@ def test_nothing_to_try_is_no_refusal() -> None:
     assert "process 2" in tries.outcome().found
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({"read": ("/etc",)}, "read"),
-        ({"read": ("/var",)}, "read"),
-        ({"read": ("/tmp",)}, "read"),
-        ({"write": ("/tmp",)}, "write"),
-        ({"write": ("/dev/shm",)}, "write"),
-    ],
-)
+#: Further paths, and the probe that finds them.
+TOO_MANY = [
+    *(({"read": (folder,)}, "read") for folder in ("/etc", "/var", "/tmp")),
+    *(({"write": (folder,)}, "write") for folder in ("/tmp", "/dev/shm")),
+    ({"read": (os.path.expanduser("~"),)}, "homes"),
+]
+
+
+@pytest.mark.parametrize(("more", "expected"), TOO_MANY)
 def test_a_folder_too_many_is_found(bench, more, expected) -> None:
     assert expected in broken(bench.probe(bench.also(**more)))
 
 
-def test_a_listed_folder_that_may_only_be_read_is_not_written(bench) -> None:
-    found = bench.probe(bench.also(write=(str(bench.path / "data"),)))
+@pytest.mark.parametrize("name", ["data", "own"])
+def test_what_may_only_be_read_is_not_written(bench, name) -> None:
+    """Neither a listed folder nor that of the process's own files."""
+    found = bench.probe(bench.also(write=(str(bench.path / name),)))
     assert broken(found) == {"write"}
-    assert str(bench.path / "data") in found["write"][1]
-
-
-def test_a_home_directory_is_none_of_pythons(bench) -> None:
-    found = bench.probe(bench.also(read=(os.path.expanduser("~"),)))
-    assert "homes" in broken(found)
+    assert str(bench.path / name) in found["write"][1]
 
 
 def test_a_key_of_another_is_found_though_its_folder_may_be_read(bench) -> None:
@@ -177,15 +158,16 @@ def test_a_key_of_another_is_found_though_its_folder_may_be_read(bench) -> None:
     assert "a folder of its own" in found["keys"][2]
 
 
-def test_own_files_are_not_for_the_process_to_change(bench) -> None:
-    found = bench.probe(bench.also(write=(str(bench.path / "own"),)))
-    assert broken(found) == {"write"}
-
-
-def test_programs_and_ports_that_are_not_demanded_are_found(bench) -> None:
-    assert broken(bench.probe(replace(bench.rules, execute=True))) == {"execute"}
-    assert broken(bench.probe(replace(bench.rules, ports=None))) == {"connect"}
-    assert broken(bench.probe(replace(bench.rules, ports=(8786, 1)))) == {"connect"}
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"execute": True}, "execute"),
+        ({"ports": None}, "connect"),
+        ({"ports": (8786, 1)}, "connect"),
+    ],
+)
+def test_programs_and_ports_that_are_not_demanded_are_found(bench, change, expected) -> None:
+    assert broken(bench.probe(replace(bench.rules, **change))) == {expected}
 
 
 def test_a_thread_from_before_is_found(bench) -> None:

@@ -31,6 +31,7 @@ from safeser.operations import Server
 from safeser.policy.source import loader
 from safeser.values import Suite
 from tests.conftest import in_suite
+from tests.dask.attacks.rows import forms_of
 from tests.dask.forged import Eager, forged
 from tests.dask.patched import OF_SERVERS, patched
 
@@ -193,20 +194,7 @@ def talk(doors: Any) -> Callable[..., Talk]:
 @pytest.fixture
 def forms(marker: Any) -> dict[str, Any]:
     """Return the ways in which a pickle can stand in a field."""
-    evil = marker.pickle
-    header = {"serializer": "pickle", "writeable": []}
-    pickled = PayloadRow(header, (evil,))
-    in_bytes = PayloadRow(*Talk.in_msgpack(evil))
-    return {
-        "bare": evil,
-        "opaque": pickled,
-        "eager": Eager(pickled),
-        "cloudpickle": PayloadRow({**header, "serializer": "cloudpickle"}, (evil,)),
-        "bytes": in_bytes,
-        "eager-bytes": Eager(in_bytes),
-        "failed": PayloadRow(header, (evil,), None, True),
-        "author": PayloadRow(header, (evil,), "alice"),
-    }
+    return forms_of(marker.pickle)
 
 
 @pytest.fixture

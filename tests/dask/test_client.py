@@ -24,6 +24,7 @@ from safeser.dask.settings import close_channels_in
 from safeser.dask.transport.comm import SafeserComm
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, PolicyDenied
 from safeser.identities import make_identities
+from tests.refusal import refusal
 
 
 class Unconnected:
@@ -65,22 +66,12 @@ def identity(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("principal", "argument", "name", "does"),
-    [
-        ("bob", "serializers", "cloudpickle", "send"),
-        ("alice", "deserializers", "cloudpickle", "open"),
-        ("alice", "deserializers", "pickle", "open"),
-    ],
+    ("principal", "argument", "name"),
+    [("bob", "serializers", "cloudpickle"), ("alice", "deserializers", "pickle")],
 )
-def test_a_family_that_no_context_lists_is_an_error_at_once(
-    unconnected, principal, argument, name, does
-):
-    with pytest.raises(ConfigError) as caught:
+def test_a_family_that_no_context_lists_is_an_error_at_once(unconnected, principal, argument, name):
+    with refusal(ConfigError, f"caller.{argument}") as caught:
         unconnected(principal, **{argument: ["dask", name]})
-    assert f"{argument} names {name}, which policy 'demo' does not let {principal} {does}" in str(
-        caught.value
-    )
-    assert caught.value.rule == f"caller.{argument}"
     assert caught.value.fix.startswith(f"Take {name} out of {argument}")
 
 
@@ -98,9 +89,8 @@ def test_whoever_may_submit_submits(unconnected, identity):
 
 def test_whoever_may_not_is_told_where_he_asks(unconnected, identity):
     client = unconnected("bob")
-    with identity("bob"), pytest.raises(PolicyDenied) as caught:
+    with identity("bob"), refusal(PolicyDenied, "submission.none"):
         client._graph_to_futures(None, [])
-    assert caught.value.rule == "submission.none"
 
 
 @pytest.mark.parametrize("key", ["\udc80", ("x", 1 << 64)])
@@ -108,9 +98,8 @@ def test_a_key_that_no_message_can_hold_is_refused_where_it_is_submitted(
     unconnected, identity, key
 ):
     client = unconnected("alice")
-    with identity("alice"), pytest.raises(PayloadError) as caught:
+    with identity("alice"), refusal(PayloadError, "payload.unsendable"):
         client._graph_to_futures(None, ["x", key])
-    assert caught.value.rule == "payload.unsendable"
 
 
 def test_what_is_submitted_while_the_client_connects_again_leaves_as_before(unconnected, doors):
@@ -157,18 +146,16 @@ def test_a_cluster_of_its_own_is_closed_when_the_client_cannot_be_made(monkeypat
 @pytest.mark.parametrize("value", [-1, "x", "3", 2.0, True, [], object()])
 def test_what_is_no_number_of_workers_is_refused_before_anything_starts(monkeypatch, option, value):
     monkeypatch.setattr(module, "LocalCluster", lambda **o: pytest.fail("a cluster was started"))
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.client") as caught:
         Client(**{option: value})
-    assert caught.value.rule == "config.client"
     assert str(caught.value).startswith(f"{option}= is ")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("address", [7, 2.5, b"safeser://127.0.0.1:8786", True])
 def test_what_is_neither_an_address_nor_a_cluster_is_refused(address):
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.address"):
         Client(address)
-    assert caught.value.rule == "config.address"
 
 
 # --- the entry point --------------------------------------------------------------------------
@@ -180,18 +167,16 @@ def test_without_distributed_it_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     for call in (safeser.dask.require_distributed, safeser.dask.backend):
-        with pytest.raises(ConfigError) as caught:
+        with refusal(ConfigError, "config.extra") as caught:
             call()
-        assert caught.value.rule == "config.extra"
         assert "pip install" in caught.value.fix
 
 
 @pytest.mark.parametrize("older", ["2019.1.0", "2025.5.0"])
 def test_an_older_distributed_is_refused(monkeypatch, older):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: older)
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.distributed-version") as caught:
         safeser.dask.require_distributed()
-    assert caught.value.rule == "config.distributed-version"
     assert "2025.5.1" in str(caught.value)
 
 
@@ -202,24 +187,21 @@ def test_a_distributed_whose_source_is_unknown_is_refused(monkeypatch):
     monkeypatch.setattr(fingerprints, "known_sources", lambda: other)
     # Whether or not a test before this one has loaded the backend.
     monkeypatch.setattr(patches, "is_applied", lambda row: row.target != "dask.dot:label")
-    with pytest.raises(ConfigError, match=r"dask\.dot:label") as caught:
+    with refusal(ConfigError, "config.distributed-version", match=r"dask\.dot:label"):
         safeser.dask.require_distributed()
-    assert caught.value.rule == "config.distributed-version"
 
 
 def test_a_distributed_that_lacks_what_safeser_imports_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "safeser.dask.patches", None)
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.distributed-version"):
         safeser.dask.require_distributed()
-    assert caught.value.rule == "config.distributed-version"
 
 
 def test_a_scheduler_file_is_read_and_its_scheme_held_against_safeser(tmp_path):
     named = tmp_path / "scheduler.json"
     named.write_text('{"address": "tcp://127.0.0.1:1"}')
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.scheme"):
         Client(scheduler_file=str(named))
-    assert caught.value.rule == "config.scheme"
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "no json", '{"adress": 1}'])
@@ -231,16 +213,14 @@ def test_a_scheduler_file_that_names_no_address_is_refused(tmp_path, content):
 
 
 def test_a_missing_scheduler_file_is_refused(tmp_path):
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.scheduler-file"):
         Client(scheduler_file=str(tmp_path / "none.json"))
-    assert caught.value.rule == "config.scheduler-file"
 
 
 def test_an_address_in_dasks_configuration_is_held_against_safeser():
     tls = dask.config.set({"scheduler-address": "tls://127.0.0.1:1"})
-    with tls, pytest.raises(ConfigError) as caught:
+    with tls, refusal(ConfigError, "config.scheme"):
         Client()
-    assert caught.value.rule == "config.scheme"
 
 
 @pytest.mark.parametrize(("status", "raises"), [("running", False), ("connecting", True)])

@@ -11,12 +11,10 @@ from types import SimpleNamespace
 import dask.array as da
 import dask.dot
 import distributed
-import jinja2
 import numpy as np
 import pandas as pd
 import pytest
-from dask.array import core
-from dask.widgets import get_template, widgets
+from dask.widgets import get_template
 from distributed import Future
 from distributed.diagnostics import progressbar
 from distributed.objects import HasWhat, SchedulerInfo, WhoHas
@@ -26,7 +24,8 @@ from safeser.dask.client import Client
 from safeser.dask.clients.dask_collections import Described
 from safeser.dask.patches import display
 from safeser.errors import PayloadError
-from tests.dask.patched import original, patched, row
+from tests.dask.patched import original, patched
+from tests.refusal import refusal
 
 
 @pytest.fixture(autouse=True)
@@ -146,29 +145,16 @@ def test_a_hostile_scheduler_and_its_workers_are_text(doors, identity):
     assert repr(client).isascii()
 
 
-def test_what_dask_draws_without_safeser_runs_scripts():
-    # The positive control: what the test above shows is not Dask's doing.
-    stock = jinja2.Environment(loader=jinja2.FileSystemLoader(widgets.TEMPLATE_PATHS))
-    stock.filters |= widgets.FILTERS | {"format_dashboard_address": str}
-    drawn = stock.get_template("scheduler_info.html.j2").render(scheduler=INFO, **INFO)
-    assert "<script" in drawn
-
-
 @pytest.mark.parametrize(
     "change",
     [
         {"total_memory": EVIL},
-        {"total_memory": 10**5000},
         {"n_workers": 10**5000},
         {"total_threads": [EVIL]},
-        {"started": "yesterday"},
         {"started": 1e300},
-        {"workers": EVIL},
         {"workers": {"w": {}}},
         {"workers": {"a": {**WORKER, "name": 1}, "b": {**WORKER, "name": "x"}}},
         {"services": EVIL},
-        {"services": None},
-        {"scheduler": EVIL},
         {"self": EVIL},
         {"address": 7},
         {"address": "x" * 10_000},
@@ -239,17 +225,6 @@ def test_published_collections_are_text():
     assert "<table" in frame._repr_html_()
     with_annotations = da.ones((4, 4), chunks=2).dask._repr_html_()
     assert with_annotations.count("<svg") == 3
-
-
-def test_arrays_that_came_before_safeser_are_text(monkeypatch):
-    stock = jinja2.Environment(loader=jinja2.FileSystemLoader(widgets.TEMPLATE_PATHS))
-    stock.filters |= widgets.FILTERS
-    array = published("array", np.empty(0, dtype=[(EVIL, "i4")]), ((1, 2),))
-    monkeypatch.setattr(core, "ARRAY_TEMPLATE", stock.get_template("array.html.j2"))
-    assert "<script" in array._repr_html_(), "the control"
-    escapes = row("dask.array.core:ARRAY_TEMPLATE").replace(core.ARRAY_TEMPLATE)
-    monkeypatch.setattr(core, "ARRAY_TEMPLATE", escapes)
-    assert "<script" not in array._repr_html_()
 
 
 class Versions:
@@ -362,9 +337,8 @@ def test_what_a_bar_counts_are_numbers(bars, capsys, left, total):
     for kind, bar in bars.items():
         several = kind == "several"
         told = {"remaining": {"x": left}, "all": {"x": total}} if several else {}
-        with pytest.raises(PayloadError) as caught:
+        with refusal(PayloadError, "raw.progress"):
             bar._draw_bar(**{"remaining": left, "all": total, "status": "running", **told})
-        assert caught.value.rule == "raw.progress"
     assert capsys.readouterr().out == ""
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import subprocess
-import sys
 
 import pytest
 
@@ -44,33 +42,6 @@ def test_no_key_name_or_error_steers_a_terminal(lines):
     printed = said.getvalue()
     assert printed.count("mine") == 5
     assert all(c.isprintable() or c in "\n\t" for c in printed)
-
-
-STOCK_CLIENT = """
-import logging, sys
-from distributed.comm.registry import get_backend
-from distributed.objects import SchedulerInfo
-
-get_backend("safeser")
-assert "safeser.dask.client" not in sys.modules
-evil = "<script>x</script>"
-info = {"address": evil, "services": {}, "started": 0, "workers": {}, "type": "x",
-        "id": evil, "n_workers": 1, "total_threads": 1, "total_memory": 1}
-assert "<script" not in SchedulerInfo(info)._repr_html_()
-logging.basicConfig(stream=sys.stdout, force=True)
-logging.getLogger("distributed").handlers[:] = [logging.StreamHandler(sys.stdout)]
-logging.getLogger("distributed.scheduler").warning("key %s", "\\x1b[2J")
-"""
-
-
-@pytest.mark.slow
-def test_a_stock_client_draws_and_logs_escaped_too():
-    ended = subprocess.run(
-        [sys.executable, "-c", STOCK_CLIENT],
-        **{"capture_output": True, "text": True, "timeout": 60, "check": False},
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == "key \\x1b[2J\n"
 
 
 @pytest.mark.parametrize("name", ["asyncio", "tornado.application", "safeser.dask", "distributed"])

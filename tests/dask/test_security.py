@@ -17,6 +17,7 @@ from safeser.dask.security import Security
 from safeser.dask.settings import settings_for
 from safeser.errors import ConfigError
 from safeser.identities import make_identities
+from tests.refusal import refusal
 
 
 @pytest.fixture
@@ -50,24 +51,15 @@ def test_it_pickles_its_paths_and_no_key(security, tmp_path, copied):
 def test_what_is_for_one_role_is_laid_over_what_is_for_all(security):
     assert security.overrides("worker")["identity"] == "/keys/worker.key"
     assert security.overrides("nanny")["identity"] == security.overrides("client")["identity"]
-
-
-def test_only_a_client_narrows(security):
-    client = security.get_connection_args("client")["safeser"]
-    worker = security.get_connection_args("worker")["safeser"]
-    assert client["deserializers"] == ("dask", "msgpack")
-    assert worker["deserializers"] is None
-
-
-def test_whom_to_expect_is_the_same_for_every_role(security):
     for role in ("client", "worker", "nanny"):
         assert security.overrides(role)["expected_scheduler"] == "scheduler"
 
 
-def test_only_a_client_is_told_where_the_scheduler_is(security):
+def test_only_a_client_narrows_and_is_told_where_the_scheduler_is(security):
     at = security.narrowed(None, scheduler_at="127.0.0.1:8786")
-    given = [at.get_connection_args(role)["safeser"] for role in ("client", "worker")]
-    assert [each["scheduler_at"] for each in given] == ["127.0.0.1:8786", None]
+    client, worker = (at.get_connection_args(role)["safeser"] for role in ("client", "worker"))
+    assert (client["deserializers"], worker["deserializers"]) == (("dask", "msgpack"), None)
+    assert (client["scheduler_at"], worker["scheduler_at"]) == ("127.0.0.1:8786", None)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, lambda s: pickle.loads(pickle.dumps(s))])
@@ -102,9 +94,8 @@ def test_how_files_of_the_log_are_kept_is_an_argument(security, tmp_path, given)
 )
 def test_a_way_to_keep_files_that_there_is_not_is_told_at_once(files, fix):
     for arguments in ({"audit_files": files}, {"roles": {"worker": {"audit_files": files}}}):
-        with pytest.raises(ConfigError) as caught:
+        with refusal(ConfigError, "config.audit-files") as caught:
             Security(**arguments)
-        assert caught.value.rule == "config.audit-files"
         assert fix in caught.value.fix
     with pytest.raises(ConfigError, match="mapping"):
         Security(audit_files="1d")
@@ -129,12 +120,8 @@ def test_narrowing_never_widens(own, asked, left):
     ("arguments", "near"),
     [
         ({"identiy": "x"}, "identity"),
-        ({"deserializer": ["dask"]}, "deserializers"),
-        ({"expected-scheduler": "x"}, "expected_scheduler"),
         ({"tls_ca_fil": "ca.pem"}, "tls_ca_file"),
-        ({"audit_file": {}}, "audit_files"),
         ({"deserializers": ["dsk"]}, "'dask'"),
-        ({"deserializers": ["data"]}, "dask"),
         ({"deserializers": "dask"}, "deserializers=[...]"),
         ({"deserializers": ["x" * 400]}, "msgpack"),
     ],
@@ -148,9 +135,8 @@ def test_a_misspelt_argument_is_told_the_nearest(arguments, near):
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "-"])
 def test_only_a_principal_can_be_expected(name):
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.principal"):
         Security(expected_scheduler=name)
-    assert caught.value.rule == "config.principal"
 
 
 @pytest.mark.parametrize("roles", [{"admin": {}}, {"worker": {"force": "1"}}])
@@ -170,27 +156,22 @@ def test_roles_and_names_are_known_ones(roles):
         (["ws://x:1"], {}, "config.scheme"),
         (["x:1"], {}, "config.scheme"),
         (["tls\x1b[2J://x:1"], {}, "config.scheme"),
-        (["SAFESER://x:1"], {}, "config.scheme"),
         (["safeser://127.0.0.1"], {}, "config.address"),
-        (["safeser://:1"], {}, "config.address"),
         (["safeser://x:0"], {}, "config.address"),
         (["safeser://x:65536"], {}, "config.address"),
-        (["safeser://x:1x"], {}, "config.address"),
         (["safeser://x\x1b[2J"], {}, "config.address"),
         (["safeser://x:1"], {"n_workers": 2}, "config.client"),
         (["safeser://x:1"], {"deserializer": ["dask"]}, "config.client"),
         ([], {"nworkers": 2}, "config.client"),
         ([], {"kwargs": 2}, "config.client"),
         ([], {"deserializers": ["dsk"]}, "config.family"),
-        ([], {"serializers": "dask"}, "config.family"),
         (["safeser://x:1"], {"security": True}, "config"),
         (["safeser://x:1"], {"security": distributed.Security()}, "config"),
     ],
 )
 def test_nothing_is_started_around_safeser(arguments, options, rule):
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, rule) as caught:
         Client(*arguments, **options)
-    assert caught.value.rule == rule
     assert caught.value.fix or rule in ("config.policy", "config.scheme")
     assert "\x1b" not in str(caught.value)
 
@@ -200,9 +181,8 @@ def test_a_cluster_of_another_kind_is_refused():
         security = distributed.Security()
         scheduler_address = "tcp://x:1"
 
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.scheme"):
         Client(Other())
-    assert caught.value.rule == "config.scheme"
 
 
 @pytest.mark.parametrize("options", [{"processes": False}, {"protocol": "tcp"}, {"security": None}])
@@ -230,9 +210,8 @@ def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path, monkeypatch):
 
 def test_a_cluster_gets_a_folder_of_its_own(tmp_path):
     (tmp_path / "mine.key").touch()
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.directory"):
         LocalCluster(directory=tmp_path)
-    assert caught.value.rule == "config.directory"
     assert [path.name for path in tmp_path.iterdir()] == ["mine.key"]
 
 
@@ -246,9 +225,8 @@ def test_a_policy_that_is_not_there_is_said_before_a_cluster_is_made(tmp_path):
 def test_a_policy_without_the_principals_of_a_local_cluster_is_said_before_it_is_made(
     tmp_path, policy
 ):
-    with pytest.raises(ConfigError, match="lists no principal") as caught:
+    with refusal(ConfigError, "config.principal", match="lists no principal"):
         LocalCluster(policy=policy, directory=tmp_path / "new")
-    assert caught.value.rule == "config.principal"
     assert not (tmp_path / "new").exists()
 
 

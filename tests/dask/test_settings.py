@@ -28,6 +28,7 @@ from safeser.operations import Server
 from safeser.policy.ready import locate
 from tests.conftest import until
 from tests.dask.patched import serve, with_rows
+from tests.refusal import refusal
 
 
 @pytest.fixture
@@ -46,6 +47,9 @@ def made(tmp_path):
 
 
 def test_a_roles_own_settings_and_overrides_win():
+    for section in (None, {}):
+        with dask.config.set({"safeser": section}):
+            assert settings_for("client") == Settings()
     section = {"identity": "all.key", "audit-key": "k", "worker": {"identity": "w.key"}}
     with dask.config.set({"safeser": section}):
         assert settings_for("worker").identity == "w.key"
@@ -55,12 +59,6 @@ def test_a_roles_own_settings_and_overrides_win():
         assert settings_for("worker", {"identity": None}).identity == "w.key"
 
 
-@pytest.mark.parametrize("section", [None, {}])
-def test_nothing_configured_is_no_settings(section):
-    with dask.config.set({"safeser": section}):
-        assert settings_for("client") == Settings()
-
-
 @pytest.mark.parametrize(
     "section",
     [
@@ -68,8 +66,6 @@ def test_nothing_configured_is_no_settings(section):
         {"worker": "x"},
         {"idenity": "x"},
         {"identity": 5},
-        {"identity": ""},
-        {"policy": ""},
         {"worker": {"audit-key": ""}},
         {"identity": "-----BEGIN\nKEY"},
         {"worker": {"force": True}},
@@ -85,14 +81,6 @@ def test_what_is_no_setting_is_refused(section):
 # --- channels -------------------------------------------------------------------------------
 
 
-def test_a_channel_is_made_once_for_each_role(made):
-    worker = channel_for("worker")
-    assert channel_for("worker") is worker
-    assert worker.identity.principal == "worker"
-    assert channel_for("scheduler") is not worker
-    assert worker.policy.name == "default"
-
-
 def test_a_child_shares_no_channel_of_its_parent(made, monkeypatch):
     parent = channel_for("worker")
     monkeypatch.setattr(module, "_pid", -1)
@@ -101,20 +89,23 @@ def test_a_child_shares_no_channel_of_its_parent(made, monkeypatch):
     parent.audit.close()
 
 
-def test_closed_channels_are_forgotten(made, tmp_path):
+def test_closed_channels_are_forgotten_and_watched_no_more(made, tmp_path):
     first = channel_for("worker")
+    [files] = module._files.values()
+    assert files in watcher._watcher._files
     close_channels_in(tmp_path / "elsewhere")
     assert channel_for("worker") is first
+    assert channel_for("scheduler") is not first
     close_channels_in(tmp_path)
+    assert files not in watcher._watcher._files
     assert channel_for("worker") is not first
 
 
 @pytest.mark.parametrize("missing", ["identity", "audit"])
 def test_what_must_be_set_is_named(made, missing):
     without = dask.config.set({f"safeser.{missing}": None, f"safeser.worker.{missing}": None})
-    with without, pytest.raises(ConfigError) as caught:
+    with without, refusal(ConfigError, f"config.{missing}") as caught:
         channel_for("worker")
-    assert caught.value.rule == f"config.{missing}"
     assert f"DASK_SAFESER__{missing.upper()}" in caught.value.fix
 
 
@@ -125,9 +116,8 @@ def test_a_roster_that_is_named_must_exist(made):
 
 def test_without_a_roster_the_policy_must_list_the_key(made):
     (made / "keys" / "roster").unlink()
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.identity"):
         channel_for("worker")
-    assert caught.value.rule == "config.identity"
 
 
 def test_a_channel_that_cannot_be_made_closes_its_log(made):
@@ -137,9 +127,8 @@ def test_a_channel_that_cannot_be_made_closes_its_log(made):
         "contexts:\n  - {name: c, sender: a, recipient: b}\n...\n"
     )
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.principal"):
         channel_for("worker", {"policy": str(policy)})
-    assert caught.value.rule == "config.principal"
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
@@ -174,17 +163,13 @@ def test_a_listener_is_what_its_servers_class_says(name):
     [server("Server"), server("Scheduler", "mine"), server("Worker", "distributedx"), print, len],
 )
 def test_nothing_else_listens(handler):
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.listener"):
         served_by(handler)
-    assert caught.value.rule == "config.listener"
-
-
-def test_a_process_that_listens_nowhere_is_a_client(made):
-    assert Roles().connecting({}).identity.principal == "client"
 
 
 def test_a_process_connects_as_what_it_serves(made):
     roles = Roles()
+    assert roles.connecting({}).identity.principal == "client"
     roles.listening(Server.WORKER, {})
     roles.listening(Server.WORKER, {})
     assert roles.connecting({}).identity.principal == "worker"
@@ -203,31 +188,17 @@ def test_a_nanny_asks_for_the_workers_arguments_and_is_itself(made):
 @pytest.mark.parametrize("role", ["worker", "nanny", "scheduler"])
 def test_who_could_be_of_no_use_does_not_listen(made, role):
     asked = {"roles": {role: {"identity": str(made / "keys" / "client.key")}}}
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, "config.role-principal") as caught:
         Roles().listening(Server(role), asked)
-    assert caught.value.rule == "config.role-principal"
     assert "'client'" in caught.value.message
     assert ("NANNY" in caught.value.fix) == (role == "nanny")
-
-
-def test_a_principal_without_any_context_is_of_no_use(made):
-    lonely = made / "lonely.yaml"
-    lonely.write_text(
-        "safeser: 1\nname: l\nrevision: 1\nprincipals: {worker: {}, a: {}, b: {}}\n"
-        "contexts:\n  - {name: c, sender: a, recipient: b}\n...\n"
-    )
-    asked = {"roles": {"worker": {"policy": str(lonely)}}}
-    with pytest.raises(ConfigError) as caught:
-        Roles().listening(Server.WORKER, asked)
-    assert caught.value.rule == "config.role-principal"
 
 
 @pytest.mark.parametrize(("key", "rule"), [("client", "role-principal"), ("none", "identity")])
 def test_a_nanny_does_not_start_for_a_worker_that_cannot(made, key, rule):
     asked = {"roles": {"worker": {"identity": str(made / "keys" / f"{key}.key")}}}
-    with pytest.raises(ConfigError) as caught:
+    with refusal(ConfigError, f"config.{rule}"):
         Roles().listening(Server.NANNY, asked)
-    assert caught.value.rule == f"config.{rule}"
 
 
 def test_a_nanny_that_does_not_know_its_workers_key_leaves_it_to_the_worker(made):
@@ -271,9 +242,8 @@ def test_it_must_be_clear_whose_a_connection_is(made):
     roles = Roles()
     for one in (Server.SCHEDULER, Server.WORKER):
         roles.listening(one, {})
-    with dask.config.set({"safeser.client": None}), pytest.raises(ConfigError) as caught:
+    with dask.config.set({"safeser.client": None}), refusal(ConfigError, "config.role") as caught:
         roles.connecting({})
-    assert caught.value.rule == "config.role"
     both = {"roles": {r: {"identity": "same"} for r in ("scheduler", "worker")}}
     both["roles"]["worker"]["expected_scheduler"] = "scheduler"  # is no identity
     with dask.config.set({"safeser": {"audit": "x"}}), pytest.raises(ConfigError) as caught:
@@ -380,15 +350,6 @@ def test_a_roster_that_changes_reaches_the_channel_by_itself(made):
     until("the roster", lambda: channel.roster.entry_of(entry.public).state is KeyState.RETIRED)
 
 
-def test_a_closed_channel_is_not_watched(made):
-    channel_for("client")
-    [files] = module._files.values()
-    assert files in watcher._watcher._files
-    close_channels_in(made)
-    assert files not in watcher._watcher._files
-    assert not module._files
-
-
 # --- observing and shadows ------------------------------------------------------------------
 
 
@@ -416,11 +377,8 @@ def test_a_shadow_is_loaded_watched_and_taken_while_the_process_runs(made):
     shadow.write_text(text.replace("revision: 1", "revision: 2"))
     files.look()
     assert channel.shadow.revision == 2
-    shadow.write_text("broken\n...\n")
-    files.look()
-    assert channel.shadow.revision == 2
     rules = [each["rule"] for each in records(made) if each.get("event") == "reload"]
-    assert rules == ["shadow.adopted", "config.yaml"]
+    assert rules == ["shadow.adopted"]
 
 
 def test_a_shadow_that_is_not_there_stops_the_process(made):
@@ -441,9 +399,11 @@ def test_files_of_the_log_are_kept_as_configured():
 
 @pytest.mark.parametrize("section", ["64MiB", ["x"], {"keep": "1d"}, {"keep-age": "soon"}])
 def test_files_that_cannot_be_kept_so_are_refused(section):
-    with dask.config.set({"safeser.audit-files": section}), pytest.raises(ConfigError) as raised:
+    with (
+        dask.config.set({"safeser.audit-files": section}),
+        refusal(ConfigError, "config.audit-files"),
+    ):
         settings_for("worker")
-    assert raised.value.rule == "config.audit-files"
 
 
 class LeftOpen:

@@ -68,13 +68,15 @@ def listed(graph):
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("number", [1, SMALL_GRAPH])
+@pytest.mark.parametrize("number", [1, SMALL_GRAPH, SMALL_GRAPH + 1])
 def test_small_graphs_of_signed_tasks_are_listed_in_the_loop(number):
-    graph = built(number)
-    (dsk, annotations), where, loop = listed(graph)
-    assert where is loop
-    assert dsk == tasks(number)
+    (dsk, annotations), where, loop = listed(built(number))
+    assert (where is loop) is (number <= SMALL_GRAPH)
+    assert dsk.keys() == tasks(number).keys()
     assert annotations == {"priority": {"t0": 7}}
+    (dsk, _), where, loop = listed(LLGExpr(tasks(1)))  # which a user made
+    assert where is not loop
+    assert dsk == tasks(1)
 
 
 def test_what_waits_for_the_loop_runs_between_the_graphs_of_a_batch():
@@ -88,24 +90,3 @@ def test_what_waits_for_the_loop_runs_between_the_graphs_of_a_batch():
 
     asyncio.run(run())
     assert done == ["other 0", "graph 0", "other 1", "graph 1", "other 2", "graph 2"]
-
-
-def test_large_ones_are_listed_in_a_thread():
-    (dsk, _), where, loop = listed(built(SMALL_GRAPH + 1))
-    assert where is not loop
-    assert len(dsk) == SMALL_GRAPH + 1
-
-
-def test_graphs_that_a_user_made_are_listed_in_a_thread():
-    (dsk, _), where, loop = listed(LLGExpr(tasks(1)))
-    assert where is not loop
-    assert dsk == tasks(1)
-
-
-def test_the_order_of_a_graph_is_found_in_a_thread():
-    async def run():
-        where = await OFFLOAD.replace(dask_offload)(threading.current_thread)
-        return where, threading.current_thread()
-
-    where, loop = asyncio.run(run())
-    assert where is not loop

@@ -12,6 +12,7 @@ from pathlib import Path
 import jsonschema
 import kubernetes_validate
 import pytest
+import yaml
 from distributed.cli.dask_scheduler import main as scheduler_command
 from distributed.cli.dask_worker import main as worker_command
 
@@ -83,21 +84,24 @@ def test_a_unit_names_what_it_loads(deploy, name):
 
 
 @needs("systemd-analyze")
-@pytest.mark.parametrize("name", UNITS)
-def test_systemd_finds_nothing_wrong_with_a_unit(deploy, tmp_path, name):
-    text = (deploy / "systemd" / name).read_text()
-    (tmp_path / name).write_text(text.replace("/opt/safeser/bin/dask", "/bin/true"))
-
-    def verify():
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        *((f"systemd/{name}", "LogsDirectory=") for name in UNITS),
+        ("confined/safeser-analysts.service", "PrivateIPC="),
+    ],
+)
+def test_systemd_finds_nothing_wrong_with_a_unit(deploy, tmp_path, name, setting):
+    text = re.sub(r"/opt/safeser/bin/\w+", "/bin/true", (deploy / name).read_text())
+    unit = tmp_path / Path(name).name
+    for said, wrong in (("", setting), (setting[:-2], f"{setting[:-2]}x=")):
+        unit.write_text(text.replace(setting, wrong))
         ended = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", str(tmp_path / name)],
+            ["systemd-analyze", "verify", "--man=no", str(unit)],
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        return ended.returncode, ended.stdout + ended.stderr
-
-    assert verify() == (0, "")
-    (tmp_path / name).write_text(text.replace("LogsDirectory=", "LogDirectory="))
-    assert "LogDirectory" in verify()[1]  # it does look
+        assert said in ended.stdout + ended.stderr  # it does look
+        assert said or (ended.returncode, ended.stdout + ended.stderr) == (0, "")
 
 
 def test_users_of_the_units_are_made(deploy):
@@ -140,9 +144,10 @@ def test_services_name_what_there_is(compose):
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_the_manifests_hold_to_the_schemas_of_kubernetes(manifests, version):
+def test_the_manifests_hold_to_the_schemas_of_kubernetes(deploy, manifests, version):
     checked = [each for each in manifests.values() if each["kind"] != "Kustomization"]
-    assert len(checked) == 5
+    checked += yaml.safe_load_all((deploy / "confined" / "kubernetes.yaml").read_text())
+    assert len(checked) == 5 + 2
     for each in checked:
         kubernetes_validate.validate(each, version, strict=True)
     wrong = json.loads(json.dumps(manifests["Deployment/safeser-worker"]))
@@ -227,7 +232,7 @@ def test_probes_ask_the_web_server_where_the_command_binds_it(manifests):
             assert f"http://{bound}/health" in program
 
 
-# --- SLURM ---------------------------------------------------------------------------------------
+# --- all ------------------------------------------------------------------------------------------
 
 
 def test_keys_stay_out_of_every_file(deploy):

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgpack
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -378,14 +379,12 @@ def read_value(value: Value) -> Any:
     """Return what *value* stands for; of a typed one what its header says."""
     match value.serializer:
         case "msgpack":
-            found, at = _plain(value.frames[0], 0)
-            assert at == len(value.frames[0])
-            return found
+            return _plain(value.frames[0])
         case "collection":
             return _collection(value.header["type"], list(map(read_value, value.children)))
         case "error":
-            found, _ = _plain(value.frames[0], 0)
-            return {"failures": found, "failed": value.header.get("failed", False)}
+            failed = value.header.get("failed", False)
+            return {"failures": _plain(value.frames[0]), "failed": failed}
         case "dask":
             known = {"type": value.header["type"], "sub-header": value.header["sub-header"]}
             return {
@@ -402,56 +401,25 @@ def _collection(kind: str, items: list[Any]) -> Any:
     return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind](items)
 
 
-_PLAIN = {
-    0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q",
-    0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q",
-}  # fmt: skip
-_SIZED = {
-    0xC4: ("bin", 1), 0xC5: ("bin", 2), 0xC6: ("bin", 4), 0xC7: ("ext", 1), 0xC8: ("ext", 2),
-    0xC9: ("ext", 4), 0xD9: ("str", 1), 0xDA: ("str", 2), 0xDB: ("str", 4), 0xDC: ("array", 2),
-    0xDD: ("array", 4), 0xDE: ("map", 2), 0xDF: ("map", 4),
-}  # fmt: skip
-_MARKS = {b"\xc7\x00\x01": tuple, b"\xc7\x00\x02": set, b"\xc7\x00\x03": frozenset}
+_MARKS = {1: tuple, 2: set, 3: frozenset}
+_MARK = object()
 
 
-def _plain(data: bytes, at: int) -> tuple[Any, int]:
-    first, at = data[at], at + 1
-    if first < 0x80 or first >= 0xE0:
-        return (first if first < 0x80 else first - 256), at
-    if first in (0xC0, 0xC2, 0xC3):
-        return {0xC0: None, 0xC2: False, 0xC3: True}[first], at
-    if first in _PLAIN:
-        size = struct.calcsize(_PLAIN[first])
-        return struct.unpack(_PLAIN[first], data[at : at + size])[0], at + size
-    if first < 0xC0:
-        kind = "map" if first < 0x90 else "array" if first < 0xA0 else "str"
-        count = first & (31 if kind == "str" else 15)
-    else:
-        kind, width = _SIZED[first]
-        count, at = int.from_bytes(data[at : at + width], "big"), at + width
-    if kind == "str":
-        return data[at : at + count].decode("utf-8"), at + count
-    if kind == "bin":
-        return data[at : at + count], at + count
-    if kind == "ext":
-        code, body = data[at], data[at + 1 : at + 1 + count]
+def _plain(data: bytes) -> Any:
+    def extended(code: int, body: bytes) -> Any:
+        if code in _MARKS and not body:
+            return _MARK, _MARKS[code]
         assert code in (4, 5)
-        made: Any = body.decode("utf-8", "surrogatepass") if code == 5 else None
-        return int.from_bytes(body, "big", signed=True) if code == 4 else made, at + 1 + count
-    return _container(kind, count, data, at)
+        if code == 5:
+            return body.decode("utf-8", "surrogatepass")
+        return int.from_bytes(body, "big", signed=True)
 
+    def marked(items: list[Any]) -> Any:
+        if items and type(items[0]) is tuple and items[0][0] is _MARK:
+            return items[0][1](items[1:])
+        return items
 
-def _container(kind: str, count: int, data: bytes, at: int) -> tuple[Any, int]:
-    mark = _MARKS.get(data[at : at + 3]) if kind == "array" and count else None
-    if mark is not None:
-        count, at = count - 1, at + 3
-    items = []
-    for _ in range(count * 2 if kind == "map" else count):
-        item, at = _plain(data, at)
-        items.append(item)
-    if kind == "map":
-        return dict(zip(items[0::2], items[1::2], strict=True)), at
-    return (mark or list)(items), at
+    return msgpack.unpackb(data, ext_hook=extended, list_hook=marked, strict_map_key=False)
 
 
 # --- "Names and keys" ------------------------------------------------------------------------

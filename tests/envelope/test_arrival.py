@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from safeser.envelope import Sealed
@@ -72,6 +72,7 @@ def one_frame(world, size=3000):
 
 
 @given(st.lists(st.integers(0, 5000), max_size=4), st.integers(1, 5000))
+@example([5000, 4096, 4095], 999)
 def test_pieces_of_any_size(world, lengths, piece):
     a, b = world.sessions()
     frames = [np.random.default_rng(n).bytes(length) for n, length in enumerate(lengths)]
@@ -79,17 +80,6 @@ def test_pieces_of_any_size(world, lengths, piece):
     assert verified.header == b"head"
     assert list(map(bytes, verified.frames)) == frames
     assert world.read(a, world.sealed(b, b"back", [])).header == b"back"
-
-
-@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (3 << 20) + 5])
-def test_large_frames_either_way(world, size):
-    a, b = world.sessions()
-    content = np.random.default_rng(1).bytes(size)
-    for _ in range(2):
-        verified = Reader(world, b, world.sealed(a, b"", [b"x", content]), piece=1 << 20).read()
-        assert bytes(verified.frames[1]) == content
-        verified = world.read(b, world.sealed(a, b"", [content, b"y"]))
-        assert bytes(verified.frames[0]) == content
 
 
 def test_some_frames_whole_and_some_in_pieces(world):
@@ -219,19 +209,3 @@ def test_a_message_is_not_in_memory_twice(encrypted):
     finally:
         tracemalloc.stop()
     assert verified.frames[0].obj is received.obj
-
-
-def test_a_library_message_is_not_in_memory_twice(encrypted):
-    size = 32 << 20
-    a, b = encrypted.sessions()
-    wire = bytearray(encrypted.sealed(a, b"", [bytes(size)]))
-    start = encrypted.start(b, wire)
-    at = 64 + start.prelude.start_length
-    sealed = memoryview(wire)[at:-32]
-    tracemalloc.start()
-    try:
-        verified = b.verify(Sealed(start, [sealed], bytes(wire[-32:])))
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
-    finally:
-        tracemalloc.stop()
-    assert verified.frames[0].obj is wire

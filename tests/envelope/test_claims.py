@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from safeser.envelope import CLAIMS_SIZE, Claims
 from safeser.errors import ConfigError, EnvelopeError
+from tests.refusal import refusal
 
 GOOD = Claims("alice", "bob", "production", 7, "0123456789abcdef" * 4)
 
@@ -34,16 +35,6 @@ def test_the_longest_claims_fit():
     assert Claims.decode(longest.encode()) == longest
 
 
-@given(st.integers(0, CLAIMS_SIZE * 8 - 1))
-def test_a_changed_bit_is_refused_or_says_something_else(position):
-    block = bytearray(GOOD.encode())
-    block[position // 8] ^= 1 << position % 8
-    try:
-        assert Claims.decode(bytes(block)) != GOOD
-    except EnvelopeError as error:
-        assert error.rule == "envelope.claims"  # noqa: PT017  (both outcomes are right)
-
-
 @given(st.binary(max_size=CLAIMS_SIZE))
 def test_any_bytes(data):
     for block in (
@@ -58,24 +49,17 @@ def test_any_bytes(data):
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("field", "values", "rule"),
     [
-        {"principal": ""},
-        {"principal": "a\n"},
-        {"principal": None},
-        {"peer": ""},
-        {"policy": "../x"},
-        {"policy": None},
-        {"revision": -1},
-        {"revision": 2**63},
-        {"revision": True},
-        {"revision": 1.0},
-        {"sha256": "AB" * 32},
-        {"sha256": "ab" * 31},
-        {"sha256": bytes(32)},
+        ("principal", ["", "a\n", None], "config.principal"),
+        ("peer", [""], "config.principal"),
+        ("policy", ["../x", "-x", None], "config.policy-name"),
+        ("revision", [-1, 2**63, True, 1.0, "1"], "config.revision"),
+        ("sha256", ["AB" * 32, "ab" * 31, "x", bytes(32)], "config.hash"),
     ],
 )
-def test_claims_that_cannot_be(values):
+def test_claims_that_cannot_be(field, values, rule):
     good = {name: getattr(GOOD, name) for name in Claims.__slots__}
-    with pytest.raises(ConfigError):
-        Claims(**{**good, **values})
+    for value in values:
+        with refusal(ConfigError, rule):
+            Claims(**{**good, field: value})

@@ -58,27 +58,10 @@ def arrays(kind):
         lambda: pa.table({"a": pa.nulls(2, kind)}).slice(1, 1),
         lambda: pa.scalar(None, kind),
     ):
-        try:
+        with contextlib.suppress(pa.ArrowException, TypeError, ValueError):
             made = make()
-        except (pa.ArrowException, TypeError, ValueError):  # it makes none of that kind
-            continue
-        if is_valid(made):
+            made.validate(full=True)
             yield made
-
-
-def is_valid(made):
-    """Tell whether Arrow finds valid what it made, but for the bitmap that nulls() gives runs."""
-    try:
-        made.validate(full=True)
-    except pa.ArrowInvalid as error:
-        return "Run end encoded array should not have a null bitmap" in str(error)
-    return True
-
-
-def said(value):
-    if isinstance(value, pa.Scalar):
-        return value.as_py()
-    return value.to_pydict() if isinstance(value, pa.Table) else value.to_pylist()
 
 
 def kinds(outer):
@@ -99,18 +82,9 @@ def test_what_has_no_elements_arrives(outer):
         for value in found:
             for back in (through(value), loads(pickle.dumps(value), profile=PROFILE)):
                 assert type(back) is type(value), inner
-                assert getattr(back, "schema", kind) == getattr(value, "schema", kind), inner
-                assert getattr(back, "type", kind) == kind, inner
-                assert said(back) == said(value), inner
+                assert back.equals(value), inner
                 back.validate(full=True)
 
 
 def test_every_nested_type_is_seen():
     assert all(len(kinds(outer)) >= 15 for outer in OUTER)
-
-
-def test_a_map_of_dictionaries_without_entries_arrives():
-    # It was sent, and then refused by its receiver.
-    value = pa.array([[]], pa.map_(pa.string(), CODED))
-    assert through(value).equals(value)
-    assert loads(pickle.dumps(value), profile=PROFILE).equals(value)

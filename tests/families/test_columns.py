@@ -4,17 +4,13 @@ import datetime as dt
 import decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
-from safeser.types import stdlib
 from safeser.values import Limits
-from tests.draws import draws
-from tests.samples.typed import FAMILIES, GRANT, through
-from tests.samples.values.stdlib import COLUMNS, MIXED
+from tests.samples.typed import FAMILIES, GRANT
+from tests.samples.values.stdlib import MIXED
 
 
 def test_a_column_is_one_frame():
@@ -23,32 +19,6 @@ def test_a_column_is_one_frame():
     assert "sub-headers" not in header
     with pytest.raises(SafeserError, match="more than 50"):
         families.serialize([1j] * 1000, FAMILIES, limits=Limits(max_refs=50))
-
-
-@draws(25)
-@given(
-    st.lists(st.datetimes(), min_size=4, max_size=9)
-    | st.lists(st.decimals(), min_size=4, max_size=9)
-    | st.lists(st.timedeltas(), min_size=4, max_size=9)
-    | st.lists(st.fractions(), min_size=4, max_size=9)
-    | st.lists(st.times(), min_size=4, max_size=9).map(tuple)
-    | st.dictionaries(st.dates(), st.complex_numbers(), min_size=4, max_size=9)
-)
-def test_any_column_comes_back(value):
-    back = through(value)
-    assert type(back) is type(value)
-    assert repr(back) == repr(value)
-
-
-def test_a_zone_is_looked_up_only_when_it_is_loaded(monkeypatch):
-    header, frames = families.serialize(COLUMNS[3], FAMILIES)
-    looked = []
-    monkeypatch.setattr(stdlib, "_zone_keys", lambda: looked.append(1) or frozenset({"UTC"}))
-    families.check(header, frames)
-    assert not looked
-    with pytest.raises(PayloadError) as caught:
-        families.deserialize(header, frames, GRANT)
-    assert caught.value.rule == "value.time-zone"
 
 
 def test_dicts_of_columns_that_lie():

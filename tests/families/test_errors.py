@@ -168,21 +168,6 @@ def test_what_others_describe_is_cut_to_what_receivers_take():
     assert type(errors.from_data(errors.decode(errors.encode(short)))) is RemoteError
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        ExceptionData("builtins:eval", "1+1", ("1+1",)),
-        ExceptionData("builtins:ValueError", "another text", ("x",)),
-        ExceptionData("builtins:UnicodeDecodeError", "x", (1, 2)),
-        ExceptionData("os:system", "true", ("true",)),
-        ExceptionData("safeser.errors:PolicyDenied", "x", ("x",)),
-        ExceptionData("builtins:SystemExit", "3", (3,)),
-    ],
-)
-def test_names_choose_nothing(data):
-    assert type(errors.from_data(data)) is RemoteError
-
-
 @given(
     st.text(max_size=30),
     st.text(max_size=30),
@@ -196,45 +181,33 @@ def test_any_described_failure_can_be_built_and_shown(name, message, args, notes
     repr(errors.from_data(data))
 
 
-def said(name, *args):
-    """Return the payload of a failure whose arguments nobody but a forger would write."""
-    return {"serializer": "error"}, [
-        plain.encode([[f"builtins:{name}", "m", args, "", [], None, None, False, [], {}, []]])
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "args"),
     [
+        # Names choose nothing, nor does a text that the class would not say.
+        ("builtins:eval", ("1+1",)), ("os:system", ("true",)), ("builtins:SystemExit", (3,)),
+        ("safeser.errors:PolicyDenied", ("x",)), ("builtins:ValueError", ("another text",)),
+        ("builtins:UnicodeDecodeError", (1, 2)), ("builtins:UnicodeTranslateError", ("abc",)),
         # str() of these read the text at their positions; far below zero it ended the process.
-        ("UnicodeDecodeError", ("utf-8", b"abc", -(1 << 40), 1 - (1 << 40), "r")),
-        ("UnicodeDecodeError", ("utf-8", b"abc", 5, 6, "r")),
-        ("UnicodeEncodeError", ("utf-8", "abc", -(1 << 40), 1 - (1 << 40), "r")),
-        ("UnicodeTranslateError", ("abc", -(1 << 40), 1 - (1 << 40), "r")),
-        ("UnicodeTranslateError", ("abc",)),
+        ("builtins:UnicodeDecodeError", ("utf-8", b"abc", -(1 << 40), 1 - (1 << 40), "r")),
+        ("builtins:UnicodeDecodeError", ("utf-8", b"abc", 5, 6, "r")),
+        ("builtins:UnicodeEncodeError", ("utf-8", "abc", -(1 << 40), 1 - (1 << 40), "r")),
+        ("builtins:UnicodeTranslateError", ("abc", -(1 << 40), 1 - (1 << 40), "r")),
+        # A traceback drew a caret for each column between.
+        *((f"builtins:{cls}", ("m", ("f", 1, 1, "x", 1, 1 << 40)))
+          for cls in ("SyntaxError", "IndentationError", "TabError")),
+        ("builtins:SyntaxError", ("m", ("f", 1, 1 << 40, "x", 1, (1 << 40) + 2))),
+        *(("builtins:SyntaxError", ("m", place))
+          for place in (("f", 1, -(1 << 40), "x"), ("f", 1, 1, ["x"]), ("f", "1", 1, "x"),
+                        ("f", 1, 1, b"x"), "f1xy", ())),
     ],
-)
-def test_positions_outside_of_the_text_never_reach_the_class(name, args):
-    header, frames = said(name, *args)
+)  # fmt: skip
+def test_what_only_a_forger_writes_is_a_name_and_a_text(name, args):
+    header, frames = failure([[name, "m", args, "", [], None, None, False, [], {}, []]])
     families.check(header, frames)
     back = families.deserialize(header, frames, GRANT)
     assert type(back) is RemoteError
-    assert str(back) == f"builtins:{name}: m"
-
-
-@pytest.mark.parametrize("name", ["SyntaxError", "IndentationError", "TabError"])
-@pytest.mark.parametrize(
-    "place",
-    [
-        ("f", 1, 1, "x", 1, 1 << 40),  # a traceback drew a caret for each column between
-        ("f", 1, 1 << 40, "x", 1, (1 << 40) + 2), ("f", 1, -(1 << 40), "x"), ("f", 1, 1, ["x"]),
-        ("f", "1", 1, "x"), ("f", 1, 1, b"x"), "f1xy", (),
-    ],
-)  # fmt: skip
-def test_a_syntax_error_that_points_nowhere_is_only_text(name, place):
-    header, frames = said(name, "m", place)
-    back = families.deserialize(header, frames, GRANT)
-    assert type(back) is RemoteError
+    assert str(back) == f"{name}: m"
     assert len("".join(traceback.format_exception(back))) < 1000
 
 

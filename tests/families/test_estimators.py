@@ -7,17 +7,13 @@ import pytest
 from sklearn import (
     cluster,
     linear_model,
-    model_selection,
-    neighbors,
-    svm,
 )
 from sklearn.base import clone
 
 from safeser import families
 from safeser.values import Grant
 from tests.samples.hostile.estimators import RIDGE, SGD, field
-from tests.samples.same import same
-from tests.samples.typed import FAMILIES, GRANT, refused, replaced, sent_as, shifted, through
+from tests.samples.typed import GRANT, refused, replaced, sent_as, through
 from tests.samples.values.estimators import ESTIMATORS, THREE, X
 
 
@@ -29,36 +25,10 @@ def _quiet():
         yield
 
 
-def test_searches_keep_parameters_that_are_no_numbers():
-    grid = model_selection.GridSearchCV(
-        linear_model.LogisticRegression(), {"class_weight": [None, "balanced"]}, cv=2
-    ).fit(X, THREE)
-    column = through(grid).cv_results_["param_class_weight"]
-    assert isinstance(column, np.ma.MaskedArray)
-    assert column.tolist() == [None, "balanced"]
-
-
-def test_large_arrays_are_not_copied():
-    made = neighbors.KNeighborsRegressor(algorithm="brute").fit(X, X[:, 0])
-    header, frames = families.serialize(made, FAMILIES)
-    assert any(np.shares_memory(made._fit_X.view("u1"), frame) for frame in frames)
-    buffers = [bytearray(frame) for frame in frames]
-    got = families.deserialize(header, buffers, GRANT)
-    assert any(np.shares_memory(got._fit_X.view("u1"), buffer) for buffer in buffers)
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda x: type(x).__name__)
 def test_estimators_predict_the_same(estimator):
     fitted = clone(estimator).fit(X, THREE if type(estimator) is not cluster.KMeans else None)
     assert np.array_equal(fitted.predict(X), through(fitted).predict(X))
-
-
-def test_unaligned_frames():
-    made = svm.SVC().fit(X, THREE)
-    header, frames = families.serialize(made, FAMILIES)
-    got = families.deserialize(header, shifted(frames), GRANT)
-    same(made, got)
-    assert all(part.flags.aligned for part in vars(got).values() if type(part) is np.ndarray)
 
 
 def test_a_field_of_plain_bytes_is_of_no_use():

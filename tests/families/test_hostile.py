@@ -18,14 +18,9 @@ from safeser.families.registered.own import own_families
 from safeser.families.registry import Registry
 from safeser.values import Grant, Limits
 from tests.samples import classes as own
+from tests.samples.typed import rule_of
 
 GRANT = Grant("test", ("dask", "msgpack"))
-
-
-def rule_of(call, *args, error=PayloadError):
-    with pytest.raises(error) as caught:
-        call(*args)
-    return caught.value.rule
 
 
 def test_no_name_of_a_peer_makes_this_process_look_for_families(monkeypatch):
@@ -242,29 +237,6 @@ def test_the_header_of_what_is_serialized_already_is_plain_and_stays_as_it_was()
         header["sub-header"]["value"] = wrong
         with pytest.raises(SerializationError, match="plain values"):
             safeser.serialize(safeser.Serialized(header, frames), on_error="raise")
-
-
-def test_wrong_arguments_are_configuration_errors():
-    header, frames = safeser.serialize([1, 2j])
-    for wrong in (None, 5, iter(frames)):
-        assert rule_of(safeser.deserialize, header, wrong, error=ConfigError) == "families.frames"
-    for wrong in (5, "dask", b"dask", [1]):
-        for call in (
-            lambda names: safeser.deserialize(header, frames, names),
-            lambda names: safeser.serialize(1, names),
-        ):
-            assert rule_of(call, wrong, error=ConfigError) == "families.serializer"
-    for wrong in (5, "alice"):
-        for call in (
-            lambda context: safeser.deserialize(header, frames, context=context),
-            lambda context: safeser.serialize(1, context=context),
-        ):
-            assert rule_of(call, wrong, error=ConfigError) == "families.context"
-    # What can be walked once only is not two lists.
-    assert safeser.deserialize(header, frames, iter(["dask", "msgpack"])) == [1, 2j]
-    assert safeser.serialize(2j, iter(["dask", "msgpack"]))[0]["serializer"] == "dask"
-    with pytest.raises(ConfigError):
-        safeser.register_generic(type("Named", (), {}), name=5)
 
 
 def test_advice_in_an_error_that_a_peer_wrote_is_marked_as_its_own():

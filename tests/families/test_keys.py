@@ -6,12 +6,11 @@ import time
 
 import pytest
 
-from safeser import families, pickles
+from safeser import families
 from safeser.dask.wire import reader
 from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.keys import check_keys
-from safeser.pickles.reading.slots import holds_large
 from safeser.values import Grant
 from tests.pickles.reading.test_slots import ATTACK, HONEST
 
@@ -83,27 +82,6 @@ def test_bypass_of_cpu_large_integers_as_keys_of_a_collection():
     with pytest.raises(PayloadError) as caught:
         families.deserialize(header, frames, GRANT)
     assert caught.value.rule == "families.hash-flood"
-
-
-@pytest.mark.parametrize("keys", [[*LARGE, *DECIMALS], [*DECIMALS, *LARGE], [(LARGE[0],), (5,)]])
-@pytest.mark.parametrize("kind", [dict.fromkeys, list])
-def test_restricted_pickle_refuses_them_too(keys, kind):
-    data = pickles.dumps(kind(keys))
-    if kind is list or type(keys[0]) is tuple:
-        assert pickles.loads(data) == kind(keys)
-        return
-    with pytest.raises(PayloadError) as caught:
-        pickles.loads(data)
-    assert caught.value.rule == "pickle.collisions"
-
-
-def test_what_is_large_is_found_inside_and_once():
-    inner = (1, 2)
-    for _ in range(40):
-        inner = (inner, inner)  # 2**40 if each were looked at
-    assert not holds_large(inner)
-    assert holds_large((inner, LARGE[0]))
-    assert not holds_large(int)
 
 
 def frozen(levels, seed=0):

@@ -11,17 +11,6 @@ from tests.samples.hostile.labelled import INDEX, VARIABLE
 from tests.samples.typed import FAMILIES, GRANT, replaced, shifted, through
 from tests.samples.values.labelled import dataset
 
-
-def test_large_arrays_are_not_copied():
-    made = dataset()
-    header, frames = families.serialize(made, FAMILIES)
-    values = made["a"].values.view("u1")
-    assert any(np.shares_memory(values, np.frombuffer(f, "u1")) for f in frames if len(f))
-    buffers = [bytearray(frame) for frame in frames]
-    got = families.deserialize(header, buffers, GRANT)["a"].values.view("u1")
-    assert any(np.shares_memory(got, np.frombuffer(b, "u1")) for b in buffers if len(b))
-
-
 PICKLED = Grant("test", ("dask", "msgpack", "pickle"), profiles=("data", "numpy"))
 
 
@@ -57,14 +46,6 @@ def test_a_shared_index_is_one_object():
 def through_odd(value):
     header, frames = families.serialize(value, FAMILIES)
     return families.deserialize(header, shifted(frames), GRANT)
-
-
-def test_numbers_that_nobody_may_write_to_where_frames_begin_anywhere():
-    """They were copied to where compiled code wants them, and then anybody could write to them."""
-    for writeable in (False, True):
-        variable = xr.Variable("x", np.arange(3.0))
-        variable.values.flags.writeable = writeable
-        assert through_odd(variable).values.flags.writeable is writeable
 
 
 def test_numbers_that_are_seen_many_times_are_not_written_out_to_be_aligned():

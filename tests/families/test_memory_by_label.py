@@ -13,7 +13,6 @@ from sklearn.utils import Bunch
 import safeser.types.pandas as bounds
 from safeser import families, pickles
 from safeser.errors import PayloadError
-from safeser.pickles.shims import labels
 from safeser.types.numpy import MEMORY
 from tests.samples.typed import FAMILIES, GRANT, through
 
@@ -66,7 +65,12 @@ def _unchecked(monkeypatch):
 
 
 @pytest.mark.parametrize("name", LABELLED)
-def test_labels_are_refused_where_they_arrive_by_family_dask(name, monkeypatch):
+def test_labels_are_refused_where_they_are_sent_and_where_they_arrive(name, monkeypatch):
+    with pytest.raises(PayloadError, match="a label is a name"):
+        families.serialize(LABELLED[name], FAMILIES)
+    with pytest.raises(PayloadError) as caught:
+        pickles.loads(pickle.dumps(LABELLED[name]), profile=PROFILE)
+    assert caught.value.rule == "value.label"
     checks = _unchecked(monkeypatch)
     header, frames = families.serialize(LABELLED[name], FAMILIES)
     checks()
@@ -74,20 +78,6 @@ def test_labels_are_refused_where_they_arrive_by_family_dask(name, monkeypatch):
     families.check(header, frames)
     with pytest.raises(PayloadError) as caught:
         families.deserialize(header, frames, GRANT)
-    assert caught.value.rule == "value.label"
-
-
-@pytest.mark.parametrize("name", LABELLED)
-def test_labels_are_refused_where_they_are_sent(name):
-    with pytest.raises(PayloadError, match="a label is a name"):
-        families.serialize(LABELLED[name], FAMILIES)
-
-
-@pytest.mark.parametrize("name", LABELLED)
-def test_labels_are_refused_by_pickle(name):
-    profile = pickles.Profile.named("data", "numpy", "pandas")
-    with pytest.raises(PayloadError) as caught:
-        pickles.loads(pickle.dumps(LABELLED[name]), profile=profile)
     assert caught.value.rule == "value.label"
 
 
@@ -113,18 +103,3 @@ def test_by_family_dask(name):
 
 def test_by_pickle():
     _told(pickles.loads(pickle.dumps(HOLDERS["bunch"]), profile=PROFILE))
-
-
-def test_labels_go_on_to_be_attributes():
-    assert through(pd.Series([1, 2], index=["a", "b"])).b == 2
-    assert through(pd.DataFrame({"a": [1]})).a.tolist() == [1]
-    assert Bunch(a=1).a == 1
-    assert xr.DataArray([1], attrs={"unit": "m"}).unit == "m"
-    with pytest.raises(AttributeError):
-        _ = pd.Series([1]).b
-
-
-def test_hiding_twice_is_hiding_once():
-    hidden = Bunch.__getattr__
-    labels.hide_memory(Bunch)
-    assert Bunch.__getattr__ is hidden

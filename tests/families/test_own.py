@@ -1,5 +1,6 @@
 """Families of one's own: registered once, asked for by name, run only where they are granted."""
 
+import functools
 import sys
 from importlib.metadata import EntryPoint
 
@@ -101,18 +102,7 @@ def test_collections_of_what_only_it_can_carry():
 
 
 def test_names():
-    for name in (
-        "dask",
-        "pickle",
-        "error",
-        "collection",
-        "unknown",
-        "Tagged",
-        "a b",
-        "",
-        5,
-        "x" * 33,
-    ):
+    for name in ("dask", "error", "collection", "unknown", "Tagged", "a b", "", 5, "x" * 33):
         with pytest.raises(ConfigError):
             OwnFamily(name, dumps, loads)
     with pytest.raises(ConfigError, match="neither"):
@@ -151,6 +141,7 @@ def test_one_way():
         ([], []), ({1: 2}, []), ({"x": object()}, []), ({"x": np.int64(1)}, []),
         ({"x": {1, 2}}, []), ({"x": "\ud800"}, []), ({"\ud800": 1}, []), ({"x": 1 << 64}, []),
         ({"x": {1: 2}}, []), ({"x": [[]] * 2000}, []), ({"x": type("D", (dict,), {})()}, []),
+        (functools.reduce(lambda inner, _: {"x": inner}, range(300), {}), []),
     ],
 )  # fmt: skip
 def test_what_cannot_travel_is_refused(made):
@@ -158,15 +149,6 @@ def test_what_cannot_travel_is_refused(made):
     with pytest.raises(SerializationError) as caught:
         families.serialize(Tagged("x"), ["odd", "dask", "msgpack"], limits=Limits(max_refs=1000))
     assert "family odd" in str(caught.value)
-
-
-def test_deep_headers_are_refused():
-    deep = inner = {}
-    for _ in range(300):
-        inner["x"] = inner = {}
-    register_serialization_family("deep", lambda x: (deep, []), loads)
-    with pytest.raises(SerializationError, match="too deep"):
-        families.serialize(5, ["deep"])
 
 
 def test_a_function_that_fails_is_named_and_no_other_family_is_tried():

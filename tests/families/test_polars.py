@@ -1,6 +1,5 @@
 """polars' frames: any values, panics, and what is not copied."""
 
-import datetime as dt
 import subprocess
 import sys
 import tracemalloc
@@ -9,16 +8,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError
-from tests.draws import draws
-from tests.samples.hostile.polars import CHUNKS, PARTS, of
-from tests.samples.hostile.polars import frame as forged
-from tests.samples.same import same
-from tests.samples.typed import FAMILIES, GRANT, through
+from tests.samples.typed import FAMILIES, GRANT
 
 
 def test_a_panic_is_a_refusal(monkeypatch):
@@ -71,27 +64,3 @@ def test_large_buffers_are_not_copied():
     assert peak < frame.estimated_size() // 10
     chunk = got.to_arrow(compat_level=pl.CompatLevel.newest())["a"].chunk(0)
     assert chunk.buffers()[1].address in places
-
-
-@draws(25)
-@given(
-    st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), max_size=8),
-    st.lists(st.one_of(st.none(), st.text(max_size=20)), max_size=8),
-    st.lists(st.one_of(st.none(), st.datetimes(dt.datetime(2, 1, 1), dt.datetime(9998, 1, 1)))),
-)
-def test_any_values_come_back(numbers, texts, moments):
-    kinds = (pl.Int64, pl.String, pl.Datetime("us"))
-    for values, kind in zip((numbers, texts, moments), kinds, strict=True):
-        for series in (
-            pl.Series("n", values, dtype=kind),
-            pl.Series("n", [values, None, []], dtype=pl.List(kind)),
-            pl.Series("n", [{"x": value} for value in values], dtype=pl.Struct({"x": kind})),
-        ):
-            same(through(series), series)
-
-
-def test_what_is_forged_well_arrives():
-    series = families.deserialize(*forged([["x", "Int64"]], of(pa.int64(), [1]), "Series"), GRANT)
-    assert series.to_list() == [1]
-    whole = forged([["x", ["Struct", PARTS]]], CHUNKS.combine_chunks())
-    assert families.deserialize(*whole, GRANT).height == 0

@@ -127,13 +127,10 @@ def test_what_cannot_be_registered_is_refused_by_the_writer(value):
         written(value)
 
 
-def test_the_writer_registers_nothing():
+def test_the_writer_registers_nothing_and_is_asked_for_it():
     before = registry.names()
     written(Point(1, []))
     assert registry.names() == before
-
-
-def test_it_is_asked_for():
     with pytest.raises(SerializationError, match="cannot serialize"):
         families.serialize(Point(1, []), NO_PICKLE)
 

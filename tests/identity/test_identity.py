@@ -128,25 +128,13 @@ def test_missing(tmp_path, monkeypatch):
     refused("keys/none", "does not exist", f"looked for in {tmp_path}, or make one")
 
 
-@pytest.mark.parametrize("mode", [0o604, 0o660, 0o601, 0o610, 0o602, 0o650, 0o620])
-def test_others_may_touch_it(path, mode):
-    path.chmod(mode)
-    refused(path, str(path), f"{mode:04o}", "chmod 600")
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        ("read", OSError(5, "Input/output error")),
-        ("open", PermissionError(13, "Permission denied")),
-    ],
-)
-def test_unreadable(path, monkeypatch, call, error):
+@pytest.mark.parametrize(("call", "code"), [("read", 5), ("open", 13)])
+def test_unreadable(path, monkeypatch, call, code):
     def fails(*_, **__):
-        raise error
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, call, fails)
-    refused(path, error.strerror)
+    refused(path, os.strerror(code))
 
 
 OLD = f"safeser-identity-1\nprincipal: alice\nprivate: {SECRET_TEXT}\n".encode()
@@ -156,33 +144,15 @@ GOOD = OLD.replace(b"-1", b"-2") + f"signing: {SEED_TEXT}\n".encode()
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"\0" * 100,
-        GOOD[:-1],
-        GOOD + b"\n",
-        GOOD.replace(b"\n", b"\r\n"),
-        b"\xef\xbb\xbf" + GOOD,
-        GOOD.replace(b"-2", b"-1"),
-        GOOD.replace(b"-2", b"-3"),
-        GOOD.replace(b"-2", b"-"),
-        OLD.replace(b"-1", b"-2"),
-        OLD + OLD,
-        OLD + GOOD.splitlines(keepends=True)[-1],
-        OLD[:-1],
-        GOOD.replace(b"signing", b"sign"),
-        GOOD.replace(b"P0A", b"P0B"),  # the spare bits of the last character
-        GOOD.replace(b"P0A", b"P0"),
-        GOOD.replace(b"private", b"signing"),
-        GOOD.replace(b"alice", b""),
-        GOOD.replace(b"alice", b"a" * 65),
-        GOOD.replace(b"alice", b"al ice"),
-        GOOD.replace(b"alice", b"-alice"),
-        GOOD.replace(b"private", b"public"),
-        GOOD.replace(b"AQ", b"+Q"),
-        GOOD.replace(b"HyA", b"HyB"),  # the spare bits of the last character
-        GOOD.replace(b"HyA", b"Hy"),
-        GOOD.replace(b"HyA", b"HyAA"),
-        b"-----BEGIN PRIVATE KEY-----\n",
+        *(b"", b"\0" * 100, b"-----BEGIN PRIVATE KEY-----\n", OLD[:-1], OLD + OLD),
+        *(GOOD[:-1], GOOD + b"\n", GOOD.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + GOOD),
+        *(GOOD.replace(b"-2", version) for version in (b"-1", b"-3", b"-")),
+        *(OLD.replace(b"-1", b"-2"), OLD + GOOD.splitlines(keepends=True)[-1]),
+        *(GOOD.replace(b"signing", b"sign"), GOOD.replace(b"private", b"signing")),
+        *(GOOD.replace(b"private", b"public"), GOOD.replace(b"AQ", b"+Q")),
+        *(GOOD.replace(b"P0A", end) for end in (b"P0B", b"P0")),  # B: the spare bits of the last
+        *(GOOD.replace(b"HyA", end) for end in (b"HyB", b"Hy", b"HyAA")),
+        *(GOOD.replace(b"alice", name) for name in (b"", b"a" * 65, b"al ice", b"-alice")),
     ],
 )
 def test_malformed(path, data):
@@ -204,20 +174,26 @@ def test_any_content(tmp_path_factory, data):
     refused(path)
 
 
-def test_no_secret_is_shown(alice):
+@pytest.fixture(params=["identity", "private", "signing"])
+def secret(request, alice):
+    return {"identity": alice, "private": alice._private, "signing": SigningKey.from_bytes(SEED)}[
+        request.param
+    ]
+
+
+def test_no_secret_is_shown(secret):
     raw = (SECRET_TEXT, SECRET.hex(), repr(SECRET), SEED_TEXT, SEED.hex(), repr(SEED))
-    for text in (repr(alice), str(alice), f"{alice}", repr([alice]), repr(alice._private)):
-        assert "alice" in text or "x25519" in text
-        assert "ed25519" in text or "alice" not in text
-        assert not any(secret in text for secret in raw)
+    for text in (repr(secret), str(secret), f"{secret}", repr([secret])):
+        assert "alice" in text or "25519" in text
+        assert not any(each in text for each in raw)
 
 
 @pytest.mark.parametrize(
     "attempt", [pickle.dumps, cloudpickle.dumps, copy.copy, copy.deepcopy, json.dumps, vars]
 )
-def test_no_secret_is_shared(alice, attempt):
+def test_no_secret_is_shared(secret, attempt):
     with pytest.raises(TypeError):
-        attempt(alice)
+        attempt(secret)
 
 
 def test_identities_do_not_change(alice):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import socket
 import stat
 import struct
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -89,25 +92,6 @@ def as_somebody_else(monkeypatch, *groups):
 # --- layouts that people have --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_secret_of_kubernetes_loads(mount, name):
-    path = mount.path / name
-    assert path.is_symlink()
-    assert (mount.path / "..data").is_symlink()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o440
-    READERS[name](path)
-
-
-def test_an_update_of_the_secret_is_read_by_the_same_path(mount, files):
-    first = Identity.load(mount.path / "worker.key")
-    other = Identity.generate("worker")
-    other.save(mount.path.parent / "other.key")
-    mount.update({**files, "worker.key": (mount.path.parent / "other.key").read_bytes()})
-    again = Identity.load(mount.path / "worker.key")
-    assert (again.public, again.principal) == (other.public, first.principal)
-    assert again.public != first.public
-
-
 def test_a_secret_that_is_replaced_while_it_is_read_is_read_again(mount, files, monkeypatch):
     stock = os.readlink
     swapped: list[str] = []
@@ -167,8 +151,10 @@ def test_a_folder_that_may_be_searched_and_not_listed_is_passed(mount, tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_written_where_files_are_read(mount, name):
+def test_a_secret_of_kubernetes_loads_and_nothing_is_written_there(mount, name):
     """Mounts are read-only: no file is opened for writing, made, linked, renamed or removed."""
+    assert (mount.path / name).is_symlink()
+    assert (mount.path / "..data").is_symlink()
     seen: list[str] = []
     watched = {"os.mkdir", "os.rename", "os.remove", "os.link", "os.symlink", "os.chmod"}
 
@@ -188,20 +174,70 @@ def test_nothing_is_written_where_files_are_read(mount, name):
 # --- who else may read it ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PRIVATE)
-@pytest.mark.parametrize("mode", [0o444, 0o644, 0o404, 0o441])
-def test_a_secret_that_all_may_read_is_refused(mount, name, mode):
-    (mount.data / name).chmod(mode)
-    refused(mount.path / name, "can be used by others", f"{mode:04o}", "chmod 600")
+def chmod(mode):
+    return lambda at, patch: at.chmod(mode)
 
 
-def read_only(stock):
-    def reported(handle):
-        fields = list(stock(handle))
-        fields[8] |= os.ST_RDONLY
-        return os.statvfs_result(fields)
+def strangers(at, patch):
+    """Have a file, link or folder belong to somebody else."""
+    with_status(patch, at, st_uid=STRANGER)
 
-    return reported
+
+#: By its name, what of a mounted file somebody else may have, write or choose.
+PLACES = {
+    "file": lambda mount, name: mount.data / name,
+    "link": lambda mount, name: mount.path / name,
+    "..data": lambda mount, name: mount.path / "..data",
+    "folder": lambda mount, name: mount.data,
+    "folder above": lambda mount, name: mount.path,
+    "folder above both": lambda mount, name: mount.path.parent,
+}
+FOLDERS = [place for place in PLACES if place.startswith("folder")]
+PUBLIC = ["policy.yaml", "roster"]
+
+#: Files, what of them is changed, how, and what is said of it at *at*.
+REFUSED = [
+    *(
+        (PRIVATE, "file", chmod(mode), [f"can be {word} by others", f"{mode:04o}", "chmod 600"])
+        for word, mode in (
+            *(("used", mode) for mode in (0o444, 0o644, 0o404, 0o441, 0o604, 0o601, 0o602)),
+            *(("changed", mode) for mode in (0o660, 0o610, 0o650, 0o620)),
+        )
+    ),
+    (NAMES, "file", strangers, ["belongs to another user", str(STRANGER)]),
+    (PUBLIC, "file", chmod(0o464), ["written by others", "0464", "chmod go-w"]),
+    *(
+        (NAMES, link, strangers, ["symbolic link {at}", "another user", str(STRANGER), "Name the"])
+        for link in ("link", "..data")
+    ),
+    (["policy.yaml"], "..data", strangers, ["config.file-link"]),
+    (["policy.yaml"], "folder", strangers, ["config.file-folder"]),
+    *(
+        (NAMES, each, strangers, ["folder {at}, ", "another user", str(STRANGER), "Keep the file"])
+        for each in FOLDERS
+    ),
+    # ``mv old.key worker.key`` in such a folder chooses among files that are all this user's.
+    *(
+        (["worker.key"], each, chmod(mode), ["folder {at}, ", f"{mode:04o}", "chmod go-w {at}"])
+        for each in FOLDERS
+        for mode in (0o777, 0o775, 0o2770, 0o703)
+    ),
+]
+
+
+@pytest.mark.parametrize(("names", "place", "change", "words"), REFUSED)
+def test_what_others_read_write_or_choose_is_refused(
+    mount, monkeypatch, names, place, change, words
+):
+    monkeypatch.setattr(paths, "is_private_group", lambda number: False)
+    for name in names:
+        at = PLACES[place](mount, name)
+        before = at.stat().st_mode
+        with monkeypatch.context() as patch:
+            change(at, patch)
+            refused(mount.path / name, *(word.format(at=at) for word in words))
+        at.chmod(before)
+        READERS[name](mount.path / name)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -215,18 +251,6 @@ def test_a_group_that_the_process_is_not_in_may_not_read_a_secret(mount, name, m
     monkeypatch.setattr(os, "getgroups", list)
     monkeypatch.setattr(os, "getegid", lambda: group)
     READERS[name](mount.path / name)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_of_another_user_is_refused_behind_links_as_well(mount, name, monkeypatch):
-    with_status(monkeypatch, mount.data / name, st_uid=STRANGER)
-    refused(mount.path / name, "belongs to another user", str(STRANGER))
-
-
-@pytest.mark.parametrize("name", ["roster", "policy.yaml"])
-def test_a_roster_or_policy_that_others_write_is_refused_behind_links(mount, name):
-    (mount.data / name).chmod(0o464)
-    refused(mount.path / name, "written by others", "0464", "chmod go-w")
 
 
 # Entries of an access control list: tag, permissions, id. 1 and 4 are the file's owner and group,
@@ -299,45 +323,6 @@ def test_a_list_of_the_real_system_is_read_as_it_stands(mount):
 
 
 # --- who else may choose which file it is --------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("link", ["..data", "the name itself"])
-def test_a_link_of_another_user_is_refused(mount, name, link, monkeypatch):
-    place = mount.path / (name if link != "..data" else link)
-    with_status(monkeypatch, place, st_uid=STRANGER)
-    error = refused(mount.path / name, f"symbolic link {place}", "another user", str(STRANGER))
-    assert "Name the file" in error.fix
-    if name == "policy.yaml":
-        assert error.rule == "config.file-link"
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_folder_of_another_user_is_refused_anywhere_on_the_path(mount, name, level, monkeypatch):
-    folder = (mount.data, mount.path, mount.path.parent)[level]
-    with_status(monkeypatch, folder, st_uid=STRANGER)
-    error = refused(mount.path / name, f"folder {folder}, ", "another user", str(STRANGER))
-    assert "Keep the file" in error.fix
-    if name == "policy.yaml":
-        assert error.rule == "config.file-folder"
-
-
-@pytest.fixture
-def without_private_group(monkeypatch):
-    monkeypatch.setattr(paths, "is_private_group", lambda number: False)
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o775, 0o2770, 0o703])
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_folder_that_others_write_to_is_refused(mount, mode, level, without_private_group):
-    """``mv old.key worker.key`` in such a folder chooses among files that are all this user's."""
-    folder = (mount.data, mount.path, mount.path.parent)[level]
-    before = folder.stat().st_mode
-    folder.chmod(mode)
-    refused(mount.path / "worker.key", f"folder {folder}, ", f"{mode:04o}", f"chmod go-w {folder}")
-    folder.chmod(before)
-    assert Identity.load(mount.path / "worker.key").principal == "worker"
 
 
 class OwnGroups:
@@ -416,7 +401,9 @@ def test_a_link_by_which_a_folder_is_reached_is_judged_as_well(mount, tmp_path):
 def test_a_config_map_is_mounted_read_only_in_a_folder_of_mode_0777(mount, monkeypatch):
     mount.path.chmod(0o777)
     refused(mount.path / "roster", "write to")
-    monkeypatch.setattr(os, "fstatvfs", read_only(os.fstatvfs))
+    fields = list(os.statvfs(mount.path))
+    fields[8] |= os.ST_RDONLY
+    monkeypatch.setattr(os, "fstatvfs", lambda _: os.statvfs_result(fields))
     Roster.load(mount.path / "roster")
 
 
@@ -511,3 +498,55 @@ def test_paths_that_name_no_file(path):
     with pytest.raises(Unfit) as caught:
         load(path, "public", limit=10)
     assert caught.value.cause in ("missing", "shape")
+
+
+# --- users who really are others, as containers have them -----------------------------------------
+
+ALICE, BOB, FS_GROUP = 40_001, 40_002, 41_000
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root takes on other ids")
+
+
+@contextlib.contextmanager
+def acting_as(user, *groups):
+    """Have this process the effective ids of *user*, whose primary group has the same number."""
+    before = os.getgroups()
+    os.setgroups(groups)
+    os.setegid(user)
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(before)
+
+
+@pytest.fixture
+def place():
+    """A folder that every user may search."""
+    with tempfile.TemporaryDirectory(prefix="safeser-users-") as made:
+        os.chmod(made, 0o755)
+        yield Path(made)
+
+
+@as_root
+@pytest.mark.parametrize("ids", [(ALICE, FS_GROUP), (FS_GROUP,)])
+def test_a_process_that_is_not_root_reads_a_secret_by_a_group_of_its_own(place, files, ids):
+    mount = Mount(place / "keys", files, mode=0o440)
+    for path in (mount.path, *mount.path.rglob("*")):
+        os.chown(path, 0, FS_GROUP, follow_symlinks=False)
+    with acting_as(*ids):
+        for name in PRIVATE:
+            READERS[name](mount.path / name)
+
+
+@as_root
+def test_a_link_of_another_user_is_refused_in_a_sticky_folder(place):
+    place.chmod(0o1777)
+    Identity.generate("worker").save(place / "own.key")
+    os.chown(place / "own.key", ALICE, ALICE)
+    with acting_as(BOB):
+        (place / "worker.key").symlink_to("own.key")
+    with acting_as(ALICE):
+        assert Identity.load(place / "own.key").principal == "worker"
+        refused(place / "worker.key", "symbolic link", "another user", str(BOB))

@@ -36,10 +36,7 @@ def test_a_line_spells_its_days_before_the_comment(rest, first, last, comment):
 @pytest.mark.parametrize(
     "rest",
     [
-        "not_before=2026-3-1",
-        "not_before=",
-        "not_after=never",
-        "not_after=2026-02-30",
+        *("not_before=2026-3-1", "not_before=", "not_after=never", "not_after=2026-02-30"),
         "not_before=2026-03-02 not_after=2026-03-01",
         "not_after=2026-03-01 not_before=2026-03-01",
         "not_after=2026-03-01 not_after=2026-03-02",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 
-import cloudpickle
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -96,18 +94,18 @@ SIGNED = KEY.sign(b"data")
 @pytest.mark.parametrize(
     "signature",
     [
-        b"",
-        bytes(64),
-        SIGNED[:-1],
-        SIGNED + b"\0",
-        SIGNED[32:] + SIGNED[:32],
+        *(
+            b"",
+            bytes(64),
+            b"\xff" * 64,
+            bytearray(SIGNED),
+            memoryview(SIGNED),
+            SIGNED.hex(),
+            None,
+            64,
+        ),
+        *(SIGNED[:-1], SIGNED + b"\0", SIGNED[32:] + SIGNED[:32]),
         SIGNED[:63] + bytes([SIGNED[63] ^ 0x80]),
-        b"\xff" * 64,
-        bytearray(SIGNED),
-        memoryview(SIGNED),
-        SIGNED.hex(),
-        None,
-        64,
     ],
 )
 def test_what_is_no_signature_is_false_and_raises_nothing(signature):
@@ -168,16 +166,3 @@ def test_other_encodings_of_a_key_are_refused(y):
 
 def test_bytes_that_are_no_point_verify_nothing():
     assert VerifyingKey((2).to_bytes(32, "little")).verify(FORGED, b"data") is False
-
-
-# --- secrets -------------------------------------------------------------------------------------
-
-
-def test_signing_keys_are_not_shown_or_copied():
-    assert SigningKey.generate().public != SigningKey.generate().public
-    for text in (repr(KEY), str(KEY), f"{KEY}"):
-        assert KEY._secret_text() not in text
-        assert GOOD in text
-    for attempt in (pickle.dumps, cloudpickle.dumps, copy.copy, copy.deepcopy, vars):
-        with pytest.raises(TypeError):
-            attempt(KEY)

@@ -5,10 +5,13 @@ The one rule: PyTorch is not needed; what names its globals are opcodes.
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import zlib
 from dataclasses import dataclass, field
+
+import joblib
 
 from safeser.inspection import Report, Source, examine
 
@@ -20,6 +23,12 @@ class Attack:
 
 def looked_at(data: bytes, *profiles: str) -> Report:
     return examine(Source.of(data), profiles=profiles)
+
+
+def joblib_file(value: object, **options: object) -> bytes:
+    file = io.BytesIO()
+    joblib.dump(value, file, **options)
+    return file.getvalue()
 
 
 @dataclass

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import lzma
 import os
 import pickle
 import zlib
 
-import joblib
 import numpy as np
 import pytest
 
 from safeser.pickles.budget import Budget
 from safeser.pickles.streams import read_passage
 from safeser.values import Limits
-from tests.inspection.forging import Attack, looked_at
+from tests.inspection.forging import Attack, joblib_file, looked_at
 from tests.pickles.forging import refused
 
 OBJECT = {
@@ -27,15 +25,9 @@ OBJECT = {
 }  # fmt: skip
 
 
-def dumped(value, **options) -> bytes:
-    file = io.BytesIO()
-    joblib.dump(value, file, **options)
-    return file.getvalue()
-
-
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
 def test_arrays_between_the_opcodes(protocol):
-    report = looked_at(dumped(OBJECT, protocol=protocol))
+    report = looked_at(joblib_file(OBJECT, protocol=protocol))
     assert (report.kind, report.verdict.code) == ("joblib", 0)
     sizes = [part.size for part in report.parts if part.name == "pickle: array"]
     assert sizes == [value.nbytes for value in OBJECT.values()]
@@ -43,7 +35,7 @@ def test_arrays_between_the_opcodes(protocol):
 
 @pytest.mark.parametrize("name", ["zlib", "gzip", "bz2", "lzma", "xz"])
 def test_compressed_files(name):
-    whole = dumped(OBJECT, compress=(name, 3))
+    whole = joblib_file(OBJECT, compress=(name, 3))
     report = looked_at(whole)
     assert (report.kind, report.verdict.code) == ("joblib", 0)
     assert name in report.title
@@ -54,26 +46,26 @@ def test_compressed_files(name):
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 0xFF
     assert looked_at(bytes(damaged)).verdict.code != 0
-    attack = looked_at(dumped([OBJECT, Attack()], compress=(name, 3)))
+    attack = looked_at(joblib_file([OBJECT, Attack()], compress=(name, 3)))
     assert "posix:system is called" in attack.reason
 
 
 def test_code_beside_arrays():
-    report = looked_at(dumped([np.arange(3), Attack()]))
+    report = looked_at(joblib_file([np.arange(3), Attack()]))
     assert (report.verdict.code, report.rule) == (1, "pickle.global")
     assert report.reason.startswith("posix:system is called at byte 290 of pickle")
 
 
 def test_code_among_the_objects_of_an_array():
     # GHSA-m62q-453p-gv66: the inner pickle went to an unpickler without restrictions.
-    report = looked_at(dumped({"a": np.array([1, Attack()], dtype=object), "b": np.arange(2)}))
+    report = looked_at(joblib_file({"a": np.array([1, Attack()], dtype=object), "b": np.arange(2)}))
     assert report.verdict.code == 1
     assert "posix:system is called" in report.reason
     assert "objects of an array" in report.reason
 
 
 def test_opcodes_of_the_objects_of_an_array_are_charged():
-    data = dumped(np.array([{"a": 1}, "text"], dtype=object))
+    data = joblib_file(np.array([{"a": 1}, "text"], dtype=object))
     inner, whole = Budget(Limits()), Budget(Limits())
     most = whole.opcodes
     passage = read_passage(data, 0, whole, arrays=True)
@@ -87,25 +79,27 @@ def test_opcodes_of_the_objects_of_an_array_are_charged():
 
 
 def test_objects_that_are_plain():
-    report = looked_at(dumped({"a": np.array([1, "x", None], dtype=object), "b": np.arange(2)}))
+    report = looked_at(
+        joblib_file({"a": np.array([1, "x", None], dtype=object), "b": np.arange(2)})
+    )
     assert report.verdict.code == 0
     mixed = np.array([(1, "x")], dtype=[("n", "i8"), ("o", "O")])
-    assert "objects" in looked_at(dumped(mixed)).parts[2].name
+    assert "objects" in looked_at(joblib_file(mixed)).parts[2].name
 
 
 def test_opcodes_in_the_bytes_of_an_array_are_no_opcodes():
     # Read by pickle.load they would be; that is why the report names its loader.
     raw = np.frombuffer(b"\x80\x02cposix\nsystem\n)R." + bytes(6), dtype="u1")
-    report = looked_at(dumped([raw]))
+    report = looked_at(joblib_file([raw]))
     assert (report.verdict.code, report.loader) == (0, "joblib.load")
 
 
 def test_every_cut_is_noticed():
-    whole = dumped([np.arange(3), np.array([None], dtype=object), "end"])
+    whole = joblib_file([np.arange(3), np.array([None], dtype=object), "end"])
     assert {looked_at(whole[:size]).verdict.code for size in range(2, len(whole))} == {2}
 
 
-WHOLE = dumped([np.arange(3)])
+WHOLE = joblib_file([np.arange(3)])
 
 
 @pytest.mark.parametrize(("old", "new"), [
@@ -139,7 +133,7 @@ def test_wrappers_that_are_not_described(state):
 
 
 def test_fields_that_are_none():
-    whole = dumped([np.zeros(1, dtype="V8")], protocol=2)
+    whole = joblib_file([np.zeros(1, dtype="V8")], protocol=2)
     assert looked_at(whole).verdict.code == 0
     for fields in (b"]", b"}K\x01Ns", b"}K\x01)s"):
         forged = whole.replace(b"NNNK\x08", b"NN" + fields + b"K\x08")
@@ -153,33 +147,30 @@ def test_arrays_inside_a_frame():
     assert looked_at(WHOLE[:3] + frame.to_bytes(8, "little") + WHOLE[11:]).rule == "pickle.frame"
 
 
-def _recursive(path: str) -> bytes:
-    """Return a wrapper whose dtype's fields, or sub-array, are the dtype itself."""
-    whole = dumped([np.zeros(1, dtype="V8")], protocol=2)
+#: The state of a dtype, memo entry 0x63 of which is the dtype itself.
+RECURSIVE = {
+    "fields": b"(K\x03X\x01\x00\x00\x00|NX\x01\x00\x00\x00x\x85"
+    b"}X\x01\x00\x00\x00xh\x63K\x00\x86sK\x08K\x01K\x00t",
+    "subarray": b"(K\x03X\x01\x00\x00\x00|h\x63)\x86NNK\x08K\x01K\x00t",
+}
+
+
+@pytest.mark.parametrize("state", RECURSIVE.values(), ids=RECURSIVE)
+def test_a_dtype_that_holds_itself_ends(state):
+    whole = joblib_file([np.zeros(1, dtype="V8")], protocol=2)
     begin = whole.index(b"cnumpy\ndtype\n")
-    end = whole.index(b"tq", begin)
-    end = whole.index(b"b", end) + 1
-    state = {
-        "fields": b"(K\x03X\x01\x00\x00\x00|NX\x01\x00\x00\x00x\x85"
-        b"}X\x01\x00\x00\x00xh\x63K\x00\x86sK\x08K\x01K\x00t",
-        "subarray": b"(K\x03X\x01\x00\x00\x00|h\x63)\x86NNK\x08K\x01K\x00t",
-    }[path]
-    made = b"cnumpy\ndtype\nX\x02\x00\x00\x00V8\x89\x88\x87R"
-    puts = whole[:begin].count(b"q")
-    dtype = made + b"q" + bytes([puts]) + state.replace(b"\x63", bytes([puts])) + b"b"
-    return whole[:begin] + dtype + whole[end:]
-
-
-@pytest.mark.parametrize("path", ["fields", "subarray"])
-def test_a_dtype_that_holds_itself_ends(path):
-    assert looked_at(_recursive(path)).verdict.code != 0
+    end = whole.index(b"b", whole.index(b"tq", begin)) + 1
+    at = bytes([whole[:begin].count(b"q")])
+    made = b"cnumpy\ndtype\nX\x02\x00\x00\x00V8\x89\x88\x87Rq" + at
+    forged = whole[:begin] + made + state.replace(b"\x63", at) + b"b" + whole[end:]
+    assert looked_at(forged).verdict.code != 0
 
 
 def test_a_dtype_of_doubling_fields_ends():
     dtype = np.dtype("u1")
     for _ in range(14):
         dtype = np.dtype([("a", dtype), ("b", dtype)])
-    assert looked_at(dumped(np.zeros(1, dtype))).verdict.code != 0
+    assert looked_at(joblib_file(np.zeros(1, dtype))).verdict.code != 0
 
 
 def test_bombs(monkeypatch):
@@ -202,11 +193,8 @@ def test_a_decoder_that_would_set_aside_gigabytes():
     assert looked_at(bytes(huge)).verdict.code != 0
 
 
-def test_compressions_that_are_not_read():
-    report = looked_at(b"\x04\x22\x4d\x18" + bytes(40))
-    assert (report.verdict.code, report.rule) == (2, "inspect.unknown")
-
-
 def test_what_is_compressed_twice_is_not_unpacked_twice():
     assert looked_at(zlib.compress(zlib.compress(pickle.dumps(1)))).verdict.code == 2
     assert looked_at(zlib.compress(b"")).verdict.code == 2
+    report = looked_at(b"\x04\x22\x4d\x18" + bytes(40))  # one that is not read
+    assert (report.verdict.code, report.rule) == (2, "inspect.unknown")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import io
-import pickle
 from typing import Any
 
-import joblib
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from joblib.numpy_pickle import NumpyArrayWrapper, NumpyUnpickler
 
-from tests.inspection.forging import looked_at
+from tests.inspection.forging import joblib_file, looked_at
 
 
 class Made:
@@ -51,17 +49,11 @@ class Recording(NumpyUnpickler):
         return STANDING_IN.get(f"{module}:{name}", Made)
 
 
-def dumped(value: Any, protocol: int) -> bytes:
-    file = io.BytesIO()
-    joblib.dump(value, file, protocol=protocol)
-    return file.getvalue()
-
-
 VALUES = (
     [np.arange(3), "x", np.arange(2.0)],
     {"o": np.array([None, "x"], dtype=object), "n": np.zeros((2, 2), order="F")},
 )
-FILES = [dumped(value, protocol) for value in VALUES for protocol in (2, 3, 4, 5)]
+FILES = [joblib_file(value, protocol=n) for value in VALUES for n in (2, 3, 4, 5)]
 
 
 def check(data: bytes) -> None:
@@ -99,12 +91,3 @@ def test_joblib_reads_what_was_judged_of_mutations(data, changes, cuts):
         at %= len(forged)
         del forged[at : at + size]
     check(bytes(forged))
-
-
-def test_pickles_in_a_row_end_where_pickle_says():
-    data = b"".join(pickle.dumps(value, n) for n, value in enumerate([1, "x", [2], {}, (3,), None]))
-    file, ends = io.BytesIO(data), []
-    while file.tell() < len(data):
-        pickle.load(file)
-        ends.append(file.tell())
-    assert [part.offset + part.size for part in looked_at(data).parts] == ends

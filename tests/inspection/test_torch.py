@@ -122,29 +122,16 @@ def test_a_second_pickle_behind_the_first():
     assert "data after its pickle" in looked_at(archive(made)).reason
 
 
-def test_nothing_of_it_is_loaded_by_a_profile():
-    # The list is for looking: safeser.pickles knows no such profile.
-    from safeser import pickles
-    from safeser.errors import ConfigError
-
-    with pytest.raises(ConfigError):
-        pickles.loads(b"\x80\x02N.", profile="torch")
-
-
 # -- before 1.6 ----------------------------------------------------------------------------------
 
 LEGACY = state_dict(tensor(storage("torch:FloatStorage", "7", 6, legacy=True)))
 
 
 def test_a_file_of_before():
+    assert looked_at(legacy_file(state_dict(more=SYSTEM), [])).rule == "pickle.global"
     report = looked_at(legacy_file(LEGACY, ["7"], (6, bytes(24))))
     assert (report.kind, report.verdict.code) == ("torch-legacy", 0)
     assert report.parts[-1].name == "storage 7"
-
-
-def test_code_in_a_file_of_before():
-    pickled = state_dict(more=SYSTEM)
-    assert looked_at(legacy_file(pickled, [])).rule == "pickle.global"
 
 
 @pytest.mark.parametrize(("keys", "counted"), [

@@ -65,10 +65,3 @@ def test_each_rule_is_spelled_in_a_fast_test() -> None:
         if path != Path(__file__):
             found |= spelled(path.read_text("utf-8"))
     assert declared() - found == set()
-
-
-def test_what_is_marked_spells_nothing() -> None:
-    marked = "@pytest.mark.slow\ndef test(): assert x == 'a.b'\n"
-    assert "a.b" not in spelled(marked)
-    assert "a.b" not in spelled(f"pytestmark = [pytest.mark.cluster]\n{marked[18:]}")
-    assert "a.b" in spelled("def test(b='b'): assert x == f'a.{b}'")

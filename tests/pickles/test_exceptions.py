@@ -133,12 +133,3 @@ def test_bypass_a_long_document_that_many_errors_share_is_charged():
     error = call("json.decoder:JSONDecodeError", "m", b"h\x00", 1)
     few = Limits(max_refs=12_000, max_sharing=99)
     refused("pickle.max-refs", loads, pickled((text, *[error] * 1000)), profile=PROFILE, limits=few)
-
-
-@pytest.mark.usefixtures("without_tblib")
-def test_an_exception_that_ends_things_cannot_be_allowed():
-    refused(
-        "config.allow-name",
-        Profile.named("exceptions").allowing,
-        {"builtins:KeyboardInterrupt": "class"},
-    )

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import weakref
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from safeser.errors import PayloadError
-from safeser.pickles.building.members import Members
 from safeser.pickles.building.own import OwnClass
 from safeser.pickles.profiles import Entry
 from safeser.pickles.shims import Site, are_plain_keys
 from safeser.pickles.shims.site import check_layout, settled
 from safeser.values import Limits
-
-
-def refused(rule, call, *arguments, **options):
-    with pytest.raises(PayloadError) as caught:
-        call(*arguments, **options)
-    assert caught.value.rule == f"pickle.{rule}"
+from tests.pickles.forging import refused
 
 
 class Held:
@@ -36,13 +27,6 @@ def site(**limits):
     here = Site(Limits(**limits), given=0)
     here.hashable.add(Held)
     return here
-
-
-def test_only_what_is_not_finished_is_refused_as_a_key():
-    here, begun = site(), Held()
-    here.unfinished[id(begun)] = None
-    refused("unfinished", here.check_hashable, begun)
-    assert here.check_hashable(1) == 1
 
 
 def test_what_hashing_an_object_may_walk():
@@ -62,7 +46,7 @@ def test_the_cost_of_an_object_at_its_limit():
     base = site().check_hashable(Held()) - 16
     here = site(max_key_cost=base + 10)
     here.check_hashable(Held(*range(10 - 1)))
-    refused("key-cost", here.check_hashable, Held(*range(40)))
+    refused("pickle.key-cost", here.check_hashable, Held(*range(40)))
 
 
 @pytest.mark.parametrize(("keys", "plain"), [
@@ -86,7 +70,7 @@ def test_a_layout_that_cython_does_not_know(checksum):
     _losses = pytest.importorskip("sklearn._loss._loss")
     kind = _losses.CyHalfMultinomialLoss
     check_layout(kind, kind().__reduce__()[1][1])
-    refused("version", check_layout, kind, checksum)
+    refused("pickle.version", check_layout, kind, checksum)
 
 
 def test_content_that_nothing_can_change_is_kept():
@@ -100,37 +84,6 @@ def test_content_that_nothing_can_change_is_kept():
         open_[0] = 0
         assert bytes(kept) == fixed
         open_[0] = fixed[0]
-
-
-class Plain(enum.Enum):
-    A = 1
-    B = 2
-
-
-class Meta(enum.EnumMeta):
-    """Whose __call__ could be anything."""
-
-
-class Own(enum.IntFlag, metaclass=Meta):
-    A, B = 1, 2
-
-
-class Many(enum.IntFlag):
-    A, B, C = 1, 2, 4
-
-
-def test_members_that_there_are():
-    plain = Members(Entry("my.lib:Plain", "enum"), Plain)
-    assert plain.of(1) is Plain.A
-    # Only flags are composed; of another enum, a number of no member is none.
-    for wrong in (3, 4, True):
-        refused("arguments", plain.of, wrong)
-    refused("arguments", Members(Entry("my.lib:Own", "enum"), Own).of, 3)
-    many = Members(Entry("my.lib:Many", "enum"), Many)
-    assert many.of(5) == Many.A | Many.C
-    assert many.of(5) is many.of(5)
-    for wrong in (8, 9, -1, True, 1.0, "A"):
-        refused("arguments", many.of, wrong)
 
 
 # -- classes of one's own -------------------------------------------------------------------------
@@ -159,7 +112,7 @@ def own(kind):
 
 @pytest.mark.parametrize("new", [True, False])
 def test_a_class_that_makes_something_else(new):
-    refused("class", own(Elsewhere).make, (), {}, new=new, old=False, base="")
+    refused("pickle.class", own(Elsewhere).make, (), {}, new=new, old=False, base="")
 
 
 @pytest.mark.parametrize(("keep", "alone"), [(None, True), ("weakly", False), ("strongly", False)])
@@ -170,25 +123,10 @@ def test_an_object_that_its_class_keeps_is_not_alone(keep, alone):
     Watched.seen.clear()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Slotted:
-    a: int = 0
-    b: int = 0
-
-
-@pytest.mark.parametrize("state", [(1, 2), [1], [1, 2, 3], {"a": 1}, None])
-def test_slots_of_a_frozen_dataclass_take_one_value_each(state):
-    entry = Entry("my.lib:Slotted", "class", fields=frozenset(("*",)))
-    built = OwnClass(entry, Slotted)
-    refused("state", built.build, Slotted(), state)
-    built.build(made := Slotted(), [1, 2])
-    assert made == Slotted(1, 2)
-
-
 @pytest.mark.parametrize("name", [1, None, b"a", "a b", "", "__a", "__class__", "1a"])
 def test_names_of_fields(name):
     entry = Entry("my.lib:Held", "class", fields=frozenset(("*",)))
-    refused("state", OwnClass(entry, Held).build, Held(), {name: 1})
+    refused("pickle.state", OwnClass(entry, Held).build, Held(), {name: 1})
 
 
 def test_a_named_tuple_past_whose_new_protocol_0_goes():
@@ -200,4 +138,4 @@ def test_a_named_tuple_past_whose_new_protocol_0_goes():
             return [*content] if content == (1,) else tuple.__new__(cls, (0, *content))
 
     for content in ((1,), (2,)):
-        refused("class", own(Pair)._made_of, "builtins:tuple", [content])
+        refused("pickle.class", own(Pair)._made_of, "builtins:tuple", [content])

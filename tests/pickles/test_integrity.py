@@ -83,74 +83,62 @@ def test_what_stays_as_it_is_loads_again(shop, profile, name):
         use(profile, name)
 
 
-def _change(shop, what):
-    fake = types.FunctionType((lambda *args: None).__code__, {})
-    if what == "class":
-        shop.Order = shop.Other
-    elif what == "gone":
-        del shop.Order
-    elif what == "module":
-        sys.modules["safeser_live"] = types.ModuleType("safeser_live")
-    elif what == "no module":
-        del sys.modules["safeser_live"]
-    elif what == "bases":
-        shop.Order.__bases__ = (type(shop.Base)("Base", (shop.Base,), {}),)
-    elif what == "code":
-        shop.Base.__init__.__code__ = fake.__code__
-    elif what == "metaclass":
-        type(shop.Order).__call__ = fake
-    elif what in ("__init__", "__new__", "__setattr__", "__eq__"):
-        setattr(shop.Order, what, fake)
-    elif what == "inherited":
-        shop.Base.__init__ = fake
-    else:
-        setattr(shop.Base, what, fake)
+def fake(*args): ...
 
 
-@pytest.mark.parametrize("what", [
-    "class", "gone", "module", "no module", "bases", "code", "metaclass", "__init__", "__new__",
-    "__setattr__", "__eq__", "inherited", "__reduce_ex__", "__setstate__", "__del__", "__getattr__",
-    "__getinitargs__", "__hash__",
-])  # fmt: skip
-def test_a_class_that_changes_is_refused(shop, profile, what):
-    use(profile, "safeser_live:Order")
-    _change(shop, what)
-    error = refused("pickle.integrity", use, profile, "safeser_live:Order")
-    assert "safeser_live:Order" in error.message
+def other(x, y=2, *, z=3): ...
+
+
+def setting(place, attribute, value=fake):
+    return lambda shop: setattr(place(shop) if place else shop, attribute, value)
+
+
+def order(shop):
+    return shop.Order
+
+
+def base(shop):
+    return shop.Base
+
+
+def moved(_):
+    sys.modules["safeser_live"] = types.ModuleType("safeser_live")
+
+
+def derived(shop):
+    shop.Order.__bases__ = (type(shop.Base)("Base", (shop.Base,), {}),)
+
+
+METHODS = ("__reduce_ex__", "__setstate__", "__del__", "__getattr__", "__getinitargs__", "__hash__")
+#: The name that is used, and what changes of it after its first use.
+CHANGES = {
+    "class": ("Order", lambda shop: setattr(shop, "Order", shop.Other)),
+    "gone": ("Order", lambda shop: delattr(shop, "Order")), "module": ("Order", moved),
+    "no module": ("Order", lambda _: sys.modules.pop("safeser_live")), "bases": ("Order", derived),
+    "code": ("Order", setting(lambda shop: shop.Base.__init__, "__code__", fake.__code__)),
+    "metaclass": ("Order", setting(lambda shop: type(shop.Order), "__call__")),
+    **{f"own {each}": ("Order", setting(order, each))
+        for each in ("__init__", "__new__", "__setattr__", "__eq__")},
+    **{f"inherited {each}": ("Order", setting(base, each)) for each in ("__init__", *METHODS)},
+    **{f"function's {each}": ("helper", setting(lambda shop: shop.helper, each,
+        getattr(other, each))) for each in ("__code__", "__defaults__", "__kwdefaults__")},
+    "method": ("Outer.make", setting(lambda shop: shop.Outer, "make", classmethod(fake))),
+    "what holds it": ("Outer.Inner", lambda shop: setattr(shop, "Outer", type("Outer", (), {
+        "Inner": shop.Other}))),
+    "constant": ("constant", setting(None, "constant", "six")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changes_is_refused(shop, profile, what):
+    name, change = CHANGES[what]
+    named = f"safeser_live:{name}"
+    use(profile, named)
+    change(shop)
+    assert named in refused("pickle.integrity", use, profile, named).message
     # A profile that is made anew takes what is there now, unless that has another name of its own.
-    if "module" not in what and what not in ("gone", "class"):
-        Profile.named("data").allowing(ROLES).live(profile.get("safeser_live:Order")).check()
-
-
-@pytest.mark.parametrize("attribute", ["__code__", "__defaults__", "__kwdefaults__"])
-def test_a_function_that_changes_is_refused(shop, profile, attribute):
-    def other(x, y=2, *, z=3): ...
-
-    use(profile, "safeser_live:helper")
-    setattr(shop.helper, attribute, getattr(other, attribute))
-    with pytest.raises(PolicyDenied):
-        use(profile, "safeser_live:helper")
-
-
-def test_a_method_that_changes_is_refused(shop, profile):
-    use(profile, "safeser_live:Outer.make")
-    shop.Outer.make = classmethod(lambda cls: None)
-    with pytest.raises(PolicyDenied):
-        use(profile, "safeser_live:Outer.make")
-
-
-def test_whatever_holds_it_is_looked_at_too(shop, profile):
-    use(profile, "safeser_live:Outer.Inner")
-    shop.Outer = type("Outer", (), {"Inner": shop.Other})
-    with pytest.raises(PolicyDenied):
-        use(profile, "safeser_live:Outer.Inner")
-
-
-def test_a_constant_that_changes_is_refused(shop, profile):
-    use(profile, "safeser_live:constant")
-    shop.constant = "six"
-    with pytest.raises(PolicyDenied):
-        use(profile, "safeser_live:constant")
+    if name == "Order" and what not in ("class", "gone", "module", "no module"):
+        Profile.named("data").allowing(ROLES).live(profile.get(named)).check()
 
 
 def test_a_module_that_makes_its_names_is_taken_as_it_is(shop, profile):

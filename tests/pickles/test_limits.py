@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import DATA_PROFILES, Budget, check, loads
 from safeser.values import Limits
 from tests.pickles.forging import family_of, refused
@@ -147,27 +147,3 @@ def test_a_denial_says_the_byte_of_the_use(before):
     with pytest.raises(PolicyDenied) as caught:
         loads(b"\x80\x04" + before + b"cos\nsystem\n.")
     assert caught.value.where == f"byte {2 + len(before)}"
-
-
-@pytest.mark.parametrize("pid", [
-    b"]", b"}", b"\x8f", b"\x96" + bytes(8), b"](e\x85",  # these could grow afterwards
-    b"c_codecs\nencode\n" + b"X\1\0\0\0x\x8c\6latin1\x86R", b"(" + b"N" * 17 + b"t",
-    b"N\x85\x85\x85\x85",
-])  # fmt: skip
-def test_persistent_ids_are_plain_and_small(pid):
-    def unasked(_):
-        pytest.fail("it was asked")
-
-    data = b"\x80\x05" + pid + b"Q."
-    refused("pickle.persistent-id", loads, data, profile=DATA_PROFILES, persistent_load=unasked)
-
-
-@pytest.mark.parametrize(("pid", "said"), [
-    (b"K\1", 1), (b"K\1N\x86", (1, None)), (b"(" + b"N" * 16 + b"t", (None,) * 16),
-    (b"cbuiltins\nlen\n", len),
-])  # fmt: skip
-def test_what_a_persistent_id_may_be(pid, said):
-    data = b"\x80\x05" + pid + b"Q."
-    assert loads(data, profile=DATA_PROFILES, persistent_load=lambda held: [held]) == [said]
-    with pytest.raises(SafeserError):
-        loads(data, profile=DATA_PROFILES)

@@ -12,7 +12,7 @@ from safeser.pickles import loads
 from safeser.values import Limits
 from tests.pickles.forging import Called, refused
 from tests.samples.opcodes import call, pickled, raw
-from tests.samples.pickles_honest import SOURCES, drawn
+from tests.samples.pickles_honest import drawn
 from tests.samples.pickles_numpy import dtype, dtype_state, with_metadata
 
 PROFILE = ("data", "numpy")
@@ -111,15 +111,6 @@ def test_metadata_that_changes_later_is_kept_as_it_was():
     assert got.metadata == {"a": 1}
     loads(pickled(with_metadata({"a": None})), profile=PROFILE)
     assert np.dtype("i4").metadata is None  # NumPy's own
-
-
-@pytest.mark.parametrize("kind", SOURCES)
-def test_a_generator_goes_on_where_it_was(kind):
-    source = drawn(kind)
-    got = loads(pickle.dumps(source), profile=PROFILE)
-    assert got.integers(0, 99, 3000, "u4").tolist() == source.integers(0, 99, 3000, "u4").tolist()
-    assert got.standard_normal(99).tolist() == source.standard_normal(99).tolist()
-    assert got.spawn(1)[0].random() == source.spawn(1)[0].random()
 
 
 def test_a_state_that_changes_later_is_kept_as_it_was_checked():

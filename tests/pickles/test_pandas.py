@@ -16,6 +16,7 @@ from safeser.pickles import loads
 from tests.pickles.forging import PROFILE, New, opened, refused, reopened
 from tests.samples import pickles_pandas as forged
 from tests.samples.pickles_honest import PANDAS, REMEMBERING, SPARSE
+from tests.samples.values import collect_all
 
 
 def colliding(count):
@@ -71,7 +72,7 @@ def test_what_was_checked_does_not_change_through_a_buffer():
 
 def test_without_the_function_for_blocks_frames_are_made_by_columns(monkeypatch):
     monkeypatch.delattr(pd.api.internals, "create_dataframe_from_blocks", raising=False)
-    for frame in PANDAS:
+    for frame in [*PANDAS, *collect_all()["frames/DataFrame"]]:
         if type(frame) is pd.DataFrame and len(frame.columns) < 1000:
             pd.testing.assert_frame_equal(reopened(frame, 5), frame)
     refused("pickle.max-refs", opened, pd.DataFrame(np.zeros((0, 100_000), "i1")))

@@ -8,20 +8,14 @@ import pickletools
 import numpy as np
 import pytest
 
-from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import Budget, Profile, loads, parse
 from safeser.pickles.reading.loop import HERE
 from safeser.pickles.reading.machine import HANDLERS
 from safeser.values import Limits
+from tests.pickles.forging import refused
 
 LIMITS = Limits()
 DATA, ARRAYS = Profile.named("data"), Profile.named("data", "numpy")
-
-
-def refused(call, kind=PayloadError):
-    with pytest.raises(kind) as caught:
-        call()
-    return caught.value.rule
 
 
 def test_one_profile_says_nothing_for_another():
@@ -29,7 +23,7 @@ def test_one_profile_says_nothing_for_another():
     for _ in range(2):
         assert parsed.family(ARRAYS) == "pickle"
         assert parsed.family(DATA) == "cloudpickle"
-        assert refused(lambda: parsed.judged(DATA, buffers=0), PolicyDenied)
+        refused("pickle.global", parsed.judged, DATA, buffers=0)
         assert parsed.judged(ARRAYS, buffers=0).build([], Budget(LIMITS)) == np.dtype("f8")
 
 
@@ -45,7 +39,7 @@ def test_each_build_makes_an_object_of_its_own():
 
 def test_attack_too_few_buffers_for_what_was_parsed_without_them():
     parsed = parse(b"\x80\x05\x97\x97\x86.", limits=LIMITS)
-    assert refused(lambda: parsed.judged(DATA, buffers=1)) == "pickle.buffers"
+    refused("pickle.buffers", lambda: parsed.judged(DATA, buffers=1))
     assert parsed.judged(DATA, buffers=2).build([b"x", b"y"], Budget(LIMITS)) == (b"x", b"y")
 
 
@@ -57,7 +51,7 @@ def test_attack_depth_is_refused_whoever_asks_first(ask):
         "judged": lambda: parsed.judged(DATA, buffers=0),
     }
     for _ in range(2):
-        assert refused(asked[ask]) == "pickle.max-depth"
+        refused("pickle.max-depth", asked[ask])
 
 
 def test_another_look_is_charged_what_parsing_was():
@@ -69,7 +63,7 @@ def test_another_look_is_charged_what_parsing_was():
     assert (again.refs, again.calls) == (first.refs, first.calls)
     for _ in range(2):
         parsed.charge(again)
-    assert refused(lambda: parsed.charge(again)) == "pickle.max-refs"
+    refused("pickle.max-refs", lambda: parsed.charge(again))
 
 
 def test_a_persistent_id_means_what_each_caller_says():

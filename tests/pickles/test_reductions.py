@@ -18,7 +18,6 @@ import pandas as pd
 import pytest
 
 from safeser.dask.sealed.definitions import NO_DIGEST, Definitions
-from safeser.errors import PayloadError
 from safeser.pickles import stock
 from safeser.pickles.stock import Reductions, dumps
 
@@ -92,11 +91,6 @@ def test_no_more_than_a_number_of_objects_is_kept(monkeypatch):
     reductions, value = Reductions(), [pathlib.PurePosixPath(f"/{at}") for at in range(9)]
     assert dumps(value, code=True, reductions=reductions) == pickle.dumps(value, 5)
     assert len(reductions.kept) == 3
-
-
-def test_what_cannot_be_pickled_is_an_error():
-    with pytest.raises(PayloadError, match="cannot be pickled"):
-        dumps((each for each in ()), code=True, reductions=Reductions())
 
 
 def test_a_definition_and_its_canonical_digest_call_each_reducer_once():

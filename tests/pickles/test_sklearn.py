@@ -6,14 +6,10 @@ import pickle
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import sparse
 from sklearn import (
     cluster,
-    compose,
     decomposition,
     discriminant_analysis,
     dummy,
@@ -22,12 +18,10 @@ from sklearn import (
     feature_selection,
     gaussian_process,
     impute,
-    isotonic,
     kernel_ridge,
     linear_model,
     metrics,
     mixture,
-    model_selection,
     multiclass,
     multioutput,
     naive_bayes,
@@ -56,8 +50,8 @@ THREE = np.digitize(X[:, 1], [0.3, 0.6])
 Y = X @ [1.0, 2.0, 0.0, -1.0]
 
 
-def rebuilt(value, *, protocol=5):
-    return loads(pickle.dumps(value, protocol), profile=PROFILE)
+def rebuilt(value):
+    return loads(pickle.dumps(value), profile=PROFILE)
 
 
 def same(ours, theirs):
@@ -72,77 +66,50 @@ def same(ours, theirs):
 
 
 CLASSIFIERS = [
-    linear_model.LogisticRegression(), linear_model.SGDClassifier(average=True, random_state=0),
-    linear_model.SGDClassifier(loss="log_loss", random_state=0),
     linear_model.SGDClassifier(loss="modified_huber", early_stopping=True, random_state=0),
-    linear_model.Perceptron(), linear_model.RidgeClassifier(), svm.LinearSVC(), svm.SVC(),
-    svm.SVC(kernel="poly", decision_function_shape="ovo"), svm.NuSVC(nu=0.2),
-    tree.DecisionTreeClassifier(), tree.ExtraTreeClassifier(max_leaf_nodes=5),
-    ensemble.RandomForestClassifier(n_estimators=3, oob_score=False),
-    ensemble.ExtraTreesClassifier(n_estimators=3),
-    ensemble.GradientBoostingClassifier(n_estimators=2),
+    linear_model.Perceptron(), svm.LinearSVC(), svm.NuSVC(nu=0.2),
+    svm.SVC(kernel="poly", decision_function_shape="ovo"),
+    tree.ExtraTreeClassifier(max_leaf_nodes=5), ensemble.ExtraTreesClassifier(n_estimators=3),
     ensemble.GradientBoostingClassifier(n_estimators=2, init="zero", loss="exponential"),
-    ensemble.HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=2),
-    ensemble.AdaBoostClassifier(n_estimators=2), ensemble.BaggingClassifier(n_estimators=2),
-    ensemble.VotingClassifier([("a", naive_bayes.GaussianNB()), ("b", svm.LinearSVC())]),
+    ensemble.BaggingClassifier(n_estimators=2),
     ensemble.StackingClassifier([("a", naive_bayes.GaussianNB())], cv=2),
-    neighbors.KNeighborsClassifier(),
-    neighbors.KNeighborsClassifier(algorithm="ball_tree", p=3, weights="distance"),
     neighbors.KNeighborsClassifier(algorithm="brute", metric="cosine"),
-    neighbors.RadiusNeighborsClassifier(radius=2.0), neighbors.NearestCentroid(),
-    naive_bayes.GaussianNB(), naive_bayes.MultinomialNB(), naive_bayes.BernoulliNB(),
-    discriminant_analysis.LinearDiscriminantAnalysis(),
+    neighbors.RadiusNeighborsClassifier(radius=2.0), naive_bayes.MultinomialNB(),
+    naive_bayes.BernoulliNB(), discriminant_analysis.LinearDiscriminantAnalysis(),
     discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=0.1),
     neural_network.MLPClassifier((3,), max_iter=3, random_state=0),
     gaussian_process.GaussianProcessClassifier(optimizer=None),
+    multiclass.OneVsOneClassifier(svm.LinearSVC()), dummy.DummyClassifier(),
     multiclass.OneVsRestClassifier(linear_model.LogisticRegression()),
-    multiclass.OneVsOneClassifier(svm.LinearSVC()),
-    CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=2),
     CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=2, method="isotonic"),
-    dummy.DummyClassifier(),
-    pipeline.make_pipeline(preprocessing.StandardScaler(), linear_model.LogisticRegression()),
-    model_selection.GridSearchCV(tree.DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2),
-    model_selection.GridSearchCV(linear_model.LogisticRegression(), {"C": [1.0, 2.0]},
-        scoring="accuracy", cv=2),
 ]  # fmt: skip
 REGRESSORS = [
-    linear_model.LinearRegression(), linear_model.Ridge(), linear_model.RidgeCV(),
-    linear_model.Lasso(0.01), linear_model.ElasticNet(0.01), linear_model.LassoCV(cv=2),
-    linear_model.Lars(), linear_model.BayesianRidge(), linear_model.HuberRegressor(),
-    linear_model.SGDRegressor(random_state=0), linear_model.PoissonRegressor(),
+    linear_model.LinearRegression(), linear_model.RidgeCV(), linear_model.Lasso(0.01),
+    linear_model.ElasticNet(0.01), linear_model.Lars(), linear_model.BayesianRidge(),
+    linear_model.HuberRegressor(), linear_model.SGDRegressor(random_state=0),
     linear_model.QuantileRegressor(solver="highs"),
-    linear_model.RANSACRegressor(min_samples=5, random_state=0), svm.SVR(), svm.NuSVR(),
-    svm.LinearSVR(), tree.DecisionTreeRegressor(max_depth=3),
-    ensemble.RandomForestRegressor(n_estimators=2),
-    ensemble.GradientBoostingRegressor(n_estimators=2),
+    linear_model.RANSACRegressor(min_samples=5, random_state=0), svm.NuSVR(), svm.LinearSVR(),
+    tree.DecisionTreeRegressor(max_depth=3),
     ensemble.GradientBoostingRegressor(n_estimators=2, loss="huber"),
     ensemble.HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=2),
-    neighbors.KNeighborsRegressor(), kernel_ridge.KernelRidge(kernel="rbf"),
+    kernel_ridge.KernelRidge(kernel="rbf"),
     gaussian_process.GaussianProcessRegressor(optimizer=None),
     neural_network.MLPRegressor(hidden_layer_sizes=(3,), max_iter=3, solver="sgd", random_state=0),
-    multioutput.MultiOutputRegressor(linear_model.Ridge()),
-    compose.TransformedTargetRegressor(linear_model.Ridge(), func=np.log1p, inverse_func=np.expm1),
-    dummy.DummyRegressor(),
+    multioutput.MultiOutputRegressor(linear_model.Ridge()), dummy.DummyRegressor(),
 ]  # fmt: skip
 TRANSFORMERS = [
-    preprocessing.StandardScaler(), preprocessing.MinMaxScaler(), preprocessing.RobustScaler(),
-    preprocessing.Normalizer(), preprocessing.PolynomialFeatures(),
+    preprocessing.RobustScaler(), preprocessing.Normalizer(), preprocessing.PolynomialFeatures(),
     preprocessing.QuantileTransformer(n_quantiles=5), preprocessing.PowerTransformer(),
     preprocessing.KBinsDiscretizer(3, quantile_method="averaged_inverted_cdf"),
-    preprocessing.OneHotEncoder(handle_unknown="ignore"),
     preprocessing.OneHotEncoder(drop="first", sparse_output=False, dtype=np.float32),
-    preprocessing.OrdinalEncoder(), preprocessing.FunctionTransformer(np.log1p),
     decomposition.PCA(2), decomposition.TruncatedSVD(2), decomposition.NMF(2, max_iter=1000),
     decomposition.FastICA(2, random_state=0), decomposition.KernelPCA(2, kernel="rbf"),
-    decomposition.LatentDirichletAllocation(2, max_iter=2), cluster.KMeans(3, n_init=1),
-    cluster.MiniBatchKMeans(3, n_init=1), cluster.FeatureAgglomeration(2), impute.SimpleImputer(),
-    impute.KNNImputer(), impute.IterativeImputer(max_iter=1), feature_selection.VarianceThreshold(),
-    feature_selection.SelectKBest(feature_selection.f_classif, k=2),
+    decomposition.LatentDirichletAllocation(2, max_iter=2),
+    cluster.MiniBatchKMeans(3, n_init=1), cluster.FeatureAgglomeration(2), impute.KNNImputer(),
+    impute.IterativeImputer(max_iter=1), feature_selection.VarianceThreshold(),
     feature_selection.SelectFromModel(linear_model.LogisticRegression()),
     feature_selection.RFE(linear_model.LogisticRegression()),
     ensemble.RandomTreesEmbedding(n_estimators=2, max_depth=2),
-    compose.ColumnTransformer([("a", preprocessing.StandardScaler(), [0, 1]), ("b", "passthrough",
-        slice(2, 3))]),
     pipeline.make_union(preprocessing.StandardScaler(), decomposition.PCA(2)),
 ]  # fmt: skip
 
@@ -184,73 +151,42 @@ def test_estimators(name):
             assert same(got.predict_proba(X), estimator.predict_proba(X))
 
 
-@pytest.mark.parametrize(("estimator", "method"), [
-    (svm.OneClassSVM(), "predict"),
-    (ensemble.IsolationForest(n_estimators=2, random_state=0), "predict"),
-    (neighbors.LocalOutlierFactor(novelty=True), "predict"),
-    (neighbors.NearestNeighbors(), "kneighbors"), (neighbors.KernelDensity(), "score_samples"),
-    (mixture.GaussianMixture(2, random_state=0), "predict"),
-    (mixture.BayesianGaussianMixture(n_components=2, max_iter=2, random_state=0), "predict"),
-    (cluster.MeanShift(), "predict"), (cluster.KMeans(2, n_init=1), "predict"),
-    (cluster.DBSCAN(), ""), (cluster.AgglomerativeClustering(), ""),
-], ids=lambda value: value if type(value) is str else type(value).__name__)  # fmt: skip
-def test_without_target(estimator, method):
+NAMES = np.array([["a", "x"], ["b", "y"], ["a", "y"]], object)
+SETS = preprocessing.MultiLabelBinarizer(sparse_output=True)
+TEXTS = ["a dog and a cat", "the cat sat", "a dog"]
+#: What is fitted without a target, and then asked by *method*.
+OTHERS = [
+    (svm.OneClassSVM(), "predict", X),
+    (ensemble.IsolationForest(n_estimators=2, random_state=0), "predict", X),
+    (neighbors.LocalOutlierFactor(novelty=True), "predict", X),
+    (neighbors.NearestNeighbors(), "kneighbors", X),
+    (neighbors.KernelDensity(), "score_samples", X),
+    (mixture.GaussianMixture(2, random_state=0), "predict", X),
+    (mixture.BayesianGaussianMixture(n_components=2, max_iter=2, random_state=0), "predict", X),
+    (cluster.MeanShift(), "predict", X), (cluster.DBSCAN(), "", X),
+    (cluster.AgglomerativeClustering(), "", X),
+    (feature_extraction.text.CountVectorizer(), "transform", TEXTS),
+    (feature_extraction.text.HashingVectorizer(n_features=32), "transform", TEXTS),
+    (feature_extraction.DictVectorizer(), "transform", [{"a": 1}, {"b": 2}]),
+    (preprocessing.LabelBinarizer(sparse_output=True), "transform", LABELS),
+    (SETS, "transform", [["a", "b"], ["c"]]),
+    (preprocessing.OneHotEncoder(drop="if_binary"), "transform", NAMES),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("estimator", "method", "given"), OTHERS)
+def test_without_target(estimator, method, given):
+    estimator.fit(given)
     if method:
-        check(estimator.fit(X), method)
+        getattr(estimator, method)(given)  # some keep what they were asked
+        check(estimator, method, given)
     else:
-        assert same(rebuilt(estimator.fit(X)).labels_, estimator.labels_)
-
-
-def test_text():
-    texts = ["a dog and a cat", "the cat sat", "a dog"]
-    for made in (
-        feature_extraction.text.CountVectorizer(),
-        feature_extraction.text.TfidfVectorizer(ngram_range=(1, 2), stop_words="english"),
-        feature_extraction.text.HashingVectorizer(n_features=32),
-    ):
-        check(made.fit(texts), "transform", texts)
-    check(feature_extraction.DictVectorizer().fit([{"a": 1}, {"b": 2}]), "transform", [{"a": 3}])
-
-
-def test_labels():
-    check(preprocessing.LabelEncoder().fit(LABELS), "transform", LABELS)
-    check(preprocessing.LabelBinarizer(sparse_output=True).fit(LABELS), "transform", LABELS)
-    sets = preprocessing.MultiLabelBinarizer(sparse_output=True).fit([["a", "b"], ["c"]])
-    sets.transform([["a"]])
-    check(sets, "transform", [["a", "c"]])
-
-
-def test_categories_of_text():
-    names = np.array([["a", "x"], ["b", "y"], ["a", "y"]], object)
-    check(preprocessing.OneHotEncoder(drop="if_binary").fit(names), "transform", names)
-    check(preprocessing.OrdinalEncoder().fit(names), "transform", names)
-
-
-def test_isotonic():
-    check(isotonic.IsotonicRegression().fit(X[:, 0], Y), "predict", X[:, 0])
-
-
-def test_names_of_columns():
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    made = preprocessing.StandardScaler().set_output(transform="pandas").fit(frame)
-    got = rebuilt(made)
-    assert list(got.feature_names_in_) == list("abcd")
-    assert got.transform(frame).equals(made.transform(frame))
+        assert same(rebuilt(estimator).labels_, estimator.labels_)
 
 
 def test_a_random_state_inside():
     made = tree.DecisionTreeClassifier(random_state=check_random_state(3))
     assert rebuilt(made).random_state.randint(100) == made.random_state.randint(100)
-
-
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_protocols(protocol):
-    made = ensemble.RandomForestClassifier(n_estimators=2).fit(X, LABELS)
-    assert same(rebuilt(made, protocol=protocol).predict(X), made.predict(X))
-    buffers = []
-    data = pickle.dumps(made, 5, buffer_callback=buffers.append)
-    got = loads(data, buffers=[buffer.raw() for buffer in buffers], profile=PROFILE)
-    assert same(got.predict(X), made.predict(X))
 
 
 def test_a_scorer():
@@ -282,22 +218,6 @@ def test_no_field_shadows_code():
             assert not callable(getattr(kind, field, None)), (entry.name, field)
 
 
-@given(st.data())
-def test_whatever_tree_is_accepted_predicts(data):
-    def change(nodes):
-        for _ in range(data.draw(st.integers(1, 3))):
-            name = data.draw(st.sampled_from(["left_child", "right_child", "feature"]))
-            at = data.draw(st.integers(0, forged.NODES - 1))
-            nodes[name][at] = data.draw(st.integers(-3, forged.NODES + 1))
-
-    try:
-        got = loads(forged.with_tree(nodes_=change), profile=PROFILE)
-    except PayloadError:
-        return
-    assert got.predict(forged.X).shape == (30,)
-    assert got.decision_path(forged.X).shape == (30, forged.NODES)
-
-
 def test_a_vocabulary_that_grows_after_it_was_checked_is_refused():
     """The stream may add to a dict that it has handed over already; the estimator has a copy."""
     data = forged.forged(forged.WORDS)
@@ -318,9 +238,5 @@ def test_a_vocabulary_that_grows_after_it_was_checked_is_refused():
 @pytest.mark.parametrize("build", ["tree", "metric", "search_tree"])
 def test_what_is_built_already_is_not_built_again(build):
     refused("pickle.build-twice", getattr(sklearn_trees, build), None, object(), {})
-
-
-def test_a_search_tree_has_thirteen_parts():
     draft = sklearn_trees.Draft("sklearn.neighbors._kd_tree:KDTree", 1, 2, 3)
-    with pytest.raises(PayloadError, match="differs from scikit-learn's"):
-        sklearn_trees.search_tree(None, draft, (1, 2))
+    refused("pickle.state", sklearn_trees.search_tree, None, draft, (1, 2))

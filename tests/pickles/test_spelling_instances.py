@@ -111,7 +111,7 @@ class TestKeywords:
             (NAMES["Keyed"], "built", ""),
         ]
         for profile in (allowed(Keyed="class"), allowed(Plain="class")):
-            refused(data, profile, "global", PolicyDenied)
+            refused(data, profile, "global")
 
 
 def spelt(*, name="safeser_own:Keyed", then=b")R"):
@@ -165,7 +165,6 @@ def recipes():
         (new + b"\x94", op.value((b"h\x00", given, empty, empty))),
         (new + b"\x94", op.value((b"h\x00", given, empty))),
         (other + b"\x94", op.value((b"h\x00", given, empty, None))),
-        (other + b"\x94", op.value((b"h\x00", given, empty, None))),
         (op.value("x") + b"\x94", op.value((b"h\x00", given, empty, None))),
         (new + b"\x94", empty),
     ):
@@ -177,12 +176,7 @@ def recipes():
     yield op.call("functools:partial", trap) + b")R"
 
 
-@pytest.mark.parametrize("at", range(31))
-def test_bypass_what_looks_like_the_spelling_is_none(trap, at):
-    listed = allowed(Keyed=KEYED, Plain="class")
+@pytest.mark.parametrize("recipe", list(recipes()))
+def test_bypass_what_looks_like_the_spelling_is_none(trap, recipe):
     with pytest.raises(SafeserError):
-        loads(op.pickled(list(recipes())[at]), profile=listed)
-
-
-def test_there_is_no_other_recipe():
-    assert len(list(recipes())) == 31
+        loads(op.pickled(recipe), profile=allowed(Keyed=KEYED, Plain="class"))

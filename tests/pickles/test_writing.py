@@ -133,7 +133,17 @@ class TestPersistentIds:
         assert "persistent id" in shown.text()
         assert shown.globals[0].role == "persistent"
 
+    @pytest.mark.parametrize(("pid", "said"), [
+        (b"K\1", 1), (b"K\1N\x86", (1, None)), (b"(" + b"N" * 16 + b"t", (None,) * 16),
+        (b"cbuiltins\nlen\n", len),
+    ])  # fmt: skip
+    def test_what_one_may_be(self, pid, said):
+        data = b"\x80\x05" + pid + b"Q."
+        assert loads(data, profile="functions", persistent_load=lambda held: [held]) == [said]
+
     @pytest.mark.parametrize("data", [
+        b"\x96" + bytes(8) + b"Q.", b"](e\x85Q.", b"(" + b"N" * 17 + b"tQ.",
+        b"c_codecs\nencode\nX\1\0\0\0x\x8c\6latin1\x86RQ.",
         b"P\xc3\xa9\n.", b"Pno end", b"P" + b"x" * 2000 + b"\n.", b"]Q.", b"}Q.", b"\x8fQ.", b"Q.",
         b"K\x01K\x02K\x03\x87" * 30 + b"(" + b"N" * 40 + b"tQ.", b"N\x85\x85\x85\x85Q.",
         b"ccollections\nOrderedDict\n)RQ.", b"Pbig\nQ.", b"Pbig\n)R.", b"Pbig\n}b.", b"Pbig\nNa.",
@@ -150,8 +160,6 @@ class TestPersistentIds:
         data = b"cos\nsystem\n\x85Q."
         with pytest.raises(PolicyDenied):
             loads(data, persistent_load=print)
-        listed = b"cbuiltins\nint\n\x85Q."
-        assert loads(listed, profile="functions", persistent_load=list) == [int]
 
     def test_what_they_stand_for_is_no_key_unless_plain(self):
         data = b"}Pbig\nNs."

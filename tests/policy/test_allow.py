@@ -101,13 +101,3 @@ def test_it_needs_the_family() -> None:
     with pytest.raises(ConfigError) as caught:
         policy('"my:Point": class', "[dask, msgpack]")
     assert caught.value.rule == "config.no-effect"
-
-
-def test_the_limits_of_pickles() -> None:
-    limits = policy(
-        '"my:P": class', more="limits: {max_string: 1MiB, max_int: 1KiB, max_calls: 500}\n"
-    ).limits
-    assert (limits.max_string, limits.max_int, limits.max_calls) == (1 << 20, 1 << 10, 500)
-    for wrong in ("max_string: 1", "max_int: 1GiB", "max_calls: 1"):
-        with pytest.raises(ConfigError):
-            policy('"my:P": class', more=f"limits: {{{wrong}}}\n")

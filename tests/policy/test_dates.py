@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import json
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.policy import Policy, decide
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.readable import read_by
 from safeser.values import Context
-from tests.draws import draws
 from tests.policy.random_policies import (
-    DATES,
-    QUESTIONS,
-    STARTS,
-    STEP,
-    loaded,
     noon,
-    permits,
-    policies,
 )
-from tests.policy.reference import reference
 
 TEXT = """safeser: 1
 name: p
@@ -113,13 +100,6 @@ def test_every_answer_that_was_remembered_ends(clock: Clock, policy: Policy) -> 
     assert answers() == [False] * 9 == answers()
 
 
-def test_a_broader_context_below_does_not_take_over(clock: Clock, policy: Policy) -> None:
-    """Else a narrow context that ends would permit more than while it was in force."""
-    clock.now = noon("2026-07-01")
-    assert policy.decide(Context("a", "b"), "dask").rule == "context.ended"
-    assert policy.decide(Context("c", "b"), "dask").permitted
-
-
 def test_a_clock_that_is_set_back_brings_nothing_back(clock: Clock, policy: Policy) -> None:
     clock.now = noon("2026-07-01")
     assert not policy.decide(Context("a", "b"), "dask").permitted
@@ -160,26 +140,6 @@ def test_two_that_share_only_what_has_ended_have_no_session(clock: Clock) -> Non
     assert below.counterparts("b") == {"c"}
 
 
-def test_a_policy_without_dates_reads_no_clock() -> None:
-    reads = []
-
-    def clock() -> float:
-        reads.append(1)
-        return 0.0
-
-    policy = Policy.parse(TEXT.replace("  until: '2026-06-30'\n", ""), clock=clock)
-    seen = len(reads)
-    policy.decide(Context("a", "b"), "dask")
-    assert len(reads) == seen <= 1
-
-
-def test_as_of_answers_for_any_day_and_none(policy: Policy) -> None:
-    context = Context("a", "b")
-    assert policy.as_of(datetime.date(2026, 6, 30)).decide(context, "dask").permitted
-    assert not policy.as_of(datetime.date(2026, 7, 1)).decide(context, "dask").permitted
-    assert policy.as_of(None).decide(context, "dask").permitted
-
-
 def test_an_observing_policy_records_what_has_ended(clock: Clock) -> None:
     text = TEXT.replace("revision: 1\n", "revision: 1\nmode: observe\n")
     observed = Policy.parse(text, clock=clock)
@@ -189,32 +149,6 @@ def test_an_observing_policy_records_what_has_ended(clock: Clock) -> None:
     assert observed.written.decide(Context("a", "b"), "dask").rule == "context.ended"
     assert observed.has_passed
     assert not observed.renewed().has_passed
-
-
-@given(policies(), st.sampled_from(("2026-01-01", *DATES, "2027-01-01")), STARTS)
-@draws(20)
-def test_decisions_are_those_of_the_reference_on_every_day(
-    spelled: dict[str, Any], day: str, first: int
-) -> None:
-    clock = Clock("2025-01-01")
-    policy = Policy.parse(json.dumps(spelled, indent=1), clock=clock)
-    for question in QUESTIONS[first :: 3 * STEP]:
-        permits(policy, question)  # remembered before the dates pass
-    clock.now = noon(day)
-    for context, family, sealing, author in QUESTIONS[first::STEP]:
-        decision = policy.decide(context, family, sealing=sealing, author=author)
-        expected = reference(spelled, context, family, sealing, author, day=day)
-        assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
-
-
-@pytest.mark.slow
-@given(policies(), STARTS)
-@draws(12)
-def test_no_day_that_passes_permits_more(spelled: dict[str, Any], first: int) -> None:
-    each = [loaded(spelled, day=day) for day in ("2026-01-01", *DATES, "2027-01-01")]
-    for question in QUESTIONS[first::STEP]:
-        answers = [permits(policy, question) for policy in each]
-        assert answers == sorted(answers, reverse=True), question
 
 
 # --- for people -----------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Decisions: against a reference evaluator, and the properties that truly hold.
 
-Removing a context can permit more, since it may uncover a broader one below; what holds instead is
-tested here: removing families, operations or a submission never permits more, an appended context
-changes only what nothing matched, and a changed context changes only what it matched.
+Removing a context can permit more, since it may uncover a broader one below; removing families or
+operations of one never does.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -19,19 +19,19 @@ from safeser.operations import GROUPS
 from safeser.operations import NAMES as OPERATION_NAMES
 from safeser.policy import Policy
 from safeser.policy.decide import Table
-from safeser.policy.rules import CODE_OPERATIONS
 from safeser.policy.source.context import Rule
-from safeser.values import Context, Decision, Kind, Suite
+from safeser.values import Context, Kind, Suite
 from tests.draws import draws
 from tests.policy.random_policies import (
+    DATES,
     DAY,
     NAMES,
     PRINCIPALS,
     QUESTIONS,
     STARTS,
     STEP,
-    contexts,
     loaded,
+    noon,
     permits,
     policies,
     written,
@@ -43,13 +43,19 @@ TAKEN = ("serializers", "deserializers", "operations")
 # --- the properties ---------------------------------------------------------------------------
 
 
-@given(policies(), STARTS)
+@given(policies(), st.sampled_from(("2026-01-01", *DATES, "2027-01-01")), STARTS)
 @draws(50)
-def test_decide_is_the_reference(spelled: dict[str, Any], first: int) -> None:
-    policy = loaded(spelled)
+def test_decide_is_the_reference_on_every_day(
+    spelled: dict[str, Any], day: str, first: int
+) -> None:
+    now = noon("2025-01-01")
+    policy = Policy.parse(json.dumps(spelled, indent=1), clock=lambda: now)
+    for question in QUESTIONS[first :: 3 * STEP]:
+        permits(policy, question)  # remembered before the dates pass
+    now = noon(day)
     for context, family, sealing, author in QUESTIONS[first::STEP]:
         decision = policy.decide(context, family, sealing=sealing, author=author)
-        expected = reference(spelled, context, family, sealing, author, day=DAY)
+        expected = reference(spelled, context, family, sealing, author, day=day)
         assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
 
 
@@ -103,54 +109,6 @@ def test_taking_away_from_a_context_never_permits_more(
         assert not permits(fewer, question) or permits(before, question), question
 
 
-@pytest.mark.slow
-@given(policies(), contexts(), STARTS)
-@draws(25)
-def test_an_appended_context_changes_only_what_nothing_matched(
-    spelled: dict[str, Any], last: dict[str, Any], first: int
-) -> None:
-    longer = {**spelled, "contexts": [*spelled["contexts"], {"name": "last", **last}]}
-    try:
-        after = loaded(longer)
-    except ConfigError:
-        assume(False)
-    before = loaded(spelled)
-    for context, family, sealing, author in QUESTIONS[first::STEP]:
-        one = before.decide(context, family, sealing=sealing, author=author)
-        other = after.decide(context, family, sealing=sealing, author=author)
-        assert one == other or (one.rule == "context.none" and other.context == "last")
-        # Read backwards: removing the last context never permits more.
-        assert other.permitted or not one.permitted
-
-
-@pytest.mark.slow
-@given(policies(), st.data(), STARTS)
-@draws(25)
-def test_removing_a_context_changes_only_what_it_matched(
-    spelled: dict[str, Any], data: st.DataObject, first: int
-) -> None:
-    assume(len(spelled["contexts"]) > 1)
-    gone = data.draw(st.sampled_from(spelled["contexts"]))
-    rest = {**spelled, "contexts": [rule for rule in spelled["contexts"] if rule is not gone]}
-    before, after = loaded(spelled), loaded(rest)
-    for context, family, sealing, author in QUESTIONS[first::STEP]:
-        one = before.decide(context, family, sealing=sealing, author=author)
-        other = after.decide(context, family, sealing=sealing, author=author)
-        same = (one.permitted, one.rule, one.context) == (
-            other.permitted,
-            other.rule,
-            other.context,
-        )
-        assert same or one.context == gone["name"]
-
-
-def test_removing_a_context_can_permit_more() -> None:
-    narrow = {"sender": ["a"], "recipient": ["b"]}
-    broad = {"sender": ["group:g"], "recipient": ["b"], "deserializers": ["msgpack", "dask"]}
-    assert not loaded(written([narrow, broad])).decide(Context("a", "b"), "dask").permitted
-    assert loaded(written([broad])).decide(Context("a", "b"), "dask").permitted
-
-
 def placed(
     sender: str, recipient: str, kind: Kind, transport: str | None, same_host: bool | None
 ) -> Context:
@@ -190,16 +148,6 @@ def code_policy() -> Policy:
         "operations": {"grant": ["basic", "run"]},
     }
     return loaded(written([rule]))
-
-
-def test_pickle_is_not_smuggled_into_an_admin_message() -> None:
-    policy = code_policy()
-    context = Context("a", "b", "admin")
-    for family in ("pickle", "cloudpickle", "dask", "error"):
-        assert policy.decide(context, family).rule == "floor.admin"
-    assert policy.decide(context, "msgpack").permitted
-    grant = policy.grant(context)
-    assert (grant.families, grant.profiles) == (("msgpack",), ())
 
 
 def test_the_grant_is_the_contexts_in_its_order() -> None:
@@ -288,20 +236,6 @@ def test_the_floors_hold_whatever_a_rule_says() -> None:
     assert table.grant(Context("a", "a", "admin")).families == ("msgpack",)
 
 
-def test_submitting_needs_a_submission_and_nothing_else_does() -> None:
-    rule = {"sender": ["a"], "recipient": ["b"], "operations": {"grant": ["basic"]}}
-    policy = loaded(written([rule]))
-    graph = Context("a", "b", "task", "update-graph")
-    assert policy.decide(graph, "msgpack").rule == "submission.none"
-    assert policy.permits_operation(graph).rule == "submission.none"
-    assert policy.permits_operation(Context("a", "b", "admin", "identity")).permitted
-    assert policy.permits_operation(Context("a", "b", "admin")).permitted
-    assert policy.permits_operation(Context("a", "b", "control", "run")).rule == (
-        "operation.not-granted"
-    )
-    assert policy.permits_operation(Context("b", "a")).rule == "context.none"
-
-
 def test_decisions_are_remembered_and_the_memory_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -338,9 +272,3 @@ def with_grant(policy: Policy, context: Context) -> object:
 def test_a_decision_is_never_taken_for_its_answer() -> None:
     with pytest.raises(TypeError):
         bool(code_policy().decide(Context("a", "b"), "dask"))
-
-
-def test_code_operations_exist() -> None:
-    assert OPERATION_NAMES >= CODE_OPERATIONS
-    assert {"run", "upload_file", "run_function"} <= CODE_OPERATIONS
-    assert isinstance(code_policy().decide(Context("a", "b"), None), Decision)

@@ -4,7 +4,7 @@ import pytest
 
 from safeser.errors import ConfigError
 from safeser.policy import Policy
-from safeser.values import Context, Kind
+from safeser.values import Context
 
 TEXT = """
 safeser: 1
@@ -38,26 +38,6 @@ def test_what_is_declared_and_listed_passes():
         decision = policy().decide(HERE, family)
         assert (decision.permitted, decision.rule) == (False, "context.family")
     assert "your-frames" not in policy().decide(HERE, "your-frames").reason
-
-
-def test_the_side_that_seals_lists_its_own():
-    decision = policy().decide(HERE, "my-frames", sealing=True)
-    assert (decision.permitted, decision.rule) == (False, "context.family")
-    assert "add my-frames to 'serializers'" in decision.fix
-    assert "own code" in decision.fix
-
-
-def test_floors():
-    admin = Context("alice", "bob", Kind.ADMIN)
-    assert policy().decide(admin, "my-frames").rule == "floor.admin"
-    assert policy().grant(admin).families == ("msgpack",)
-    relayed = policy().decide(HERE, "my-frames", author="carol")
-    assert (relayed.permitted, relayed.rule) == (False, "author.relayed")
-    assert "No policy" in relayed.fix
-    open_ = policy(sender="unknown", deserializers="[dask, msgpack]")
-    stranger = open_.decide(Context("unknown", "bob"), "my-frames")
-    assert (stranger.permitted, stranger.rule) == (False, "floor.unknown")
-    assert open_.decide(Context("unknown", "bob"), "dask").permitted
 
 
 @pytest.mark.parametrize(

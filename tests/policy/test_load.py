@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
 from safeser.identity import PrivateKey
-from safeser.operations import GROUPS
 from safeser.policy import Policy
 from safeser.values import Limits
 from tests.draws import draws
+from tests.refusal import refusal
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\n"
 PRINCIPALS = "principals:\n  a: {groups: [red]}\n  b: {groups: [red, blue]}\n  c: {}\n"
 CONTEXT = "- {name: x, sender: a, recipient: b}\n"
+BODY = f"{PRINCIPALS}contexts:\n{CONTEXT}"
 
 
 def policy(contexts: str = CONTEXT, *, principals: str = PRINCIPALS, more: str = "") -> Policy:
@@ -55,17 +56,6 @@ def test_the_smallest_policy() -> None:
     assert context.serializers == context.deserializers == ("msgpack",)
     assert (context.submission, context.operations) == ("none", frozenset())
     assert "test" in repr(loaded)
-
-
-def test_senders_may_be_names_groups_and_mixes() -> None:
-    loaded = policy("- {name: x, sender: [c, group:red], recipient: group:blue}\n")
-    assert loaded.contexts[0].senders == {"a", "b", "c"}
-    assert loaded.contexts[0].recipients == {"b"}
-
-
-def test_operations_are_groups_and_exact_names() -> None:
-    (context,) = policy(one("operations: {grant: [basic, restart]}")).contexts
-    assert context.operations == GROUPS["basic"] | {"restart"}
 
 
 def test_limits_take_numbers_and_sizes() -> None:
@@ -105,29 +95,19 @@ def test_a_policy_cannot_be_changed() -> None:
         ("safeser: '1'\n", "config.version"),
         (HEAD, "config.missing-key"),
         (HEAD + PRINCIPALS, "config.missing-key"),
-        ("safeser: 1\nname: x\n" + PRINCIPALS + "contexts:\n" + CONTEXT, "config.missing-key"),
+        ("safeser: 1\nname: x\n" + BODY, "config.missing-key"),
+        ("safeser: 1\nname: 7\nrevision: 1\n" + BODY, "config.value"),
+        ("safeser: 1\nname: a b\nrevision: 1\n" + BODY, "config.name"),
+        *(
+            (f"safeser: 1\nname: x\nrevision: {revision}\n{BODY}", "config.value")
+            for revision in ("0", "'1'", "[1]", "9223372036854775808")
+        ),
     ],
 )
-def test_missing_parts(text: str, rule: str) -> None:
+def test_what_is_missing_or_of_another_type_at_the_top(text: str, rule: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Policy.parse(text)
     assert caught.value.rule == rule
-
-
-@pytest.mark.parametrize(
-    ("head", "words"),
-    [
-        ("name: 7\nrevision: 1", "'name' must be text.*quotes"),
-        ("name: a b\nrevision: 1", "'name': a name must be"),
-        ("name: x\nrevision: 0", "'revision' must be at least 1"),
-        ("name: x\nrevision: '1'", "'revision' must be a whole number"),
-        ("name: x\nrevision: [1]", "'revision' must be a whole number"),
-        ("name: x\nrevision: 9223372036854775808", "'revision' must be at most"),
-    ],
-)
-def test_wrong_types_at_the_top(head: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        Policy.parse(f"safeser: 1\n{head}\n{PRINCIPALS}contexts:\n{CONTEXT}")
 
 
 @pytest.mark.parametrize(
@@ -252,11 +232,8 @@ def test_one_key_speaks_for_one_principal() -> None:
 )
 def test_limits_have_floors_and_ceilings(limits: str) -> None:
     refused(more=f"limits: {{{limits}}}\n")
-
-
-def test_a_group_where_there_are_none() -> None:
-    error = refused(one("kinds: [data]", sender="group:red"), principals="principals: {b: {}}\n")
-    assert (error.rule, error.fix) == ("config.undefined", "")
+    with refusal(ConfigError, "config.limits"):
+        Limits(max_refs=0)
 
 
 def test_too_many_contexts() -> None:
@@ -300,11 +277,6 @@ def test_no_policy_lets_unknown_submit_or_steer(fields: str) -> None:
     assert refused(one(fields, sender="unknown")).rule == "floor.unknown"
 
 
-def test_unknown_may_be_let_in_for_plain_data() -> None:
-    fields = "serializers: [dask, msgpack], operations: {grant: [basic]}"
-    assert policy(one(fields, sender="unknown")).contexts[0].senders == {"unknown"}
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -324,59 +296,7 @@ def test_where_code_passes_the_file_says_so(fields: str) -> None:
     assert policy(one(fields + ", submission: code")).contexts[0].submission == "code"
 
 
-# --- reachability -----------------------------------------------------------------------------
-
-
-Hop = tuple[str, str, str]
-ALL = "[admin, data, task, control]"
-
-
-def written(hops: list[Hop]) -> str:
-    lines = []
-    for number, (sender, recipient, kinds) in enumerate(hops):
-        line = f"- {{name: x{number}, sender: {sender}, recipient: {recipient}, kinds: {kinds}}}\n"
-        lines.append(line)
-    return "".join(lines)
-
-
-@pytest.mark.parametrize(
-    ("above", "below"),
-    [
-        ([("a", "b", ALL)], ("a", "b", ALL)),
-        ([("group:red", "b", ALL)], ("a", "b", ALL)),
-        ([("a", "b", "[data, task]")], ("a", "b", "[task]")),
-        ([("a", "b", "[data, task]"), ("a", "b", "[admin, control]")], ("a", "b", ALL)),
-        (
-            [("a", "[a, b, c]", ALL), ("b", "group:red", ALL), ("b", "c", ALL)],
-            ("group:red", "[a, b, c]", ALL),
-        ),
-        ([("[a, unknown]", "b", ALL)], ("unknown", "b", ALL)),
-    ],
-)
-def test_a_context_that_is_never_reached(above: list[Hop], below: Hop) -> None:
-    error = refused(written([*above, below]))
-    assert error.rule == "config.unreachable"
-    assert error.where == f"p.yaml, line {9 + len(above)}, column 3"
-    assert "x0" in error.message
-    # It is the order and the completeness that matter: neither of these leaves it nothing.
-    policy(written([below]))
-    policy(written([*above[1:], below]))
-
-
-def test_looking_for_unreachable_contexts_is_cheap_for_large_groups() -> None:
-    principals = "principals:\n" + "".join(f"  p{i}: {{groups: [g]}}\n" for i in range(3000))
-    everybody = ("group:g", "group:g", ALL)
-    assert refused(written([everybody] * 2), principals=principals).rule == "config.unreachable"
-
-
 # --- files ------------------------------------------------------------------------------------
-
-
-def test_load_by_path(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}...\n")
-    assert Policy.load(path).sha256 == Policy.load(str(path)).sha256
-    assert Policy.load(path).source == str(path)
 
 
 def test_the_same_bytes_are_parsed_once_and_others_anew(tmp_path: Path) -> None:
@@ -439,25 +359,9 @@ def test_a_text_needs_no_mark_and_may_have_it() -> None:
 def test_a_bare_name_is_never_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}...\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="no ready policy 'mine'"):
-        Policy.load("mine")
-
-
-def test_an_unknown_name_lists_the_ready_ones() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'default'"):
-        Policy.load("defualt")
-    with pytest.raises(
-        ConfigError,
-        match=r"Known here: analysts, dask-cluster, default, .*stock-cluster, strict, trusted"
-        r".*\./mine\.yaml",
-    ):
-        Policy.load("zzzzzzzz")
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "x\x00y", "\ud800"])
-def test_odd_names(name: str) -> None:
-    with pytest.raises(ConfigError):
-        Policy.load(name)
+    for name in ("mine", "", ".", "..", "x\x00y", "\ud800"):
+        with pytest.raises(ConfigError):
+            Policy.load(name)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ HOSTILE = ("\x1b[31m", "a\nb: c", "&x", "{}", "a" * 65, "", "=1+1", "<script>", 
         {"operation": "run"},  # never of kind data
         {"family": "DASK"},
         {"family": "a\nb"},
+        {"family": "sealed", "recipient": "carol", "author": "carol"},  # a reply to its author
         {"family": "any"},  # words of the language, which name no family
         {"family": "unknown"},
     ],
@@ -132,11 +133,6 @@ HOSTILE = ("\x1b[31m", "a\nb: c", "&x", "{}", "a" * 65, "", "=1+1", "<script>", 
 def test_what_no_policy_can_be_asked_about_is_skipped_and_counted(said: dict[str, Any]) -> None:
     record = admit("alice", "scheduler")
     found = gather([Record({**record.fields, **said})])
-    assert (found.messages, found.skipped) == ({}, 1)
-
-
-def test_a_sealed_reply_to_its_author_is_no_matter_of_policy() -> None:
-    found = gather([admit("worker", "carol", family="sealed", author="carol")])
     assert (found.messages, found.skipped) == ({}, 1)
 
 
@@ -290,27 +286,12 @@ def test_what_roles_need_to_end_is_proposed_and_marked() -> None:
     assert not policy.decide(Context("scheduler", "w1", "task"), "pickle").permitted
 
 
-def test_a_heartbeat_gives_no_role() -> None:
-    text = learn(gather([counts(beat("guest", "heartbeat_worker"))]))
-    assert "not seen" not in text
-
-
 def test_workers_do_not_get_the_nannies_of_others() -> None:
     came = [beat(name, what) for name in "ab" for what in ("register-worker", "register_nanny")]
     policy = Policy.parse(learn(gather([counts(*came)])))
     for one, other, permitted in (("a", "a", True), ("a", "b", False), ("b", "a", False)):
         context = Context(one, other, "control", "close_gracefully")
         assert policy.permits_operation(context).permitted is permitted
-
-
-def test_a_client_gets_what_keeps_its_connection_and_no_values() -> None:
-    seen = counts(beat("oscar", "register-client"), beat("oscar", "ncores"))
-    policy = Policy.parse(learn(gather([seen])))
-    for kind, name in (("admin", "heartbeat-client"), ("admin", "close-client")):
-        assert policy.permits_operation(Context("oscar", "scheduler", kind, name)).permitted
-    assert policy.permits_operation(Context("scheduler", "oscar", "data", "task-erred")).permitted
-    for kind, name in (("data", "gather"), ("task", "update-graph"), ("control", "restart")):
-        assert not policy.permits_operation(Context("oscar", "scheduler", kind, name)).permitted
 
 
 def test_a_worker_of_another_group_is_an_error_with_advice() -> None:

@@ -9,7 +9,7 @@ import pytest
 from safeser.errors import ConfigError
 from safeser.policy import Policy
 from safeser.policy.rules import CODE_OPERATIONS, SIGNED_OPERATIONS
-from safeser.values import SEALED, SUBMISSIONS, Context, Kind
+from safeser.values import SEALED, Context, Kind
 
 HEAD = (
     "safeser: 1\nname: test\nrevision: 3\n"
@@ -38,16 +38,54 @@ def refused(rest: str, sender: str = "a") -> ConfigError:
     return caught.value
 
 
-def test_a_graph_passes_from_its_sender_and_a_task_from_listed_authors() -> None:
-    loaded = policy(SAID + GRANT + "  authors: [c]\n")
-    assert loaded.grant(GRAPH).submission == SEALED
-    for sealing in (False, True):
-        assert loaded.decide(GRAPH, SEALED, sealing=sealing).permitted
-        assert loaded.decide(TASK, SEALED, sealing=sealing, author="c").permitted
-        for author in (None, "a", "b", "x", "unknown", 5):
-            denied = loaded.decide(TASK, SEALED, sealing=sealing, author=author)
-            assert denied.rule == "author.relayed"
-            assert "a listed author" in denied.reason
+AUTHORS = (None, "a", "b", "c", "x", "unknown", 5)
+BOTH = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
+LISTED = SAID + RENEWALS + "  authors: [c]\n"
+WIDE = SAID + "  operations: {grant: [basic, cluster, update-graph]}\n  authors: [c]\n"
+RUN = SAID + "  operations: {grant: [worker-run]}\n"
+RUNS = Context("a", "b", Kind.CONTROL, "run")
+OTHERS = ("scatter", "gather", "get_data", "register-worker", "actor_execute")
+
+#: What a context says, what is asked, by whom it may be signed, and the rule for others.
+SIGNED = [
+    (LISTED, GRAPH, {None, "a", "c"}, "author.relayed"),
+    (LISTED, TASK, {"c"}, "author.relayed"),
+    (LISTED, RENEW, {None, "a", "c"}, "author.relayed"),
+    (LISTED, RENEWED, {"c"}, "author.relayed"),
+    # Without authors no task passes: a scheduler's own signature counts for nothing.
+    (SAID + RENEWALS, GRAPH, {None, "a"}, "author.relayed"),
+    (SAID + RENEWALS, TASK, set(), "author.relayed"),
+    # A user hands over what it signed itself, until authors are listed.
+    (RUN, RUNS, {None, "a"}, "author.relayed"),
+    (RUN + "  authors: [b]\n", RUNS, {"b"}, "author.relayed"),
+    (SAID + GRANT, RENEW, set(), "operation.not-granted"),
+    (SAID + GRANT, RENEWED, set(), "operation.not-granted"),
+    # Who may submit nothing renews nothing, and no other word lets sealed calls through.
+    (RENEWALS, RENEW, set(), "submission.none"),
+    (GRANT, TASK, set(), "context.family"),
+    *(
+        (f"  submission: code\n{BOTH}{RENEWALS}", each, set(), "context.family")
+        for each in (GRAPH, TASK, RENEW)
+    ),
+    # A sealed call passes in no other operation.
+    *(
+        (WIDE, replace(GRAPH, operation=name, kind=kind), set(), None)
+        for name in OTHERS
+        for kind in (Kind.TASK, Kind.DATA)
+    ),
+]
+
+
+@pytest.mark.parametrize(("rest", "context", "signers", "rule"), SIGNED)
+def test_by_whom_a_sealed_call_may_be_signed(
+    rest: str, context: Context, signers: set[str | None], rule: str | None
+) -> None:
+    loaded = policy(rest)
+    for author in AUTHORS:
+        for sealing in (False, True):
+            found = loaded.decide(context, SEALED, sealing=sealing, author=author)
+            assert found.permitted is (author in signers)
+            assert found.permitted or rule in (found.rule, None)
 
 
 @pytest.mark.parametrize("authors", ["", "  authors: [c]\n"])
@@ -67,59 +105,6 @@ def test_who_hands_sealed_tasks_on_calls_no_actor(authors: str) -> None:
     assert "'apart'" in error.message
     if not authors:
         policy(apart.replace("[a, c]", "c"))
-
-
-def test_without_authors_no_task_passes() -> None:
-    loaded = policy(SAID + GRANT)
-    assert loaded.decide(GRAPH, SEALED).permitted
-    for author in (None, "a", "b", "c"):
-        assert not loaded.decide(TASK, SEALED, author=author).permitted
-
-
-@pytest.mark.parametrize("submission", sorted({*SUBMISSIONS} - {SEALED}))
-def test_no_other_word_lets_sealed_calls_through(submission: str) -> None:
-    both = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
-    loaded = policy(f"  submission: {submission}\n{both}{GRANT}")
-    for context, author in ((GRAPH, None), (TASK, "c")):
-        denied = loaded.decide(context, SEALED, author=author)
-        assert not denied.permitted
-        assert "set 'submission: sealed'" in denied.fix
-
-
-def test_a_renewal_passes_where_the_graph_or_task_does_that_it_is_about() -> None:
-    loaded = policy(SAID + RENEWALS + "  authors: [c]\n")
-    assert loaded.decide(RENEW, SEALED).permitted
-    assert loaded.decide(RENEWED, SEALED, author="c").permitted
-    for author in (None, "a", "b", "unknown"):
-        assert loaded.decide(RENEWED, SEALED, author=author).rule == "author.relayed"
-    loaded = policy(SAID + GRANT)
-    assert loaded.decide(RENEW, SEALED).rule == "operation.not-granted"
-    assert loaded.decide(RENEWED, SEALED, author="c").rule == "operation.not-granted"
-
-
-def test_who_may_submit_nothing_renews_nothing() -> None:
-    loaded = policy(RENEWALS)
-    denied = loaded.permits_operation(RENEW)
-    assert denied.rule == "submission.none"
-    assert "set 'submission: sealed'" in denied.fix
-    assert "set 'submission: sealed'" in loaded.decide(RENEW, SEALED).fix
-    both = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
-    loaded = policy(f"  submission: code\n{both}{RENEWALS}")
-    assert loaded.decide(RENEW, SEALED).rule == "context.family"
-    assert "set 'submission: sealed'" in loaded.decide(RENEW, SEALED).fix
-
-
-@pytest.mark.parametrize(
-    "operation", ["scatter", "gather", "get_data", "register-worker", "actor_execute"]
-)
-def test_a_sealed_call_passes_in_no_other_operation(operation: str) -> None:
-    loaded = policy(
-        SAID + "  operations: {grant: [basic, cluster, update-graph]}\n  authors: [c]\n"
-    )
-    for kind in (Kind.TASK, Kind.DATA):
-        context = replace(GRAPH, operation=operation, kind=kind)
-        assert not loaded.decide(context, SEALED).permitted
-        assert not loaded.decide(context, SEALED, author="c").permitted
 
 
 @pytest.mark.parametrize("operation", sorted(CODE_OPERATIONS - SIGNED_OPERATIONS))

@@ -109,15 +109,6 @@ def test_a_suite_that_there_is_not(word):
     assert "never-reached" in str(error) or "line" in str(error)
 
 
-@pytest.mark.parametrize("value", ["2", "1", "true", "[encrypt]", "{encrypt: 1}", "null"])
-def test_a_suite_is_a_word(value):
-    with pytest.raises(ConfigError):
-        parsed(("revision: 1\n", f"revision: 1\nsuite: {value}\n"))
-    if value != "null":
-        with pytest.raises(ConfigError):
-            parsed(("suite: authenticate", f"suite: {value}"))
-
-
 @pytest.mark.parametrize("way", ["", ", transport: tls", ", transport: [tcp, safeser]"])
 def test_a_suite_where_there_is_no_session(way):
     entry = f"  - {{name: odd, sender: unknown, recipient: a{way}"

@@ -15,11 +15,8 @@ from tests.samples.opcodes import build, new
 
 DENSE = np.array([[1, 0, 2.5], [0, 0, 3]])
 CSR, COO, LIL, DOK = (getattr(sp, f"{kind}_array")(DENSE) for kind in ("csr", "coo", "lil", "dok"))
-CSC, DIA, BSR = (
-    sp.csc_array(DENSE),
-    sp.dia_array(np.eye(3)),
-    sp.bsr_array(np.ones((4, 6)), blocksize=(2, 3)),
-)
+CSC, DIA = sp.csc_array(DENSE), sp.dia_array(np.eye(3))
+BSR = sp.bsr_array(np.ones((4, 6)), blocksize=(2, 3))
 
 
 def inner(value):
@@ -86,31 +83,20 @@ HOSTILE = {
     "pickle.arguments": {
         "no array": changed(CSR, indices=[0, 2, 2]),
         "shape of truth": changed(CSR, _shape=(2, True)),
-        "a list for a shape": changed(CSR, _shape=[2, 3]),
-        "flag of numbers": changed(CSR, _has_sorted_indices=1),
-        "coordinates: a list": changed(COO, coords=[ints(0, 0, 1), ints(0, 2, 2)]),
         "lists: of floats": changed(LIL, rows=lists([0.0, 2.0], [2])),
-        "lists: of objects": changed(LIL, data=lists([[], []], [3.0])),
         "lists: of times": changed(LIL, data=lists([np.datetime64("2026"), 1.0], [3.0])),
-        "lists: of tuples": changed(LIL, data=lists((1.0, 2.5), (3.0,))),
-        "keys: of one": dok(_dict={0: 1.0}),
         "keys: of three": dok(_dict={(0, 0, 0): 1.0}),
         "keys: objects": dok(_dict={(0, 0): "text"}),
-        "keys: no dict": dok(_dict=[]),
         "set by protocol 0's constructor": reconstructed(set, dict, {}, {}),
         "keys in a list": reconstructed(sp.dok_array, dict, [], fields(DOK)),
         "a matrix with an argument": new("scipy.sparse._csr:csr_array", 1),
-        "a matrix of no state": build(new("scipy.sparse._csr:csr_array"), None),
         "a search tree with an argument": new("scipy.spatial._ckdtree:cKDTree", 1),
-        "a search tree of no state": build(new("scipy.spatial._ckdtree:cKDTree"), None),
     },
     "pickle.global": {
         "a distribution, whose state is source that SciPy runs": stats.norm(1, 2),
         "a compressed array by protocol 0's constructor": reconstructed(sp.csr_array, dict, {}, {}),
     },
     "pickle.state": {
-        "field unknown": changed(CSR, extra=1),
-        "dunder": changed(CSR, __class__=1),
         "method": changed(CSR, toarray=1),
     },
     "pickle.unfinished": {
@@ -124,30 +110,22 @@ HOSTILE = {
         "index below": changed(CSR, indices=ints(0, -1, 2)),
         "indptr falls": changed(CSR, indptr=ints(0, 3, 2)),
         "indptr beyond": changed(CSR, indptr=ints(0, 2, 9)),
-        "indptr below": changed(CSR, indptr=ints(0, -1, 3)),
         "indptr starts late": changed(CSR, indptr=ints(1, 2, 3)),
-        "indptr short": changed(CSR, indptr=ints(0, 3)),
         "indptr empty": changed(CSR, indptr=ints()),
         "data short": changed(CSR, data=np.ones(2)),
         "data of objects": changed(CSR, data=np.array([1, 2, 3], object)),
         "data of two dimensions": changed(CSR, data=np.ones((3, 1))),
-        "data of times": changed(CSR, data=np.zeros(3, "M8[s]")),
-        "data of text": changed(CSR, data=np.array(["a", "b", "c"])),
         "indices of floats": changed(CSR, indices=np.array([0.0, 2.0, 2.0])),
-        "indices unsigned": changed(CSR, indices=ints(0, 2, 2, dtype="u4")),
         "indices short ints": changed(CSR, indices=ints(0, 2, 2, dtype="i2")),
         "indices of two widths": changed(CSR, indices=ints(0, 2, 2, dtype="i8")),
         "shape too small": changed(CSR, _shape=(2, 2)),
         "shape negative": changed(CSR, _shape=(2, -3)),
-        "shape of one": changed(CSR, _shape=(3,)),
         "shape huge": changed(CSR, _shape=(2, 1 << 64)),
         "shape empty": changed(CSR, _shape=()),
         "field missing": changed(CSR, data=None),
-        "maxprint": changed(CSR, maxprint=-1),
         "flag lies": changed(CSR, indices=ints(2, 0, 2), _has_sorted_indices=True),
         "canonical lies": changed(CSR, indices=ints(2, 2, 2), _has_canonical_format=True),
         "coordinates: index beyond": changed(COO, coords=(ints(0, 0, 2), ints(0, 2, 2))),
-        "coordinates: index below": changed(COO, coords=(ints(0, 0, 1), ints(0, 2, -1))),
         "coordinates: too few axes": changed(COO, coords=(ints(0, 0, 1),)),
         "coordinates: too few indexes": changed(COO, coords=(ints(0, 0), ints(0, 2))),
         "coordinates: two widths": changed(COO, coords=(ints(0, 0, 1), ints(0, 2, 2, dtype="i8"))),
@@ -158,14 +136,12 @@ HOSTILE = {
         "diagonals: far": changed(DIA, offsets=ints(2**31 - 1)),
         "diagonals: twice": changed(DIA, offsets=ints(0, 0), data=np.ones((2, 3))),
         "diagonals: too few": changed(DIA, offsets=ints()),
-        "diagonals: flat": changed(DIA, data=np.ones(3)),
         "diagonals: wide": changed(DIA, _shape=(3, 1 << 40)),
         "lists: beyond": changed(LIL, rows=lists([0, 3], [2])),
         "lists: below": changed(LIL, rows=lists([-1, 2], [2])),
         "lists: falls": changed(LIL, rows=lists([2, 0], [2])),
         "lists: uneven": changed(LIL, rows=lists([0, 1, 2], [2])),
         "lists: short": changed(LIL, rows=lists([0, 2])),
-        "lists: object dtype": changed(LIL, dtype=np.dtype(object)),
         "lists: no dtype": changed(LIL, dtype="f8"),
         "keys: beyond": dok(_dict={(0, 3): 1.0}),
         "keys: below": dok(_dict={(0, -1): 1.0}),
@@ -175,7 +151,6 @@ HOSTILE = {
         "columns count for csc": changed(CSC, indices=ints(0, 0, 2)),
         "blocks do not fill (4, 7)": changed(BSR, _shape=(4, 7)),
         "blocks do not fill (5, 6)": changed(BSR, _shape=(5, 6)),
-        "blocks do not fill (2, 6)": changed(BSR, _shape=(2, 6)),
     },
 }
 

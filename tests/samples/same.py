@@ -5,6 +5,7 @@ import fractions
 import random
 import sys
 import types
+import uuid
 
 import numpy as np
 import pandas as pd
@@ -247,6 +248,7 @@ _SEEN = [
     ((collections.UserDict, collections.UserList), "data"),
     (types.SimpleNamespace, "__dict__"),
     (slice, "start stop step"),
+    (uuid.UUID, "int is_safe"),
     (random.Random, lambda a, b: same(a.getstate(), b.getstate())),
     ((pl.DataFrame, pl.Series), same_polars),
     ((scipy.sparse.sparray, scipy.sparse.spmatrix), lambda a, b: same(_vars(a), _vars(b))),

@@ -1,7 +1,6 @@
 """Payloads of typed values: honest ones, forged ones, and every single change of one."""
 
 import copy
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from unittest import mock
@@ -260,12 +259,3 @@ def _used(built, use):
     except Exception:  # an odd value may raise anything ordinary
         pass
     return True
-
-
-def mutate_all(x, use=repr, *, every=1, first=0):
-    """Try single mutations of how *x* is sent; return how many were refused and accepted."""
-    header, frames = sent(x)
-    assert survives(header, frames, use)
-    tried = itertools.islice(attacks(header, frames), first, None, every)
-    results = [survives(*attack(), use) for attack in tried]
-    return results.count(False), results.count(True)

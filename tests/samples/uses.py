@@ -65,6 +65,8 @@ def _any(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: dir(value)
     yield lambda: sys.getsizeof(value)
     yield lambda: f"{value}"
+    yield lambda: value.match("ab" if isinstance(value.pattern, str) else b"ab")
+    yield lambda: (value.random(), value.gauss(0, 1), value.getrandbits(99))
     yield lambda: list(map(repr, vars(value).values()))
 
 
@@ -171,6 +173,11 @@ def _numpy(value: Any) -> Iterator[Callable[[], object]]:
             yield lambda fields=fields: _set(value, fields)
         yield lambda: [repr(value[at]) for at in range(-1, min(len(value), _BOUND))]
     if not isinstance(value, np.ndarray):
+        yield lambda: value.integers(0, 200, 5, dtype=np.uint8).tolist()
+        yield lambda: value.randint(0, 10, 5).tolist()
+        yield lambda: value.permutation(5).tolist()
+        yield lambda: value.generate_state(5).tolist()
+        yield lambda: value(0.5)
         yield lambda: np.asarray(value).tolist()
         return
     yield from _dtype(value.dtype)
@@ -265,23 +272,14 @@ def _pandas(value: Any) -> Iterator[Callable[[], object]]:
 
     moment = pd.Timestamp("2026-01-31 10:00")
     for name in (
-        "to_json",
-        "to_csv",
-        "rank",
-        "transpose",
-        "describe",
-        "sort_index",
-        "sort_values",
-        "reset_index",
-        "to_numpy",
-        "to_dict",
-        "unique",
-        "duplicated",
-        "value_counts",
-        "argsort",
-        "factorize",
+        *("to_json", "to_csv", "rank", "transpose", "describe", "sort_index", "sort_values"),
+        *("reset_index", "to_numpy", "to_dict", "unique", "duplicated", "value_counts", "argsort"),
+        *("factorize", "stack", "to_records", "convert_dtypes", "interpolate", "cumsum"),
+        *("remove_unused_levels", "pivot_table", "isoformat"),
     ):
         yield lambda name=name: getattr(value, name)()
+    for accessor in ("str", "dt", "cat", "sparse", "list", "struct"):
+        yield lambda accessor=accessor: repr(getattr(value, accessor))
     yield lambda: moment + value
     yield lambda: moment - value
     yield lambda: value.is_on_offset(moment)
@@ -333,6 +331,17 @@ def _pandas(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: value.to_frame().T
     yield lambda: value.select_dtypes("number").sum()
     yield lambda: value.shift(1)
+    yield lambda: value.merge(value, left_index=True, right_index=True)
+    yield lambda: value.groupby(list(value.columns)).size()
+    yield lambda: value.sort_values(list(value.columns))
+    yield lambda: value.get_indexer_non_unique(value)
+    yield lambda: value.delete(0).insert(0, value[-1])
+    yield lambda: value.slice_indexer(value[0], value[-1])
+    yield lambda: value.rolling(2).sum()
+    yield lambda: value.resample("D").sum()
+    yield lambda: value._from_sequence(list(value), dtype=value.dtype)
+    if isinstance(value, pd.DataFrame) and value.size:
+        yield lambda: value.iloc.__setitem__((0, 0), value.iloc[-1, 0])
     yield lambda: value + value
     yield lambda: value.dtypes
     yield lambda: value.equals(value.copy())
@@ -340,6 +349,7 @@ def _pandas(value: Any) -> Iterator[Callable[[], object]]:
 
 def _pyarrow(value: Any) -> Iterator[Callable[[], object]]:
     import pyarrow as pa
+    from pyarrow import compute
 
     yield lambda: pa.nulls(2, value).to_pylist()
     yield lambda: pa.array([None], value)
@@ -355,12 +365,8 @@ def _pyarrow(value: Any) -> Iterator[Callable[[], object]]:
     ):  # Arrow crashes on those; see families.md
         yield lambda: value.sort_by("a")
     for name in (
-        "to_pydict",
-        "as_py",
-        "to_pandas",
-        "combine_chunks",
-        "unique",
-        "dictionary_encode",
+        *("to_pydict", "as_py", "to_pandas", "combine_chunks", "unique", "dictionary_encode"),
+        *("flatten", "drop_null", "sort", "get_total_buffer_size", "__reduce__", "to_batches"),
     ):
         yield lambda name=name: getattr(value, name)()
     yield lambda: pa.ipc.new_stream(pa.BufferOutputStream(), value.schema).write(value)
@@ -372,6 +378,12 @@ def _pyarrow(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: value.to_numpy(zero_copy_only=False)
     yield lambda: value.cast("string")
     yield lambda: value.nbytes
+    for function in (compute.list_flatten, compute.run_end_decode):
+        yield lambda function=function: function(value)
+    yield lambda: compute.is_in(value, value)
+    yield lambda: compute.if_else(compute.is_valid(value), value, value)
+    yield lambda: pa.repeat(value, 3).to_pylist()
+    yield lambda: value.group_by(value.column_names[0]).aggregate([([], "count_all")])
     yield lambda: value.equals(value)
     yield lambda: value.schema.to_string()
 

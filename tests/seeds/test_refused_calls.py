@@ -8,16 +8,17 @@ named by its path wherever a user hands something over, as by ``submit``.
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
 from safeser.dask.clients.unsendable import Blamed
 from safeser.errors import SerializationError
-from tests.seeds.refusals import LOCK
 from tests.seeds.running import run
 
 PROGRAM = Path(__file__).with_name("refused_calls.py")
+LOCK = threading.Lock()
 
 
 @pytest.fixture(scope="module")

@@ -65,13 +65,11 @@ def test_a_large_object_in_a_closure_is_named():
 
 
 def test_a_class_of_the_script():
+    assert len(said_of(of_main("One")(), Model(), closing_over("x" * 10, 1))) == 3
+    costly._given.clear()
     [text] = said_of(of_main()(), of_main("Other"), size=100, large=False)
     assert text.startswith("Class __main__.Local ")
     assert "in a module" in text
-
-
-def test_each_kind_is_said_apart():
-    assert len(said_of(of_main()(), Model(), closing_over("x" * 10, 1))) == 3
 
 
 @pytest.mark.parametrize("x", [Model(), Model, closing_over(1, 2), Model().method])

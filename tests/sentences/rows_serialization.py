@@ -21,12 +21,10 @@ from safeser.pickles.shims.pandas import arrays
 from safeser.pickles.shims.pandas.arrays import _arrow_array
 from safeser.pickles.shims.pandas.times import zone
 from safeser.pickles.shims.stdlib import records
-from safeser.trace.tracing import trace_serialization
 from safeser.types import pandas, stdlib
 from safeser.values import Limits
 from tests.sentences.sentence import Sentence
 
-ASYNCHRONOUS = SimpleNamespace(asynchronous=True, serialization_counts=None)
 SITE = SimpleNamespace(charge_bytes=bool)
 
 
@@ -64,12 +62,6 @@ def invalid_to_arrow() -> None:
 def other_line_ends() -> None:
     with mock.patch.object(records, "_stream_state", return_value=("a\nb", "\r", 0, None)):
         records._string_io(SITE, None, None)
-
-
-def traced_twice() -> None:
-    tracing = trace_serialization()
-    with tracing, tracing:
-        pass
 
 
 ROWS = [
@@ -159,16 +151,5 @@ ROWS = [
         "value.pattern",
         lambda: records._pattern(SITE, "", "x" * 10_000_000, 0),
         "a regular expression is too long or has unknown flags",
-    ),
-    Sentence("trace.used", traced_twice, "this trace is active already, or has ended"),
-    Sentence(
-        "trace.client",
-        lambda: trace_serialization(workers=True),
-        "scheduler= and workers= are those of a client",
-    ),
-    Sentence(
-        "trace.asynchronous",
-        lambda: trace_serialization(client=ASYNCHRONOUS, workers=True).__enter__(),
-        "an asynchronous client cannot be traced by 'with'",
     ),
 ]

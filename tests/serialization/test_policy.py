@@ -6,7 +6,6 @@ import pytest
 import safeser
 from safeser import Context, Policy, deserialize, serialize
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
-from safeser.families.registered import dispatch
 from safeser.families.registered.own import OwnFamilies, OwnFamily
 from safeser.values import UNKNOWN
 
@@ -227,27 +226,3 @@ def test_own_families_where_the_policy_lists_them(shout):
             read(payload, context, asked)
         assert caught.value.rule == rule
     assert len(shout) == 1
-
-
-def test_types_of_others_where_the_policy_names_them(monkeypatch):
-    class Elsewhere:
-        def dumps(self, cls):
-            return (lambda x: ({}, [x.text.encode()])) if cls is Foreign else None
-
-        def loads(self, name):
-            return lambda header, frames: Foreign(bytes(frames[0]).decode())
-
-    monkeypatch.setattr(Foreign, "__module__", "tests.serialization.test_policy")
-    monkeypatch.setattr(dispatch.functions, "_foreign", Elsewhere())
-    payload = serialize([Foreign("x")])
-    assert read(payload, TYPED)[0].text == "x"
-    for context in (PICKLES, Context(UNKNOWN, "bob")):
-        with pytest.raises(PolicyDenied) as caught:
-            read(payload, context)
-        assert caught.value.rule == "families.type-not-granted"
-        assert 'dask: {types: ["tests.serialization.test_policy:Foreign"]}' in caught.value.fix
-    with pytest.raises(PolicyDenied):
-        deserialize(*payload)
-    assert serialize(Foreign("x"), context=TYPED, policy=POLICY)[0]["serializer"] == "dask"
-    with pytest.raises(SerializationError, match="types"):
-        serialize(Foreign("x"), None, "raise", PICKLES, policy=POLICY)

@@ -10,7 +10,6 @@ import math
 import struct
 import subprocess
 import sys
-import time
 from decimal import Decimal
 
 import numpy as np
@@ -44,31 +43,26 @@ PAYLOAD_NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
 DIFFERENT = [
     None, False, True, 0, 1, -1, 0.0, -0.0, 1.0, 1j, complex(1, 0), complex(-0.0, 0), Number(1),
     One.ONE, math.nan, PAYLOAD_NAN, math.inf, 1 << 64, "", "1", b"", b"1", bytearray(),
-    bytearray(b"1"),
-    memoryview(b"1"), array.array("b", b"1"), Text("1"), Text(""), [], (), {}, set(), frozenset(),
-    collections.OrderedDict(), collections.defaultdict(list), collections.deque(), Items(),
-    Pair(1, 2),
-    [1], (1,), {1}, {True}, {1.0}, frozenset({1}), {1: None}, {"1": None}, {b"1": None}, Items([1]),
-    (1, 2), [1, 2], [[1], 2], [1, [2]], [[1, 2]], [[], []], [[[]]], [()], ([],),
-    ["ab", "c"], ["a", "bc"], ["abc"], ["a", "b", "c"], ["a,b"], [b"a", "b"], ["a", b"b"],
-    {"a": "b"}, [("a", "b")], {("a", "b")}, [["a", "b"]], {"a": {"b": {}}}, {"a": {}, "b": {}},
-    {"a": 1, "b": 2}, {"a": 2, "b": 1}, {"a": [1], "b": [2]}, {"a": [2], "b": [1]},
-    collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1),
-    int, float, str, bytes, type, object, type(None), len, sum, [].append, [1].append, "a".upper,
-    "b".upper,
-    str.upper, str.lower, Ellipsis, NotImplemented, range(1), range(0), slice(1), slice(None, 1, 1),
-    Decimal("1"), Decimal("1.0"), ValueError(), ValueError("a"), KeyError("a"), Text, Number,
-    np.int8(1), np.int64(1), np.float64(1), np.bool_(True), np.str_("1"), np.bytes_(b"1"),
-    np.array(1), np.array([1]), np.array([[1]]), np.array([1], "i4"), np.array([1.0]), np.array([]),
-    np.array([], "i4"), np.zeros((0, 2)), np.zeros((2, 0)), np.array(["1"]), np.array([b"1"]),
-    np.array(["1"], object), np.array([b"1"], object), np.array([1], object),
-    np.array([[1]], object),
-    np.dtype("i4"), np.dtype("f4"), "i4", np.array([1], "M8[s]"), np.array([1], "M8[ns]"),
-    np.array([1], "m8[s]"), np.array([-0.0]), np.array([0.0]),
-    np.array([(1, 2)], "i1,i1"), np.array([(1, 2)], "i1,u1"),
-    np.array([(1, 2)], [("x", "i1"), ("y", "i1")]),
-    "x" * 70_000, b"x" * 70_000, "x" * 70_001, bytearray(b"x" * 70_000), ["x" * 5000],
-    ("x" * 5000,),
+    bytearray(b"1"), memoryview(b"1"), array.array("b", b"1"), Text("1"), Text(""), [], (), {},
+    set(), frozenset(), collections.OrderedDict(), collections.defaultdict(list),
+    collections.deque(), Items(), Pair(1, 2), [1], (1,), {1}, {True}, {1.0}, frozenset({1}),
+    {1: None}, {"1": None}, {b"1": None}, Items([1]), (1, 2), [1, 2], [[1], 2], [1, [2]], [[1, 2]],
+    [[], []], [[[]]], [()], ([],), ["ab", "c"], ["a", "bc"], ["abc"], ["a", "b", "c"], ["a,b"],
+    [b"a", "b"], ["a", b"b"], {"a": "b"}, [("a", "b")], {("a", "b")}, [["a", "b"]],
+    {"a": {"b": {}}}, {"a": {}, "b": {}}, {"a": 1, "b": 2}, {"a": 2, "b": 1}, {"a": [1], "b": [2]},
+    {"a": [2], "b": [1]}, collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1), int,
+    float, str, bytes, type, object, type(None), len, sum, [].append, [1].append, "a".upper,
+    "b".upper, str.upper, str.lower, Ellipsis, NotImplemented, range(1), range(0), slice(1),
+    slice(None, 1, 1), Decimal("1"), Decimal("1.0"), ValueError(), ValueError("a"), KeyError("a"),
+    Text, Number, np.int8(1), np.int64(1), np.float64(1), np.bool_(True), np.str_("1"),
+    np.bytes_(b"1"), np.array(1), np.array([1]), np.array([[1]]), np.array([1], "i4"),
+    np.array([1.0]), np.array([]), np.array([], "i4"), np.zeros((0, 2)), np.zeros((2, 0)),
+    np.array(["1"]), np.array([b"1"]), np.array(["1"], object), np.array([b"1"], object),
+    np.array([1], object), np.array([[1]], object), np.dtype("i4"), np.dtype("f4"), "i4",
+    np.array([1], "M8[s]"), np.array([1], "M8[ns]"), np.array([1], "m8[s]"), np.array([-0.0]),
+    np.array([0.0]), np.array([(1, 2)], "i1,i1"), np.array([(1, 2)], "i1,u1"),
+    np.array([(1, 2)], [("x", "i1"), ("y", "i1")]), "x" * 70_000, b"x" * 70_000, "x" * 70_001,
+    bytearray(b"x" * 70_000), ["x" * 5000], ("x" * 5000,),
 ]  # fmt: skip
 
 
@@ -105,37 +99,33 @@ class Liar(type):
         return True
 
 
+class EvilBytes(bytes, metaclass=Liar):
+    claimed = str
+
+
 @pytest.mark.parametrize("claimed", [int, str, float, dict, list, bytes])
 def test_a_class_that_equals_a_builtin_type_is_not_taken_for_it(claimed):
-    class Evil(metaclass=Liar):
-        pass
-
-    Evil.claimed = claimed
-    evil = Evil()
+    evil = Liar("Evil", (), {"claimed": claimed})()
     assert tokenize([evil]) != tokenize([claimed()])
     assert tokenize(evil) != tokenize(claimed())
-
-    class EvilBytes(bytes, metaclass=Liar):
-        claimed = str
-
-    assert tokenize([EvilBytes(b"1")]) != tokenize([b"1"])
-    assert tokenize([EvilBytes(b"1")]) != tokenize(["1"])
+    assert len({tokenize([each]) for each in (EvilBytes(b"1"), b"1", "1")}) == 3
 
 
-def test_what_a_class_says_of_itself_does_not_count():
+def test_what_a_class_says_of_itself_neither_runs_nor_counts():
     ran = []
 
     class Mask:
+        __class__ = property(lambda self: int)  # pickling asks for it
+
         def __init__(self, x):
             self.x = x
 
-        __class__ = property(lambda self: ran.append("class") or int)
-
         def __eq__(self, other):
             ran.append("eq")
-            return True
+            return self is other
 
         def __hash__(self):
+            ran.append("hash")
             return 5
 
         def __repr__(self):
@@ -148,29 +138,9 @@ def test_what_a_class_says_of_itself_does_not_count():
             raise AttributeError(name)
 
     values = [Mask(1), Mask(2)]
+    there, back = {values[0], values[1]}, {values[1], values[0]}
     ran.clear()
     assert len({tokenize(each) for each in (*values, 1, 5)}) == 4
-    assert [each for each in ran if each != "class"] == []  # pickling asks for __class__
-
-
-def test_a_member_of_a_set_is_neither_hashed_nor_compared():
-    ran = []
-
-    class Member:
-        def __init__(self, x):
-            self.x = x
-
-        def __hash__(self):
-            ran.append("hash")
-            return 5
-
-        def __eq__(self, other):
-            ran.append("eq")
-            return self is other
-
-    members = [Member(1), Member(2), Member(3)]
-    there, back = set(members), {members[2], members[0], members[1]}
-    ran.clear()
     assert tokenize(there) == tokenize(back)
     assert ran == []
 
@@ -258,9 +228,7 @@ def test_shared_references_take_linear_time():
     made = [len]
     for _ in range(5_000):
         made = [made, made, {"a": made}]
-    start = time.process_time()
-    tokenize(made, ensure_deterministic=True)
-    assert time.process_time() - start < 10  # unshared, it would have 3 ** 5000 parts
+    assert tokenize(made, ensure_deterministic=True)  # unshared, it would have 3 ** 5000 parts
 
 
 def ring(count, tags=()):

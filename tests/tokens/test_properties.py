@@ -9,7 +9,6 @@ from collections import OrderedDict
 import cloudpickle
 import numpy as np
 import pytest
-from dask.base import tokenize as dask_tokenize
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
@@ -157,20 +156,3 @@ def test_the_order_of_a_dictionary_counts_where_a_token_is_asked_for_in_order(wr
     assert tokenize_in_order(first) != tokenize_in_order(second)
     assert tokenize_in_order(first) == tokenize_in_order(copy.deepcopy(first))
     assert tokenize_in_order(first) != tokenize(first)
-
-
-plain = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.floats(allow_nan=False)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=3), inner, max_size=4)
-    ),
-    max_leaves=8,
-)
-
-
-@given(plain, plain)
-def test_plain_values_are_the_same_exactly_where_dask_says_so(one, other):
-    assert (tokenize(one) == tokenize(other)) == (dask_tokenize(one) == dask_tokenize(other))
-    again = pickle.loads(pickle.dumps(one))
-    assert tokenize(again) == tokenize(one)
-    assert dask_tokenize(again) == dask_tokenize(one)

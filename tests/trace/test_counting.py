@@ -38,14 +38,6 @@ def test_it_counts_from_the_first_question_to_the_last(counting):
     assert not probe.is_traced()
 
 
-def test_one_trace_that_ends_leaves_others(counting):
-    counting.ask("ann", "a", 60)
-    counting.ask("ann", "b", 60)
-    counting.ask("ann", "a", 0)
-    pickles.dumps(1)
-    assert numbers(counting.ask("ann", "b", 0)) == {("serialize", "pickle"): 1}
-
-
 def test_a_trace_that_is_forgotten_ends_by_itself(counting):
     counting.ask("ann", "a", 60)
     counting.now += 61

@@ -5,8 +5,11 @@ from __future__ import annotations
 import collections
 import decimal
 import fractions
+import ipaddress
 import math
 import pathlib
+import re
+import time
 import types
 from datetime import timedelta, timezone
 
@@ -115,6 +118,16 @@ def hours(openings):
 
 YEARS = {"weekday": 1, "startingMonth": 1, "variation": "nearest"}
 QUARTERS = pd.offsets.FY5253Quarter(qtr_with_extra_week=1, **YEARS)
+
+
+def moment_in(zone):
+    return time.struct_time([1] * 9, {"tm_zone": zone, "tm_gmtoff": None})
+
+
+def many_categories():
+    return pd.Categorical.from_codes([0, 1], pd.RangeIndex(2 * 10**6))
+
+
 FREE = [np.datetime64("2050-01-01") + at for at in range(9000)]
 
 
@@ -130,6 +143,13 @@ PROBES = {
     "path of 300 parts": (lambda: pathlib.PurePosixPath(*["a"] * 300), ""),
     "path of 2,049 parts": (lambda: pathlib.PurePosixPath(*["a"] * 2049), "path"),
     "path with a NUL": (lambda: pathlib.PurePosixPath("a\0"), "path"),
+    "pattern of 1,000 characters": (lambda: re.compile("a" * 1000), ""),
+    "pattern of 1,001 characters": (lambda: re.compile("a" * 1001), "pattern"),
+    "pattern of 200 classes": (lambda: re.compile("[a-z]" * 200), "pattern"),
+    "scope of 52 characters": (lambda: ipaddress.ip_address("fe80::1%" + "e" * 52), ""),
+    "scope of 80 characters": (lambda: ipaddress.ip_address("fe80::1%" + "e" * 80), "address"),
+    "zone of a moment": (lambda: moment_in("z" * 5000), "text"),
+    "year 2**40": (lambda: time.struct_time([1 << 40] + [1] * 8), "number"),
     "range(2**70)": (lambda: range(1 << 70), ""),
     "range(2**2000)": (lambda: range(1 << 2000), "range"),
     "slice(2**70)": (lambda: slice(1 << 70), ""), "slice of a list": (lambda: slice([1]), ""),
@@ -145,6 +165,7 @@ PROBES = {
     "record in records, 16 deep": (lambda: deep_dtype(15), ""),
     "record in records, 17 deep": (lambda: deep_dtype(17), "dtype"),
     "array of 2**40 times nothing": (lambda: np.zeros((0, 1 << 40)), "array-size"),
+    "texts of 2**30 bytes": (lambda: np.dtype(f"S{1 << 30}"), ""),
     "array of objects in a record": (lambda: np.zeros(1, [("a", object)]), "dtype"),
     "masked objects": (masked_objects, ""),
     "texts with methods": (lambda: np.array(["a"]).view(np.char.chararray), ""),
@@ -174,6 +195,9 @@ PROBES = {
     "interval of 2,000 bits": (lambda: pd.Interval(0, 1 << 2000), "interval"),
     "index of 2**40 numbers": (lambda: pd.RangeIndex(1 << 40), "index"),
     "index of 1,001 levels": (lambda: pd.MultiIndex.from_arrays([[1]] * 1001), "index"),
+    "index of 1,000 levels": (lambda: pd.MultiIndex.from_arrays([[1]] * 1000), ""),
+    "level of 2,000,000": (lambda: pd.MultiIndex([pd.RangeIndex(2 * 10**6)], [[0, 1]]), ""),
+    "2,000,000 categories": (many_categories, ""),
     "index in order": (lambda: in_order([0, 0, 1], 1), ""),
     "index in no order": (lambda: in_order([0, 1, 0], 1), "index"),
     "index in the order of a level it lacks": (lambda: in_order([0, 0, 1], 3), "index"),
@@ -219,6 +243,9 @@ def test_one_value_has_one_bound(name):
     assert typed.message.endswith(pickled.message)
 
 
+PRINTED = (np.ndarray, pd.DataFrame, pd.Categorical, np.dtype, dict, sp.spmatrix)
+
+
 def alike(made, value):
     if type(made) is not type(value):
         return False
@@ -226,7 +253,9 @@ def alike(made, value):
         return made.equals(value) and made.freq == value.freq
     if isinstance(value, pd.MultiIndex):
         return made.equals(value) and made.sortorder == value.sortorder
-    if isinstance(value, np.ndarray | pd.DataFrame | np.dtype | dict | sp.spmatrix):
+    if isinstance(
+        value, np.ndarray | pd.DataFrame | pd.Categorical | np.dtype | dict | sp.spmatrix
+    ):
         return repr(made) == repr(value)
     return made == value
 

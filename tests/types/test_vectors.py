@@ -26,9 +26,3 @@ def outcomes():
 def test_no_value_ends_a_process(vector, outcomes):
     expected = f"refused by {vector['rule']}" if vector["rule"] else "used"
     assert outcomes[vector["name"]] == expected, vector["what"]
-
-
-@pytest.mark.slow
-def test_a_process_that_ends_is_noticed():
-    case = {"name": "x", "pickle": "", "buffers": [], "aborts": True}
-    assert outcomes_of([case]) == {"x": "ended by SIGABRT"}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import os
 import statistics
 import tempfile
 import time
@@ -125,7 +124,6 @@ def steps(folder: Path, said: Sequence[dict[str, Any]]) -> Mapping[str, Callable
 
 def main() -> None:
     options = report.options(__doc__, records=100_000, rounds=5)
-    load = os.getloadavg()
     said = events(options.records)
     taken: dict[str, list[float]] = defaultdict(list)
     for at in range(options.rounds):
@@ -147,7 +145,7 @@ def main() -> None:
         lines.append([name, *map(report.number, shown)])
     report.show(("", "records a second", "µs a record", "time / logging"), lines)
     packages = ("safeser", "cryptography")
-    report.show_notes(rounds=options.rounds, load=load, packages=packages)
+    report.show_notes(rounds=options.rounds, packages=packages)
 
 
 if __name__ == "__main__":

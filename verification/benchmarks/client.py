@@ -1,20 +1,19 @@
 """One client of one cluster, told over its standard input what to measure.
 
-The one rule: it answers each line of standard input with one line on standard output, so that the
-process which drives several of these decides whose turn it is. It has to be a process of its own,
+The one rule: it does nothing but answer, so that the process which drives several of these decides
+whose turn it is. It has to be a process of its own,
 since safeser closes every other scheme in the process that uses it.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from examples.demo.pipe import Pipe
 
 _PATIENCE = 120  # seconds for a loaded machine to start its workers
 _SETTLE = 0.2  # seconds in which released futures are forgotten, before another cluster's turn
@@ -132,18 +131,19 @@ MEASURES: dict[str, Callable[[Any, int], list[float]]] = {
 
 
 def main() -> None:
-    # Libraries may print; the answers' pipe is theirs no more.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    order = json.loads(sys.stdin.readline())
-    client = connect(order["scheme"], order["address"], order["workers"], order["tls"])
-    answers.write("[]\n")
-    for line in sys.stdin:
-        order = json.loads(line)
-        seconds = MEASURES[order["measure"]](client, order["amount"])
+    held: list[Any] = []
+
+    def answer(order: dict[str, Any]) -> dict[str, Any]:
+        if order["do"] == "connect":
+            held.append(connect(order["scheme"], order["address"], order["workers"], order["tls"]))
+            return {"seconds": []}
+        seconds = MEASURES[order["do"]](held[0], order["amount"])
         time.sleep(_SETTLE)
-        answers.write(json.dumps(seconds) + "\n")
-    client.close()
+        return {"seconds": seconds}
+
+    Pipe.of_this_process().serve(answer)
+    for client in held:
+        client.close()
 
 
 if __name__ == "__main__":

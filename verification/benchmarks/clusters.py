@@ -9,17 +9,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from examples.demo.processes import Child, Processes
 from safeser.identities import make_identities
 from safeser.policy import Policy
 from safeser.policy.ready import locate
@@ -54,11 +52,7 @@ TRANSPORTS = {
 }
 
 _PATIENCE = 120.0  # seconds for a loaded machine to start a process
-_GRACE = 10.0  # seconds between asking a process to end and killing it
-
-
-class StartError(Exception):
-    """A process of a cluster ended, or did not become ready; the message holds its last words."""
+_MEASURED = 3600.0  # seconds that one measure may take
 
 
 @dataclass
@@ -76,8 +70,10 @@ class Cluster:
     nannies: bool = False
     driver: str = "verification.benchmarks.client"
     preload: str = ""
-    _processes: list[subprocess.Popen[str]] = field(default_factory=list)
-    _client: subprocess.Popen[str] | None = None
+    _children: dict[str, Child] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._processes = Processes(self.folder, {})
 
     @property
     def scheme(self) -> str:
@@ -87,20 +83,12 @@ class Cluster:
     def audit(self) -> Path:
         return self.folder / "audit"
 
-    @property
-    def audit_key(self) -> Path:
-        return self.folder / "keys" / "audit.key"
-
-    @property
-    def policy(self) -> Path:
-        return self.folder / "policy.yaml"
-
     def prepare(self) -> None:
         self.folder.mkdir(mode=0o700)
         if self.scheme == "safeser":
             text = _policy(self.transport)
             make_identities(self.folder / "keys", Policy.parse(text).principals)
-            self.policy.write_text(text, encoding="utf-8")
+            (self.folder / "policy.yaml").write_text(text, encoding="utf-8")
         elif self.scheme == "tls":
             _make_certificate(self.folder)
 
@@ -118,111 +106,73 @@ class Cluster:
         kind = f"--nworkers {self.workers}" if self.nannies else "--no-nanny"
         for number in range(commands):
             self._start(
-                "worker",
+                f"worker-{number}",
                 f"-m dask worker {address} --host 127.0.0.1 {kind} --nthreads 1"
                 " --no-dashboard --death-timeout 300 --memory-limit 0"
                 f" --local-directory spill-{number}{self._tls_options()}",
             )
 
     def start_client(self) -> None:
-        self._client = self._start("client", f"-m {self.driver}", piped=True)
+        self._start("client", f"-m {self.driver}", talks=True)
         names = {"ca_file": "cert.pem", "client_cert": "cert.pem", "client_key": "key.pem"}
         tls = {f"tls_{option}": str(self.folder / name) for option, name in names.items()}
         order = {"scheme": self.scheme, "address": self._address(), "workers": self.workers}
-        self._ask({**order, "tls": tls if self.scheme == "tls" else None})
+        self._ask("connect", **order, tls=tls if self.scheme == "tls" else None)
 
     def measure(self, measure: str, amount: int) -> list[float]:
         """Have the client measure; return the seconds that it took for each part."""
-        return self._ask({"measure": measure, "amount": amount})
+        return self._ask(measure, amount=amount)
 
-    def cpu_seconds(self) -> float:
-        """Return the processor time that all processes of this cluster have used so far."""
-        return sum(map(_seconds, self._processes))
+    def cpu_seconds(self, *roles: str) -> float:
+        """Return the processor time that all processes of this cluster have used so far.
 
-    def scheduler_seconds(self) -> float:
-        """Return the processor time that the scheduler has used so far; it is the bottleneck."""
-        return _seconds(self._processes[0])
+        :param roles: only these: ``scheduler`` is the bottleneck, and there is one ``client``.
+        """
+        return sum(map(_seconds, (self._children[role] for role in roles or self._children)))
 
     def worker_processes(self) -> list[psutil.Process]:
         """Return the processes of workers that nannies started."""
-        (command,) = self._processes[1:2]
         return [
             child
-            for child in psutil.Process(command.pid).children()
+            for child in psutil.Process(self._children["worker-0"].pid).children()
             if "multiprocessing.spawn" in " ".join(child.cmdline())
         ]
 
-    def client_seconds(self) -> float:
-        """Return the processor time that the client has used so far."""
-        assert self._client is not None
-        return _seconds(self._client)
-
     def roles(self) -> dict[int, str]:
         """Return the role of each process that was started here, by its id."""
-        scheduler, *workers, client = (process.pid for process in self._processes)
-        return {scheduler: "scheduler", **dict.fromkeys(workers, "worker"), client: "client"}
+        return {child.pid: name.partition("-")[0] for name, child in self._children.items()}
 
     def stop(self) -> None:
-        processes, self._processes = self._processes, []
-        # Clients and workers first: a worker that its scheduler closes while it is told to end
-        # waits for itself, in stock Dask as well.
-        for together in (processes[1:], processes[:1]):
-            for process in together:
-                _signal(process, signal.SIGTERM)
-            _wait(together)
+        # The scheduler last: a worker that its scheduler closes while it is told to end waits for
+        # itself, in stock Dask as well.
+        self._processes.end([each for name, each in self._children.items() if name != "scheduler"])
+        self._processes.end_all()
 
-    def _ask(self, order: Mapping[str, Any]) -> list[float]:
-        assert self._client is not None
-        assert self._client.stdin is not None
-        assert self._client.stdout is not None
-        try:
-            self._client.stdin.write(json.dumps(order) + "\n")
-            self._client.stdin.flush()
-            answer = self._client.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-        if not answer:
-            raise StartError(f"the client on {self.scheme}:// ended: {self._last_words('client')}")
-        seconds: list[float] = json.loads(answer)
-        return seconds
+    def _ask(self, what: str, **details: Any) -> list[float]:
+        answer = self._children["client"].ask({"do": what, **details}, timeout=_MEASURED)
+        return list(answer["seconds"])
 
     def _address(self) -> str:
         """Wait until the scheduler has said where it listens."""
-        path = self.folder / "scheduler.json"
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline and self._processes[0].poll() is None:
+
+        def announced() -> str | None:
             # The file is there before all of its text is.
             with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-                address: str = json.loads(path.read_text())["address"]
-                return address
-            time.sleep(0.1)
-        last = self._last_words("scheduler")
-        raise StartError(f"the scheduler on {self.scheme}:// did not start: {last}")
+                return str(json.loads((self.folder / "scheduler.json").read_text())["address"])
+            return None
 
-    def _last_words(self, role: str) -> str:
-        lines = (self.folder / f"{role}.log").read_text(errors="replace").splitlines()
-        return " / ".join(lines[-3:]) or "it said nothing"
+        return self._processes.wait_for("the scheduler's start", announced, timeout=_PATIENCE)
 
     def _tls_options(self) -> str:
         if self.scheme != "tls":
             return ""
         return " --tls-ca-file cert.pem --tls-cert cert.pem --tls-key key.pem"
 
-    def _start(self, role: str, arguments: str, *, piped: bool = False) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE if piped else subprocess.DEVNULL
-        with (self.folder / f"{role}.log").open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, *arguments.split()],
-                cwd=self.folder,
-                env=self._environment(role),
-                stdin=pipe,
-                stdout=pipe,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        self._processes.append(process)
-        return process
+    def _start(self, name: str, arguments: str, *, talks: bool = False) -> None:
+        command = [sys.executable, *arguments.split()]
+        environment = self._environment(name.partition("-")[0])
+        child = self._processes.start(name, command, environment=environment, talks=talks)
+        self._children[name] = child
 
     def _environment(self, role: str) -> dict[str, str]:
         # Dask's settings of whoever runs this would make the clusters differ from the defaults.
@@ -238,7 +188,7 @@ class Cluster:
             env["DASK_SAFESER__IDENTITY"] = str(self.folder / "keys" / f"{name}.key")
             if role == "worker" and self.nannies:
                 env["DASK_SAFESER__NANNY__IDENTITY"] = str(self.folder / "keys" / "nanny.key")
-            env["DASK_SAFESER__POLICY"] = str(self.policy)
+            env["DASK_SAFESER__POLICY"] = str(self.folder / "policy.yaml")
             env["DASK_SAFESER__AUDIT"] = str(self.audit)
         return env
 
@@ -251,7 +201,7 @@ def running(
 
     Schedulers come first. *more* are fields of each cluster.
 
-    :raises StartError: if one of them does not come up.
+    :raises StepFailed: if one of them does not come up.
     """
     clusters = {
         name: Cluster(TRANSPORTS[name], folder / name.replace(" ", "-"), workers, **more)
@@ -271,8 +221,8 @@ def running(
             cluster.stop()
 
 
-def _seconds(process: subprocess.Popen[str]) -> float:
-    times = psutil.Process(process.pid).cpu_times()
+def _seconds(child: Child) -> float:
+    times = psutil.Process(child.pid).cpu_times()
     return float(times.user + times.system)
 
 
@@ -293,23 +243,3 @@ def _make_certificate(folder: Path) -> None:
         path = folder / name
         path.touch(mode=0o600)
         path.write_text(text)
-
-
-def _wait(processes: list[subprocess.Popen[str]]) -> None:
-    """Wait until *processes* have ended, and kill those that take too long."""
-    deadline = time.monotonic() + _GRACE
-    for process in processes:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.1, deadline - time.monotonic()))
-        _signal(process, signal.SIGKILL)
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                # What the driver had left to say may be in the buffer of a broken pipe.
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
-
-
-def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)

@@ -13,7 +13,6 @@ engineer's client seals what it submits; the audit log is written. The keys of t
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import statistics
 import sys
@@ -22,8 +21,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-
-import psutil
 
 from safeser.audit import verify
 from verification.benchmarks import report
@@ -53,12 +50,12 @@ def quantities(options: argparse.Namespace) -> dict[str, Quantity]:
 
 def measured(cluster: Cluster, measure: str, amount: int, transfers: int) -> dict[str, float]:
     """Return, in seconds, what one measure says of each of its quantities."""
-    every, scheduler = cluster.cpu_seconds(), cluster.scheduler_seconds()
-    client = cluster.client_seconds()
+    every, scheduler = cluster.cpu_seconds(), cluster.cpu_seconds("scheduler")
+    client = cluster.cpu_seconds("client")
     repeats = transfers if measure == "transfer" else 1
     taken = [cluster.measure(measure, amount) for _ in range(repeats)]
-    every, scheduler = cluster.cpu_seconds() - every, cluster.scheduler_seconds() - scheduler
-    client = cluster.client_seconds() - client
+    every, client = cluster.cpu_seconds() - every, cluster.cpu_seconds("client") - client
+    scheduler = cluster.cpu_seconds("scheduler") - scheduler
     if measure == "transfer":
         # A single one says more about where its memory came from than of what it took.
         scattered, gathered = (statistics.median(each) for each in zip(*taken, strict=True))
@@ -73,7 +70,7 @@ def measured(cluster: Cluster, measure: str, amount: int, transfers: int) -> dic
 
 def _log(cluster: Cluster) -> str:
     size = sum(path.stat().st_size for path in cluster.audit.iterdir())
-    good = verify(cluster.audit, key=cluster.audit_key).ok
+    good = verify(cluster.audit, key=cluster.folder / "keys" / "audit.key").ok
     state = "verified" if good else "does NOT verify"
     return f"the first one's audit log of {size / MEGABYTE:.1f} MB {state}"
 
@@ -112,15 +109,9 @@ def main() -> None:
     amounts = {"tasks": 10_000, "calls": 30, "chunks": 10_000, "size": 64.0, "shuffle": 1000.0}
     options = report.options(__doc__, rounds=7, **amounts, transfers=5, workers=2, only=MEASURES)
     signal.signal(signal.SIGTERM, _stop)
-    load = os.getloadavg()
     with tempfile.TemporaryDirectory(prefix="safeser-benchmark-") as folder:
-        try:
-            with running(Path(folder), workers=options.workers) as up:
-                found = _run(up, options)
-        finally:
-            # A child that was being started when a signal ended this run is in no list.
-            for child in psutil.Process().children():
-                child.kill()
+        with running(Path(folder), workers=options.workers) as up:
+            found = _run(up, options)
         log = _log(up["safeser"])
     shown = quantities(options)
     lines = [
@@ -132,10 +123,9 @@ def main() -> None:
         f" dask-cluster as sealed; {log}",
         f"Each cluster: {options.workers} workers of one thread without nannies; scatter and"
         " gather go through the scheduler",
-        "time / tcp and time / tls: median of the rounds' ratios, above 1 is slower; in brackets"
-        " its interval at 95 %, from six rounds on",
+        "time / tcp and time / tls: median of the rounds' ratios, above 1 is slower",
     )
-    report.show_notes(*notes, rounds=options.rounds, load=load)
+    report.show_notes(*notes, rounds=options.rounds)
 
 
 if __name__ == "__main__":

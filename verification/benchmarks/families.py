@@ -12,13 +12,10 @@ beyond what was there before, as a share of what was sent: 0 is no copy, 1 is on
 from __future__ import annotations
 
 import gc
-import os
 import pickle
-import statistics
 import sys
-import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,18 +32,10 @@ from verification.benchmarks.report import number
 PACKAGES = ("safeser", "distributed", "numpy", "pandas", "pyarrow", "polars", "scipy")
 SIZE_NAMES = {1 << 10: "1 KiB", 1 << 20: "1 MiB", 1 << 26: "64 MiB"}
 STEPS = ("dumps", "loads")
-#: What one contender gets for one step of one round, at least one turn.
-SLICE = 0.01
 GRANT = Grant("benchmark", ("dask", "msgpack"))
 OTHERS = ("distributed", "pickle 5", "Arrow IPC")
-#: How much slower than distributed's own a family may be, and what is aimed at where.
-AIMS = {"numpy": 1.1, "pandas": 1.0}
 #: From here on headers no longer count, and a copy of a buffer is one that hurts.
 LARGE = 1 << 20
-#: Extra memory below which no large buffer can have been copied.
-NO_COPY = 0.1
-#: How many of those that miss an aim are named, the worst first; the table has the others.
-SHOWN = 4
 #: Buffers return their memory to the pool that gave it, so none of them may go away.
 _DEFAULT_POOL, _POOLS = pa.default_memory_pool(), list[Any]()
 
@@ -107,13 +96,13 @@ class Run:
         self.turns = {
             "dumps": report.Contest(
                 {
-                    name: partial(_seconds, partial(dumps, made))
+                    name: partial(report.timed, partial(dumps, made))
                     for name, (dumps, _) in contenders.items()
                 }
             ),
             "loads": report.Contest(
                 {
-                    name: partial(_seconds, partial(loads, dumps(made).received()))
+                    name: partial(report.timed, partial(loads, dumps(made).received()))
                     for name, (dumps, loads) in contenders.items()
                 }
             ),
@@ -122,9 +111,7 @@ class Run:
         sent = dumps(made).received()
         size = sum(memoryview(frame).nbytes for frame in sent.frames)
         steps = {"dumps": partial(dumps, made), "loads": partial(loads, sent)}
-        for at in range(rounds):
-            for turn in self.turns.values():
-                turn.round(at)
+        report.hold(self.turns.values(), rounds)
         self.extra = {name: _extra(step, size) for name, step in steps.items()}
         for turn in self.turns.values():
             turn.contenders = {}  # they hold the object, and only its numbers are still wanted
@@ -144,19 +131,6 @@ def _times(turn: report.Contest, other: str) -> str:
     if found is None:
         return ""
     return "<0.01" if found < 0.005 else number(found)
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    """Return the median of as many turns as fit into one slice, after one to warm up."""
-    run()
-    taken: list[float] = []
-    begun = time.perf_counter()
-    while not taken or time.perf_counter() - begun < SLICE:
-        start = time.perf_counter()
-        made = run()
-        taken.append(time.perf_counter() - start)
-        del made  # not while the clock runs, and before the next takes memory
-    return statistics.median(taken)
 
 
 def _extra(run: Callable[[], object], nbytes: int) -> float:
@@ -181,43 +155,8 @@ def _extra(run: Callable[[], object], nbytes: int) -> float:
     return max(0, peak - before + pool.max_memory()) / max(1, nbytes)
 
 
-def aims(runs: Sequence[Run]) -> list[str]:
-    """Return how far the project is from what it set itself, naming what is beyond it."""
-    said = []
-    for family, most in AIMS.items():
-        ours = [run for run in runs if run.kind.family == family]
-        found = [
-            (run, step, against)
-            for run in ours
-            for step in STEPS
-            if (against := run.turns[step].ratio("safeser", "distributed")) is not None
-        ]
-        over = [each for each in found if each[2] > most]
-        said.append(
-            f"{family}, at most {most:g} times distributed's own: {len(found) - len(over)} of"
-            f" {len(found)}{_named(over)}"
-        )
-    large = [(run, step, run.extra[step]) for run in runs for step in STEPS if run.size >= LARGE]
-    copied = [each for each in large if each[2] > NO_COPY]
-    said.append(
-        f"From 1 MiB on, no copy: {len(large) - len(copied)} of {len(large)}{_named(copied)}"
-    )
-    return said
-
-
-def _named(cases: Sequence[tuple[Run, str, float]]) -> str:
-    worst = sorted(cases, key=lambda each: -each[2])
-    names = [
-        f"{run.kind.name} {SIZE_NAMES[run.size]} {step} ({number(value)})"
-        for run, step, value in worst[:SHOWN]
-    ]
-    more = f" and {len(worst) - SHOWN} more" if len(worst) > SHOWN else ""
-    return f"; not {', '.join(names)}{more}" if names else ""
-
-
 def main() -> None:
     options = report.options(__doc__, rounds=7, only="", largest=max(SIZE_NAMES))
-    load = os.getloadavg()
     runs = []
     for kind in TYPES:
         for size in SIZE_NAMES:
@@ -234,7 +173,7 @@ def main() -> None:
         "/ distributed, / pickle 5, / Arrow: median of the ratios of single rounds, above 1 is"
         " slower; extra: memory at the peak as a share of what is sent"
     )
-    report.show_notes(*aims(runs), notes, rounds=options.rounds, load=load, packages=PACKAGES)
+    report.show_notes(notes, rounds=options.rounds, packages=PACKAGES)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import os
+import itertools
 import pickle
 import pickletools
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -106,23 +105,20 @@ class Run(report.Contest):
     def _measure(self, name: str, run: Load) -> float | None:
         """Return seconds for one pickle; fickling is too slow for more than one of them."""
         sent = self.sent[:1] if name == "fickling" else self.sent
-        for each in sent:
-            try:
-                run(each)
-            except Exception:  # a scanner that cannot read what pickle reads
-                return None
-        start = time.perf_counter()
-        run(sent[0])
-        together = max(1, int(CHUNK / (time.perf_counter() - start)))
         taken: list[float] = []
-        begun = time.perf_counter()
-        while not taken or (name != "fickling" and time.perf_counter() - begun < SLICE):
-            for first in range(0, len(sent), together):
-                part = sent[first : first + together]
-                start = time.perf_counter()
-                for each in part:
-                    run(each)
-                taken.append((time.perf_counter() - start) / len(part))
+        try:
+            one = report.timed(lambda: run(sent[0]), 0)
+            together = max(1, int(CHUNK / one))
+            begun = time.perf_counter()
+            while not taken or (name != "fickling" and time.perf_counter() - begun < SLICE):
+                for first in range(0, len(sent), together):
+                    part = sent[first : first + together]
+                    start = time.perf_counter()
+                    for each in part:
+                        run(each)
+                    taken.append((time.perf_counter() - start) / len(part))
+        except Exception:  # a scanner that cannot read what pickle reads
+            return None
         return statistics.median(taken)
 
     def cells(self) -> list[str]:
@@ -145,65 +141,31 @@ class Run(report.Contest):
         return [self.name, f"{opcodes:,}", *percent]
 
 
-def _stages(sent: Sequence[Sent]) -> tuple[float, float, float]:
+def _stages(sent: Sequence[Sent]) -> list[float]:
     """Return the seconds that reading, judging and building one pickle take, each alone."""
-    read_, judged, built = [], [], []
+    found = []
     for each in list(sent) * max(1, 20 // len(sent)):
-        start = time.perf_counter()
+        clocks = [time.perf_counter()]
         program = read(each.data, buffers=len(each.buffers), limits=LIMITS)
-        read_.append(time.perf_counter() - start)
-        start = time.perf_counter()
+        clocks.append(time.perf_counter())
         judge(program, PROFILE)
         shape = check_shape(program, LIMITS)
-        judged.append(time.perf_counter() - start)
-        start = time.perf_counter()
+        clocks.append(time.perf_counter())
         Builder(program, PROFILE, buffers=each.buffers, limits=LIMITS, shape=shape).build()
-        built.append(time.perf_counter() - start)
-    return statistics.median(read_), statistics.median(judged), statistics.median(built)
-
-
-def targets(runs: Sequence[Run]) -> list[str]:
-    """Return how many kinds reach what the project set itself, in sentences."""
-
-    def count(most: float, among: Sequence[Run]) -> str:
-        reached = sum((run.ratio("safeser", "loads") or 0) <= most for run in among)
-        return f"{reached} of {len(among)}"
-
-    small = [run for run in runs if not run.sent[0].buffers and len(run.sent[0].data) < 4096]
-    apart = [run for run in runs if _mostly_apart(run.sent[0])]
-    said = [
-        f"Below 4 KiB, at most 12 times pickle.loads: {count(12, small)}",
-        f"Where nine tenths are buffers, at most 6 times: {count(6, apart)}",
-    ]
-    for other, least in (("picklescan", 1), ("fickling", 15)):
-        times = [found for run in runs if (found := run.ratio(other, "safeser")) is not None]
-        if times:
-            reached = sum(found >= least for found in times)
-            said.append(
-                f"At least {least} times as fast as {other}:"
-                f" {reached} of {len(times)}"
-                f" (median {number(statistics.median(times))})"
-            )
-    return said
-
-
-def _mostly_apart(sent: Sent) -> bool:
-    return 10 * sum(buffer.nbytes for buffer in sent.buffers) >= 9 * len(sent.data)
+        clocks.append(time.perf_counter())
+        found.append([end - start for start, end in itertools.pairwise(clocks)])
+    return list(map(statistics.median, zip(*found, strict=True)))
 
 
 def main() -> None:
     options = report.options(__doc__, rounds=9, only="")
-    load = os.getloadavg()
     runs = [Run(kind) for kind in KINDS if options.only in kind.name]
-    for at in range(options.rounds):
-        print(f"Round {at + 1} of {options.rounds}", file=sys.stderr)
-        for run in runs:
-            run.round(at)
+    report.hold(runs, options.rounds)
     report.show(("object", "bytes", "apart", "loads (µs)", *OTHERS), [run.cells() for run in runs])
     stages = ("object", "opcodes", "read", "judge", "build", "rest")
     report.show(stages, [run.stages() for run in runs])
     notes = "Columns from naive on: median of the rounds' ratios to pickle.loads, above 1 is slower"
-    report.show_notes(*targets(runs), notes, rounds=options.rounds, load=load, packages=PACKAGES)
+    report.show_notes(notes, rounds=options.rounds, packages=PACKAGES)
 
 
 if __name__ == "__main__":

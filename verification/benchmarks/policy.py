@@ -6,7 +6,6 @@ and is admitted and recorded with a shadow policy beside the enforced one and wi
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 import time
@@ -68,12 +67,8 @@ def decisions() -> list[list[str]]:
         table, asked = large_table()
 
         def ask(asked: list[Context], author: Any = None, times: int = 1) -> float:
-            def run() -> None:
-                for _ in range(times):
-                    for context in asked:
-                        table.decide(context, "pickle", author=author)  # noqa: B023
-
-            return microseconds(run, times * len(asked))
+            asks = partial(table.decide, family="pickle", author=author)  # noqa: B023
+            return microseconds(lambda: [*map(asks, asked * times)], times * len(asked))
 
         taken["not seen, permitted"].append(ask(asked))
         taken["seen before"].append(ask(asked, times=AGAIN))
@@ -142,8 +137,7 @@ def shadows() -> list[list[str]]:
                     for which, side in sides.items()
                 }
             )
-            for at in range(PAIRS):
-                contest.round(at)
+            report.hold([contest], PAIRS)
             more = 100 * ((contest.ratio("with", "without") or 0) - 1)
             medians = map(statistics.median, contest.seconds.values())
             lines.append([name, *map(report.number, medians), f"{more:+.1f} %"])
@@ -151,7 +145,6 @@ def shadows() -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    before = os.getloadavg()
     report.show(("decision", "µs", "aim"), decisions())
     report.show(("shadow policy", "without (µs a message)", "with", "more (aim: 10 %)"), shadows())
-    report.show_notes(rounds=PAIRS, load=before)
+    report.show_notes(rounds=PAIRS)

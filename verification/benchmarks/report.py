@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import math
 import os
 import platform
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 PACKAGES = ("safeser", "distributed", "numpy", "msgpack", "cryptography")
+#: What one contender gets for one turn of a round, in seconds.
+SLICE = 0.01
+#: Of the machine when this is imported, before the first round.
+_LOAD = os.getloadavg()[0]
 
 
 def options(description: str | None, **defaults: Any) -> argparse.Namespace:
@@ -41,6 +46,19 @@ def turns(each: Sequence[Any], at: int) -> list[Any]:
     """Return the order of round *at*: whoever begins may pay for what the next ones reuse."""
     first = at % len(each)
     return [*each[first:], *each[:first]]
+
+
+def timed(run: Callable[[], object], seconds: float = SLICE) -> float:
+    """Return the median of as many turns as fit into some *seconds*, after one to warm up."""
+    run()
+    taken: list[float] = []
+    begun = perf_counter()
+    while not taken or perf_counter() - begun < seconds:
+        start = perf_counter()
+        made = run()
+        taken.append(perf_counter() - start)
+        del made  # not while the clock runs, and before the next takes memory
+    return statistics.median(taken)
 
 
 class Contest:
@@ -67,6 +85,15 @@ class Contest:
         if name not in self.seconds or other not in self.seconds:
             return None
         return ratio(self.seconds[name], self.seconds[other])
+
+
+def hold(contests: Iterable[Contest], rounds: int) -> None:
+    """Let all contenders of all *contests* take turns, round by round."""
+    held = list(contests)
+    for at in range(rounds):
+        print(f"Round {at + 1} of {rounds}", file=sys.stderr)
+        for contest in held:
+            contest.round(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +130,10 @@ def rows(quantity: Quantity, seconds: Mapping[str, Sequence[float]]) -> list[lis
                 " ".join((f"{scheme}://", *words)),
                 number(statistics.median(shown)),
                 f"{number(low)} to {number(high)}",
-                *(_beside(taken, seconds[other]) for other in ("tcp", "tls")),
+                *(f"{ratio(taken, seconds[other]):.2f}" for other in ("tcp", "tls")),
             ]
         )
     return made
-
-
-def _beside(taken: Sequence[float], other: Sequence[float]) -> str:
-    ratios = [a / b for a, b in zip(taken, other, strict=True)]
-    found = interval(ratios)
-    shown = f"{statistics.median(ratios):.2f}"
-    if taken is other or found is None:
-        return shown
-    return f"{shown} ({found[0]:.2f} to {found[1]:.2f})"
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
@@ -123,23 +141,6 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return low, high
-
-
-def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the narrowest two of *values*, as far from either end, that hold the median of what
-    they were drawn from in 95 % of all samples; None for fewer than six.
-
-    Source: the sign test's interval of order statistics, after B(n, 1/2) (W. J. Conover, Practical
-    Nonparametric Statistics, 3rd edition, section 3.2).
-    """
-    number_of = len(values)
-    beyond = 0  # samples of 2 ** number_of in which the median lies below the value at *rank*
-    for rank in range(number_of // 2 + 1):
-        beyond += math.comb(number_of, rank)
-        if 40 * beyond > 2**number_of:  # 2.5 % on either side
-            break
-    ordered = sorted(values)
-    return (ordered[rank - 1], ordered[-rank]) if rank else None
 
 
 def ratio(taken: Sequence[float], other: Sequence[float]) -> float:
@@ -161,13 +162,8 @@ def show(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     print(first, rule, *others, "", sep="\n")
 
 
-def show_notes(
-    *notes: str, rounds: int, load: Sequence[float], packages: Sequence[str] = PACKAGES
-) -> None:
-    """Print what the numbers depend on, below their table.
-
-    :param load: of the machine before the first round.
-    """
+def show_notes(*notes: str, rounds: int, packages: Sequence[str] = PACKAGES) -> None:
+    """Print what the numbers depend on, below their table."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = ", ".join(f"{package} {_version(package)}" for package in packages)
     for note in (
@@ -176,7 +172,7 @@ def show_notes(
         f" {platform.python_implementation()} {platform.python_version()}",
         f"Versions: {versions}",
         f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds; load average"
-        f" {load[0]:.1f} before and {os.getloadavg()[0]:.1f} after",
+        f" {_LOAD:.1f} before and {os.getloadavg()[0]:.1f} after",
     ):
         print(f"- {note}")
 

@@ -10,7 +10,6 @@ joined, tiny tasks, and the scheduler's processor time while idle.
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
@@ -37,12 +36,12 @@ def measured(cluster: Cluster, *, tasks: int, idle: float) -> dict[str, float]:
     found["start"] = statistics.median(sum(each.cpu_times()[:2]) for each in workers)
     found["memory"] = statistics.median(each.memory_info().rss for each in workers)
     found["modules"] = statistics.median(cluster.measure("modules", len(workers)))
-    before = cluster.scheduler_seconds()
+    before = cluster.cpu_seconds("scheduler")
     (found["tasks"],) = cluster.measure("tasks", tasks)
-    found["scheduler"] = cluster.scheduler_seconds() - before
-    before = cluster.scheduler_seconds()
+    found["scheduler"] = cluster.cpu_seconds("scheduler") - before
+    before = cluster.cpu_seconds("scheduler")
     time.sleep(idle)
-    found["idle"] = cluster.scheduler_seconds() - before
+    found["idle"] = cluster.cpu_seconds("scheduler") - before
     return found
 
 
@@ -79,7 +78,6 @@ def line(quantity: Quantity, taken: Mapping[str, Sequence[float]]) -> list[str]:
 
 def main() -> None:
     options = report.options(__doc__, workers=30, tasks=5_000, idle=20.0, rounds=3)
-    load = os.getloadavg()
     shown = quantities(workers=options.workers, tasks=options.tasks, idle=options.idle)
     found: dict[str, dict[str, list[float]]] = {
         name: {transport: [] for transport in _COMPARED} for name in shown
@@ -98,7 +96,7 @@ def main() -> None:
                     found[name][transport].append(value)
     headings = ("", "safeser", "tcp", "more", "ratio", "quartiles")
     report.show(headings, [line(each, found[name]) for name, each in shown.items()])
-    report.show_notes(rounds=options.rounds, load=load)
+    report.show_notes(rounds=options.rounds)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ scheduler make of the same graph and task.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -113,7 +112,6 @@ def _row(quantity: str, sealed: float, by_dask: float) -> list[str]:
 
 def main() -> None:
     options = report.options(__doc__, rounds=7, tasks=5_000, chunks=10_000)
-    load = os.getloadavg()
     Round(closures(10))  # to warm up
     rows = []
     for count in dict.fromkeys((options.tasks, min(options.tasks, 1000), 1)):
@@ -124,7 +122,7 @@ def main() -> None:
     name = f"sum of an array of {options.chunks:,} chunks"
     rows += lines(name, array_sum(options.chunks), rounds=options.rounds, pickled=False)
     report.show(("", "sealed", "Dask", "sealed / Dask"), rows)
-    report.show_notes(rounds=options.rounds, load=load, packages=PACKAGES)
+    report.show_notes(rounds=options.rounds, packages=PACKAGES)
 
 
 if __name__ == "__main__":

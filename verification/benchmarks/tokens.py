@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import os
 import pathlib
 import re
 import time
@@ -29,8 +28,6 @@ from verification.benchmarks import report
 PACKAGES = ("safeser", "dask", "cloudpickle", "numpy", "pandas", "pyarrow")
 #: What each gets of one round, at least one turn.
 SLICE = 0.01
-#: How much more than dask.tokenize the mixed set may take.
-AIM = 1.5
 WORDS = ("alpha", "beta", "gamma", "delta")
 
 
@@ -127,20 +124,16 @@ def _seconds(tokenize: Callable[[Any], str], value: Any) -> float:
 
 def main() -> None:
     options = report.options(__doc__, rounds=9, only="")
-    load = os.getloadavg()
     values = {name: value for name, value in (SMALL | LARGE).items() if options.only in name}
     runs = {name: contest(value) for name, value in (values | {"mixed": [*SMALL.values()]}).items()}
-    for at in range(options.rounds):
-        for run in runs.values():
-            run.round(at)
+    report.hold(runs.values(), options.rounds)
     ratios = {name: report.number(run.ratio("safeser", "dask") or 0) for name, run in runs.items()}
     lines = [
         [name, run.micros("safeser"), run.micros("dask"), ratios[name]]
         for name, run in runs.items()
     ]
     report.show(("object", "safeser (µs)", "dask (µs)", "safeser / dask"), lines)
-    aim = f"Mixed, at most {AIM} times dask.tokenize: {ratios['mixed']}"
-    report.show_notes(aim, rounds=options.rounds, load=load, packages=PACKAGES)
+    report.show_notes(rounds=options.rounds, packages=PACKAGES)
 
 
 if __name__ == "__main__":

@@ -40,44 +40,32 @@ OK = "ok"
 def results_of(release: str) -> dict[str, str]:
     """Return the outcome of each of :data:`LINES` on *release*: :data:`OK`, or what went wrong."""
     python = str(python_of(release))
-    return {**_tested(python), **_used(python)}
+    ended = _ended(python, "-m", "verification.compat.smoke")
+    try:
+        said = json.loads(ended.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        said = {}
+    used = {line: said.get(line, _last(ended) or "it said nothing") for line in smoke.LINES}
+    return {**_tested(python), **used}
 
 
 def _tested(python: str) -> dict[str, str]:
+    """Return the outcome of each of :data:`TESTS` by pytest's report."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         options = ("-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1")
         ended = _ended(python, "-m", "pytest", *options, f"--junitxml={report}", *TESTS.values())
         if not report.exists():
             return dict.fromkeys(TESTS, _last(ended) or "pytest reported nothing")
-        return read_report(report.read_text(encoding="utf-8"))
-
-
-def read_report(text: str) -> dict[str, str]:
-    """Return the outcome of each of :data:`TESTS` by pytest's report *text*."""
-    cases = ElementTree.fromstring(text).iter("testcase")
-    found: dict[str, list[str]] = {line: [] for line in TESTS}
+        cases = list(ElementTree.parse(report).iter("testcase"))
+    found = dict.fromkeys(TESTS, "no test ran")
     for case in cases:
         wrong = [each for each in case if each.tag in ("failure", "error", "skipped")]
-        file = (case.get("file") or "").replace("\\", "/")
+        outcome = (wrong[0].get("message") or wrong[0].tag).splitlines()[0] if wrong else OK
         for line, target in TESTS.items():
-            if target.partition("::")[0] == file:
-                outcome = (wrong[0].get("message") or wrong[0].tag) if wrong else OK
-                found[line].append(outcome.splitlines()[0])
-    return {line: _worst(each) for line, each in found.items()}
-
-
-def _worst(outcomes: list[str]) -> str:
-    return next((each for each in outcomes if each != OK), OK if outcomes else "no test ran")
-
-
-def _used(python: str) -> dict[str, str]:
-    ended = _ended(python, "-m", "verification.compat.smoke")
-    try:
-        said = json.loads(ended.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        said = {}
-    return {line: said.get(line, _last(ended) or "it said nothing") for line in smoke.LINES}
+            if target.partition("::")[0] == case.get("file") and found[line] in ("no test ran", OK):
+                found[line] = outcome
+    return found
 
 
 def _ended(*command: str) -> subprocess.CompletedProcess[str]:
@@ -97,26 +85,6 @@ def _last(ended: subprocess.CompletedProcess[str]) -> str:
     return lines[-1] if lines else ""
 
 
-def table(results: Mapping[str, Mapping[str, str]]) -> str:
-    """Return a line for each of :data:`LINES` and a column for each release of *results*."""
-    width = max(map(len, LINES))
-    rows = [" " * width + "".join(f"  {release:>9}" for release in results)]
-    for line in LINES:
-        said = (OK if each[line] == OK else "FAILED" for each in results.values())
-        rows.append(line.ljust(width) + "".join(f"  {each:>9}" for each in said))
-    return "\n".join(rows)
-
-
-def failures(results: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return, as text, what went wrong, release by release."""
-    return [
-        f"{release}, {line}: {outcome}"
-        for release, lines in results.items()
-        for line, outcome in lines.items()
-        if outcome != OK
-    ]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("release", nargs="*", choices=[*releases(), []], help="default: all")
@@ -127,10 +95,19 @@ def main() -> int:
         wrong = sum(each != OK for each in results[release].values())
         took = round(time.monotonic() - began)
         print(f"distributed {release}: {wrong} failed, {took} s", file=sys.stderr, flush=True)
-    print(table(results))
-    for each in failures(results):
-        print(each)
-    return int(bool(failures(results)))
+    width = max(map(len, LINES))
+    print(" " * width + "".join(f"  {release:>9}" for release in results))
+    for line in LINES:
+        said = (OK if each[line] == OK else "FAILED" for each in results.values())
+        print(line.ljust(width) + "".join(f"  {each:>9}" for each in said))
+    failures = [
+        f"{release}, {line}: {outcome}"
+        for release, lines in results.items()
+        for line, outcome in lines.items()
+        if outcome != OK
+    ]
+    print(*failures, sep="\n")
+    return int(bool(failures))
 
 
 if __name__ == "__main__":

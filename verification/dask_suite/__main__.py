@@ -1,8 +1,8 @@
 """Run distributed's own protocol tests with safeser's functions in place of distributed's.
 
-``python -m verification.dask_suite PATH`` takes a checkout of dask/distributed; ``--stock`` runs
-them as they are. It prints how many of the tests that call the functions pass, and why others do
-not; it exits with 1 if one fails that :mod:`verification.dask_suite.reasons` does not explain.
+``python -m verification.dask_suite PATH`` takes a checkout of dask/distributed. It prints how
+many of the tests that call the functions pass, and why others do not; it exits with 1 if one fails
+that ``listings.toml`` does not explain.
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ from typing import Any
 import pytest
 from distributed import utils_test
 
-from verification.dask_suite.reasons import NOT_RUN, REASONS, WHY
+from verification.dask_suite.listings import NOT_RUN, REASONS, WHY
 from verification.dask_suite.substitutes import CALLS, in_place
 
 
 class Suite:
-    """Collects with safeser's names in place, and notes what became of each test.
+    """Collects with safeser's names in place, and notes what became of each test."""
 
-    :param stock: leave distributed's own functions where they are.
-    """
-
-    def __init__(self, *, stock: bool) -> None:
-        self.stock = stock
+    def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
         self.called: set[str] = set()
 
@@ -39,8 +35,6 @@ class Suite:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, Any, Any]:
-        if self.stock:
-            return (yield)
         with in_place():
             return (yield)
 
@@ -48,7 +42,7 @@ class Suite:
         for item in items:
             if "slow" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="slow"))
-            elif not self.stock and name_of(item.nodeid) in NOT_RUN:
+            elif name_of(item.nodeid) in NOT_RUN:
                 self.outcomes[item.nodeid] = "failed"
                 self.called.add(item.nodeid)
                 item.add_marker(pytest.mark.skip(reason="its failure crashes CPython"))
@@ -65,12 +59,11 @@ class Suite:
             self.outcomes[report.nodeid] = "expected" if expected else report.outcome
 
 
-def run(tests: Path, *, stock: bool, options: list[str]) -> Suite:
-    suite = Suite(stock=stock)
+def run(tests: Path) -> Suite:
+    suite = Suite()
     arguments = [
         *("-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-W", "ignore"),
         *("--import-mode=importlib", "-c", str(tests / "pytest.ini"), "--rootdir", str(tests)),
-        *options,
         str(tests),
     ]
     (tests / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    gpu\n")
@@ -104,7 +97,7 @@ def report(suite: Suite) -> bool:
                 unexplained.append(node)
     print("\n| fail | reason |\n| --- | --- |")
     for reason, count in reasons.most_common():
-        print(f"| {count} | {WHY.get(reason, reason)} |")
+        print(f"| {count} | {WHY['protocol'].get(reason, reason)} |")
     for node in unexplained:
         print("unexplained:", node)
     return not unexplained
@@ -113,10 +106,7 @@ def report(suite: Suite) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m verification.dask_suite", description=__doc__)
     parser.add_argument("checkout", type=Path, help="a checkout of dask/distributed")
-    parser.add_argument("--stock", action="store_true", help="with distributed's own functions")
-    parser.add_argument("-k", dest="keyword", default="", help="as pytest's own")
-    chosen = parser.parse_args()
-    tests = chosen.checkout / "distributed" / "protocol" / "tests"
+    tests = parser.parse_args().checkout / "distributed" / "protocol" / "tests"
     if not tests.is_dir():
         print(f"no {tests}: this needs a checkout of dask/distributed", file=sys.stderr)
         return 2
@@ -124,11 +114,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder) / "protocol_tests"
         shutil.copytree(tests, copied, ignore=shutil.ignore_patterns("__init__.py", "__pycache__"))
-        suite = run(copied, stock=chosen.stock, options=["-k", chosen.keyword])
-    if chosen.stock:
-        print(dict(sorted(Counter(suite.outcomes.values()).items())))
-        return int("failed" in suite.outcomes.values())
-    return 0 if report(suite) else 1
+        return 0 if report(run(copied)) else 1
 
 
 if __name__ == "__main__":

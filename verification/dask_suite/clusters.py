@@ -6,7 +6,7 @@ them with ``safeser://`` as the default scheme; ``--stock`` runs them on ``tcp:/
 does not pass on ``tcp://`` either is not counted; of the rest a skipped test, an expected failure,
 one that hangs and one that did not run at all are failures like any other. What fails is run once
 more by itself, since distributed's tests wait seconds for what takes longer on a busy machine. It
-exits with 1 if a test fails that :mod:`verification.dask_suite.exceptions` does not list, or passes
+exits with 1 if a test fails that ``listings.toml`` does not list, or passes
 that it lists. The one that chance decides, on ``tcp://`` too, counts as an exception however it
 ends.
 """
@@ -22,11 +22,8 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from verification.dask_suite.exceptions import CHANCE, EXCEPTIONS, WHY
+from verification.dask_suite.listings import CHANCE, EXCEPTIONS, NOT_COUNTED, PASSED, SEALED, WHY
 from verification.dask_suite.overlay import configure, lay_out
-from verification.dask_suite.sealed_exceptions import SEALED
-from verification.dask_suite.sealed_exceptions import WHY as WHY_SEALED
-from verification.dask_suite.stock import NOT_COUNTED, PASSED
 
 __all__ = ["Outcomes", "faults", "table"]
 
@@ -183,7 +180,7 @@ def main() -> int:
         wrong = faults(outcomes, files=asked, sealed=chosen.sealed)
     print("", table(outcomes, files=asked), "", sep="\n")
     if not chosen.stock:
-        for reason, text in {**WHY, **WHY_SEALED}.items():
+        for reason, text in {**WHY["clusters"], **WHY["sealed"]}.items():
             number = sum(why == reason for why in listed.values())
             if number:
                 print(f"{number}: {text}")

@@ -10,7 +10,7 @@ from verification.differential.oracle import Disagreement, examine
 from verification.differential.programs import mutated, program
 from verification.differential.values import written
 
-__all__ = ["make", "outcome"]
+__all__ = ["make", "outcome", "whole_seeds"]
 
 
 def make(chance: Random, *, pool: float = 0.05) -> tuple[bytes, list[bytes | bytearray]]:
@@ -32,14 +32,15 @@ def make(chance: Random, *, pool: float = 0.05) -> tuple[bytes, list[bytes | byt
 
 
 @cache
-def _seeds() -> tuple[bytes, ...]:
+def whole_seeds() -> tuple[bytes, ...]:
+    """Return a pickle of each listed type, behind a byte that says how many buffers it has."""
     # A large one would take the time of a thousand small ones.
     return tuple(seed for seed in seeds() if len(seed) < 4096)
 
 
 def _pool(chance: Random) -> tuple[int, bytes]:
     """Return a pickle of some listed type of any library, and how many buffers belong to it."""
-    seed = chance.choice(_seeds())
+    seed = chance.choice(whole_seeds())
     return seed[0] & 3, seed[1:]
 
 

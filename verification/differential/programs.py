@@ -8,39 +8,17 @@ from contextlib import suppress
 from itertools import pairwise
 from random import Random
 
-__all__ = ["mutated", "program"]
+__all__ = ["by_opcodes", "mutated", "program"]
 
 _NAMES = (
-    "builtins:complex",
-    "builtins:bytearray",
-    "builtins:range",
-    "builtins:slice",
-    "builtins:set",
-    "builtins:frozenset",
-    "builtins:list",
-    "builtins:eval",
-    "collections:OrderedDict",
-    "collections:deque",
-    "collections:defaultdict",
-    "collections:Counter",
-    "datetime:date",
-    "datetime:timedelta",
-    "decimal:Decimal",
-    "fractions:Fraction",
-    "uuid:UUID",
-    "_codecs:encode",
-    "copyreg:_reconstructor",
-    "numpy:dtype",
-    "numpy:ndarray",
-    "numpy._core.multiarray:scalar",
-    "numpy._core.multiarray:_reconstruct",
-    "builtins:ValueError",
-    "builtins:KeyError",
-    "__builtin__:set",
-    "exceptions:ValueError",
-    "os:system",
-    "datetime:date.__new__",
-)
+    "builtins:complex", "builtins:bytearray", "builtins:range", "builtins:slice", "builtins:set",
+    "builtins:frozenset", "builtins:list", "builtins:eval", "collections:OrderedDict",
+    "collections:deque", "collections:defaultdict", "collections:Counter", "datetime:date",
+    "datetime:timedelta", "decimal:Decimal", "fractions:Fraction", "uuid:UUID", "_codecs:encode",
+    "copyreg:_reconstructor", "numpy:dtype", "numpy:ndarray", "numpy._core.multiarray:scalar",
+    "numpy._core.multiarray:_reconstruct", "builtins:ValueError", "builtins:KeyError",
+    "__builtin__:set", "exceptions:ValueError", "os:system", "datetime:date.__new__",
+)  # fmt: skip
 
 
 def program(chance: Random) -> bytes:
@@ -110,40 +88,22 @@ class _Writer:
         raw = text.encode()
         return chance.choice(
             (
-                b"N",
-                b"\x88",
-                b"\x89",
-                b"I01\n",
-                b"I00\n",
-                b"I%d\n" % number,
-                b"L%dL\n" % -number,
-                b"K" + bytes([number & 255]),
-                b"M" + struct.pack("<H", number & 0xFFFF),
+                b"N", b"\x88", b"\x89", b"I01\n", b"I00\n", b"I%d\n" % number, b"L%dL\n" % -number,
+                b"K" + bytes([number & 255]), b"M" + struct.pack("<H", number & 0xFFFF),
                 b"J" + struct.pack("<i", -number),
-                b"\x8a" + bytes([2]) + struct.pack("<h", number >> 17),
-                b"\x8a\0",
-                b"\x8b" + struct.pack("<I", 3) + b"\1\2\x83",
-                b"F1.5\n",
-                b"Fnan\n",
-                b"G" + struct.pack(">d", -0.0),
-                b"S'it\\'s'\n",
-                b'S"\\x41\\n"\n',
-                b"V\\u00e9x\n",
-                b"U\3abc",
-                b"T" + struct.pack("<i", 2) + b"ab",
+                b"\x8a" + bytes([2]) + struct.pack("<h", number >> 17), b"\x8a\0",
+                b"\x8b" + struct.pack("<I", 3) + b"\1\2\x83", b"F1.5\n", b"Fnan\n",
+                b"G" + struct.pack(">d", -0.0), b"S'it\\'s'\n", b'S"\\x41\\n"\n', b"V\\u00e9x\n",
+                b"U\3abc", b"T" + struct.pack("<i", 2) + b"ab",
                 b"X" + struct.pack("<I", len(raw)) + raw,
                 b"\x8c" + bytes([min(len(raw), 255)]) + raw[:255] if len(raw) < 256 else b"N",
                 b"\x8d" + struct.pack("<Q", len(raw)) + raw,
                 b"C" + bytes([len(raw)]) + raw if len(raw) < 256 else b"N",
                 b"B" + struct.pack("<I", len(raw)) + raw,
                 b"\x8e" + struct.pack("<Q", len(raw)) + raw,
-                b"\x96" + struct.pack("<Q", len(raw)) + raw,
-                b")",
-                b"]",
-                b"}",
-                b"\x8f",
+                b"\x96" + struct.pack("<Q", len(raw)) + raw, b")", b"]", b"}", b"\x8f",
             )
-        )
+        )  # fmt: skip
 
     def values(self, count: int, depth: int) -> bytes:
         return b"".join(self.value(depth - 1) for _ in range(count))
@@ -228,18 +188,7 @@ class _Writer:
 def mutated(data: bytes, chance: Random) -> bytes:
     """Return *data* with a few bytes or a few whole opcodes changed."""
     if chance.random() < 0.5:
-        parts = _opcodes(data)
-        for _ in range(chance.choice((1, 1, 2, 3))):
-            at = chance.randrange(len(parts))
-            pick = chance.randrange(3)
-            if pick == 0 and len(parts) > 1:
-                del parts[at]
-            elif pick == 1:
-                parts.insert(at, chance.choice(parts))
-            else:
-                other = chance.randrange(len(parts))
-                parts[at], parts[other] = parts[other], parts[at]
-        return b"".join(parts)
+        return by_opcodes(data, chance)
     changed = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 4))):
         at, pick = chance.randrange(len(changed)), chance.randrange(4)
@@ -255,7 +204,27 @@ def mutated(data: bytes, chance: Random) -> bytes:
     return bytes(changed)
 
 
-def _opcodes(data: bytes) -> list[bytes]:
+def by_opcodes(data: bytes, chance: Random, donor: bytes = b"") -> bytes:
+    """Return *data* with a few opcodes left out, doubled, swapped or taken from *donor*."""
+    parts, others = opcodes(data), opcodes(donor)
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        at = chance.randrange(len(parts))
+        pick = chance.randrange(4 if others else 3)
+        if pick == 0 and len(parts) > 1:
+            del parts[at : at + chance.randint(1, min(4, len(parts) - 1))]
+        elif pick == 1:
+            parts.insert(at, chance.choice(parts))
+        elif pick == 2:
+            other = chance.randrange(len(parts))
+            parts[at], parts[other] = parts[other], parts[at]
+        elif others:
+            start = chance.randrange(len(others))
+            parts[at:at] = others[start : start + chance.randint(1, 8)]
+    return b"".join(parts)
+
+
+def opcodes(data: bytes) -> list[bytes]:
+    """Cut *data* into whole opcodes as far as pickletools reads it."""
     starts = [0]
     with suppress(Exception):  # a mutant of a mutant; what follows is one part
         starts.extend(at for _, _, at in pickletools.genops(data) if at)

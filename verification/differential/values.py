@@ -27,17 +27,8 @@ __all__ = ["written"]
 
 _UTC = datetime.UTC
 _WORDS = (
-    "",
-    "a",
-    "key",
-    "naïve",
-    "\ud800",
-    "x" * 300,
-    "line\nbreak",
-    "back\\slash",
-    "\0",
-    "é" * 90,
-)
+    "", "a", "key", "naïve", "\ud800", "x" * 300, "line\nbreak", "back\\slash", "\0", "é" * 90,
+)  # fmt: skip
 _NUMBERS = (0, 1, -1, 255, 256, 65535, 65536, 2**31 - 1, 2**31, -(2**31) - 1, 2**63, -(2**200))
 _FLOATS = (0.0, -0.0, 1.5, 1e300, float("inf"), float("-inf"), float("nan"), 5e-324)
 

@@ -5,93 +5,40 @@ and no use of what was loaded ends the process, hangs it, or is answered by anyt
 
     python -m verification.fuzz.estimators FOLDER [--seconds 1800] [--case NUMBER]
 
-Each case is a number, from which it can be made again. Cases run in a child, which a crash ends;
-the parent notes the case and goes on behind it.
+A case is a fitted model, with one to three changes of its state (:mod:`verification.cases`).
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
-import json
 import os
 import pickle
-import random
-import time
-from pathlib import Path
 from typing import Any
 
 # A forked child hangs in OpenMP if its parent has used threads of it, and must leave no processes.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", JOBLIB_MULTIPROCESSING="0")
 
 import numpy as np
+from sklearn.base import clone
 
 from safeser import pickles
 from safeser.errors import SafeserError
-from verification.fuzz.children import Runner
-from verification.fuzz.forging import brief, forged
+from verification.cases import Case, Tool, main
+from verification.fuzz.forging import changed
 from verification.fuzz.models import ROWS, TARGET, models
-from verification.fuzz.mutations import mutated
 
 PROFILE = pickles.Profile.named("data", "numpy", "pandas", "scipy", "sklearn")
 
 METHODS = (
-    "predict",
-    "predict_proba",
-    "predict_log_proba",
-    "decision_function",
-    "transform",
-    "score_samples",
-    "kneighbors",
-    "radius_neighbors",
-    "kneighbors_graph",
-    "apply",
-    "decision_path",
-    "staged_predict",
-    "get_leaf_indices",
-    "query",
-    "sample",
-    "get_feature_names_out",
-    "get_params",
-    "get_metadata_routing",
-    "get_depth",
-    "get_n_leaves",
-    "bic",
-    "get_precision",
-    "mahalanobis",
-    "sparsify",
-    "densify",
+    *("predict", "predict_proba", "predict_log_proba", "decision_function", "transform"),
+    *("score_samples", "kneighbors", "radius_neighbors", "kneighbors_graph", "apply"),
+    *("decision_path", "staged_predict", "get_leaf_indices", "query", "sample"),
+    *("get_feature_names_out", "get_params", "get_metadata_routing", "get_depth", "get_n_leaves"),
+    *("bic", "get_precision", "mahalanobis", "sparsify", "densify"),
 )
 
 
 def _is_own(value: Any) -> bool:
     return type(value).__module__.startswith("sklearn")
-
-
-class Case:
-    """What one number stands for: a model, and one to three changes of it."""
-
-    def __init__(self, number: int, known: list[Any], places: list[list[Any]]) -> None:
-        chance = random.Random(number)
-        at = number % len(known)
-        self.model = known[at]
-        self.changes: list[str] = []
-        strangers = [np.zeros((3, 2)), np.arange(5), *chance.sample(known, 3)]
-
-        def change(path: Any) -> Any:
-            def made(value: Any) -> Any:
-                new = ... if chance.random() < 0.06 else mutated(value, chance, strangers)
-                self.changes.append(f"{path}: {brief(value)} -> {brief(new)}")
-                return new
-
-            return made
-
-        count = chance.choice((1, 1, 1, 2, 2, 3))
-        chosen = chance.sample(places[at], min(count, len(places[at])))
-        self.data, _ = forged(self.model, {path: change(path) for path in chosen}, _is_own)
-
-    def __str__(self) -> str:
-        return f"{type(self.model).__name__}: {'; '.join(self.changes)}"
 
 
 def use(found: Any) -> None:
@@ -128,20 +75,9 @@ def _call(found: Any, name: str, rows: Any) -> None:
         return
 
 
-def clone(found: Any) -> Any:
-    from sklearn.base import clone as cloned
-
-    return cloned(found)
-
-
-def run(number: int, known: list[Any], places: list[list[Any]]) -> str:
-    """Run one case, and return what became of it."""
+def run(data: bytes, buffers: Any) -> str:
     try:
-        case = Case(number, known, places)
-    except Exception:  # what cannot even be pickled is no case
-        return "unpicklable"
-    try:
-        found = pickles.loads(case.data, profile=PROFILE)
+        found = pickles.loads(data, buffers=buffers, profile=PROFILE)
     except SafeserError:
         return "refused"
     try:
@@ -151,45 +87,18 @@ def run(number: int, known: list[Any], places: list[list[Any]]) -> str:
     return "used"
 
 
-def children(folder: Path, seconds: int, start: int) -> int:
-    """Return 1 if something was found."""
+def prepare(_: Any) -> Tool:
     known = models()
-    places = [forged(model, {}, _is_own)[1] for model in known]
-    print(f"{len(known)} models, {sum(map(len, places))} places", flush=True)
-    findings: list[dict[str, Any]] = []
+    print(f"{len(known)} models", flush=True)
 
-    def found(number: int, ended: str) -> None:
-        case = str(Case(number, known, places))
-        findings.append({"case": number, "ended": ended, "what": case})
-        print(f"{ended}: case {number}, {case}", flush=True)
+    def make(number: int, chance: Any) -> Case:
+        model = known[number % len(known)]
+        strangers = [np.zeros((3, 2)), np.arange(5), *chance.sample(known, 3)]
+        data, changes = changed(model, chance, strangers, _is_own)
+        return Case(data, (), f"{type(model).__name__}: {'; '.join(changes)}")
 
-    end = time.monotonic() + seconds
-    runner = Runner(lambda number: run(number, known, places), found, start, end)
-    while time.monotonic() < end:
-        runner.one_child()
-        state = {"next": runner.number, "totals": runner.totals, "findings": findings}
-        (folder / "estimators.json").write_text(json.dumps(state, indent=1))
-    print(dict(runner.totals), flush=True)
-    return bool(findings)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=int, default=1800)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--case", type=int, help="run this one here, without a child")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    if options.case is None:
-        return children(options.folder, options.seconds, options.start)
-    known = models()
-    places = [forged(model, {}, _is_own)[1] for model in known]
-    print(Case(options.case, known, places), flush=True)
-    faulthandler.enable()
-    print(run(options.case, known, places))
-    return 0
+    return Tool(make, run, patience=12)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(__doc__, prepare, state=".fuzz/estimators", seconds=1800))

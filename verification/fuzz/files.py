@@ -184,13 +184,11 @@ def _inside(data: bytes, max_size: int, chance: random.Random) -> bytes:
     return file.getvalue()
 
 
-def main() -> None:
-    options, passed_on = running.options_of(__doc__, 900)
+def warm_up() -> None:
     warnings.simplefilter("ignore")
-    for seed in running.write_seeds(options.folder, seeds()):
+    for seed in seeds():
         one_input(seed, strict=False)  # codecs, and what NumPy imports late
-    running.fuzz(options, passed_on, one_input, mutate, longest=16384)
 
 
 if __name__ == "__main__":
-    main()
+    running.fuzz(__doc__, 900, seeds(), warm_up, one_input, mutate, longest=16384)

@@ -10,11 +10,14 @@ import copyreg
 import io
 import pickle
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Forger", "brief", "forged"]
+from verification.fuzz.mutations import mutated
+
+__all__ = ["changed", "forged"]
 
 _PLAIN = (list, tuple, dict)
 _LONG = 50
@@ -89,7 +92,27 @@ def forged(
     return file.getvalue(), forger.seen
 
 
-def brief(value: Any) -> str:
+def changed(
+    value: Any, chance: Random, strangers: list[Any], owns: Callable[[Any], bool], **options: Any
+) -> tuple[bytes, list[str]]:
+    """Return the pickle of *value* with one to three parts changed or left out, and which."""
+    changes: list[str] = []
+
+    def change(path: Path) -> Callable[[Any], Any]:
+        def made(old: Any) -> Any:
+            new = ... if chance.random() < 0.05 else mutated(old, chance, strangers)
+            changes.append(f"{path}: {_brief(old)} -> {_brief(new)}")
+            return new
+
+        return made
+
+    _, places = forged(value, {}, owns, **{**options, "buffer_callback": None})
+    chosen = chance.sample(places, min(chance.choice((1, 1, 1, 2, 2, 3)), len(places)))
+    data, _ = forged(value, {path: change(path) for path in chosen}, owns, **options)
+    return data, changes
+
+
+def _brief(value: Any) -> str:
     """Return a few words on *value* that need no look at what it holds."""
     if isinstance(value, np.ndarray):
         return f"array{value.shape} {value.dtype.char}"

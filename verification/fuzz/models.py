@@ -57,18 +57,10 @@ def _fitted(made: Any) -> Any:
     """Return *made*, fitted by what it accepts, or None."""
     three = np.digitize(ROWS[:, 1], [0.3, 0.6])
     tries: list[tuple[Any, ...]] = [
-        (ROWS, three),
-        (ROWS, TARGET),
-        (ROWS, ROWS[:, 0] + 1),
-        (ROWS, np.c_[TARGET, TARGET]),
-        (ROWS, np.c_[ROWS[:, 0], ROWS[:, 1]]),
-        (ROWS,),
-        (ROWS[:, 0], ROWS[:, 1]),
-        (TARGET,),
-        (_TEXTS,),
-        (_DICTS,),
-        ([["a", "b"], ["c"]],),
-    ]
+        (ROWS, three), (ROWS, TARGET), (ROWS, ROWS[:, 0] + 1), (ROWS, np.c_[TARGET, TARGET]),
+        (ROWS, np.c_[ROWS[:, 0], ROWS[:, 1]]), (ROWS,), (ROWS[:, 0], ROWS[:, 1]), (TARGET,),
+        (_TEXTS,), (_DICTS,), ([["a", "b"], ["c"]],),
+    ]  # fmt: skip
     for given in tries:
         with contextlib.suppress(Exception):  # the next one may be what it takes
             return made.fit(*given)

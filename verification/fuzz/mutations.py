@@ -17,39 +17,15 @@ __all__ = ["mutated"]
 
 _NUMBERS = (0, 1, -1, 2, 3, 7, -(1 << 31), 1 << 31, (1 << 31) - 1, 1 << 40, (1 << 63) - 1, -5)
 _MORE = (
-    8,
-    16,
-    64,
-    255,
-    256,
-    999,
-    65_536,
-    (1 << 31) - 8,
-    -(1 << 63),
-    1 << 63,
-    (1 << 64) - 1,
-    1 << 70,
-)
+    8, 16, 64, 255, 256, 999, 65_536, (1 << 31) - 8, -(1 << 63), 1 << 63, (1 << 64) - 1, 1 << 70,
+)  # fmt: skip
 _FLOATS = (0.0, -1.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"), 0.5)
 _OTHERS = (None, True, False, "", "text", b"bytes", (), [], {}, 1 << 70, 1j, slice(None), range(3))
 _TYPES = ("f4", "f8", "i1", "i4", "i8", "u8", "?", "c16", "U3", "S3", "O", ">f8", "M8[ns]")
 _TEXTS = (
-    *_TYPES,
-    "g",
-    "G",
-    "T",
-    "V8",
-    "S0",
-    "U0",
-    "U1000",
-    "m8[W]",
-    "M8[25us]",
-    ">U2",
-    "|",
-    "<",
-    ">",
-)
-_TEXTS += ("", "\0", "é\ud800", "C", "F", "x" * 300, "1e99999", "NaN", "UTC", "9" * 5000, "D", "ns")
+    *_TYPES, "g", "G", "T", "V8", "S0", "U0", "U1000", "m8[W]", "M8[25us]", ">U2", "|", "<", ">",
+    "", "\0", "é\ud800", "C", "F", "x" * 300, "1e99999", "NaN", "UTC", "9" * 5000, "D", "ns",
+)  # fmt: skip
 _BYTES = (b"", b"\0", b"\xff" * 8, b"\x7f" * 16, b"\2" * 4, bytes(64), b"b", b"\0\0\0\x80")
 _KEPT = ("<", ">", "|", "=")
 
@@ -60,12 +36,8 @@ def _dtypes() -> list[np.dtype[Any]]:
     spread = {"names": ["a"], "formats": ["c16"], "offsets": [(1 << 31) - 16], "itemsize": 8}
     forms: list[Any] = [*_TYPES, "g", "S0", "V0", "V8", "U1", "M8", "m8[25us]", ">U2", inner]
     forms += [[("a", inner, (2, 2))], ("i4", (3,)), [], spread, [("o", "O")]]
-    noted = [
-        np.dtype("f8", metadata={"a": 1}),
-        np.dtypes.StringDType(),
-        np.dtype(inner, align=True),
-    ]
-    return [*map(np.dtype, forms), *noted]
+    noted = np.dtype("f8", metadata={"a": 1})
+    return [*map(np.dtype, forms), noted, np.dtypes.StringDType(), np.dtype(inner, align=True)]
 
 
 _DTYPES = _dtypes()
@@ -191,14 +163,6 @@ def _another_type(array: Any, chance: random.Random) -> Any:
             return np.zeros(array.shape, "f8")
 
 
-def _grown(array: Any, _: random.Random) -> Any:
-    return np.concatenate([array, array]) if array.ndim else array.reshape(1)
-
-
-def _widened(array: Any, _: random.Random) -> Any:
-    return np.concatenate([array, array], axis=-1) if array.ndim else array.reshape(1, 1)
-
-
 def _read_only(array: Any, _: random.Random) -> Any:
     made = array.copy()
     made.flags.writeable = False
@@ -218,7 +182,7 @@ _SHAPES: tuple[Callable[[Any, random.Random], Any], ...] = (
     lambda array, _: array[::2] if array.ndim else array,
     lambda array, _: array.reshape(-1)[0] if array.size else array,
     lambda array, _: np.array(array).reshape(-1)[:1].reshape(()) if array.size else array,
-    _grown,
-    _widened,
+    lambda array, _: np.concatenate([array, array]) if array.ndim else array.reshape(1),
+    lambda array, _: np.concatenate([array, array], axis=-1) if array.ndim else array.reshape(1, 1),
     _read_only,
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import pickletools
 import random
 import sys
 
@@ -29,6 +28,7 @@ with atheris.instrument_imports(include=["safeser.pickles"]):
 from safeser.errors import SafeserError
 from safeser.values import Limits
 from tests.samples import seeds
+from verification.differential.programs import by_opcodes
 from verification.fuzz import running
 
 LIMITS = Limits(max_bytes=1 << 20, max_refs=20_000)
@@ -78,45 +78,12 @@ def mutate(data: bytes, max_size: int, seed: int) -> bytes:
     chance = random.Random(seed)
     if chance.random() < 0.5 or len(data) < 3:
         return atheris.Mutate(data, max_size)
-    parts = opcodes(data[1:])
-    for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(parts))
-        kind = chance.randrange(4)
-        if kind == 0:
-            del parts[at : at + chance.randint(1, 4)]
-        elif kind == 1:
-            parts.insert(at, chance.choice(parts))
-        elif kind == 2:
-            other = opcodes(chance.choice(SEEDS)[1:])
-            start = chance.randrange(len(other))
-            parts[at:at] = other[start : start + chance.randint(1, 8)]
-        else:
-            other_at = chance.randrange(len(parts))
-            parts[at], parts[other_at] = parts[other_at], parts[at]
-        if not parts:
-            return atheris.Mutate(data, max_size)
-    return (data[:1] + b"".join(parts))[:max_size]
-
-
-def opcodes(body: bytes) -> list[bytes]:
-    """Cut *body* into whole opcodes as far as pickletools reads it."""
-    starts: list[int] = []
-    # A broken pickle is just what a fuzzer has, and pickletools says so in many ways.
-    with contextlib.suppress(Exception):
-        starts.extend(at for _, _, at in pickletools.genops(body) if at is not None)
-    starts.append(len(body))
-    return [body[a:b] for a, b in zip([0, *starts], starts, strict=False) if b > a] or [body]
+    made = by_opcodes(data[1:], chance, chance.choice(SEEDS)[1:])
+    return (data[:1] + made)[:max_size]
 
 
 SEEDS = seeds.seeds()
 
 
-def main() -> None:
-    options, passed_on = running.options_of(__doc__, 3600)
-    running.write_seeds(options.folder, SEEDS)
-    warm_up()
-    running.fuzz(options, passed_on, one_input, mutate, longest=4096)
-
-
 if __name__ == "__main__":
-    main()
+    running.fuzz(__doc__, 3600, SEEDS, warm_up, one_input, mutate, longest=4096)

@@ -5,27 +5,18 @@ SafeserError, and no use of that value ends the process, hangs it, or breaks Pyt
 
     python -m verification.fuzz.values --state FOLDER [--seconds 3600] [--case NUMBER]
 
-Each case is a number, from which it can be made again: a value, one to three of whose parts are
-others. Cases run in a child, which a crash ends; what the parent keeps in the folder lets the next
-run go on behind it, until the children of all runs took the seconds of processor time.
+A case is a value, one to three of whose parts are others (:mod:`verification.cases`).
 """
 
 from __future__ import annotations
 
-import argparse
-import base64
 import contextlib
-import faulthandler
 import itertools
-import json
 import os
 import pickle
 import random
 import resource
-import time
-import warnings
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 # A forked child hangs in OpenMP if its parent has used threads of it.
@@ -40,15 +31,13 @@ from safeser.values import Limits
 from tests.samples import seeds
 from tests.samples.uses import BROKEN, uses
 from tests.types import strategies
-from verification.fuzz.children import Runner
-from verification.fuzz.forging import brief, forged
-from verification.fuzz.mutations import mutated
+from verification.cases import Case, Tool, main
+from verification.fuzz.forging import changed
 
 PROFILE = pickles.Profile.named(*pickles.DATA_PROFILES)
 #: Small, so that what they let through is quick to use.
 LIMITS = Limits(max_array=1 << 20, max_refs=20_000, max_bytes=1 << 20)
 GENERATED = 2500
-PATIENCE = 20.0
 #: Bytes of memory that the uses of a value may take; the limits above let 1 MiB of it in.
 GROWTH = 1 << 30
 _LARGE = 6000
@@ -64,8 +53,7 @@ def known() -> list[Any]:
 
 def _stated() -> Iterator[Any]:
     yield from (*seeds.plain(), *seeds.rarer(), *seeds.arrays(), *seeds.frames(), *seeds.tables())
-    yield from (*seeds.models(), *seeds.searched())
-    yield from (*strategies.indexes(), *strategies.columns(), *strategies.dtypes())
+    yield from seeds.models()
 
 
 def _generated() -> list[Any]:
@@ -101,41 +89,21 @@ def _is_own(value: Any) -> bool:
     return not hasattr(value, "__qualname__")
 
 
-class Case:
-    """What one number stands for: a value, how it is pickled, and one to three changes of it."""
-
-    def __init__(self, number: int, values: list[Any]) -> None:
-        chance = random.Random(number)
-        self.value = values[number % len(values)]
-        self.changes: list[str] = []
-        self.buffers: list[bytes | bytearray] = []
-        strangers = [*chance.sample(values, 4), *_strangers(chance)]
-
-        def change(path: Any) -> Any:
-            def made(value: Any) -> Any:
-                new = ... if chance.random() < 0.04 else mutated(value, chance, strangers)
-                self.changes.append(f"{path}: {brief(value)} -> {brief(new)}")
-                return new
-
-            return made
-
-        options: dict[str, Any] = {"protocol": chance.choice((2, 4, 5, 5)), "deep": 5}
-        _, places = forged(self.value, {}, _is_own, **options)
-        count = chance.choice((1, 1, 1, 2, 2, 3))
-        chosen = {path: change(path) for path in chance.sample(places, min(count, len(places)))}
-        if options["protocol"] == 5 and chance.random() < 0.5:
-            options["buffer_callback"] = lambda held: self.buffers.append(bytearray(held.raw()))
-        self.data, _ = forged(self.value, chosen, _is_own, **options)
-        if self.buffers and chance.random() < 0.2:
-            at = chance.randrange(len(self.buffers))
-            self.changes.append(f"buffer {at} cut")
-            self.buffers[at] = self.buffers[at][: chance.randint(0, len(self.buffers[at]))]
-        elif self.buffers and chance.random() < 0.2:
-            self.changes.append("buffers read-only")
-            self.buffers = [bytes(held) for held in self.buffers]
-
-    def __str__(self) -> str:
-        return f"{type(self.value).__name__}: {'; '.join(self.changes)}"
+def of_value(value: Any, strangers: list[Any], chance: random.Random) -> Case:
+    """Return the pickle of *value* with some of its parts, and perhaps a buffer, changed."""
+    buffers: list[Any] = []
+    options: dict[str, Any] = {"protocol": chance.choice((2, 4, 5, 5)), "deep": 5}
+    if options["protocol"] == 5 and chance.random() < 0.5:
+        options["buffer_callback"] = lambda held: buffers.append(bytearray(held.raw()))
+    data, changes = changed(value, chance, strangers, _is_own, **options)
+    if buffers and chance.random() < 0.2:
+        at = chance.randrange(len(buffers))
+        changes.append(f"buffer {at} cut")
+        buffers[at] = buffers[at][: chance.randint(0, len(buffers[at]))]
+    elif buffers and chance.random() < 0.2:
+        changes.append("buffers read-only")
+        buffers = [bytes(held) for held in buffers]
+    return Case(data, buffers, f"{type(value).__name__}: {'; '.join(changes)}")
 
 
 def _strangers(chance: random.Random) -> list[Any]:
@@ -150,19 +118,10 @@ def _strangers(chance: random.Random) -> list[Any]:
     ]
 
 
-def run(number: int, values: list[Any]) -> str:
-    """Run one case, and return what became of it."""
+def used(load: Callable[[], Any]) -> str:
+    """Do with what *load* returns what people do, and return what became of it."""
     try:
-        case = Case(number, values)
-    except Exception:  # what cannot even be pickled is no case
-        return "unpicklable"
-    return used(case.data, case.buffers)
-
-
-def used(data: bytes, buffers: list[Any]) -> str:
-    """Load a pickle, do with the value what people do, and return what became of it."""
-    try:
-        found = pickles.loads(data, buffers=buffers, profile=PROFILE, limits=LIMITS)
+        found = load()
     except SafeserError as error:
         return "refused" if error.rule else "broken: no rule"
     before = _peak()
@@ -186,92 +145,28 @@ def _stands_for_more(value: Any) -> bool:
     return any("scipy.sparse" in type(part).__module__ for part in (value, *held, *parts))
 
 
-def _processor_seconds() -> float:
-    """Return the processor time of all children that ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def _peak() -> int:
     """Return the most bytes of memory that this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
-class Kept:
-    """What a run leaves for the next one, and for who mends what it found."""
-
-    def __init__(self, folder: Path, name: str = "values") -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{name}.json"
-        state = json.loads(self.path.read_text()) if self.path.exists() else {}
-        self.next: int = state.get("next", 0)
-        self.totals: dict[str, int] = state.get("totals", {})
-        self.seconds: float = state.get("seconds", 0.0)
-        self.findings: list[dict[str, Any]] = state.get("findings", [])
-
-    def find(self, number: int, ended: str, case: Any) -> None:
-        finding = {"case": number, "ended": ended, "what": str(case)[:2000]}
-        finding["pickle"] = base64.b64encode(case.data).decode()
-        finding["buffers"] = [base64.b64encode(held).decode() for held in case.buffers]
-        self.findings.append(finding)
-        print(f"{ended}: case {number}, {finding['what'][:300]}", flush=True)
-
-    def save(self, runner: Runner, seconds: float) -> None:
-        totals = {key: self.totals.get(key, 0) for key in {*self.totals, *runner.totals}}
-        totals = {key: count + runner.totals[key] for key, count in totals.items()}
-        state = {"next": runner.number, "seconds": self.seconds + seconds, "totals": totals}
-        beside = self.path.with_suffix(".new")
-        beside.write_text(json.dumps({**state, "findings": self.findings}, indent=1))
-        beside.replace(self.path)
+def run(data: bytes, buffers: Any) -> str:
+    return used(lambda: pickles.loads(data, buffers=buffers, profile=PROFILE, limits=LIMITS))
 
 
-def fuzz(folder: Path, seconds: int) -> int:
-    """Return 1 if this run, or one before in *folder*, found something."""
-    kept, values = Kept(folder), known()
+def prepare(_: Any) -> Tool:
+    values = known()
     for value in values:  # here, so that no child imports what another has imported
         with contextlib.suppress(SafeserError):
             pickles.loads(pickle.dumps(value), profile=PROFILE, limits=LIMITS)
-    print(f"{len(values)} values, from case {kept.next} on", flush=True)
-    runner = Runner(
-        run=lambda number: run(number, values),
-        found=lambda number, ended: kept.find(number, ended, Case(number, values)),
-        number=kept.next,
-        end=time.monotonic() + seconds,
-        patience=PATIENCE,
-    )
-    while (left := seconds - kept.seconds - _processor_seconds()) > 0:
-        runner.end = time.monotonic() + left
-        runner.one_child()
-        kept.save(runner, _processor_seconds())
-    print(dict(runner.totals), flush=True)
-    return bool(kept.findings)
+    print(f"{len(values)} values", flush=True)
 
+    def make(number: int, chance: random.Random) -> Case:
+        strangers = [*chance.sample(values, 4), *_strangers(chance)]
+        return of_value(values[number % len(values)], strangers, chance)
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--state", type=Path, default=Path(".fuzz/values"))
-    parser.add_argument(
-        "--seconds", type=int, default=3600, help="processor time, with that of earlier runs"
-    )
-    parser.add_argument("--case", type=int, help="run this one here, without a child")
-    parser.add_argument("--again", action="store_true", help="run what was found before, here")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if options.case is not None:
-        values = known()
-        faulthandler.enable()
-        print(Case(options.case, values), flush=True)
-        print(run(options.case, values))
-    elif options.again:
-        faulthandler.enable()
-        for finding in Kept(options.state).findings:
-            print(finding["case"], finding["what"][:300], flush=True)
-            buffers = [bytearray(base64.b64decode(held)) for held in finding["buffers"]]
-            print("   ", used(base64.b64decode(finding["pickle"]), buffers), flush=True)
-    else:
-        return fuzz(options.state, options.seconds)
-    return 0
+    return Tool(make, run)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(__doc__, prepare, state=".fuzz/values"))

@@ -1,4 +1,7 @@
-"""Workloads of tasks and their values: from one function to arrays, frames, actors and datasets."""
+"""Workloads of tasks and their values: from one function to arrays, frames, actors and datasets.
+
+They run in the order in which they stand here. A row of a table is a workload like a function.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import contextlib
 import operator
 import pathlib
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import dask.array as da
@@ -16,9 +20,64 @@ import dask.dataframe as dd
 import golden_tasks as tasks
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import scipy.sparse
 from dask import delayed
 from distributed import Event, Lock, MultiLock, Queue, Semaphore, Variable, wait
-from golden_registry import Session, workload
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression
+
+__all__ = ["WORKLOADS", "Session", "steps", "submitted", "workload"]
+
+
+class Session(NamedTuple):
+    """What a workload runs with: a client, and a folder for its files."""
+
+    client: Any
+    folder: pathlib.Path
+
+
+WORKLOADS: dict[str, Callable[[Session], Any]] = {}
+
+
+def workload(function: Callable[[Session], Any]) -> Callable[[Session], Any]:
+    """Make *function* the next workload."""
+    WORKLOADS[function.__name__] = function
+    return function
+
+
+def steps(**rows: Callable[[Session], Any]) -> None:
+    WORKLOADS.update(rows)
+
+
+def submitted(**rows: tuple[Any, ...]) -> None:
+    """Each row is calls; each is submitted, and its result awaited before the next one."""
+
+    def run(calls: tuple[Any, ...], s: Session) -> None:
+        for call in calls:
+            s.client.submit(*call).result()
+
+    WORKLOADS.update({name: partial(run, calls) for name, calls in rows.items()})
+
+
+def scattered(**rows: tuple[Callable[[Any], Any], Any]) -> None:
+    """Each row is a function and a value; the value is scattered, the function called with it."""
+
+    def run(function: Any, value: Any, s: Session) -> None:
+        future = s.client.scatter(value)
+        s.client.submit(function, future).result()
+        future.result()
+
+    WORKLOADS.update({name: partial(run, *row) for name, row in rows.items()})
+
+
+def computed(**rows: Callable[[], Any]) -> None:
+    """Each row makes a collection, which is computed."""
+
+    def run(make: Callable[[], Any], _: Session) -> None:
+        make().compute()
+
+    WORKLOADS.update({name: partial(run, make) for name, make in rows.items()})
 
 
 def _frame() -> pd.DataFrame:
@@ -32,37 +91,51 @@ def _frame() -> pd.DataFrame:
     )
 
 
-# --- connections and plain tasks -----------------------------------------------------------------
+def _split(partitions: int = 4) -> Any:
+    return dd.from_pandas(_frame(), npartitions=partitions)
 
 
-@workload
-def connect(s: Session) -> None:
-    s.client.wait_for_workers(2)
+# --- connections, plain tasks and values ---------------------------------------------------------
 
-
-@workload
-def idle_heartbeats(s: Session) -> None:
-    time.sleep(3)
-
-
-@workload
-def submit_module_fn(s: Session) -> None:
-    s.client.submit(tasks.inc, 1).result()
-
-
-@workload
-def map_module_fn(s: Session) -> None:
-    s.client.gather(s.client.map(tasks.inc, range(20)))
-
-
-@workload
-def submit_lambda(s: Session) -> None:
-    s.client.submit(lambda x: x + 1, 1).result()
-
-
-@workload
-def partial_path(s: Session) -> None:
-    s.client.gather(s.client.map(partial(tasks.path_of, pathlib.Path("/data/x")), range(10)))
+steps(
+    connect=lambda s: s.client.wait_for_workers(2),
+    idle_heartbeats=lambda s: time.sleep(3),
+    map_module_fn=lambda s: s.client.gather(s.client.map(tasks.inc, range(20))),
+    partial_path=lambda s: s.client.gather(
+        s.client.map(partial(tasks.path_of, pathlib.Path("/data/x")), range(10))
+    ),
+)
+submitted(
+    submit_module_fn=((tasks.inc, 1),),
+    submit_lambda=((lambda x: x + 1, 1),),
+    builtin_operator=((operator.add, 1, 2), (len, [1, 2])),
+    numpy_result=((np.arange, 1000),),
+    numpy_arg_direct=((np.sum, np.arange(1000)),),
+    pandas_result=((pd.DataFrame, {"a": [1, 2], "b": ["x", "y"]}), (pd.Series, [1, 2, 3])),
+    pyarrow=((pa.table, {"a": [1, 2]}),),
+    sklearn=((LinearRegression().fit, np.random.rand(20, 2), np.random.rand(20)),),
+    sklearn_rf=(
+        (RandomForestClassifier(n_estimators=3).fit, np.random.rand(20, 2), np.arange(20) % 2),
+    ),
+    scipy_sparse=((scipy.sparse.random, 10, 10, 0.3, "csr"),),
+)
+scattered(
+    scatter_numpy=(np.sum, np.arange(10_000)),
+    scatter_pandas=(len, pd.DataFrame({"a": range(10), "b": list("abcdefghij")})),
+)
+steps(
+    gather_direct=lambda s: s.client.gather(s.client.map(np.arange, range(5, 10)), direct=True),
+    objarray=lambda s: s.client.submit(np.array, [1, "a", None], dtype=object).result(),
+    scatter_list_dict=lambda s: [
+        s.client.gather(s.client.scatter([1, "a", {"b": 2}])),
+        s.client.gather(s.client.scatter({"k1": np.ones(3)})),
+    ],
+    masked_matrix_struct=lambda s: [
+        s.client.submit(np.ma.masked_array, [1, 2, 3], [0, 1, 0]).result(),
+        s.client.scatter(np.zeros(3, dtype=[("a", "i4"), ("b", "f8")])).result(),
+        s.client.scatter(np.array(["2020-01-01"], dtype="M8[D]")).result(),
+    ],
+)
 
 
 @workload
@@ -73,71 +146,9 @@ def futures_as_args(s: Session) -> None:
 
 
 @workload
-def builtin_operator(s: Session) -> None:
-    s.client.submit(operator.add, 1, 2).result()
-    s.client.submit(len, [1, 2]).result()
-
-
-# --- values --------------------------------------------------------------------------------------
-
-
-@workload
-def numpy_result(s: Session) -> None:
-    s.client.submit(np.arange, 1000).result()
-
-
-@workload
-def numpy_arg_direct(s: Session) -> None:
-    s.client.submit(np.sum, np.arange(1000)).result()
-
-
-@workload
-def scatter_numpy(s: Session) -> None:
-    future = s.client.scatter(np.arange(10_000))
-    s.client.submit(np.sum, future).result()
-    future.result()
-
-
-@workload
 def scatter_direct_broadcast(s: Session) -> None:
     future = s.client.scatter(np.arange(10_000) + 1, direct=True, broadcast=True)
     s.client.submit(np.sum, future).result()
-
-
-@workload
-def scatter_list_dict(s: Session) -> None:
-    s.client.gather(s.client.scatter([1, "a", {"b": 2}]))
-    s.client.gather(s.client.scatter({"k1": np.ones(3)}))
-
-
-@workload
-def scatter_pandas(s: Session) -> None:
-    future = s.client.scatter(pd.DataFrame({"a": range(10), "b": list("abcdefghij")}))
-    s.client.submit(len, future).result()
-    future.result()
-
-
-@workload
-def gather_direct(s: Session) -> None:
-    s.client.gather(s.client.map(np.arange, range(5, 10)), direct=True)
-
-
-@workload
-def objarray(s: Session) -> None:
-    s.client.submit(np.array, [1, "a", None], dtype=object).result()
-
-
-@workload
-def masked_matrix_struct(s: Session) -> None:
-    s.client.submit(np.ma.masked_array, [1, 2, 3], [0, 1, 0]).result()
-    s.client.scatter(np.zeros(3, dtype=[("a", "i4"), ("b", "f8")])).result()
-    s.client.scatter(np.array(["2020-01-01"], dtype="M8[D]")).result()
-
-
-@workload
-def pandas_result(s: Session) -> None:
-    s.client.submit(pd.DataFrame, {"a": [1, 2], "b": ["x", "y"]}).result()
-    s.client.submit(pd.Series, [1, 2, 3]).result()
 
 
 @workload
@@ -150,69 +161,22 @@ def scalars(s: Session) -> None:
     s.client.gather([*futures, s.client.submit(dict, a=1)])
 
 
-@workload
-def pyarrow(s: Session) -> None:
-    import pyarrow
+# --- arrays, frames and bags ---------------------------------------------------------------------
 
-    s.client.submit(pyarrow.table, {"a": [1, 2]}).result()
-
-
-@workload
-def sklearn(s: Session) -> None:
-    from sklearn.linear_model import LinearRegression
-
-    x, y = np.random.rand(20, 2), np.random.rand(20)
-    s.client.submit(LinearRegression().fit, x, y).result()
-
-
-@workload
-def sklearn_rf(s: Session) -> None:
-    from sklearn.ensemble import RandomForestClassifier
-
-    x, y = np.random.rand(20, 2), np.arange(20) % 2
-    s.client.submit(RandomForestClassifier(n_estimators=3).fit, x, y).result()
-
-
-@workload
-def scipy_sparse(s: Session) -> None:
-    import scipy.sparse
-
-    s.client.submit(scipy.sparse.random, 10, 10, 0.3, "csr").result()
-
-
-# --- arrays --------------------------------------------------------------------------------------
-
-
-@workload
-def da_sum(s: Session) -> None:
-    da.ones((400, 400), chunks=100).sum().compute()
-
-
-@workload
-def da_random_mean(s: Session) -> None:
-    da.random.random((400, 400), chunks=100).mean(axis=0).compute()
-
-
-@workload
-def da_from_numpy(s: Session) -> None:
-    (da.from_array(np.random.rand(400, 400), chunks=100) + 1).sum().compute()
-
-
-@workload
-def da_svd(s: Session) -> None:
-    _, values, _ = da.linalg.svd(da.random.random((400, 50), chunks=(100, 50)))
-    values.compute()
-
-
-@workload
-def da_matmul_T(s: Session) -> None:
-    x = da.random.random((300, 300), chunks=100)
-    (x @ x.T).std().compute()
-
-
-@workload
-def da_map_blocks_lambda(s: Session) -> None:
-    da.ones((400, 400), chunks=100).map_blocks(lambda block: block + 1).sum().compute()
+computed(
+    da_sum=lambda: da.ones((400, 400), chunks=100).sum(),
+    da_random_mean=lambda: da.random.random((400, 400), chunks=100).mean(axis=0),
+    da_from_numpy=lambda: (da.from_array(np.random.rand(400, 400), chunks=100) + 1).sum(),
+    da_svd=lambda: da.linalg.svd(da.random.random((400, 50), chunks=(100, 50)))[1],
+    da_matmul_T=lambda: ((x := da.random.random((300, 300), chunks=100)) @ x.T).std(),
+    da_map_blocks_lambda=lambda: (
+        da.ones((400, 400), chunks=100).map_blocks(lambda block: block + 1).sum()
+    ),
+    dd_groupby=lambda: _split().groupby("k").v.mean(),
+    dd_shuffle_p2p=lambda: _split(6).shuffle("k", shuffle_method="p2p").map_partitions(len),
+    dd_apply_str=lambda: _split().assign(z=lambda d: d.v * 2).describe(),
+)
+steps(dd_set_index_tasks=lambda s: _split().set_index("v", shuffle_method="tasks").head())
 
 
 @workload
@@ -228,45 +192,18 @@ def da_persist(s: Session) -> None:
     x.sum().compute()
 
 
-# --- frames and bags -----------------------------------------------------------------------------
-
-
-@workload
-def dd_groupby(s: Session) -> None:
-    dd.from_pandas(_frame(), npartitions=4).groupby("k").v.mean().compute()
-
-
-@workload
-def dd_shuffle_p2p(s: Session) -> None:
-    frame = dd.from_pandas(_frame(), npartitions=6)
-    frame.shuffle("k", shuffle_method="p2p").map_partitions(len).compute()
-
-
 @workload
 def dd_merge_p2p(s: Session) -> None:
-    frame = _frame()
     with dask.config.set({"dataframe.shuffle.method": "p2p"}):
-        left = dd.from_pandas(frame, npartitions=6)
-        right = dd.from_pandas(frame.head(200), npartitions=5)
-        left.merge(right, on="k").groupby("s_x").v_x.sum().compute()
-
-
-@workload
-def dd_set_index_tasks(s: Session) -> None:
-    dd.from_pandas(_frame(), npartitions=4).set_index("v", shuffle_method="tasks").head()
-
-
-@workload
-def dd_apply_str(s: Session) -> None:
-    frame = dd.from_pandas(_frame(), npartitions=4)
-    frame.assign(z=lambda d: d.v * 2).describe().compute()
+        right = dd.from_pandas(_frame().head(200), npartitions=5)
+        _split(6).merge(right, on="k").groupby("s_x").v_x.sum().compute()
 
 
 @workload
 def dd_timeseries_parquet(s: Session) -> None:
     dask.datasets.timeseries(end="2000-01-03").x.mean().compute()
     path = str(s.folder / "parquet")
-    dd.from_pandas(_frame(), npartitions=2).to_parquet(path)
+    _split(2).to_parquet(path)
     dd.read_parquet(path).v.sum().compute()
 
 
@@ -333,9 +270,9 @@ def variable(s: Session) -> None:
     v.delete()
 
 
-@workload
-def queue_in_task(s: Session) -> None:
-    s.client.submit(lambda q: q.put(3), Queue("of-a-task")).result()
+steps(
+    queue_in_task=lambda s: s.client.submit(lambda q: q.put(3), Queue("of-a-task")).result(),
+)
 
 
 @workload

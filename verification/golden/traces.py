@@ -26,11 +26,7 @@ OPTIONAL: Mapping[tuple[str, str, str], str] = {
     ("worker", "worker", ""): "the values that are fetched",
     ("scheduler", "worker", "steal-request"): "work is stolen where a worker has too much of it",
     ("worker", "scheduler", "steal-response"): "the answer to that",
-    (
-        "scheduler",
-        "worker",
-        "remove-replicas",
-    ): "copies that are left when the memory manager looks",
+    ("scheduler", "worker", "remove-replicas"): "copies left when memory is looked after",
     ("worker", "worker", "shuffle_receive"): "a shard whose worker is its own sender is not sent",
 }
 

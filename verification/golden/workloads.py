@@ -16,28 +16,18 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import dask
 import dask.array as da
+import distributed
 import golden_tasks as tasks
-import golden_work  # noqa: F401 - its workloads come first
 import numpy as np
 import pandas as pd
 from dask import delayed
-from distributed import (
-    NannyPlugin,
-    SchedulerPlugin,
-    WorkerPlugin,
-    as_completed,
-    get_task_stream,
-    performance_report,
-    progress,
-    span,
-    wait,
-)
 from distributed.diagnostics import MemorySampler
-from golden_registry import WORKLOADS, Session, workload
+from golden_work import WORKLOADS, Session, steps, submitted, workload
 
 import safeser
 
@@ -45,21 +35,21 @@ import safeser
 SETTLING = 0.4
 
 
-class _WorkerPlugin(WorkerPlugin):
+class _WorkerPlugin(distributed.WorkerPlugin):
     name = "golden-worker"
 
     def setup(self, worker: Any) -> None:
         worker.golden = 1
 
 
-class _SchedulerPlugin(SchedulerPlugin):
+class _SchedulerPlugin(distributed.SchedulerPlugin):
     name = "golden-scheduler"
 
     def start(self, scheduler: Any) -> None:
         pass
 
 
-class _NannyPlugin(NannyPlugin):
+class _NannyPlugin(distributed.NannyPlugin):
     name = "golden-nanny"
 
     def setup(self, nanny: Any) -> None:
@@ -68,11 +58,30 @@ class _NannyPlugin(NannyPlugin):
 
 # --- functions and plugins that run on servers ---------------------------------------------------
 
-
-@workload
-def run(s: Session) -> None:
-    s.client.run(os.getpid)
-    s.client.run(lambda dask_worker: dask_worker.id)
+steps(
+    run=lambda s: [s.client.run(os.getpid), s.client.run(lambda dask_worker: dask_worker.id)],
+    run_nanny=lambda s: s.client.run(os.getpid, nanny=True),
+    run_on_scheduler=lambda s: [
+        s.client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)),
+        s.client.run_on_scheduler(os.getpid),
+    ],
+    register_worker_plugin=lambda s: [
+        s.client.register_plugin(_WorkerPlugin()),
+        s.client.unregister_worker_plugin("golden-worker"),
+    ],
+    register_scheduler_plugin=lambda s: [
+        s.client.register_plugin(_SchedulerPlugin()),
+        s.client.unregister_scheduler_plugin("golden-scheduler"),
+    ],
+    register_nanny_plugin=lambda s: [
+        s.client.register_plugin(_NannyPlugin()),
+        s.client.unregister_worker_plugin("golden-nanny", nanny=True),
+    ],
+    forward_logging_output=lambda s: [
+        s.client.forward_logging("golden"),
+        s.client.unforward_logging("golden"),
+    ],
+)
 
 
 @workload
@@ -80,17 +89,6 @@ def run_error(s: Session) -> None:
     with contextlib.suppress(ValueError):
         s.client.run(tasks.fail, 1)
     s.client.run(tasks.fail, 1, on_error="return")
-
-
-@workload
-def run_nanny(s: Session) -> None:
-    s.client.run(os.getpid, nanny=True)
-
-
-@workload
-def run_on_scheduler(s: Session) -> None:
-    s.client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-    s.client.run_on_scheduler(os.getpid)
 
 
 @workload
@@ -106,55 +104,23 @@ def upload_file(s: Session) -> None:
     s.client.upload_file(str(path))
 
 
-@workload
-def register_worker_plugin(s: Session) -> None:
-    s.client.register_plugin(_WorkerPlugin())
-    s.client.unregister_worker_plugin("golden-worker")
-
-
-@workload
-def register_scheduler_plugin(s: Session) -> None:
-    s.client.register_plugin(_SchedulerPlugin())
-    s.client.unregister_scheduler_plugin("golden-scheduler")
-
-
-@workload
-def register_nanny_plugin(s: Session) -> None:
-    s.client.register_plugin(_NannyPlugin())
-    s.client.unregister_worker_plugin("golden-nanny", nanny=True)
-
-
-@workload
-def forward_logging_output(s: Session) -> None:
-    s.client.forward_logging("golden")
-    s.client.unforward_logging("golden")
-
-
 # --- errors --------------------------------------------------------------------------------------
 
 
-@workload
-def task_error_builtin(s: Session) -> None:
-    with contextlib.suppress(ValueError):
-        s.client.submit(tasks.fail, 1).result()
+def _failing(error: type[Exception], *call: Any) -> Callable[[Session], None]:
+    def run(s: Session) -> None:
+        with contextlib.suppress(error):
+            s.client.submit(*call).result()
+
+    return run
 
 
-@workload
-def task_error_custom_cls(s: Session) -> None:
-    with contextlib.suppress(tasks.Custom):
-        s.client.submit(tasks.fail_by_own_class, 1).result()
-
-
-@workload
-def task_error_chained(s: Session) -> None:
-    with contextlib.suppress(RuntimeError):
-        s.client.submit(tasks.fail_in_a_chain, 1).result()
-
-
-@workload
-def task_error_lambda(s: Session) -> None:
-    with contextlib.suppress(ZeroDivisionError):
-        s.client.submit(lambda: 1 / 0).result()
+steps(
+    task_error_builtin=_failing(ValueError, tasks.fail, 1),
+    task_error_custom_cls=_failing(tasks.Custom, tasks.fail_by_own_class, 1),
+    task_error_chained=_failing(RuntimeError, tasks.fail_in_a_chain, 1),
+    task_error_lambda=_failing(ZeroDivisionError, lambda: 1 / 0),
+)
 
 
 @workload
@@ -170,7 +136,7 @@ def task_error_dependents(s: Session) -> None:
 @workload
 def recreate_error_locally(s: Session) -> None:
     future = s.client.submit(tasks.fail, 3)
-    wait(future)
+    distributed.wait(future)
     with contextlib.suppress(ValueError):
         s.client.recreate_error_locally(future)
 
@@ -178,9 +144,9 @@ def recreate_error_locally(s: Session) -> None:
 @workload
 def retry_cancel(s: Session) -> None:
     future = s.client.submit(tasks.fail, 9)
-    wait(future)
+    distributed.wait(future)
     future.retry()
-    wait(future)
+    distributed.wait(future)
     s.client.submit(tasks.slow, 1).cancel()
 
 
@@ -208,26 +174,26 @@ def log_event_topic(s: Session) -> None:
 @workload
 def progress_bar(s: Session) -> None:
     futures = s.client.map(tasks.slow, range(6))
-    progress(futures, notebook=False)
-    wait(futures)
+    distributed.progress(futures, notebook=False)
+    distributed.wait(futures)
 
 
 @workload
 def multi_progress_dask(s: Session) -> None:
     futures = s.client.map(tasks.slow, range(20, 26))
-    progress(*futures, notebook=False, multi=True)
-    wait(futures)
+    distributed.progress(*futures, notebook=False, multi=True)
+    distributed.wait(futures)
 
 
 @workload
 def performance_reported(s: Session) -> None:
-    with performance_report(str(s.folder / "report.html")):
+    with distributed.performance_report(str(s.folder / "report.html")):
         s.client.gather(s.client.map(tasks.inc, range(100, 110)))
 
 
 @workload
 def task_stream(s: Session) -> None:
-    with get_task_stream():
+    with distributed.get_task_stream():
         s.client.gather(s.client.map(tasks.inc, range(200, 210)))
 
 
@@ -252,11 +218,6 @@ def info_calls(s: Session) -> None:
 
 
 @workload
-def dump_cluster_state(s: Session) -> None:
-    s.client.dump_cluster_state(str(s.folder / "dump"), format="msgpack")
-
-
-@workload
 def annotations_resources(s: Session) -> None:
     with dask.annotate(priority=3, retries=2):
         s.client.compute(delayed(tasks.inc)(3)).result()
@@ -266,16 +227,21 @@ def annotations_resources(s: Session) -> None:
 
 @workload
 def spans(s: Session) -> None:
-    with span("golden"):
+    with distributed.span("golden"):
         s.client.submit(tasks.inc, 500).result()
 
 
 # --- other ways in, and other workers ------------------------------------------------------------
 
-
-@workload
-def worker_client(s: Session) -> None:
-    s.client.submit(tasks.nested, 4).result()
+submitted(worker_client=((tasks.nested, 4),))
+steps(
+    completed_one_by_one=lambda s: list(
+        distributed.as_completed(s.client.map(tasks.inc, range(300, 305)), with_results=True)
+    ),
+    dump_cluster_state=lambda s: s.client.dump_cluster_state(
+        str(s.folder / "dump"), format="msgpack"
+    ),
+)
 
 
 @workload
@@ -283,11 +249,6 @@ def replicate_rebalance(s: Session) -> None:
     future = s.client.scatter(np.ones(100) + 7)
     s.client.replicate([future])
     s.client.rebalance()
-
-
-@workload
-def completed_one_by_one(s: Session) -> None:
-    list(as_completed(s.client.map(tasks.inc, range(300, 305)), with_results=True))
 
 
 @workload

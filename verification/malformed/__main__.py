@@ -10,7 +10,10 @@ import pprint
 import sys
 import time
 
-from verification.malformed.parent import run
+from tests.samples.values import collect
+from verification.malformed.child import pool_of
+from verification.malformed.mutate import make
+from verification.malformed.parent import names, run
 
 
 def main() -> int:
@@ -22,34 +25,26 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="skip the cases before this position")
     parser.add_argument("--show", action="store_true", help="print the case first")
     options = parser.parse_args()
-    if options.show and options.case is not None:
-        _show(options.only, options.seed, options.case)
+    start, end = options.start, options.cases
+    if options.case is not None:
+        chosen = names(options.only)
+        start, end = options.case * len(chosen), (options.case + 1) * len(chosen)
+        for name in chosen if options.show else ():
+            _show(name, options.seed, options.case)
     began = time.monotonic()
-    outcome = run(
-        cases=options.cases,
-        seed=options.seed,
-        only=options.only,
-        case=options.case,
-        start=options.start,
-    )
+    outcome = run(cases=end, seed=options.seed, only=options.only, start=start)
     print(outcome)
     print(f"\n{len(outcome.broken)} broken in {time.monotonic() - began:.0f} s")
     return bool(outcome.broken)
 
 
-def _show(only: str, seed: int, number: int) -> None:
-    from tests.samples.values import collect
-    from verification.malformed.child import pool_of
-    from verification.malformed.mutate import make
-
+def _show(name: str, seed: int, number: int) -> None:
     sys.setrecursionlimit(20_000)  # for what is nested deeper than readers go
-    pool = pool_of(collect()[0])
-    for name in (name for name in pool if only in name):
-        case = make(name, seed, number, pool)
-        print(name)
-        pprint.pp(case.done)
-        pprint.pp(case.raw or case.header)
-        pprint.pp(case.frames)
+    case = make(name, seed, number, pool_of(collect()[0]))
+    print(name)
+    pprint.pp(case.done)
+    pprint.pp(case.raw or case.header)
+    pprint.pp(case.frames)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,24 @@
 """The process in which cases are read and used; whoever started it sees what it survived.
 
-The one rule: which case runs is written down before it runs, in memory that outlives a crash.
+The one rule: it says what became of each case before the next one runs, so that a crash belongs to
+a case; it is started anew and not forked, so that its hooks and bounds are its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fnmatch
-import json
 import mmap
+import os
 import resource
 import signal
-import struct
 import sys
 import traceback
 import warnings
 import zoneinfo
-from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from safeser import families
 from safeser.errors import SafeserError
@@ -29,15 +28,12 @@ from tests.samples.uses import BROKEN, uses
 from tests.samples.values import collect
 from verification.malformed.mutate import FOREIGN_NODES, Case, Tree, make
 
-__all__ = ["LIMITS", "PROGRESS", "pool_of"]
+__all__ = ["names_in", "pool_of"]
 
 GRANT = Grant("malformed", ("dask", "msgpack"))
 FAMILIES = ("dask", "msgpack")
 #: Small, so that what they let through is quick to use.
 LIMITS = Limits(max_array=1 << 18, max_refs=20_000, max_bytes=1 << 22)
-
-#: Number of the case, then 0 while it is made, 1 while it is read, 2 while it is used.
-PROGRESS = struct.Struct("<qq")
 
 #: Rooms whose rules refuse payloads.
 _RULES = ("families", "context", "pickle", "value")
@@ -101,14 +97,16 @@ def pool_of(examples: dict[str, object]) -> dict[str, Tree]:
     return pool
 
 
-def _types_in(pool: dict[str, Tree]) -> set[str]:
-    nodes = (node for tree in pool.values() for node in tree.nodes())
-    return {node.header.get("type", "") for node in nodes}
+def names_in(pool: dict[str, Tree], only: str) -> list[str]:
+    return [name for name in pool if not only or fnmatch.fnmatch(name, f"*{only}*")]
 
 
-def _listed() -> set[str]:
+def _unseen(pool: dict[str, Tree]) -> list[str]:
+    """Return typed serializers that no example shows, of packages that are installed."""
     packages = {name: name.partition(":")[0].partition(".")[0] for name in registry.names()}
-    return {name for name, top in packages.items() if top != "tests" and find_spec(top)}
+    listed = {name for name, top in packages.items() if top != "tests" and find_spec(top)}
+    nodes = (node for tree in pool.values() for node in tree.nodes())
+    return sorted(listed - {node.header.get("type", "") for node in nodes})
 
 
 def read(case: Case) -> Any:
@@ -120,16 +118,11 @@ def read(case: Case) -> Any:
 
 
 class Runner:
-    """Runs cases and writes down what broke the contract."""
+    """Runs cases and says of each what became of it, or how it broke the contract."""
 
-    def __init__(self, found: TextIO, progress: Any) -> None:
-        self.found = found
-        self.progress = progress
-        self.examples, self.more = collect()
-        self.pool = pool_of(self.examples)
-        self.counted: Counter[str] = Counter()
-        #: Typed serializers that no example shows, of packages that are installed.
-        self.unseen = sorted(_listed() - _types_in(self.pool))
+    def __init__(self) -> None:
+        examples, self.more = collect()
+        self.pool = pool_of(examples)
         # What is loaded on first use is loaded now; from here on, nothing may be.
         for tree in self.pool.values():
             self.use(read(Case(*tree.flat())))
@@ -139,18 +132,12 @@ class Runner:
                 read(Case(header, list(frames)))
         self.watch = Watch()
 
-    def names(self, only: str) -> list[str]:
-        return [name for name in self.pool if not only or fnmatch.fnmatch(name, f"*{only}*")]
-
-    def run(self, name: str, seed: int, number: int, position: int) -> None:
-        self.progress[:] = PROGRESS.pack(position, 0)
+    def run(self, name: str, seed: int, number: int) -> str:
         sys.setrecursionlimit(20_000)
         case = make(name, seed, number, self.pool)
         sys.setrecursionlimit(_RECURSION)
-        self.progress[:] = PROGRESS.pack(position, 1)
         signal.setitimer(signal.ITIMER_PROF, _CPU_SECONDS)
-        problem = ""
-        value: Any = None
+        problem, outcome = "", "accepted"
         self.watch.phase = 1
         modules = len(sys.modules)
         try:
@@ -159,7 +146,7 @@ class Runner:
                 problem = "a module was imported"
         except SafeserError as error:
             self.watch.phase = 0
-            self.counted["refused"] += 1
+            outcome = "refused"
             if error.rule.partition(".")[0] not in _RULES:
                 problem = f"an unexpected rule: {error.rule}"
             elif len(str(error)) > 1000:
@@ -169,17 +156,13 @@ class Runner:
             self.watch.phase = 0
             problem = "".join(traceback.format_exception(error)[-4:])
         else:
-            self.watch.phase = 0
-            self.counted["accepted"] += 1
-            self.progress[:] = PROGRESS.pack(position, 2)
             self.watch.phase = 2
             problem = problem or self.use(value)
             self.watch.phase = 0
         if self.watch.seen:
             problem = problem or f"the interpreter was asked to: {'; '.join(self.watch.seen[:4])}"
             self.watch.seen.clear()
-        if problem:
-            self.report(name, seed, number, problem, case)
+        return f"broken: {problem}".replace("\n", " | ") if problem else outcome
 
     def use(self, value: Any) -> str:
         try:
@@ -191,37 +174,26 @@ class Runner:
                         continue
                     return "in use: " + "".join(traceback.format_exception(error)[-4:])
                 except Exception:  # an odd value may raise anything ordinary
-                    self.counted["raised in use"] += 1
+                    continue
         except Exception as error:  # a way to use it that is wrong itself
             return "in use: " + "".join(traceback.format_exception(error)[-4:])
         return ""
 
-    def report(self, name: str, seed: int, number: int, problem: str, case: Case) -> None:
-        self.counted["broken"] += 1
-        entry = {"name": name, "seed": seed, "case": number, "done": case.done, "problem": problem}
-        print(json.dumps(entry), file=self.found, flush=True)
 
-
-def main(options: dict[str, Any]) -> None:
-    with open(options["progress"], "r+b") as file:
-        progress = mmap.mmap(file.fileno(), PROGRESS.size)
+def main(only: str, *numbers: str) -> None:
+    seed, first, last, writing = map(int, numbers)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     warnings.simplefilter("ignore")
-    with open(options["found"], "a") as found:
-        runner = Runner(found, progress)
-        _bound_memory()
-        warnings.simplefilter("error")
-        names = runner.names(options["only"])
-        entry = {"names": names, "unseen": runner.unseen}
-        print(json.dumps(entry), file=found, flush=True)
-        single = options["case"]
-        last = options["cases"] if single is None else len(names)
-        for position in range(options["start"], last if names else 0):
-            name = names[position % len(names)]
-            number = position // len(names) if single is None else single
-            runner.run(name, options["seed"], number, position)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        runner.counted["examples"] = len(names)
-        print(json.dumps({"counted": runner.counted}), file=found, flush=True)
+    runner = Runner()
+    _bound_memory()
+    warnings.simplefilter("error")
+    names = names_in(runner.pool, only)
+    # Before the first case: in a process that does more, more is registered.
+    os.write(writing, f"{first - 1} unseen {' '.join(_unseen(runner.pool))}\n".encode())
+    for position in range(first, last if names else first):
+        said = runner.run(names[position % len(names)], seed, position // len(names))
+        os.write(writing, f"{position} {said}\n".encode(errors="backslashreplace"))
+    signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _bound_memory() -> None:
@@ -232,4 +204,4 @@ def _bound_memory() -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(*sys.argv[1:])

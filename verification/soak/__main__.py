@@ -5,15 +5,13 @@
 Run again with the same folder, it goes on where it was stopped: what was counted is added up. It
 ends with 0 if nothing was wrong, lost or executed, and the logs verify. Ctrl-C ends it cleanly.
 
-    python -m verification.soak --compare DIR DIR
-
-shows what the schedulers of two runs held at equal numbers of jobs, and what there is more of.
+The summary says what the scheduler holds more for each thousand jobs, and of what there is more at
+the end than at the beginning; ``--stock`` has the same of Dask alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import signal
 import subprocess
@@ -25,15 +23,7 @@ from typing import Any
 from safeser import audit
 from verification.soak.chaos import EVERY, KILLS, Chaos
 from verification.soak.cluster import Cluster, Talking
-from verification.soak.figures import (
-    MARKED_EVERY,
-    Mark,
-    Tally,
-    Trend,
-    compared,
-    sample_of,
-    was_disturbed,
-)
+from verification.soak.figures import Tally, Trend, sample_of, was_disturbed
 
 #: Name, kind of work, principal.
 CLIENTS = (
@@ -55,19 +45,19 @@ _SILENCE = 400.0
 class Soak:
     """One run: a cluster, its clients and what befalls them."""
 
-    def __init__(self, state: Path, *, seconds: float, seed: str, pace: float, stock: bool) -> None:
+    def __init__(self, state: Path, *, seconds: float, stock: bool) -> None:
         self.state = state
         self.seconds = seconds
         self.tally = Tally.read(state / "tally.json")
         self.before = self.tally.seconds
         self.stock = stock
         self.cluster = Cluster(state, stock=stock)
-        self.chaos = Chaos(self.cluster, self.tally, seed=f"{seed} {self.before}", pace=pace)
-        self.seed = seed
+        self.chaos = Chaos(self.cluster, self.tally, seed=str(self.before))
+        self.talking: dict[str, Talking] = {}
         self.heard: dict[str, float] = {}
         self.trends: dict[str, list[Trend]] = {}
-        self.done_before = self.tally.done()
-        self.marked = -1
+        self.done_before = self.tally.outcomes()["done"]
+        self.inventories: list[dict[str, int]] = []
         self.stopped = False
         self.begun = time.monotonic()
 
@@ -91,7 +81,7 @@ class Soak:
         self.stopped = True
 
     def _client(self, name: str, kind: str, principal: str) -> None:
-        self.cluster.client(name, kind, principal, f"{self.seed} {time.time()}")
+        self.talking[name] = self.cluster.client(name, kind, principal, str(time.time()))
         self.heard[name] = time.monotonic()
 
     @property
@@ -105,7 +95,6 @@ class Soak:
             while self.left > 0 and not self.stopped:
                 time.sleep(0.5)
                 self._listen()
-                self._mark()
                 self._revive()
                 now = time.monotonic()
                 self.tally.seconds = self.before + now - self.begun
@@ -117,29 +106,21 @@ class Soak:
                     self._write()
         finally:
             self.chaos.end()
-        for name, *_ in CLIENTS:
-            self._talking(name).end()
+        for child in self.talking.values():
+            child.end()
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and any(
-            self._talking(name).code is None for name, *_ in CLIENTS
-        ):
+        while time.monotonic() < deadline and any(c.code is None for c in self.talking.values()):
             time.sleep(0.2)
         self._listen()
 
-    def _talking(self, name: str) -> Talking:
-        child = self.cluster.children[name]
-        assert isinstance(child, Talking)
-        return child
-
     def _listen(self) -> None:
-        for name, *_ in CLIENTS:
-            for said in self._talking(name).events():
+        for name, child in self.talking.items():
+            for said in child.events():
                 self.heard[name] = time.monotonic()
                 if said["event"] == "job":
                     self.tally.job(name, said, outcome=self._judged(said))
                 elif said["event"] == "inventory":
-                    line = {"at": round(self.tally.seconds, 1), "counts": said["counts"]}
-                    _append(self.state / "inventory.jsonl", line)
+                    self.inventories.append(said["counts"])
 
     def _judged(self, said: dict[str, Any]) -> str:
         """The client's word, unless it blames a blow that never fell."""
@@ -154,7 +135,7 @@ class Soak:
     def _revive(self) -> None:
         """Start again what was killed, and what ended by itself; the latter is a fault."""
         for name, kind, principal in CLIENTS:
-            child = self._talking(name)
+            child = self.talking[name]
             silent = time.monotonic() - self.heard[name] > _SILENCE
             if child.code is None and not silent:
                 continue
@@ -197,40 +178,34 @@ class Soak:
             if (sample := sample_of(pid, now)) is not None:
                 trends[-1].samples.append(sample)
 
-    def _mark(self) -> None:
-        """Note what the scheduler holds each time that so many more jobs were done."""
-        by = self.tally.done() - self.done_before
-        now = time.monotonic() - self.begun
-        if by.total() // MARKED_EVERY == self.marked:
-            return
-        self.marked = by.total() // MARKED_EVERY
-        if (sample := sample_of(self.cluster.children["scheduler"].pid, now)) is not None:
-            mark = Mark(by.total(), dict(by), round(now, 1), round(sample.memory, 1))
-            _append(self.state / "growth.jsonl", dataclasses.asdict(mark))
-
-    def _log_size(self) -> tuple[int, int]:
-        sizes = [path.stat().st_size for path in self.cluster.audit.glob("*")]
-        return len(sizes), sum(sizes)
-
     def _figures(self) -> dict[str, Any]:
-        files, size = self._log_size()
+        sizes = [path.stat().st_size for path in self.cluster.audit.glob("*")]
         return {
             "seconds": round(self.tally.seconds, 1),
             "outcomes": dict(self.tally.outcomes()),
             "tasks": dict(self.tally.tasks),
             "chaos": dict(sorted(self.tally.chaos.items())),
-            "audit": {"files": files, "mib": round(size / (1 << 20), 1)},
+            "audit": {"files": len(sizes), "mib": round(sum(sizes) / (1 << 20), 1)},
         }
+
+    def _growth(self) -> dict[str, Any]:
+        """Return what the scheduler holds more for its jobs: of memory, and of what it counted."""
+        done = self.tally.outcomes()["done"] - self.done_before
+        hours = (self.tally.seconds - self.before) / 3600
+        slope = max(self.trends["scheduler"], key=lambda trend: len(trend.samples)).shown()
+        grown = (slope.get("memory_mib_per_hour") or 0) * hours / max(done, 1) * 1000
+        first, last = self.inventories[:1] or [{}], self.inventories[-1:] or [{}]
+        more = {name: count - first[0].get(name, 0) for name, count in last[0].items()}
+        most = sorted(more.items(), key=lambda item: -item[1])[:20]
+        return {"mib_per_1000_jobs": round(grown, 2), "more_at_the_end": dict(most)}
 
     def _write(self) -> None:
         self.tally.write(self.state / "tally.json")
+        last = {name: trends[-1].samples[-1:] for name, trends in self.trends.items()}
         latest = {
-            name: {
-                "memory_mib": round(t[-1].samples[-1].memory, 1),
-                "files": t[-1].samples[-1].files,
-            }
-            for name, t in self.trends.items()
-            if t[-1].samples
+            name: {"memory_mib": round(each.memory, 1), "files": each.files}
+            for name, samples in last.items()
+            for each in samples
         }
         line = {**self._figures(), "processes": latest}
         _append(self.state / "minutes.jsonl", line)
@@ -254,6 +229,7 @@ class Soak:
                 name: max(trends, key=lambda trend: len(trend.samples)).shown()
                 for name, trends in sorted(self.trends.items())
             },
+            "scheduler": self._growth(),
             "commit": _commit(),
         }
         text = json.dumps(summary, indent=1)
@@ -267,25 +243,6 @@ def _append(path: Path, line: dict[str, Any]) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def _compare(folders: list[Path]) -> None:
-    """Print marks and inventories of several runs; the last scheduler's of one that was resumed."""
-    runs = {}
-    for folder in folders:
-        marks = _lines(folder / "growth.jsonl")
-        first = max(n for n, mark in enumerate(marks) if mark["jobs"] < MARKED_EVERY)
-        runs[folder.name] = marks[first:]
-    print("\n".join(compared(runs)))
-    for folder in folders:
-        begun, *_, ended = [line["counts"] for line in _lines(folder / "inventory.jsonl")]
-        more = {name: ended[name] - begun.get(name, 0) for name in ended}
-        most = sorted(more.items(), key=lambda item: -item[1])[:20]
-        print(f"{folder.name}: more at the end than at the beginning: {dict(most)}")
-
-
 def _commit() -> str:
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
@@ -296,29 +253,13 @@ def _commit() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3600, help="of all runs together")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--state", type=Path, help="folder for logs and figures")
-    what.add_argument(
-        "--compare", type=Path, nargs="+", metavar="DIR", help="show runs' schedulers"
-    )
-    parser.add_argument("--seed", default="0", help="what is done when; time decides the rest")
-    parser.add_argument("--pace", type=float, default=1.0, help="how often blows fall, as a factor")
+    parser.add_argument("--state", type=Path, required=True, help="folder for logs and figures")
     parser.add_argument(
         "--stock", action="store_true", help="on tcp:// without attacks: what Dask keeps by itself"
     )
     options = parser.parse_args()
-    if options.compare:
-        _compare(options.compare)
-        return 0
     options.state.mkdir(parents=True, exist_ok=True)
-    soak = Soak(
-        options.state.resolve(),
-        seconds=options.seconds,
-        seed=options.seed,
-        pace=options.pace,
-        stock=options.stock,
-    )
-    return soak.run()
+    return Soak(options.state.resolve(), seconds=options.seconds, stock=options.stock).run()
 
 
 if __name__ == "__main__":

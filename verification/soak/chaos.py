@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from random import Random
 
+import psutil
+
 from examples.demo.errors import StepFailed
 from examples.demo.messages import BUILDERS
 from verification.soak.cluster import Cluster
@@ -51,27 +53,19 @@ def garbage(random: Random) -> bytes:
 class Chaos:
     """Deals blows until it is told to stop; one thread for each kind."""
 
-    def __init__(self, cluster: Cluster, tally: Tally, *, seed: str, pace: float) -> None:
+    def __init__(self, cluster: Cluster, tally: Tally, *, seed: str) -> None:
         self._cluster = cluster
         self._tally = tally
         self._seed = seed
-        self._pace = pace
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self.blows: list[float] = []
         self._attacks = 0
 
     def begin(self, kinds: tuple[str, ...]) -> None:
-        self._stop.clear()
-        acts: dict[str, Callable[[Random], None]] = {
-            "kill": self._kill,
-            "cut": self._cut,
-            "garbage": self._garbage,
-            "attack": self._attack,
-            "stall": self._stall,
-        }
         for name in kinds:
-            thread = threading.Thread(target=self._repeat, args=(name, acts[name]), daemon=True)
+            act = getattr(self, f"_{name}")
+            thread = threading.Thread(target=self._repeat, args=(name, act), daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -79,11 +73,10 @@ class Chaos:
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout=90)
-        self._threads.clear()
 
     def _repeat(self, name: str, act: Callable[[Random], None]) -> None:
         random = Random(f"{self._seed} {name}")
-        while not self._stop.wait(random.uniform(0.5, 1.5) * EVERY[name] / self._pace):
+        while not self._stop.wait(random.uniform(0.5, 1.5) * EVERY[name]):
             try:
                 act(random)
             except OSError:  # whom it was meant for had just been killed
@@ -139,13 +132,8 @@ class Chaos:
         port = random.choice(ports[1:]) if at_worker and ports[1:] else ports[0]
         self._attacks += 1
         made = [self._cluster.markers / f"{name}-{self._attacks}-{form}" for form in range(2)]
-        command = {
-            "do": "attack",
-            "name": name,
-            "address": f"safeser://127.0.0.1:{port}",
-            "markers": [str(path) for path in made],
-            "secret": self._cluster.secret,
-        }
+        command = {"do": "attack", "name": name, "address": f"safeser://127.0.0.1:{port}"}
+        command |= {"markers": [*map(str, made)], "secret": self._cluster.secret}
         try:
             answer = attacker.ask(command, timeout=60)
         except StepFailed as error:
@@ -171,20 +159,9 @@ def _listening(cluster: Cluster) -> list[int]:
     """Return the ports on which workers listen, out of what the kernel says of their sockets."""
     ports = []
     for name in ("steady", "shaken", "bare"):
-        pid = cluster.worker_process(name)
-        ports += sorted(_ports_of(pid)) if pid is not None else []
+        with contextlib.suppress(psutil.Error):
+            if (pid := cluster.worker_process(name)) is not None:
+                found = psutil.Process(pid).net_connections("tcp")
+                listens = [each for each in found if each.status == psutil.CONN_LISTEN]
+                ports += sorted({each.laddr.port for each in listens})
     return ports
-
-
-_LISTENS = "0A"
-
-
-def _ports_of(pid: int) -> set[int]:
-    try:
-        links = [os.readlink(entry) for entry in os.scandir(f"/proc/{pid}/fd")]
-        with open(f"/proc/{pid}/net/tcp", encoding="ascii") as table:
-            rows = [line.split() for line in table][1:]
-    except OSError:
-        return set()
-    own = {link[8:-1] for link in links if link.startswith("socket:[")}
-    return {int(row[1].split(":")[1], 16) for row in rows if row[3] == _LISTENS and row[9] in own}

@@ -34,32 +34,21 @@ ATTEMPTS = 8
 
 #: What a client may see when a worker or its connection is gone, by class.
 _BLOWS = (
-    concurrent.futures.CancelledError,
-    asyncio.CancelledError,
-    KilledWorker,
-    CommClosedError,
+    concurrent.futures.CancelledError, asyncio.CancelledError, KilledWorker, CommClosedError,
     ConnectionError,
-)
+)  # fmt: skip
 
 #: The same by text: Dask has no class for it, or it crossed as data.
 _BLOW_TEXTS = (
-    "Worker holding Actor was lost",
-    "Unable to contact Actor",
-    "lost dependencies",
-    "connection to scheduler",
-    "Timed out trying to connect",
-)
+    "Worker holding Actor was lost", "Unable to contact Actor", "lost dependencies",
+    "connection to scheduler", "Timed out trying to connect",
+)  # fmt: skip
 
 #: A shuffle whose worker is cut off says so in words of its phase; the reason is its cause.
 _SHUFFLE = re.compile(r"P2P \w+ failed during (transfer|barrier|unpack) phase")
 #: And one that was begun anew, since a worker in it was lost, of those that are behind.
 _STALE = re.compile(r"run_id=\d+ (stale|invalid), got |No active shuffle with id=")
-_CUT_OFF = (
-    "CommClosedError",
-    "StreamClosedError",
-    "ConnectionRefusedError",
-    "ConnectionResetError",
-)
+_CUT_OFF = ("CommClosedError", "StreamClosedError", "ConnectionRefused", "ConnectionReset")
 
 #: How many kinds of objects the scheduler's inventory names.
 _MOST_KINDS = 60

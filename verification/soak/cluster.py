@@ -5,6 +5,7 @@ The one rule: each process is a child with a group and a log of its own, and non
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -12,9 +13,11 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from examples.demo.processes import Child
 from safeser.identities import make_identities
@@ -88,7 +91,13 @@ class Cluster:
         command = [_DASK, "scheduler", "--protocol", self.scheme, "--port", "0", *_LOCAL]
         command += ["--scheduler-file", str(announced)]
         self._start("scheduler", command, "scheduler", SOAK_SECRET=self.secret)
-        self.address = _wait(lambda: _address(announced))
+        deadline = time.monotonic() + _START
+        while not self.address:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the scheduler did not start within {_START:.0f} s")
+            with contextlib.suppress(OSError, ValueError):  # there, before all of its text is
+                self.address = json.loads(announced.read_text())["address"]
+            time.sleep(0.05)
         self.road = Road(("127.0.0.1", self.port))
         self.worker("steady")
         self.worker("shaken")
@@ -166,22 +175,6 @@ class Cluster:
         return child
 
 
-def _address(announced: Path) -> str | None:
-    try:
-        return str(json.loads(announced.read_text())["address"])
-    except (OSError, ValueError):
-        return None
-
-
-def _wait(probe: Callable[[], str | None]) -> str:
-    deadline = time.monotonic() + _START
-    while time.monotonic() < deadline:
-        if (found := probe()) is not None:
-            return found
-        time.sleep(0.05)
-    raise TimeoutError(f"the scheduler did not start within {_START:.0f} s")
-
-
 def _gone(child: Child, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not child.group_is_gone and time.monotonic() < deadline:
@@ -190,16 +183,8 @@ def _gone(child: Child, seconds: float) -> None:
 
 def _spawned(parent: int) -> int | None:
     """Return the worker among the children of a nanny: its other child watches over resources."""
-    for task in Path(f"/proc/{parent}/task").glob("*/children"):
-        try:
-            children = task.read_text().split()
-        except OSError:
-            continue
-        for child in children:
-            try:
-                command = Path(f"/proc/{child}/cmdline").read_bytes()
-            except OSError:
-                continue
-            if b"spawn_main" in command:
-                return int(child)
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(parent).children():
+            if "spawn_main" in " ".join(child.cmdline()):
+                return child.pid
     return None

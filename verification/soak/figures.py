@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import linear_regression
 from typing import Any
+
+import psutil
 
 #: What can become of one job of a client. Only the first two may happen.
 OUTCOMES = ("done", "disturbed", "wrong", "lost", "failed", "crashed")
@@ -36,18 +38,13 @@ class Sample:
 
 def sample_of(pid: int, seconds: float) -> Sample | None:
     """Return what *pid* holds now, or None if it is gone."""
-    process = Path("/proc") / str(pid)
     try:
-        status = (process / "status").read_text()
-        files = len(list((process / "fd").iterdir()))
-    except OSError:
+        held = psutil.Process(pid)
+        with held.oneshot():
+            memory = held.memory_info().rss / (1 << 20)
+            return Sample(seconds, memory, held.num_fds(), held.num_threads())
+    except psutil.Error:
         return None
-    values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    if "VmRSS" not in values:  # it has ended, and nobody has asked for its code yet
-        return None
-    return Sample(
-        seconds, int(values["VmRSS"].split()[0]) / 1024, files, int(values["Threads"].strip())
-    )
 
 
 @dataclass(slots=True)
@@ -62,18 +59,16 @@ class Trend:
         settled = _after_warm_up(self.samples)
         if not settled:
             return {"samples": 0}
-        first, last = settled[0], settled[-1]
-        return {
+        found: dict[str, Any] = {
             "samples": len(self.samples),
             "minutes": round((self.samples[-1].seconds - self.samples[0].seconds) / 60, 1),
-            "memory_mib": [round(first.memory, 1), round(last.memory, 1)],
-            "memory_peak_mib": round(max(sample.memory for sample in self.samples), 1),
-            "memory_mib_per_hour": _per_hour(settled, [sample.memory for sample in settled]),
-            "files": [first.files, last.files],
-            "files_peak": max(sample.files for sample in self.samples),
-            "files_per_hour": _per_hour(settled, [sample.files for sample in settled]),
-            "threads": [first.threads, last.threads],
         }
+        for name, shown in (("memory", "memory_mib"), ("files", "files"), ("threads", "threads")):
+            values = [getattr(sample, name) for sample in settled]
+            found[shown] = [round(values[0], 1), round(values[-1], 1)]
+            found[f"{shown}_peak"] = round(max(getattr(each, name) for each in self.samples), 1)
+            found[f"{shown}_per_hour"] = _per_hour(settled, values)
+        return found
 
 
 def _after_warm_up(samples: Sequence[Sample]) -> Sequence[Sample]:
@@ -89,44 +84,6 @@ def _per_hour(samples: Sequence[Sample], values: Sequence[float]) -> float | Non
         return None
     slope = linear_regression([sample.seconds for sample in samples], values).slope
     return round(slope * 3600, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What the scheduler held when so many jobs were done since it began, and by whom."""
-
-    jobs: int
-    by: dict[str, int]
-    seconds: float
-    memory: float
-
-
-#: A mark is made each time that so many more jobs were done.
-MARKED_EVERY = 500
-
-
-def compared(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Return lines that show the scheduler's memory in several runs at equal numbers of jobs.
-
-    :param runs: marks by the name of the run, as :class:`Mark` was written.
-    """
-    at = {name: {mark["jobs"] // MARKED_EVERY: mark for mark in run} for name, run in runs.items()}
-    common = sorted(set[int].intersection(*(set(marks) for marks in at.values())))
-    lines = ["jobs   " + "   ".join(f"{name}: MiB (by clients)" for name in at)]
-    for number in common:
-        shown = [f"{m['memory']:8.1f} ({_by(m['by'])})" for m in (at[name][number] for name in at)]
-        lines.append(f"{number * MARKED_EVERY:<6} " + "   ".join(shown))
-    for name, marks in at.items():
-        settled = [marks[number] for number in common if number >= common[-1] * WARM_UP]
-        if len(settled) >= ENOUGH:
-            jobs, memory = [m["jobs"] for m in settled], [m["memory"] for m in settled]
-            slope = linear_regression(jobs, memory).slope * 1000
-            lines.append(f"{name}: {slope:.2f} MiB for 1000 jobs after the warm-up")
-    return lines
-
-
-def _by(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
 
 
 @dataclass(slots=True)
@@ -162,14 +119,6 @@ class Tally:
             counted[name.rsplit(" ", 1)[1]] += number
         return counted
 
-    def done(self) -> Counter[str]:
-        """Return how many jobs each client has done."""
-        counted: Counter[str] = Counter()
-        for name, number in self.jobs.items():
-            client, _, outcome = name.split(" ")
-            counted[client] += number if outcome == "done" else 0
-        return counted
-
     @property
     def faults(self) -> dict[str, int]:
         """What must not have happened, with how often it did."""
@@ -178,28 +127,14 @@ class Tally:
         return {name: number for name, number in found.items() if number}
 
     def write(self, path: Path) -> None:
-        data = {
-            "seconds": self.seconds,
-            "jobs": dict(sorted(self.jobs.items())),
-            "tasks": dict(self.tasks),
-            "chaos": dict(self.chaos),
-            "notes": self.notes,
-        }
-        path.write_text(json.dumps(data, indent=1))
+        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        path.write_text(json.dumps(held, indent=1))
 
     @classmethod
     def read(cls, path: Path) -> Tally:
         """Return what an earlier run wrote, or nothing yet."""
-        if not path.exists():
-            return cls()
-        data = json.loads(path.read_text())
-        return cls(
-            Counter(data["jobs"]),
-            Counter(data["tasks"]),
-            Counter(data["chaos"]),
-            data["notes"],
-            data["seconds"],
-        )
+        said = json.loads(path.read_text()) if path.exists() else {}
+        return cls(**{k: Counter(v) if type(v) is dict else v for k, v in said.items()})
 
 
 def was_disturbed(begun: float, ended: float, blows: Iterable[float], *, grace: float) -> bool:

@@ -163,8 +163,7 @@ def unsendable(client: Any, random: Random) -> int:
 
 
 class Counter:
-    def __init__(self) -> None:
-        self.n = 0
+    n = 0
 
     def add(self, more: int) -> int:
         self.n += more

@@ -22,14 +22,24 @@ import scipy.sparse as sp
 from pandas._libs.tslibs import offsets
 
 from tests.types.strategies import opened
-from verification.sweep.makers import labels_of
 
-__all__ = ["Product", "products"]
+__all__ = ["Maker", "Product", "labels_of", "products", "text_of"]
+
+#: Makes a value of about so many elements; some kinds have one size.
+Maker = Callable[[int], Any]
 
 #: Makes a value of two sizes.
 Product = Callable[[int, int], Any]
 
 _ZONE = zoneinfo.ZoneInfo("Europe/Zurich")
+
+
+def text_of(n: int) -> str:
+    return "x" * n
+
+
+def labels_of(n: int) -> list[str]:
+    return [f"{at:x}" for at in range(n)]
 
 
 def _sundays(count: int) -> dict[str, Any]:

@@ -8,21 +8,18 @@ loaded in a process of its own, whether it ends as an object or is refused. The 
 :mod:`verification.sweep.pickles`.
 
 Options: ``--only TEXT`` takes products whose name has it, ``--quick`` one middle size of the second
-factor, ``--worst N`` prints so many lines, ``--json FILE`` writes all.
+factor, ``--worst N`` prints so many lines.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import pickle
 import sys
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -34,8 +31,7 @@ from safeser import families
 from safeser.errors import SafeserError
 from safeser.values import Limits
 from tests.samples.repeated import Template, templates
-from verification.sweep import pickles
-from verification.sweep.pickles import SIZE, Children, Row, constructors, table
+from verification.sweep.pickles import SIZE, Children, Row, all_of, constructors, main
 from verification.sweep.product_samples import Product, products
 
 FAMILIES = ("dask", "msgpack")
@@ -163,7 +159,7 @@ def spelt(name: str, product: Product, first: int, second: int) -> Iterator[Atta
 
 
 def sweep(only: str = "", *, quick: bool = False) -> list[Row]:
-    """Load every message, and return what each took, the worst first."""
+    """Load every message, and return what each took."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         planned = [
@@ -172,37 +168,15 @@ def sweep(only: str = "", *, quick: bool = False) -> list[Row]:
             if only in name
             for attack in attacks_of(name, product, quick=quick)
         ]
-    with ThreadPoolExecutor(2) as pool:
-        rows = [row for part in pool.map(_run, (planned[::2], planned[1::2])) for row in part]
-    return sorted(rows, key=lambda row: -row.badness)
+    return all_of(planned, _row)
 
 
-def _run(planned: list[Attack]) -> list[Row]:
-    rows: list[Row] = []
-    with Children() as children:
-        for attack in planned:
-            row = children.run(attack, measured=True)
-            assert row is not None
-            if isinstance(attack, Whole):
-                # What reading takes for each element is a bound of its own, and no product.
-                row = replace(row, memory=0)
-            rows.append(row)
-            if row.problem:
-                print(*table([row]), sep="\n", file=sys.stderr, flush=True)
-    return rows
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--worst", type=int, default=30)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    begun = time.monotonic()
-    rows = sweep(options.only, quick=options.quick)
-    return pickles.report(rows, options.worst, options.json, "products", begun)
+def _row(children: Children, attack: Attack) -> Row | None:
+    row = children.run(attack, measured=True)
+    assert row is not None
+    # What reading takes for each element is a bound of its own, and no product.
+    return replace(row, memory=0) if isinstance(attack, Whole) else row
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, sweep, "products"))

@@ -1,4 +1,4 @@
-"""Objects of every kind that the shipped profiles load, at a size of one's choice.
+"""Objects of every kind that the shipped profiles load, many at a size of one's choice.
 
 The one rule: each sample is made by the library itself and written by a real pickler, so that every
 call in it has valid arguments; only a few that no library makes any more are put together by hand.
@@ -9,31 +9,22 @@ from __future__ import annotations
 import argparse
 import array
 import collections
-import datetime
+import contextlib
 import decimal
 import email.message
-import email.policy
 import fractions
 import functools
 import importlib
 import io
-import ipaddress
 import itertools
 import logging
 import operator
-import os
 import pathlib
 import pickle
-import random
-import re
-import statistics
 import string
-import time
 import types
 import urllib.parse
-import uuid
 import warnings
-import zoneinfo
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,71 +32,37 @@ import numpy as np
 
 from safeser import pickles
 from safeser.errors import SafeserError
+from tests.samples import pickles_honest, seeds
+from tests.samples.values import collect_all as values_of_tests
 from verification.fuzz.models import models
-from verification.sweep.library_samples import (
-    arrow_samples,
-    dask_samples,
-    extension_array_samples,
-    frame_samples,
-    index_samples,
-    moment_samples,
-    numpy_samples,
-    scipy_samples,
-)
-from verification.sweep.makers import Maker, labels_of, text_of
+from verification.sweep import library_samples
+from verification.sweep.product_samples import Maker, products, text_of
 
-__all__ = ["Maker", "enums", "estimators", "exceptions", "makers", "rest"]
+__all__ = ["Maker", "enums", "estimators", "exceptions", "honest", "makers", "rest"]
+
+
+_PROFILE = pickles.Profile.named(*pickles.DATA_PROFILES)
 
 
 def _plain() -> dict[str, Maker]:
+    def mail(n: int) -> Any:
+        made = email.message.Message()
+        for at in range(max(1, n // 20)):
+            made[f"X-{at}"] = "value"
+        made.set_payload("text")
+        return made
+
     return {
-        "complex": lambda n: complex(1, 2),
-        "bytearray": lambda n: bytearray(n),
-        "range": lambda n: range(3),
-        "slice": lambda n: slice(1, 2, 3),
         "set": lambda n: set(range(n)),
-        "frozenset": lambda n: frozenset(range(n)),
-        "ellipsis": lambda n: ...,
         "OrderedDict": lambda n: collections.OrderedDict.fromkeys(range(n)),
         "Counter": lambda n: collections.Counter(range(n)),
         "deque": lambda n: collections.deque(range(n), n),
         "defaultdict": lambda n: collections.defaultdict(list, dict.fromkeys(range(n))),
-        "date": lambda n: datetime.date(2026, 1, 2),
-        "time": lambda n: datetime.time(1, 2, 3, 4),
-        "datetime": lambda n: datetime.datetime(2026, 1, 2),
-        "timedelta": lambda n: datetime.timedelta(1, 2, 3),
-        "timezone": lambda n: datetime.timezone(datetime.timedelta(hours=1), "x"),
-        "Decimal": lambda n: decimal.Decimal("1" * min(n, 4000)),
-        "Decimal-exponent": lambda n: decimal.Decimal("1e-99"),
         "Fraction": lambda n: fractions.Fraction(int("1" * min(n, 4000)), 7),
-        "UUID": lambda n: uuid.UUID(int=7),
         "PurePosixPath": lambda n: pathlib.PurePosixPath("a" * n),
-        "PurePosixPath-parts": lambda n: pathlib.PurePosixPath(*["a"] * min(n, 100)),
         "PureWindowsPath": lambda n: pathlib.PureWindowsPath("a" * n),
         "PosixPath": lambda n: pathlib.Path("a" * n),
         "array": lambda n: array.array("d", range(n)),
-        "IPv4Address": lambda n: ipaddress.ip_address("127.0.0.1"),
-        "IPv6Address": lambda n: ipaddress.ip_address("::1"),
-        "IPv4Network": lambda n: ipaddress.ip_network("10.0.0.0/8"),
-        "IPv6Network": lambda n: ipaddress.ip_network("::/8"),
-        "IPv4Interface": lambda n: ipaddress.ip_interface("10.0.0.0/8"),
-        "IPv6Interface": lambda n: ipaddress.ip_interface("::/8"),
-    }
-
-
-def _holders() -> dict[str, Maker]:
-    def mail(kind: Any, policy: Any) -> Maker:
-        def make(n: int) -> Any:
-            made = kind(policy=policy)
-            for at in range(max(1, n // 20)):
-                made[f"X-{at}"] = "value"
-            made.set_payload("text")
-            return made
-
-        return make
-
-    return {
-        "ChainMap": lambda n: collections.ChainMap(*({} for _ in range(n))),
         "UserDict": lambda n: collections.UserDict(dict.fromkeys(range(n))),
         "UserList": lambda n: collections.UserList(range(n)),
         "UserString": lambda n: collections.UserString(text_of(n)),
@@ -116,18 +73,8 @@ def _holders() -> dict[str, Maker]:
             **dict.fromkeys(map("a{}".format, range(n)))
         ),
         "Template": lambda n: string.Template(text_of(n)),
-        "NormalDist": lambda n: statistics.NormalDist(1, 2),
         "LogRecord": lambda n: logging.LogRecord("a", 10, "f", 1, text_of(n), (), None),
-        "Message": mail(email.message.Message, email.policy.compat32),
-        "EmailMessage": lambda n: email.message.EmailMessage(),
-    }
-
-
-def _records() -> dict[str, Maker]:
-    return {
-        "struct_time": lambda n: time.gmtime(0),
-        "stat_result": lambda n: os.stat_result(range(10)),
-        "terminal_size": lambda n: os.terminal_size((80, 24)),
+        "Message": mail,
         "DefragResult": lambda n: urllib.parse.urldefrag("http://a/" + text_of(n)),
         "DefragResultBytes": lambda n: urllib.parse.urldefrag(b"http://a/b"),
         "ParseResult": lambda n: urllib.parse.urlparse("http://a/" + text_of(n)),
@@ -135,22 +82,13 @@ def _records() -> dict[str, Maker]:
         "SplitResult": lambda n: urllib.parse.urlsplit("http://a/" + text_of(n)),
         "SplitResultBytes": lambda n: urllib.parse.urlsplit(b"http://a/b"),
         "DecimalTuple": lambda n: decimal.Decimal("1" * min(n, 4000)).as_tuple(),
-        "Context": lambda n: decimal.Context(prec=5),
         "BytesIO": lambda n: io.BytesIO(bytes(n)),
         "StringIO": lambda n: io.StringIO(text_of(n)),
-        "Random": lambda n: random.Random(1),
-        "count": lambda n: itertools.count(3, 2),
-        "repeat": lambda n: itertools.repeat("x", 3),
         "iterator": lambda n: iter(list(range(n))),
         "iterator-text": lambda n: iter(text_of(n)),
         "iterator-bytes": lambda n: iter(bytes(n)),
         "iterator-tuple": lambda n: iter(tuple(range(n))),
         "iterator-range": lambda n: iter(range(n)),
-        "pattern": lambda n: re.compile("a" * min(n, 4000)),
-        "pattern-branches": lambda n: re.compile("|".join(labels_of(min(n, 800)))),
-        "pattern-classes": lambda n: re.compile("[a-z\u0100-\u0200]" * min(n, 60)),
-        "ZoneInfo": lambda n: zoneinfo.ZoneInfo("Europe/Zurich"),
-        "ZoneInfo-alone": lambda n: zoneinfo.ZoneInfo.no_cache("Europe/Zurich"),
     }
 
 
@@ -177,21 +115,14 @@ def _exceptions() -> dict[str, Maker]:
 
 
 def _functions() -> dict[str, Maker]:
-    import dask.utils
     import toolz
 
     return {
         "itemgetter": lambda n: operator.itemgetter(*range(n)),
         "attrgetter": lambda n: operator.attrgetter(*(["shape"] * n)),
         "methodcaller": lambda n: operator.methodcaller("upper"),
-        "bound": lambda n: "x,y".split,
-        "alias": lambda n: list[int],
-        "NoneType": lambda n: type(None),
         "partial": lambda n: functools.partial(max, *range(n)),
         "Compose": lambda n: toolz.compose(*([len] * n), len, list),
-        "curry": lambda n: toolz.curry(operator.add, 1),
-        "dask.methodcaller": lambda n: dask.utils.methodcaller("sum"),
-        "dask.itemgetter": lambda n: dask.utils.itemgetter(1),
     }
 
 
@@ -222,40 +153,36 @@ def _estimators() -> dict[str, Maker]:
 
 
 def _small_estimators() -> Iterator[Any]:
-    """Yield what scikit-learn's fitted estimators hold now and then, and kinds of them."""
-    from sklearn import decomposition, frozen, linear_model, metrics, model_selection
-    from sklearn._loss import loss
-    from sklearn.gaussian_process import kernels
-    from sklearn.linear_model import _sgd_fast
-    from sklearn.neural_network import _stochastic_optimizers as optimizers
-    from sklearn.utils import Bunch
+    """Yield one of each listed class of scikit-learn, of the first arguments that it takes."""
+    from sklearn import linear_model, metrics
+    from sklearn.gaussian_process.kernels import RBF
 
-    yield from (
-        loss.AbsoluteError(), loss.HalfBinomialLoss(), loss.HalfTweedieLoss(), loss.HuberLoss(),
-        loss.PinballLoss(), loss.HalfMultinomialLoss(n_classes=3),
-        _sgd_fast.EpsilonInsensitive(1.0), _sgd_fast.ModifiedHuber(),
-        _sgd_fast.SquaredEpsilonInsensitive(1.0), _sgd_fast.SquaredHinge(),
-        decomposition.SparseCoder(np.eye(2)), frozen.FrozenEstimator(linear_model.Ridge()),
-        optimizers.SGDOptimizer([np.zeros(2)]), metrics.make_scorer(metrics.accuracy_score),
-        Bunch(a=1),
-    )  # fmt: skip
-    one, two = kernels.RBF(), kernels.WhiteKernel()
-    yield from (
-        kernels.CompoundKernel([one]), kernels.DotProduct(), kernels.ExpSineSquared(),
-        kernels.Exponentiation(one, 2), kernels.Matern(), kernels.RationalQuadratic(), one + two,
-        one * two, kernels.ConstantKernel(),
-    )  # fmt: skip
-    for name in (
-        "GroupKFold", "GroupShuffleSplit", "LeaveOneGroupOut", "LeaveOneOut",
-        "ShuffleSplit", "StratifiedGroupKFold",
-        "StratifiedShuffleSplit", "TimeSeriesSplit",
-    ):  # fmt: skip
-        yield getattr(model_selection, name)()
-    yield model_selection.LeavePOut(2)
-    yield model_selection.PredefinedSplit([0, 1])
+    tried: tuple[tuple[Any, ...], ...] = (
+        *((), (1.0,), (2,), ([0, 1],), (RBF(), RBF()), ([RBF()],), (RBF(), 2)),
+        *((np.eye(2),), ([np.zeros(2)],), (linear_model.Ridge(),)),
+    )
+    for name, entry in _PROFILE.entries.items():
+        for arguments in tried if name.startswith("sklearn") and entry.role == "class" else ():
+            with contextlib.suppress(Exception):  # the next ones may be what it takes
+                made = _PROFILE.object_of(entry)(*arguments)
+                pickles.loads(pickle.dumps(made), profile=_PROFILE)
+                yield made
+                break
+    yield metrics.make_scorer(metrics.accuracy_score)
     importlib.import_module("sklearn.experimental.enable_iterative_imputer")
     imputer = importlib.import_module("sklearn.impute").IterativeImputer()
     yield imputer.fit([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
+
+
+def honest() -> Iterator[tuple[str, Any]]:
+    """Yield the honest values of the tests, which have one size."""
+    made = [each for values in values_of_tests().values() for each in values]
+    made += [*pickles_honest.STDLIB, *pickles_honest.ARRAYS, *pickles_honest.PANDAS]
+    for group in (seeds.plain, seeds.rarer, seeds.arrays, seeds.frames, seeds.tables, seeds.models):
+        for value in group():
+            made += value if type(value) is tuple else [value]
+    for value in made:
+        yield type(value).__name__, value
 
 
 def estimators() -> Iterator[tuple[str, Any]]:
@@ -268,18 +195,18 @@ def estimators() -> Iterator[tuple[str, Any]]:
 
 def exceptions() -> Iterator[tuple[str, bytes]]:
     """Yield a pickle of each listed exception, of the first arguments that its class takes."""
-    profile = pickles.Profile.named(*pickles.DATA_PROFILES)
     text, number = b"\x8c\x01x", b"K\x01"
-    tried = [b")", *(b"(" + part + b"t" for part in _combined(text, number, 5))]
-    for name, entry in profile.entries.items():
+    tried = [b")"]
+    for length in range(1, 6):
+        chosen = itertools.product((text, number), repeat=length)
+        tried += [b"(" + b"".join(parts) + b"t" for parts in chosen]
+    for name, entry in _PROFILE.entries.items():
         if entry.make not in ("exceptions.exception", "exceptions.foreign"):
             continue
-        module, _, qualname = name.partition(":")
-        callee = b"".join(b"\x8c%c%b" % (len(part), part.encode()) for part in (module, qualname))
         for arguments in tried:
-            data = b"\x80\x04" + callee + b"\x93" + arguments + b"R."
+            data = b"\x80\x04" + _named(name) + arguments + b"R."
             try:
-                pickles.loads(data, profile=profile)
+                pickles.loads(data, profile=_PROFILE)
             except SafeserError as error:
                 if error.rule == "pickle.unresolved":
                     break
@@ -288,29 +215,23 @@ def exceptions() -> Iterator[tuple[str, bytes]]:
             break
 
 
-def _combined(text: bytes, number: bytes, most: int) -> Iterator[bytes]:
-    for length in range(1, most + 1):
-        for chosen in itertools.product((text, number), repeat=length):
-            yield b"".join(chosen)
+def _named(name: str) -> bytes:
+    parts = name.partition(":")[::2]
+    return b"".join(b"\x8c%c%b" % (len(part), part.encode()) for part in parts) + b"\x93"
 
 
 def rest() -> Iterator[tuple[str, bytes]]:
     """Yield pickles of what nobody writes here: tblib's, and what older versions wrote."""
 
-    def call(name: str, *arguments: bytes, state: bytes = b"") -> bytes:
-        module, _, qualname = name.partition(":")
-        callee = b"".join(b"\x8c%c%b" % (len(part), part.encode()) for part in (module, qualname))
-        return callee + b"\x93(" + b"".join(arguments) + b"tR" + state
-
-    def named(name: str) -> bytes:
-        return call(name).partition(b"(")[0]
+    def call(name: str, *arguments: bytes) -> bytes:
+        return _named(name) + b"(" + b"".join(arguments) + b"tR"
 
     times = b")\x81}\x8c\x09n_repeatsK\x01sb"
-    error, fields = named("builtins:ValueError"), b"}(\x8c\x04args)\x8c\x08__dict__}u"
+    error, fields = _named("builtins:ValueError"), b"}(\x8c\x04args)\x8c\x08__dict__}u"
     made = {
-        "tblib:Frame": named("tblib:Frame") + b")\x81}b",
-        "tblib:Code": named("tblib:Code") + b")\x81}b",
-        "tblib:Traceback": named("tblib:Traceback") + b")\x81}b",
+        "tblib:Frame": _named("tblib:Frame") + b")\x81}b",
+        "tblib:Code": _named("tblib:Code") + b")\x81}b",
+        "tblib:Traceback": _named("tblib:Traceback") + b")\x81}b",
         "traceback": call("tblib.pickling_support:unpickle_traceback", b"N", b"K\x01", b"N"),
         "exception": call("tblib.pickling_support:unpickle_exception", error, b")", b"N", b"N"),
         "attributes": call(
@@ -319,7 +240,7 @@ def rest() -> Iterator[tuple[str, bytes]]:
         ),
         # What they hold is a class, which no profile lets stand for itself.
         **{
-            kind: named(f"sklearn.model_selection._split:{kind}") + times
+            kind: _named(f"sklearn.model_selection._split:{kind}") + times
             for kind in ("RepeatedKFold", "RepeatedStratifiedKFold")
         },
     }  # fmt: skip
@@ -329,18 +250,15 @@ def rest() -> Iterator[tuple[str, bytes]]:
 
 def enums() -> Iterator[tuple[str, bytes]]:
     """Yield a pickle of a member of each listed enum."""
-    profile = pickles.Profile.named(*pickles.DATA_PROFILES)
-    for name, entry in profile.entries.items():
+    for name, entry in _PROFILE.entries.items():
         if entry.role == "enum":
-            yield name, pickle.dumps(next(iter(profile.object_of(entry))), 3)
+            yield name, pickle.dumps(next(iter(_PROFILE.object_of(entry))), 3)
 
 
 def makers() -> Iterator[tuple[str, Maker]]:
     """Yield a label and a maker for each kind."""
-    groups = (
-        _plain, _holders, _records, _exceptions, _functions, numpy_samples, index_samples,
-        frame_samples, extension_array_samples, moment_samples, arrow_samples, scipy_samples,
-        dask_samples, _estimators,
-    )  # fmt: skip
-    for group in groups:
+    for group in (_plain, _exceptions, _functions, *library_samples.GROUPS, _estimators):
         yield from group().items()
+    for label, product in products():
+        yield f"{label}, long", lambda n, make=product: make(n, 2)
+        yield f"{label}, wide", lambda n, make=product: make(2, n)

@@ -14,7 +14,7 @@ Dask's handlers do with messages that are admitted is not measured.
 from __future__ import annotations
 
 import contextlib
-import json
+import select
 import subprocess
 import sys
 import tempfile
@@ -25,8 +25,6 @@ from typing import Any, NamedTuple
 
 import msgpack
 import psutil
-from rich.console import Console
-from rich.table import Table
 
 from safeser.operations import OPERATIONS, Channel, Operation, Server
 from safeser.policy import Policy
@@ -42,6 +40,9 @@ SENDERS = {"dashboard": "viewer", "worker": "worker", "carol": "engineer"}
 
 #: Bytes of messages that are far over what any operation takes.
 LARGE = 60 << 20
+
+#: Seconds between an answer to the second client and its next question.
+_PAUSE = 0.001
 
 _HEADER = {"serializer": "pickle", "writeable": []}
 
@@ -136,19 +137,11 @@ def of_operations(policy: Policy) -> Iterator[Attack]:
                 for what, filling in _fillings(elements, room).items():
                     if row.takes[name](few[what]):
                         continue
-                    yield Attack(
-                        f"{row.name}.{name}: {what}",
-                        sender,
-                        opened,
-                        _one(row, sender, name, filling),
-                    )
+                    frames = _one(row, sender, name, filling)
+                    yield Attack(f"{row.name}.{name}: {what}", sender, opened, frames)
         sender = "carol" if opened != "worker" else "worker"
-        yield Attack(
-            f"{row.name}: an unknown field of 60 MB",
-            sender,
-            opened,
-            _one(row, sender, "unknown", lambda: msgpack.packb(b"\xc9" * LARGE)),
-        )
+        frames = _one(row, sender, "unknown", lambda: msgpack.packb(b"\xc9" * LARGE))
+        yield Attack(f"{row.name}: an unknown field of 60 MB", sender, opened, frames)
 
 
 def _opened(row: Operation) -> str:
@@ -180,38 +173,15 @@ def special() -> Iterator[Attack]:
     for sender in ("dashboard", "worker", "carol"):
         stream = "worker" if sender == "worker" else "client"
         op = "keep-alive" if stream == "worker" else "heartbeat-client"
+        element = _message(op, **_spoken(stream, sender))
         for size in (1 << 18, 1 << 22):
-            element = _message(op, **_spoken(stream, sender))
-            yield Attack(
-                f"a batch of {op}, {size >> 10} KiB", sender, stream, _batch(element, size)
-            )
-        yield Attack("no message at all, 4 MiB", sender, "", lambda: [b"\xc1" * (1 << 22)])
-        yield Attack(
-            "a request cut short",
-            sender,
-            "",
-            lambda: [_message("identity", n_workers=b"\xdd\x00\xff\xff\xff" + b"\x90" * (1 << 16))],
-        )
-        yield Attack(
-            "empty maps without an operation", sender, "", lambda: [_array(1 << 19, b"\x80")]
-        )
-        yield Attack(
-            "60 MB without an operation", sender, "", lambda: [msgpack.packb(bytes(LARGE))]
-        )
-        yield Attack(
-            "two frames of 60 MB", sender, "", lambda: [_message("identity"), bytes(LARGE)]
-        )
+            batch = _batch(element, size)
+            yield Attack(f"a batch of {op}, {size >> 10} KiB", sender, stream, batch)
         for size in (1 << 18, 1 << 22, 1 << 25):
-            yield Attack(
-                f"a pickle of {size >> 10} KiB of opcodes as metadata", sender, "", _pickled(size)
-            )
-        yield Attack("10,000 payloads as metadata", sender, "", _payloads(10_000))
-        yield Attack(
-            "60 MB of payload as metadata",
-            sender,
-            "",
-            _pickled(LARGE, b"C\xff" + bytes(255) + b"0"),
-        )
+            name = f"a pickle of {size >> 10} KiB of opcodes as metadata"
+            yield Attack(name, sender, "", _pickled(size))
+        for name, frames in _SPECIAL.items():
+            yield Attack(name, sender, "", frames)
 
 
 def _batch(element: bytes, size: int) -> Callable[[], list[bytes]]:
@@ -241,7 +211,27 @@ def _payloads(count: int) -> Callable[[], list[bytes]]:
     return frames
 
 
+_SPECIAL: dict[str, Callable[[], list[bytes]]] = {
+    "no message at all, 4 MiB": lambda: [b"\xc1" * (1 << 22)],
+    "a request cut short": lambda: [
+        _message("identity", n_workers=b"\xdd\x00\xff\xff\xff" + b"\x90" * (1 << 16))
+    ],
+    "empty maps without an operation": lambda: [_array(1 << 19, b"\x80")],
+    "60 MB without an operation": lambda: [msgpack.packb(bytes(LARGE))],
+    "two frames of 60 MB": lambda: [_message("identity"), bytes(LARGE)],
+    "10,000 payloads as metadata": _payloads(10_000),
+    "60 MB of payload as metadata": _pickled(LARGE, b"C\xff" + bytes(255) + b"0"),
+}
+
+
 # --- measuring -----------------------------------------------------------------------------------
+
+
+_METRICS: dict[str, Any] = {
+    **{"memory": 0, "spilled_bytes": {"memory": 0, "disk": 0}},
+    **{"digests_total_since_heartbeat": {}},
+    **{"bandwidth": {"total": 1e8, "workers": {}, "types": {}}},
+}
 
 
 class Bench:
@@ -253,7 +243,7 @@ class Bench:
         self._channels = {
             name: channel_of(cluster.keys, name, self.policy, Silent()) for name in PRINCIPALS
         }
-        command = [sys.executable, "-m", "verification.sweep.probe", cluster.address]
+        command = [sys.executable, "-m", "verification.sweep.stalls", "--probe", cluster.address]
         self._probe = subprocess.Popen(
             [*command, str(cluster.keys), cluster.policy, "dashboard"],
             cwd=Path(__file__).parents[2],
@@ -269,8 +259,7 @@ class Bench:
         assert self._probe.stdout is not None
         self._probe.stdin.write("\n")
         self._probe.stdin.flush()
-        worst, _ = json.loads(self._probe.stdout.readline())
-        return float(worst)
+        return float(self._probe.stdout.readline())
 
     def close(self) -> None:
         self._probe.kill()
@@ -305,24 +294,12 @@ class Bench:
             name = f"Client-{attack.sender}"
             wire.ask({"op": "register-client", "client": name, "reply": False, "versions": {}})
         elif attack.stream == "worker":
-            metrics: dict[str, Any] = {
-                "memory": 0,
-                "spilled_bytes": {"memory": 0, "disk": 0},
-                "digests_total_since_heartbeat": {},
-                "bandwidth": {"total": 1e8, "workers": {}, "types": {}},
-            }
             wire.ask(
                 {
-                    **{"op": "register-worker", "address": "safeser://127.0.0.1:9"},
-                    **{
-                        "nthreads": 1,
-                        "name": "sweep",
-                        "pid": 1,
-                        "services": {},
-                        "now": time.time(),
-                    },
-                    **{"metrics": metrics, "resources": {}, "local_directory": "/", "extra": {}},
-                    **{"versions": {}, "nanny": None, "memory_limit": 1 << 30, "reply": False},
+                    **{"op": "register-worker", "address": "safeser://127.0.0.1:9", "reply": False},
+                    **{"nthreads": 1, "name": "sweep", "pid": 1, "services": {}, "extra": {}},
+                    **{"now": time.time(), "metrics": _METRICS, "resources": {}, "versions": {}},
+                    **{"local_directory": "/", "nanny": None, "memory_limit": 1 << 30},
                     **{"status": "running", "server_id": "w", "stimulus_id": "s"},
                 }
             )
@@ -365,30 +342,33 @@ def kept(bench: Bench) -> int:
     return int(process.memory_info().rss - before)
 
 
-def shown(figures: list[Figure], count: int = 25) -> Table:
-    table = Table(title="Longest wait of a second client, by message", title_justify="left")
-    for heading in ("hold, ms", "answer, ms", "sender", "outcome", "message"):
-        table.add_column(heading, justify="right" if "ms" in heading else "left")
+def shown(figures: list[Figure], count: int = 25) -> Iterator[str]:
+    yield "Longest wait of a second client, by message, and the time to the answer, in ms"
     for each in sorted(figures, key=lambda figure: -figure.hold)[:count]:
-        table.add_row(
-            f"{each.hold * 1e3:.0f}",
-            f"{each.total * 1e3:.0f}",
-            SENDERS[each.attack.sender],
-            each.outcome,
-            each.attack.name,
-        )
-    return table
+        took = f"{each.hold * 1e3:6.0f} {each.total * 1e3:6.0f}"
+        yield f"{took}  {SENDERS[each.attack.sender]:8}  {each.outcome:24}  {each.attack.name}"
 
 
-def _chosen(attacks: list[Attack], only: str) -> list[Attack]:
-    """Return those whose name has *only* in it; with ``!`` before it, the others."""
-    if only.startswith("!"):
-        return [each for each in attacks if only[1:] not in each.name]
-    return [each for each in attacks if only in each.name]
+def probe(address: str, keys: str, policy: str, principal: str) -> None:
+    """Be the second client: ask a scheduler for its identity again and again, and time the answers.
+
+    For each line that it reads, it prints the longest time since the line before, in seconds.
+    """
+    channel = channel_of(Path(keys), principal, Policy.load(policy), Silent())
+    worst = 0.0
+    with Sealing.to(address, channel) as wire:
+        while True:
+            began = time.perf_counter()
+            wire.ask({"op": "identity", "n_workers": 0, "reply": True})
+            worst = max(worst, time.perf_counter() - began)
+            if select.select([sys.stdin], [], [], _PAUSE)[0]:
+                if not sys.stdin.readline():
+                    return
+                print(worst, flush=True)
+                worst = 0.0
 
 
 def main(only: str = "") -> int:
-    console = Console(width=130 if not sys.stdout.isatty() else None)
     with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
         path = Path(folder)
         policy = path / "policy.yaml"
@@ -400,28 +380,30 @@ def main(only: str = "") -> int:
             cluster.begin(workers=1)
             bench = Bench(cluster)
             try:
-                attacks = _chosen([*special(), *of_operations(bench.policy)], only)
+                attacks = [*special(), *of_operations(bench.policy)]
+                attacks = [each for each in attacks if only in each.name]
                 idle = max(bench.waited() for _ in range(20))
-                with console.status("") as status:
-                    for number, attack in enumerate(attacks, 1):
-                        status.update(f"{number} of {len(attacks)}: {attack.name}")
-                        figures.append(bench.measure(attack))
+                for number, attack in enumerate(attacks, 1):
+                    if number % 50 == 0:
+                        print(f"{number} of {len(attacks)}", file=sys.stderr, flush=True)
+                    figures.append(bench.measure(attack))
                 grown = kept(bench)
             finally:
                 bench.close()
         finally:
             cluster.stop()
-    console.print(shown(figures))
+    print(*shown(figures), sep="\n")
     over = [each for each in figures if each.hold > AIM]
-    console.print(
+    print(
         f"{len(figures)} messages; {len(over)} over {AIM * 1e3:.0f} ms;"
         f" without any message {idle * 1e3:.0f} ms"
     )
-    console.print(
-        f"12 refused messages of {LARGE >> 20} MB: the scheduler grew by {grown >> 20} MB"
-    )
+    print(f"12 refused messages of {LARGE >> 20} MB: the scheduler grew by {grown >> 20} MB")
     return 1 if over or grown > LARGE else 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(*sys.argv[1:]))
+    if sys.argv[1:2] == ["--probe"]:
+        probe(*sys.argv[2:])
+    else:
+        raise SystemExit(main(*sys.argv[1:]))

@@ -1,14 +1,19 @@
-"""Names of outputs in configuration: what they mean, and that nothing else passes."""
+"""Names of outputs in configuration, and labels of rules: what they mean, and their bounds."""
 
 from __future__ import annotations
 
+import string
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from safeser.audit.outputs.configured import outputs, sink
 from safeser.audit.outputs.lines import StandardOutput, Syslog
+from safeser.audit.outputs.rules import MAX_COMPOSED, OTHER, KnownRules, declared_rules
 from safeser.errors import ConfigError, MissingExtraError
+from tests.audit.outputs import declared
 
 
 def test_names_of_outputs():
@@ -58,3 +63,41 @@ def test_the_extra_is_named_where_its_packages_are_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "safeser.audit.outputs.opentelemetry", None)
     with pytest.raises(MissingExtraError, match=r"safeser\[otel\]"):
         sink("otlp")
+
+
+# --- labels of rules ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.unmeasured
+def test_the_file_has_the_rules_of_the_code():
+    have, want = declared.PLACE.read_text("ascii").split(), declared.text().split()
+    assert have == want, "run: python -m tests.audit.outputs.declared"
+
+
+def test_rules_of_the_code_are_labels():
+    rules = KnownRules()
+    for rule in ("context.none", "authentication", "permit", "suite.encrypt", "policy.drift"):
+        assert rules.label(rule) == rule
+        assert rule in declared_rules()
+
+
+def test_a_composed_rule_of_a_known_group_is_a_label():
+    assert KnownRules().label("raw.a-field-of-tomorrow") == "raw.a-field-of-tomorrow"
+
+
+@given(st.one_of(st.text(), st.integers(), st.none(), st.lists(st.text()).map(tuple)))
+def test_what_no_code_names_is_other(rule):
+    label = KnownRules().label(rule)
+    assert label == OTHER or label in declared_rules() or "." in label
+    assert set(label) <= set(string.printable)
+
+
+def test_a_peer_that_invents_rules_gets_a_bounded_number_of_labels():
+    rules = KnownRules()
+    labels = {rules.label(f"raw.field-{n}") for n in range(10_000)}
+    assert len(labels) == MAX_COMPOSED + 1
+    assert OTHER in labels
+    assert rules.label("raw.field-0") == "raw.field-0"
+    assert rules.label("context.none") == "context.none"
+    assert rules.label(f"raw.{'x' * 10_000}") == OTHER

@@ -6,12 +6,9 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 
 import pytest
 
-from safeser.audit.outputs.feed import Outputs
 from safeser.audit.outputs.lines import MAX_MESSAGE, StandardOutput, Syslog
 from safeser.audit.record import Record
 
@@ -132,32 +129,3 @@ def test_a_daemon_that_starts_again_gets_what_comes_then(tmp_path):
         with pytest.raises(OSError):
             sink.send([record()])
     sink.close()
-
-
-def test_records_of_a_log_arrive_at_a_daemon(daemon, make):
-    receiver, address = daemon
-    log = make(outputs=Outputs([Syslog(address)]))
-    log.record({"event": "admit", "sender": "alice", "permitted": True})
-    log.close()
-    kinds = [RFC_5424.fullmatch(receiver.recv(65_536))[6] for _ in range(3)]
-    assert kinds == [b"genesis", b"admit", b"close"]
-
-
-def test_a_process_prints_its_records_and_ends(tmp_path):
-    program = """
-import sys
-from safeser.audit import AuditKey, AuditLog
-from safeser.audit.outputs.configured import outputs
-
-log = AuditLog.open(sys.argv[1], key=AuditKey.new(), principal="alice", outputs=outputs(["stdout"]))
-log.record({"event": "admit", "sender": "alice", "permitted": True})
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "audit")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    kinds = [json.loads(line)["type"] for line in ended.stdout.splitlines()]
-    assert kinds == ["genesis", "event", "close"]

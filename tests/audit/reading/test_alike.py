@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.audit.names import Resolver
-from safeser.audit.reading.alike import MAX_FORMS, Forms, copied_fields
+from safeser.audit.reading.alike import MAX_FORMS, Forms
 from safeser.audit.record import MAX_LINE, Record, parse
 from safeser.errors import AuditError
 
@@ -136,17 +136,3 @@ def test_any_bytes_in_place_of_others(at, noise):
     known = [line(each) for each in (GENESIS, SESSION, CASE, EVENT)]
     raw = line({**EVENT, "n": 7})
     compare([*known, raw[:at] + noise + raw[at + len(noise) :]])
-
-
-def test_a_dictionary_of_fields_is_the_callers():
-    forms = Forms(Resolver())
-    for raw in (line(GENESIS), line(SESSION), line(CASE), line(EVENT)):
-        forms.read(raw)
-    record = forms.read(line({**EVENT, "task": "sum-2"}))
-    found = copied_fields(record.fields)
-    assert found == dict(record.fields)
-    found["task"] = "other"
-    assert record.fields["task"] == "sum-2"
-    whole = {"task": "sum-3"}
-    assert copied_fields(whole) == whole
-    assert copied_fields(whole) is not whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -14,7 +15,8 @@ from safeser.audit.reading import rendering, show
 from safeser.audit.reading.alike import Forms
 from safeser.audit.reading.rendering import Rendering
 from safeser.audit.reading.search import Found
-from safeser.errors import AuditError
+from safeser.audit.reading.show import cell, escaped, when
+from safeser.audit.report import stamp
 from tests.audit.reading.test_alike import CASE, EVENT, GENESIS, SESSION, line
 
 #: A text that each way spells otherwise than a plain one.
@@ -86,6 +88,8 @@ LENGTHS = (100, 103, 104, 105, 4_079, 4_080)
         ),
         # A case and a session that are defined anew.
         ([*NINE, {**CASE, "sender": "bob"}, *NINE, {**SESSION, "peer": "nanny"}, *NINE], {}),
+        # Another session begins, which clears what is shared; the first keeps its pattern.
+        ([each for n in range(1, 5) for each in ({**SESSION, "s": n}, *NINE)], {}),
         *(
             (
                 [{**CASE, "permitted": one}, *NINE, {**CASE, "permitted": other}, *NINE],
@@ -120,52 +124,6 @@ def test_an_event_like_earlier_ones_is_not_rendered():
     assert len(rendered) == 9
 
 
-@pytest.mark.parametrize(
-    "render",
-    [
-        lambda found: (
-            f"{found.record.time} {'long' if len(found.record.text('task')) > 30 else ''}"
-        ),
-        lambda found: f"\u00e9 {found.record.text('task')}",
-        lambda found: f"{rendering.stamp(found.record.time)} {rendering.stamp(found.record.time)}",
-        lambda found: found.record.text("task")[::-1],
-        lambda found: "nothing",
-    ],
-    ids=["by its value", "not ASCII", "two times", "changed", "constant"],
-)
-def test_any_renderer_is_imitated_or_asked(render):
-    found = records([{**EVENT, "task": "x" * n, "time": n} for n in range(1, 120)])
-    assert [*map(Rendering(render), found)] == [*map(render, found)]
-
-
-def test_a_pattern_serves_on_where_other_sessions_begin():
-    """Each session clears what the resolver shares; the sessions that go on keep their patterns."""
-    rendered = []
-    render = Rendering(lambda found: rendered.append(found) or show._json_line(found))
-    events = [{**EVENT, "n": n} for n in range(9)]
-    for number in range(1, 9):
-        events += [{**SESSION, "s": number}, *events[:3]]
-    found = records(events)
-    assert [*map(render, found)] == [*map(show._json_line, found)]
-    assert len(rendered) == 9 + 8  # as above, and each session's own record
-
-
-def test_what_is_defined_anew_all_the_time_is_learned_now_and_then():
-    rendered = []
-    render = Rendering(lambda found: rendered.append(found) or show._json_line(found))
-    pairs = [({**CASE, "sender": f"user-{n}"}, EVENT) for n in range(41)]
-    found = records([each for pair in pairs for each in pair])
-    assert [*map(render, found)] == [*map(show._json_line, found)]
-    # Three records at first, the cases, and the event that the form is read from. Of four events
-    # of the form, three are rendered, and two samples in place of the last.
-    assert len(rendered) == 3 + 41 + 1 + 10 * (3 + 2)
-
-
-def test_a_case_with_a_fraction_is_no_record():
-    with pytest.raises(AuditError):
-        records([{**CASE, "permitted": 1.0}])
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_a_number_that_is_text_takes_the_long_way(way):
     """A decision would be a text of which only a part was looked at."""
@@ -173,12 +131,6 @@ def test_a_number_that_is_text_takes_the_long_way(way):
     found = records(events)
     assert type(found[-1].record.fields) is dict
     compare(found, way)
-
-
-def test_an_event_of_too_many_fields_has_no_form():
-    wide = {**EVENT, **{f"f{n}": 1 for n in range(50)}}
-    found = records([wide] * 9)
-    assert type(found[-1].record.fields) is dict
 
 
 def test_a_long_text_has_no_pattern():
@@ -200,3 +152,38 @@ def test_patterns_are_bounded(monkeypatch):
         assert len(render._patterns) <= len(render._seen) <= 2
         kept.append(len(render._patterns))
     assert max(kept) == 2
+
+
+# --- cells and times ------------------------------------------------------------------------------
+
+
+@given(st.text() | st.text(alphabet="aA0 _;|=+-@\\\"'\x7f,~"))
+@example("a" * 5_000)
+@example("a;=1")
+@example("a| @x")
+@example("-")
+@example("a\\")
+def test_a_plain_cell_is_what_escaping_gives(text):
+    shown = text[:4_096].encode("unicode_escape", "backslashreplace").decode("ascii")
+    shown += "..." if len(text) > 4_096 else ""
+    assert cell(text) == show._FORMULA.sub(r"\1'", shown)
+
+
+@given(st.text(), st.integers(0, 30))
+def test_an_escaped_text_is_its_start(text, limit):
+    shown = text[:limit].encode("unicode_escape", "backslashreplace").decode("ascii")
+    assert escaped(text, limit) == (shown if len(text) <= limit else shown + "...")
+
+
+@given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9999, 12, 31)))
+def test_a_time_is_that_of_the_calendar(time):
+    time = time.replace(tzinfo=UTC)
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    assert stamp(micros) == time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    assert when(micros, short=True) == time.strftime("%m-%d %H:%M:%S")
+
+
+@pytest.mark.parametrize("time", [(1 << 53) - 1 << 10, 1 << 62, -(1 << 62)])
+def test_a_time_of_no_calendar(time):
+    assert stamp(time) == when(time) == when(time, short=True) == "-"

@@ -60,10 +60,10 @@ class Folder:
             log.record_all([{"event": "admit", "task": index.new_id()} for _ in range(700)])
         return Path(log.path)
 
-    def killed(self, principal: str, records: int = 20) -> Path:
+    def killed(self, principal: str) -> Path:
         """Return a file of a process that was killed."""
         log = self.log(principal)
-        log.record_all([{**ADMIT, "bytes": n} for n in range(records)])
+        log.record_all([{**ADMIT, "bytes": n} for n in range(700)])
         log._closed = True
         log._close_files()
         return Path(log.path)

@@ -57,9 +57,3 @@ def tended(place: Path, key: AuditKey, clock) -> Callable[..., None]:
             directory.close()
 
     return tend
-
-
-@pytest.fixture
-def logs_of(place: Path) -> Callable[[], list[str]]:
-    """Return what names the log files, plain and compressed."""
-    return lambda: sorted(p.name for p in place.iterdir() if p.name.endswith((".log", ".log.gz")))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from safeser.audit import AuditFiles, read, verify
-from safeser.errors import ConfigError
 from tests.audit.registry.forging import Folder
 from tests.audit.upkeep.conftest import ADMIT, FULL
 
@@ -43,18 +42,6 @@ def test_a_file_that_a_holder_of_the_key_wrote_anew_contradicts_its_heads(tmp_pa
     assert verify(folder.place, key=key).ok
     problems = found(verify(folder.place, key=key, heads=[head]))
     assert {kind for *_, kind in problems} == {"rolled back"}
-
-
-def test_heads_of_other_logs_and_other_text_are_left_out(make, place, key, tmp_path):
-    with make() as log:
-        log.record(ADMIT)
-    other = f"safeser-audit-head-v1 {'0' * 32} {'1' * 32}=5:{'2' * 64}"
-    junk = ["", "safeser-audit-head-v1", "\x1b[2J", "x" * 5_000, log.head()[:-1] + "\x00"]
-    assert verify(place, key=key, heads=[other, *junk, log.head()]).ok
-    (problem,) = verify(place, key=key, heads=[other]).problems
-    assert problem.kind == "rolled back"
-    with pytest.raises(ConfigError, match="no head"):
-        verify(place, key=key, heads=junk[:3])
 
 
 def test_the_system_log(make, tmp_path, place, key):

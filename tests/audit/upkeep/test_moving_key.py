@@ -81,22 +81,6 @@ def test_a_moved_key_does_not_verify_and_says_why(small, moving, place):
         verify(place, key=moving)
 
 
-def test_another_initial_key_does_not_verify(small, moving, place):
-    small(key=moving).close()
-    assert not verify(place, key=AuditKey.new()).ok
-
-
-def test_records_of_a_move_cannot_be_taken_out(small, moving, place, key, edit, fill):
-    with small(key=moving) as log:
-        fill(log, 2 * FULL)
-    lines = (place / "index").read_bytes().splitlines(keepends=True)
-    moves = [n for n, raw in enumerate(lines) if b'"type":"key"' in raw]
-    for n in moves:
-        (place / "index").write_bytes(b"".join(lines[:n] + lines[n + 1 :]))
-        assert not verify(place, key=key).ok
-    (place / "index").write_bytes(b"".join(lines))
-
-
 def test_a_directory_that_was_emptied_is_not_begun_anew(small, moving, place):
     small(key=moving).close()
     shutil.rmtree(place)

@@ -203,7 +203,7 @@ def test_what_was_removed_is_named_with_its_end(folder, key):
 
 
 def test_the_end_of_a_killed_process_is_named_where_it_can_be_verified(folder, key):
-    path = folder.killed("alice", 700)
+    path = folder.killed("alice")
     end = list(read(path))[-1]
     folder.closed("bob")
     folder.tidy(SETTINGS["pack"])

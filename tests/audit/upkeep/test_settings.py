@@ -35,24 +35,19 @@ def test_texts_and_numbers():
     ("section", "match"),
     [
         ({"rotate": "1MiB"}, "rotate-size"),
-        ({"rotate-size": "1MB"}, "KiB"),
-        ({"rotate-size": "1KiB"}, "64KiB to 512MiB"),
-        ({"rotate-size": "9TiB"}, "64KiB to 512MiB"),
-        ({"rotate-size": True}, "KiB"),
-        ({"rotate-size": -1}, "KiB"),
-        ({"rotate-size": 1 << 60}, "KiB"),
-        ({"rotate-age": "1"}, "number and s"),
-        ({"rotate-age": 1.5}, "number and s"),
+        *(({"rotate-size": size}, "KiB") for size in ("1MB", True, -1, 1 << 60)),
+        *(({"rotate-size": size}, "64KiB to 512MiB") for size in ("1KiB", "9TiB")),
+        *(({"rotate-age": age}, "number and s") for age in ("1", 1.5)),
         ({"keep-size": "1MiB"}, "twice"),
         ({"heads-every": 0}, "second"),
         ({"compress": "yes"}, "true or false"),
-        ({"heads": ["http://x"]}, "file:PATH"),
-        ({"heads": [1]}, "file:PATH"),
-        ({"heads": ["file:/a\nb"]}, "file:PATH"),
-        ({"heads": "file:"}, "file:PATH"),
-        ({"heads": "command:"}, "file:PATH"),
-        ({"heads": "command:'unclosed"}, "file:PATH"),
-        ({"heads": "syslog:host"}, "file:PATH"),
+        *(
+            ({"heads": heads}, "file:PATH")
+            for heads in (
+                *(["http://x"], [1], ["file:/a\nb"], "file:", "command:", "command:'unclosed"),
+                "syslog:host",
+            )
+        ),
         ({"x\x1b[2J": 1}, "not a setting"),
     ],
 )

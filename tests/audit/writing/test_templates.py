@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeser.audit import AuditKey, AuditLog, SessionFacts, read
+from safeser.audit import SessionFacts, read
 from safeser.audit.names import CASE_FIELDS
-from safeser.audit.outputs.feed import Outputs
 from safeser.audit.record import encode
 from safeser.audit.state import Draft, initial_state
 from safeser.audit.writing.templates import MAX_SHAPES
@@ -101,16 +97,6 @@ def test_texts_that_together_are_too_long_are_cut_as_before():
     assert bodies(events, plain=False) == bodies(events, plain=True)
 
 
-def test_most_events_have_a_template():
-    state = initial_state(POLICY)
-    draft = Draft(state, 0, first=0)
-    places = ["run_spec", "data.x", "data.y"]
-    draft.add_events([{**ADMIT, "where": place} for place in places * 10], plain=False)
-    # The session, the two events that define a case, and the one whose template the second of
-    # those took away.
-    assert [type(each) is bytes for each in draft.records].count(False) == 4
-
-
 def test_a_template_is_not_of_a_case_whose_record_failed(make, monkeypatch):
     log = make()
     log.record({**ADMIT, "rule": "first"})
@@ -142,21 +128,3 @@ def test_shapes_are_bounded():
     for n in range(2 * MAX_SHAPES):
         draft.add_events([{**ADMIT, f"field_{n}": n}, {**ADMIT, f"field_{n}": n}], plain=False)
     assert len(draft.state.templates._shapes) == MAX_SHAPES
-
-
-def test_a_log_with_and_without_outputs_has_the_same_records(tmp_path, key: AuditKey):
-    def written(name: str, outputs: Outputs | None) -> list[object]:
-        ticks = itertools.count(10**18, 1_000)
-        with AuditLog.open(
-            *(tmp_path / name,),
-            key=key,
-            principal="worker",
-            clock=lambda: next(ticks),
-            outputs=outputs,
-        ) as log:
-            log.record_all([ADMIT, {**ADMIT, "message": 2}])
-            log.record({**ADMIT, "message": 3})
-            path = Path(log.path)
-        return [(each.type, each.fields) for each in read(path) if each.type != "genesis"]
-
-    assert written("a", None) == written("b", Outputs())

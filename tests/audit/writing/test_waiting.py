@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 
 import pytest
 
-from safeser.audit import AuditLog, read, verify
+from safeser.audit import AuditLog, read
 from safeser.audit.upkeep.settings import AuditFiles
-from safeser.audit.writing import open_logs, waiting
+from safeser.audit.writing import waiting
 from safeser.errors import AuditError
 from safeser.values import AuditFailure
+from tests.refusal import refusal
 
 GO_ON = AuditFailure(2)
 
@@ -30,12 +32,74 @@ def kept(log: AuditLog, *numbers: int, answer: AuditFailure = GO_ON) -> None:
     log.record_or_keep([admit(n) for n in numbers], [answer] * len(numbers))
 
 
-def written(log: AuditLog) -> list[tuple[str, int]]:
-    """Return the types of a log's records after the first, with their number, or what is lost."""
-    return [
-        (each.type, each.number("lost" if each.type == "gap" else "bytes"))
-        for each in list(read(log.path))[1:]
-    ]
+def written(log: AuditLog) -> str:
+    """Return what a log has after its first record: numbers of events, gaps with what is lost."""
+    said = []
+    for each in list(read(log.path))[1:]:
+        if each.type == "gap":
+            said.append(f"gap:{each.number('lost')}")
+        else:
+            said.append(str(each.number("bytes")) if each.type == "event" else each.type)
+    return " ".join(said)
+
+
+#: Calls that fail on a full disk, where no head can be written, and where nothing can be looked at.
+FAILURES = {"full": ["write"], "head": ["pwrite"], "blind": ["pwrite", "fstat"]}
+
+
+def follow(log: AuditLog, fails, steps: str) -> None:
+    """Take steps such as ``full 1 r2 /3 no``.
+
+    That is, keep event 1 and refusal 2 while the disk is full, in a queue of three; the log refuses
+    both. Without a failure the event is recorded.
+    """
+    for step in steps.split(", "):
+        word, *more = step.split()
+        numbers = [each for each in (word, *more) if each.strip("r").isdigit()]
+        denied = {"permitted": False, "rule": "floor.admin"}
+        events = [admit(int(n.strip("r")), **(denied if n[0] == "r" else {})) for n in numbers]
+        answer = next((queue(int(each[1:])) for each in more if each[0] == "/"), GO_ON)
+        with contextlib.ExitStack() as stack:
+            if "no" in more:
+                stack.enter_context(pytest.raises(AuditError))
+            for name in FAILURES.get(word, ()):
+                stack.enter_context(fails(name))
+            if not events:
+                getattr(log, step.split()[-1 - ("no" in more)])()
+            elif word in FAILURES:
+                log.record_or_keep(events, [answer] * len(events))
+            else:
+                log.record_all(events)
+
+
+#: Bounds that are changed, steps, and what the log has then.
+HISTORIES = [
+    # A queue that is full refuses and keeps what it has; a batch goes as a whole.
+    ({}, "full 1 2 /3, full 3 4 /3 no, full 5 /3, full 6 /3 no, full 7 /4, flush", "gap:0 1 2 5 7"),
+    # What goes on is lost beyond its bound; a queue has room of its own.
+    ({"MAX_GOING_ON": 2}, "full 0, full 1, full 2 3 4, full 5 /9, 6", "gap:3 0 1 5 6"),
+    # Refusals fill no queue.
+    ({"MAX_REFUSALS": 2}, "full r0 r1 /2, full r2 r3 r4 /2, full 6 7 /2, 8", "gap:3 0 1 6 7 8"),
+    # Many that wait are written in parts, and a second failure meanwhile loses nothing.
+    ({"AT_ONCE": 3}, "full 0 1 2 3 4 5 6 7, 8, close", "gap:0 0 1 2 8 3 4 5 6 7 close"),
+    ({"AT_ONCE": 2}, "full 1 2 3, 4, full 5, full flush no, flush", "gap:0 1 2 4 gap:0 3 5"),
+    # What the file took before its head failed is there once; unseen, it may be there twice.
+    ({}, "head 1, head 2, 3", "1 gap:0 2 3"),
+    ({}, "blind 1, flush", "1 gap:0 1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "steps", "has"), HISTORIES, ids=[steps for _, steps, _ in HISTORIES]
+)
+def test_a_history(make, fails, monkeypatch, bounds, steps, has):
+    for name, value in bounds.items():
+        monkeypatch.setattr(waiting, name, value)
+    log = make()
+    follow(log, fails, steps)
+    assert written(log) == has
+    taken = sum(each.isdigit() for each in has.split()) + int(has.partition("gap:")[2][0])
+    assert sum(log.activity.decisions.values()) == taken - ("blind" in steps)
 
 
 @pytest.mark.parametrize("answer", [queue(3), GO_ON], ids=str)
@@ -48,7 +112,7 @@ def test_what_waits_is_written_before_the_next_record(make, fails, clock, answer
         kept(log, 3, answer=answer)
     clock.tick(5)
     log.record(admit(4))
-    assert written(log) == [("gap", 0), ("event", 1), ("event", 2), ("event", 3), ("event", 4)]
+    assert written(log) == "gap:0 1 2 3 4"
     _, gap, *events = read(log.path)
     assert gap.fields["kept"] == 3
     assert gap.time - gap.number("since") == 7_000_000
@@ -56,38 +120,8 @@ def test_what_waits_is_written_before_the_next_record(make, fails, clock, answer
     assert [each.number("delayed") for each in events] == [7_000_000, 7_000_000, 5_000_000, -1]
     log.record(admit(5))  # and the gap is said once
     log.close()
-    assert [each[0] for each in written(log)].count("gap") == 1
+    assert written(log) == "gap:0 1 2 3 4 5 close"
     clean(os.path.dirname(log.path), key)
-
-
-def test_a_queue_that_is_full_refuses_and_keeps_what_it_has(make, fails):
-    log = make()
-    with fails():
-        kept(log, 1, 2, answer=queue(3))
-        with pytest.raises(AuditError, match="No space"):
-            kept(log, 3, 4, answer=queue(3))  # both or neither
-        kept(log, 5, answer=queue(3))
-        with pytest.raises(AuditError):
-            kept(log, 6, answer=queue(3))
-        kept(log, 7, answer=queue(4))
-    log.flush()
-    assert written(log) == [("gap", 0), *[("event", n) for n in (1, 2, 5, 7)]]
-    assert log.activity.failures == 5
-    assert sum(log.activity.decisions.values()) == 4
-    with fails():
-        kept(log, 8, 9, 10, answer=queue(3))  # there is room again
-
-
-def test_what_goes_on_is_lost_beyond_its_bound_and_counted(make, fails, monkeypatch):
-    monkeypatch.setattr(waiting, "MAX_GOING_ON", 2)
-    log = make()
-    with fails():
-        for number in range(5):
-            kept(log, number)
-        kept(log, 5, answer=queue(9))  # which has room of its own
-    log.record(admit(6))
-    assert written(log) == [("gap", 3), *[("event", n) for n in (0, 1, 5, 6)]]
-    assert sum(log.activity.decisions.values()) == 7
 
 
 def test_bytes_are_bounded(make, fails, monkeypatch):
@@ -102,10 +136,15 @@ def test_bytes_are_bounded(make, fails, monkeypatch):
         with pytest.raises(AuditError):
             log.record_or_keep([long], [queue(100)])
     log.flush()
-    assert [each for each in written(log) if each[0] == "gap"] == [("gap", 6)]
+    assert written(log).count("gap:") == written(log).count("gap:6") == 1
     assert log._waiting._bytes == 0
 
 
+def counted(log: AuditLog, times: int = 1) -> None:
+    log.count_anyway("bob", "alice", "heartbeat", "permit", True, times=times)
+
+
+@pytest.mark.parametrize("call", [lambda log: kept(log, 1), lambda log: counted(log, 1_000)])
 @pytest.mark.parametrize(
     ("end", "rule"),
     [
@@ -113,79 +152,18 @@ def test_bytes_are_bounded(make, fails, monkeypatch):
         (lambda log: os.remove(log.path), "audit.replaced"),
     ],
 )
-def test_a_log_that_is_not_written_again_refuses(make, clock, end, rule):
+def test_a_log_that_is_not_written_again_refuses(make, clock, end, rule, call):
     log = make()
     end(log)
     clock.tick(2)
-    with pytest.raises(AuditError) as caught:
-        kept(log, 1)
-    assert caught.value.rule == rule
+    with refusal(AuditError, rule):
+        call(log)
 
 
 def test_an_event_that_the_log_does_not_know_is_refused(make, fails):
     log = make()
     with fails(), pytest.raises(AuditError, match="cannot be recorded"):
         log.record_or_keep([admit(1, delayed=7)], [GO_ON])
-
-
-def test_a_file_that_cannot_be_looked_at_may_get_a_record_twice(make, fails):
-    log = make()
-    with fails("pwrite"), fails("fstat"):
-        kept(log, 1)
-    log.flush()
-    assert [n for kind, n in written(log) if kind == "event"] == [1, 1]
-
-
-def test_records_that_the_file_took_before_its_head_failed_are_there_once(make, fails):
-    log = make()
-    with fails("pwrite"):
-        kept(log, 1)
-        kept(log, 2)  # while it is in doubt where the file ends
-    log.record(admit(3))
-    assert sorted(n for kind, n in written(log) if kind == "event") == [1, 2, 3]
-
-
-def test_what_the_file_took_counts_as_recorded(make, monkeypatch):
-    log = make()
-    calls = []
-
-    def once(*arguments: object) -> int:
-        calls.append(arguments)
-        if len(calls) == 1:
-            raise OSError(errno.EIO, "")
-        return real(*arguments)
-
-    real = os.pwrite
-    monkeypatch.setattr(os, "pwrite", once)
-    kept(log, 1)
-    assert written(log) == [("event", 1)]
-    assert log._waiting.kept == 0
-
-
-def test_many_records_that_wait_are_written_in_parts(make, fails, monkeypatch):
-    monkeypatch.setattr(waiting, "AT_ONCE", 3)
-    log = make()
-    with fails():
-        kept(log, *range(8))
-    log.record(admit(8))
-    assert [n for kind, n in written(log) if kind == "event"] == [0, 1, 2, 8]
-    log.close()
-    assert [n for kind, n in written(log) if kind == "event"] == [0, 1, 2, 8, 3, 4, 5, 6, 7]
-
-
-def test_a_second_failure_while_it_is_written_loses_nothing(make, fails, monkeypatch):
-    monkeypatch.setattr(waiting, "AT_ONCE", 2)
-    log = make()
-    with fails():
-        kept(log, 1, 2, 3)
-    log.record(admit(4))
-    with fails():
-        kept(log, 5)
-        with pytest.raises(AuditError):
-            log.flush()
-    log.flush()
-    assert [n for kind, n in written(log) if kind == "event"] == [1, 2, 4, 3, 5]
-    assert [kind for kind, _ in written(log)].count("gap") == 2
 
 
 def test_counts_pass_and_become_a_later_record(make, fails, clock):
@@ -206,20 +184,9 @@ def test_counts_whose_file_is_in_doubt_are_lost_and_counted(make, fails):
     log = make()
     with fails("pwrite"):
         kept(log, 1)
-        log.count_anyway("bob", "alice", "heartbeat", "permit", True, times=3)
+        counted(log, 3)
     log.record(admit(2))
-    assert ("gap", 3) in written(log)
-
-
-def test_counts_of_a_closed_log_are_refused(make, place):
-    log = make()
-    log.close()
-    with pytest.raises(AuditError, match="closed"):
-        log.count_anyway("bob", "alice", "heartbeat", "permit", True)
-    log = make()
-    os.remove(log.path)
-    with pytest.raises(AuditError, match="removed"):
-        log.count_anyway("bob", "alice", "heartbeat", "permit", True, times=1_000)
+    assert "gap:3" in written(log)
 
 
 def test_refusals_wait_as_well_and_a_flood_of_them_is_counted(make, fails):
@@ -228,9 +195,8 @@ def test_refusals_wait_as_well_and_a_flood_of_them_is_counted(make, fails):
     with fails():
         log.record_or_keep([refused] * 200, [GO_ON] * 200)
     log.close()
-    types = [kind for kind, _ in written(log)]
-    assert types.count("event") == 100
-    assert types.count("suppressed") == 1
+    types = written(log).split()
+    assert (types.count("0"), types.count("suppressed")) == (100, 1)
 
 
 def test_the_process_says_once_that_the_log_fails_and_once_that_it_is_written(make, fails, caplog):
@@ -246,44 +212,12 @@ def test_the_process_says_once_that_the_log_fails_and_once_that_it_is_written(ma
     assert "is written again" in second
 
 
-def test_a_rotation_that_cannot_begin_goes_on(make, fails, place, key):
-    log = make(files=AuditFiles(rotate_size=64 << 10, compress=False))
-    log.record_all([admit(n, task=f"{n:0200d}") for n in range(300)])
-    with fails("open", errno.EROFS):
-        kept(log, 1)  # in the present file
-    assert log._waiting.kept == 0
-    log.close()
-    assert verify(place, key=key).ok
-
-
 def test_a_child_does_not_write_what_waits_in_its_parent(make, fails):
     log = make()
     with fails():
         kept(log, 1)
     log._after_fork()
     assert log._waiting.kept == 0
-
-
-def test_logs_that_are_left_open_are_closed_at_the_end(make, fails):
-    one, other = make(), make("bob")
-    os.remove(one.path)
-    open_logs._close_all()
-    for log in (one, other):
-        with pytest.raises(AuditError, match="closed"):
-            log.record(admit(1))
-    assert list(read(other.path))[-1].type == "close"
-
-
-def test_refusals_fill_no_queue(make, fails, monkeypatch):
-    monkeypatch.setattr(waiting, "MAX_REFUSALS", 2)
-    log = make()
-    refused = [admit(n, permitted=False, rule="floor.admin") for n in range(5)]
-    with fails():
-        for each in refused:
-            log.record_or_keep([each], [queue(2)])
-        kept(log, 6, 7, answer=queue(2))
-    log.record(admit(8))
-    assert written(log) == [("gap", 3), *[("event", n) for n in (0, 1, 6, 7, 8)]]
 
 
 def test_each_message_of_a_log_that_fails_tries_few_records_again(make, fails, monkeypatch):
@@ -303,7 +237,7 @@ def test_each_message_of_a_log_that_fails_tries_few_records_again(make, fails, m
     for number in range(100, 103):
         log.record(admit(number))
     assert tried[0] == waiting.AGAIN
-    assert sorted(n for kind, n in written(log) if kind == "event") == list(range(103))
+    assert sorted(map(int, written(log).split()[1:])) == list(range(103))
 
 
 def test_a_file_that_ends_meanwhile_does_not_stand_for_the_record(make, monkeypatch):

@@ -32,6 +32,7 @@ __all__ = [
     "Raw",
     "Row",
     "by",
+    "forms_of",
     "in_forms",
     "payload",
     "rows",
@@ -120,19 +121,24 @@ class _Touch:
 EVIL = object()
 
 BYTES = pickle.dumps(_Touch())
-_IN_BYTES = PayloadRow({"serializer": "msgpack"}, (msgpack.packb(BYTES),))
 
-#: The ways in which a pickle can stand in a field.
-FORMS: dict[str, Any] = {
-    "bare": BYTES,
-    "bytes": _IN_BYTES,
-    "eager-bytes": Eager(_IN_BYTES),
-    "opaque": PayloadRow(PICKLE, (BYTES,)),
-    "eager": Eager(PayloadRow(PICKLE, (BYTES,))),
-    "cloudpickle": PayloadRow({**PICKLE, "serializer": "cloudpickle"}, (BYTES,)),
-    "failed": PayloadRow(PICKLE, (BYTES,), None, True),
-    "author": PayloadRow(PICKLE, (BYTES,), "alice"),
-}
+
+def forms_of(evil: bytes) -> dict[str, Any]:
+    """Return the ways in which the pickle *evil* can stand in a field."""
+    in_bytes = PayloadRow({"serializer": "msgpack"}, (msgpack.packb(evil),))
+    return {
+        "bare": evil,
+        "bytes": in_bytes,
+        "eager-bytes": Eager(in_bytes),
+        "opaque": PayloadRow(PICKLE, (evil,)),
+        "eager": Eager(PayloadRow(PICKLE, (evil,))),
+        "cloudpickle": PayloadRow({**PICKLE, "serializer": "cloudpickle"}, (evil,)),
+        "failed": PayloadRow(PICKLE, (evil,), None, True),
+        "author": PayloadRow(PICKLE, (evil,), "alice"),
+    }
+
+
+FORMS = forms_of(BYTES)
 ALL = tuple(FORMS)
 
 

@@ -25,14 +25,9 @@ def _row(name: str, sender: str, recipient: str, op: str, rule: str | None, **mo
 _DELETED = (
     _row("a worker takes any value from another", "worker", "worker", "get_data", None, keys=["k"]),
     _row("a worker gathers any value", "worker", "scheduler", "gather", None, keys=["k"]),
-    _row("a worker asks for any plan", "worker", "scheduler", "shuffle_get", None, id="s"),
     _row(
         *("a worker joins any shuffle", "worker", "scheduler", "shuffle_get_or_create", None),
         **{"shuffle_id": "s", "key": "k", "worker": _ELSEWHERE},
-    ),
-    _row(
-        *("a worker pins any part", "worker", "scheduler", "shuffle_restrict_task", None),
-        **{"id": "s", "run_id": 1, "key": "k", "worker": _ELSEWHERE},
     ),
     _row(
         *("a worker adds shards to any shuffle", "worker", "worker", "shuffle_receive", None),
@@ -43,45 +38,18 @@ _DELETED = (
         **{"data": {"k": 1}, "workers": [_ELSEWHERE]},
     ),
     _row(
-        *("a user copies to any worker", "carol", "scheduler", "replicate", None),
-        **{"keys": ["k"], "workers": [_ELSEWHERE]},
-    ),
-    _row("a user moves values to any worker", "carol", "scheduler", "rebalance", None, keys=["k"]),
-    _row(
         *("a user retires the last worker of a group", "carol", "scheduler", "retire_workers"),
         *(None,),
         **{"workers": [_ELSEWHERE]},
-    ),
-    _row(
-        *("a user stops what a retirement needs", "carol", "scheduler", "amm_handler", None),
-        **{"method": "stop"},
     ),
 )
 
 #: What a relay asked for, or a worker asked of another one, in the name of a group.
 _REFUSED = (
-    *(
-        _row(
-            *(f"{relay} carries a request for values", "carol", "scheduler", relay),
-            *("operation.relayed",),
-            **{"msg": {"op": "get_data", "keys": ["k"]}, **more},
-        )
-        for relay, more in {"proxy": {"worker": _ELSEWHERE}, "broadcast": {}}.items()
-    ),
     _row(
         *("a worker calls another's actor", "worker", "worker", "actor_execute"),
         *("operation.not-granted",),
         **{"actor": "k", "function": "f", "args": [], "kwargs": {}},
-    ),
-    _row(
-        *("a worker brings another one values", "worker", "worker", "update_data"),
-        *("operation.not-granted",),
-        **{"data": {"k": 1}},
-    ),
-    _row(
-        *("a worker has another one drop values", "worker", "worker", "free_keys"),
-        *("operation.not-granted",),
-        **{"keys": ["k"], "stimulus_id": "s"},
     ),
     _row(
         *("a worker hands another one a task", "worker", "worker", "compute-task"),

@@ -17,7 +17,7 @@ from safeser.operations import NAMES
 from tests.dask.attacks.rows import MARKER, Raw, Row
 from tests.dask.attacks.table import ROWS, STRANGERS
 from tests.dask.conftest import Talk
-from tests.dask.sealed.test_hostile_scheduler import Signing
+from tests.dask.sealed.conftest import SigningDoors as Signing
 
 
 def read_as_dask_does(message: Any) -> None:

@@ -35,14 +35,6 @@ def test_types_are_names_or_nothing(talk, form):
     assert (got["key"], got["type"]) == ("x", None)
 
 
-def test_an_error_from_a_worker_that_is_bytes_is_data_to_a_client(talk):
-    t, down = talk("worker").worker_stream(), talk("bob").client_stream()
-    said = {"op": "task-erred", "key": "x", "exception": FORMS["bytes"], "traceback": None}
-    seen = down.reply(t.attack([said]))
-    for each in () if seen is down.SKIP else seen:
-        clean_exception(each["exception"], each["traceback"])
-
-
 @pytest.mark.parametrize(
     ("category", "shown"),
     [
@@ -60,17 +52,6 @@ def test_a_warnings_category_is_a_builtin_warning(talk, category, shown):
     [got] = t.attack_back([{"op": "event", "topic": "warn", "event": event}])
     assert pickle.loads(got["event"][1]["category"]) is shown
     assert set(got["event"][1]) == {"message", "category"}
-
-
-@pytest.mark.parametrize(
-    "name", ["builtins.int", "os.system", "a" * 5000, "", "..", "x:y.z", "\x1b[2J", "é.ü"]
-)
-def test_a_type_at_a_client_is_only_its_name(talk, name):
-    t = talk("bob").client_stream()
-    [got] = t.attack_back([{"op": "key-in-memory", "key": "x", "type": name}])
-    made = pickle.loads(got["type"])
-    assert made.__bases__ == (object,)
-    assert len(made.__qualname__) <= 200
 
 
 def test_a_task_that_is_refused_fails_by_the_reason(talk):

@@ -129,16 +129,6 @@ def test_calls_within_a_call_share_and_an_error_ends_them():
     assert pickled_in_call(made) is None
 
 
-def test_another_thread_has_a_call_of_its_own():
-    made, found = Counted(), []
-    with OneCall():
-        tokenize(made)
-        thread = threading.Thread(target=lambda: found.append(pickled_in_call(made)))
-        thread.start()
-        thread.join()
-    assert found == [None]
-
-
 def test_outside_of_a_call_dask_s_own_function_decides():
     tokenize(Counted())
     assert counts() == (2, 2)
@@ -174,13 +164,6 @@ def test_a_token_that_no_second_pickle_has_is_no_deterministic_one():
         assert tokenize(made) == loose
         with pytest.raises(TokenizationError):
             tokenize(made, ensure_deterministic=True)
-
-
-def test_what_cannot_be_pickled_has_dask_s_random_token():
-    lock = threading.Lock()
-    with OneCall():
-        assert tokenize(lock) != tokenize(lock)
-        assert pickled_in_call(lock) is None
 
 
 def test_what_is_kept_is_bounded(monkeypatch):

@@ -65,13 +65,6 @@ def test_distributed_s_own_functions_are_left_out(registered):
     assert registered.loads(dispatch.name_of(Walked)) is None
 
 
-def test_they_are_honoured_once_for_all(monkeypatch):
-    monkeypatch.setattr(dispatch.functions, "_foreign", None)
-    honour_decorators()
-    honour_decorators()
-    assert isinstance(dispatch.functions._foreign, Decorated)
-
-
 @pytest.fixture
 def said(monkeypatch, caplog):
     monkeypatch.setattr(decorated, "_reported", set())

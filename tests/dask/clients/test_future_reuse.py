@@ -118,17 +118,6 @@ def test_what_was_handed_over_is_said(client, shown):
     assert len(str(caught[0].message)) < 300
 
 
-def test_it_stays_handed_over_whatever_is_submitted_under_it(client):
-    for key in "ac":
-        client.handed(key)
-    for _ in range(2):
-        with pytest.warns(UserWarning, match="'a'") as caught:
-            client.map(add, [2, 1, 3], key=["b", "a", "c"])
-        assert len(caught) == 1  # it stands for all
-        with pytest.warns(UserWarning, match="'a'"):
-            client.submit(add, 1, key="a")
-
-
 @pytest.mark.parametrize("release", ["_release_key", "clear"])
 def test_a_key_that_was_released_may_come_back_from_elsewhere(client, release):
     client.submit(add, 1, key="a")

@@ -104,12 +104,6 @@ def test_few_are_asked_for_again_where_few_do_not_come():
     assert len(client.asked) <= 2 + 2 * 2 * 8
 
 
-def test_who_asked_alone_asks_once():
-    got, asked = together({"bad"}, ["good", "bad"])
-    assert isinstance(got[0], PolicyDenied)
-    assert asked == [{"good", "bad"}]
-
-
 @pytest.mark.parametrize(
     ("error", "errors"),
     [(DENIED, "raise"), (AuthenticationError("no"), "skip"), (OSError(), "skip")],

@@ -20,8 +20,6 @@ REFUSED = SerializationError("no", rule="peer.unsent")
 
 
 class Loop:
-    """Runs at once what Dask's client would run in its own loop."""
-
     def add_callback(self, call, *arguments):
         asyncio.run(call(*arguments))
 

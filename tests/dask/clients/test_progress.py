@@ -79,13 +79,6 @@ def test_a_future_that_failed_ends_it_and_says_why(bars):
     assert bar.drawn == [{"all": 2, "remaining": 1, "status": "error", "exception": "why"}]
 
 
-def test_a_future_that_was_let_go_is_awaited_by_nobody(bars):
-    bar, futures = bars(One, {"a": "pending"})
-    futures.clear()
-    listens(bar)
-    assert bar.stopped["status"] == "finished"
-
-
 def test_several_kinds_of_tasks_are_counted_by_kind(bars):
     bar, _ = bars(Many, {"add-1": "finished", "add-2": "finished", "neg-1": "finished"})
     listens(bar)

@@ -28,15 +28,6 @@ def through(x: Any) -> Any:
     return families.deserialize(header, [bytes(frame) for frame in frames], GRANT)
 
 
-@pytest.mark.parametrize("key", ["inc-1", ("x", 0, 1), 5, b"k"])
-def test_a_future_is_its_key_and_belongs_to_nobody(key):
-    made = through({"f": Future(key)})["f"]
-    assert type(made) is Future
-    assert made.key == key
-    assert type(made.key) is type(key)
-    assert made._client is None
-
-
 class Base:
     limit = 3
 
@@ -96,11 +87,9 @@ HONEST: dict[str, Any] = {
         {"class": "m:\x1b[2J"},
         {"class": "m" * 301},
         {"address": "tcp://127.0.0.1:1"},
-        {"address": None},
         {"address": "safeser://\n"},
         {"methods": "go"},
         {"methods": ["__init__"]},
-        {"methods": ["__class__"]},
         {"methods": ["a b"]},
         {"methods": [b"go"]},
         {"attributes": ["__dict__"]},
@@ -167,11 +156,6 @@ def test_what_was_persisted_arrives_over_the_same_results(collection):
     assert type(one.meta) is type(two.meta)
     assert getattr(one.meta, "dtype", None) == getattr(two.meta, "dtype", None)
     assert list(getattr(one.meta, "columns", [])) == list(getattr(two.meta, "columns", []))
-
-
-def test_parts_of_what_was_persisted_are_still_to_run():
-    with pytest.raises(PayloadError, match=r"\.persist\(\)"):
-        families.serialize(persisted(COLLECTIONS[0])[:2] + 1, FAMILIES)
 
 
 def test_a_persisted_collection_holds_a_description_alone():

@@ -1,17 +1,23 @@
-"""A failure of a class that only programs know: whole where code is granted, else as data.
+"""Failures: whole where code is granted, else as data that names no folder of the server.
 
 The pickle travels beside the data, in the field of the traceback, and is a payload like any other.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
+from typing import Any
 
 import pytest
-from distributed.core import clean_exception
+from distributed.core import clean_exception, error_message
 from distributed.protocol import to_serialize
 
+from safeser.dask.contents import failures
+from safeser.dask.contents.failures import Relayed
+from safeser.dask.messages import translate
 from safeser.families.errors.wire import RemoteError
+from safeser.operations import Server
 
 CODE = """\
 safeser: 1
@@ -91,11 +97,48 @@ def test_who_takes_data_only_gets_it_as_data(talk, asker, narrow, refused):
     assert t.refused_by_asker == refused
 
 
-def test_a_listed_class_needs_no_pickle_even_there(talk):
-    t = talk("client", "scheduler", CODE)
-    t.request({"op": "nbytes", "keys": [], "reply": True})
-    sent = t.sent(t.server, message(ZeroDivisionError("by zero")))
-    assert [row.header["serializer"] for row in sent.rows] == ["error"]
+def raised_from(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+def unpickled(talk, asker, exception):
+    """Return what *asker* reads of an error that no traceback says more of."""
+    got = asked(talk, asker).reply({"status": "error", "exception": exception})
+    return clean_exception(got["exception"], got["traceback"])[1]
+
+
+@pytest.mark.parametrize(
+    ("asker", "held", "cls"),
+    [
+        ("client", 2, TwoParts),
+        ("reader", 2, RemoteError),
+        ("client", (each for each in ()), RemoteError),  # which cannot be pickled
+    ],
+)
+def test_an_actors_error_comes_whole_though_dask_does_not_pickle_it(talk, asker, held, cls):
+    assert type(unpickled(talk, asker, to_serialize(TwoParts(1, held)))) is cls
+
+
+def test_so_does_a_listed_one_that_was_raised_from_an_unlisted_one(talk):
+    # tblib, which Dask pickles errors with, keeps what they were raised from.
+    error = to_serialize(pickle.dumps(raised_from(RuntimeError("r"), TwoParts(1, 2))))
+    for asker, cause in (("client", TwoParts), ("reader", RemoteError)):
+        raised = unpickled(talk, asker, error)
+        assert (type(raised), type(raised.__cause__)) == (RuntimeError, cause)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"), [("  line 1, in f\n", "  line 1, in f\n"), (None, None), (b"x", None)]
+)
+def test_the_scheduler_keeps_the_text_of_a_traceback(text, kept):
+    # It looks for the text only where there is a traceback.
+    element = {"op": "task-erred", "exception": None, "traceback": b"x", "traceback_text": text}
+    got = translate.incoming_element(Server.SCHEDULER, "task-erred", element).message
+    assert got["traceback"] == kept
+    got["exception"] = failures.failure_of(KeyError("k"))
+    assert translate.outgoing(got)["traceback"] is None
+    assert translate.outgoing(got, takes_code=lambda: True)["traceback"] is None
 
 
 # --- attacks ------------------------------------------------------------------------------------
@@ -106,30 +149,16 @@ def error_row(t, failure):
     return t.sent(t.server, message(failure)).rows[0]
 
 
-@pytest.mark.parametrize("form", ["opaque", "eager", "cloudpickle", "failed", "author"])
-def test_who_takes_data_only_opens_no_pickle_there(talk, forms, form):
-    t = talk("reader", "scheduler", CODE)
-    t.request({"op": "nbytes", "keys": [], "reply": True})
-    row = error_row(t, ValueError("said"))
-    got = t.attack_back({"status": "error", "exception": row, "traceback": forms[form]})
-    assert str(got["exception"]) == "said"
-    assert got["traceback"] is None
-    if form != "failed":  # what says itself that it is nothing is not even looked at
-        assert t.refused_by_asker == ["context.family"]
-
-
-@pytest.mark.parametrize("form", ["bare", "bytes", "eager-bytes"])
-def test_bytes_there_are_dropped_where_code_is_granted_too(talk, forms, form):
+def test_bytes_there_are_dropped_where_code_is_granted_too(talk, forms):
     t = talk("client", "scheduler", CODE)
     t.request({"op": "nbytes", "keys": [], "reply": True})
     row = error_row(t, ValueError("said"))
-    got = t.attack_back({"status": "error", "exception": row, "traceback": forms[form]})
+    got = t.attack_back({"status": "error", "exception": row, "traceback": forms["bare"]})
     _, raised, traceback = clean_exception(got["exception"], got["traceback"])
     assert (type(raised), traceback) == (ValueError, None)
 
 
 def test_what_is_no_failure_takes_no_failures_place(talk):
-    """Somebody who may send code sends something else: then the data is what counts."""
     t = talk("client", "scheduler", CODE)
     t.request({"op": "nbytes", "keys": [], "reply": True})
     for value in ("text", SystemExit(0), ValueError):
@@ -152,3 +181,137 @@ def test_a_worker_reports_it_whole_and_the_scheduler_passes_it_on_unopened(talk,
     [seen] = down.reply([{**got, "op": "task-erred"}])
     assert type(seen["exception"]) is RemoteError
     assert seen["traceback"] is None
+
+
+# -- what a peer learns of a server's files: the class of a failure, and no folder -----------------
+
+
+SECRET = "/srv/secret folder/dask"
+
+
+def failing() -> None:
+    error = RuntimeError(f"cannot write {SECRET}/state.msgpack")
+    error.add_note(f"while writing {SECRET}/state.msgpack")
+    error.__cause__ = KeyError(f"{SECRET}/lock")
+    raise error
+
+
+def handled(status: str) -> dict[str, Any]:
+    """Return what Dask itself makes of a failure, its traceback included."""
+    try:
+        failing()
+    except RuntimeError as error:
+        return error_message(error, status=status)
+    raise AssertionError
+
+
+def texts(got: dict[str, Any]) -> list[str]:
+    """Return all that can be read of a failure that arrived."""
+    found = [str(got.get(name)) for name in ("exception_text", "traceback_text", "traceback")]
+    error = got["exception"]
+    while error is not None:
+        found += [str(error), repr(error), str(vars(error)), *getattr(error, "__notes__", ())]
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def on_the_wire(talk: Any, said: Any) -> bytes:
+    sent = talk.sent(talk.server, said)
+    return (
+        b"".join(bytes(frame) for row in sent.rows for frame in row.frames)
+        + repr(sent.body).encode()
+    )
+
+
+@pytest.mark.parametrize("server", ["scheduler", "worker", "nanny"])
+def test_a_failing_handler_names_no_folder_of_its_server(talk, server):
+    t = talk("scheduler" if server == "nanny" else "bob", server)
+    t.request({"op": "identity"})
+    wire = on_the_wire(t, handled("uncaught-error"))
+    assert b"secret" not in wire
+    assert os.path.dirname(__file__).encode() not in wire
+    assert b"site-packages" not in wire
+    got = t.reply(handled("uncaught-error"))
+    if server == "nanny":  # whose answers a scheduler passes on unopened
+        assert isinstance(got["exception"], Relayed)
+        return
+    assert not any("secret" in text for text in texts(got))
+    _, raised, _ = clean_exception(got["exception"], got["traceback"])
+    assert type(raised) is RuntimeError
+    assert str(raised) == "cannot write state.msgpack"
+    assert type(raised.__cause__) is KeyError
+    assert any('File "test_whole_failures.py"' in note for note in raised.__notes__)
+
+
+RUN = {"op": "run_function", "function": pickle.dumps(print), "args": b"", "kwargs": b""}
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "told"),
+    [
+        (RUN, "error", True),  # what a principal had run fails with all its files
+        (RUN, "uncaught-error", False),  # the handler itself failed
+        ({"op": "identity"}, "error", False),  # which is about no code
+    ],
+)
+def test_only_what_a_principal_had_run_names_files(talk, asked, status, told):
+    t = talk("client", "scheduler", CODE)
+    t.request(asked)
+    assert (b"secret" in on_the_wire(t, handled(status))) is told
+    t.request(asked)
+    got = t.reply(handled(status))
+    assert (str(got["exception"]) == f"cannot write {SECRET}/state.msgpack") is told
+    assert (__file__ in str(got["traceback_text"])) is told
+
+
+def test_a_task_fails_with_its_own_files_and_names_libraries_by_themselves():
+    library = {"traceback_text": f'  File "{pickle.__file__}", line 1, in f\n'}
+    element = {"op": "task-erred", "key": "x", **handled("error"), **library}
+    sent = translate.outgoing(element, of_tasks=lambda: True)
+    assert sent["exception"].data.message == f"cannot write {SECRET}/state.msgpack"
+    assert sent["traceback_text"] == '  File "pickle.py", line 1, in f\n'
+    assert sent["exception"].data.traceback == '  File "pickle.py", line 1, in f\n'
+
+
+@pytest.mark.parametrize(("client", "told"), [("alice", True), ("bob", False)])
+def test_a_graph_that_fails_on_the_scheduler_is_its_clients_if_that_may_run_code(
+    talk, client, told
+):
+    t = talk(client).client_stream()
+    failure = {name: handled("error")[name] for name in ("exception", "traceback")}
+    wire = on_the_wire(t, [{"op": "task-erred", "key": "x", **failure}])
+    assert (SECRET.encode() in wire) is told
+
+
+@pytest.mark.parametrize("form", ["pickle", "object"])
+def test_what_stands_for_one_workers_answer_names_none(talk, form):
+    try:
+        failing()
+    except RuntimeError as failed:
+        error = failed
+    t = talk("alice")
+    t.request({"op": "broadcast", "msg": {"op": "identity"}})
+    said = {"safeser://127.0.0.1:1": pickle.dumps(error) if form == "pickle" else error}
+    assert b"secret" not in on_the_wire(t, said)
+    (answer,) = t.reply(said).values()
+    answer = pickle.loads(answer) if isinstance(answer, bytes) else answer
+    assert type(answer) is RuntimeError
+    assert str(answer) == "cannot write state.msgpack"
+    assert b"secret" not in on_the_wire(t, handled("uncaught-error"))
+
+
+def test_a_worker_that_closes_logs_it_as_text():
+    event = {
+        "op": "log-event",
+        "topic": "worker-fail-hard",
+        "msg": handled("error"),
+        "worker": "w",
+    }
+    sent = translate.outgoing(event)["msg"]
+    assert (sent["exception"], sent["traceback"]) == (None, None)
+    assert "RuntimeError" in sent["exception_text"]
+    assert "secret" not in str(sent)
+    assert 'File "test_whole_failures.py"' in sent["traceback_text"]
+    for said in (f"in {SECRET}", to_serialize(5)):  # what users log is theirs
+        mine = {"op": "log-event", "topic": "mine", "msg": {"exception": said}}
+        assert translate.outgoing(mine) is mine

@@ -8,20 +8,15 @@ from collections import OrderedDict
 from typing import Any
 
 import cloudpickle
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef
-from dask.base import collections_to_expr
-from distributed.scheduler import _materialize_graph
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.dask.equality.definitions import Comparison
-
-LIMIT = 7
 
 
 class Renamed:
@@ -138,14 +133,12 @@ def test_what_arrives_twice_is_the_same(value):
 @pytest.mark.parametrize(
     "values",
     [
-        pd.Series(pd.date_range("2020-01-01", periods=3)),
         pd.DataFrame({"t": pd.date_range("2020-01-01", periods=3, tz="UTC"), "k": list("abc")}),
         pd.DataFrame({"d": pd.to_timedelta([1, 2], "s"), "p": pd.period_range("2020", periods=2)}),
-        pd.Series(pd.Categorical(["a", "b"])),
         pd.Index(["a", "b"]).array,
         scipy.sparse.csr_array(np.eye(3)),
     ],
-    ids=["dates", "frame", "spans", "categories", "texts", "sparse"],
+    ids=["frame", "spans", "texts", "sparse"],
 )
 def test_whether_a_value_was_looked_at_makes_no_difference(values):
     first, second = carried(values), carried(values)
@@ -178,11 +171,9 @@ def test_no_two_of_them_are_the_same(first):
         (0.0, -0.0),
         ({"a": 1}, {"a": True}),
         ({1: "x"}, {True: "x"}),
-        ({1}, {True}),
         ({(1, "x")}, {(True, "x")}),
         ({(1, "x"): 2}, {(True, "x"): 2}),
         # By such an order go the columns of a frame.
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
         ({1.5: 1, "b": 2}, {"b": 2, 1.5: 1}),
         (functools.partial(dict, a=1, b=2), functools.partial(dict, b=2, a=1)),
         (Task("k", dict, a=1, b=2), Task("k", dict, b=2, a=1)),
@@ -191,10 +182,8 @@ def test_no_two_of_them_are_the_same(first):
         (range(0), range(5, 5)),
         ((1, 2), [1, 2]),
         ([1], [1, 1]),
-        ({"a": 1}, {"b": 1}),
         ({"a": 1}, {"a": 1, "b": 2}),
         (np.zeros(2), np.zeros(2, dtype="f4")),
-        (np.zeros(2), np.ones(2)),
         (Own(1), Own(2)),
         (functools.partial(len), functools.partial(len, "x")),
         (Unsaid(), Unsaid()),
@@ -202,12 +191,10 @@ def test_no_two_of_them_are_the_same(first):
         (own(held=(1,), more=2), own(more=3, held=(1,))),
         (len, max),
         # Both are pickled by a name that says nothing of the module.
-        (np.trace, np.linalg.trace),
         (np.diagonal, np.linalg.diagonal),
         (Renamed("one"), Renamed("one")),
         ("a".upper, "b".upper),
         (TaskRef("a"), TaskRef("b")),
-        (Task("k", max, 1, 2), Task("k", min, 1, 2)),
         (Task("k", max, 1, 2), Task("k", max, 1, 2, 3)),
         (Task("k", sorted, [1]), Task("k", sorted, [1], reverse=True)),
         (Task("k", max, 1, 2), DataNode("k", 2)),
@@ -220,26 +207,21 @@ def test_what_differs(first, second):
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        ("f = lambda x: x + 1", "f = lambda x: x + 1", True),
         ("f = lambda x: x + 1", "\n\nf = lambda x: x + 1", True),
         ("f = lambda x: x + 1", "f = lambda x: x + 2", False),
-        ("f = lambda x: x + 1", "f = lambda x: x - 1", False),
         ("f = lambda x: x + 1", "f = lambda x: x + True", False),
         ("def f(x, y=1): return x", "def f(x, y=2): return x", False),
         ("def f(x, *, y=1): return x", "def f(x, *, y=2): return x", False),
-        ("def f(x): return K", "def f(x): return K", True),
         ("K = 2\ndef f(x): return K", "K = 3\ndef f(x): return K", False),
         ("def f(x): return [g() for g in (lambda: K,)]",) * 2 + (True,),
         ("def m(k): return lambda: k\nf = m(1)", "def m(k): return lambda: k\nf = m(2)", False),
         ("def m(k): return lambda: k\nf = m(1)", "def m(k): return lambda: k\nf = m(1)", True),
         ("def f(n): return n and f(n - 1)",) * 2 + (True,),
-        ("class f:\n  def go(self): return 1",) * 2 + (True,),
         ("class f:\n  def go(self): return 1", "class f:\n  def go(self): return 2", False),
         ("class f:\n  a = property(lambda s: 1)", "class f:\n  a = property(lambda s: 2)", False),
         ("class f:\n  @staticmethod\n  def a(): return 1",) * 2 + (True,),
         ("class f:\n  @classmethod\n  def a(cls): return 1",) * 2 + (True,),
         ("class f(int): pass", "class f(str): pass", False),
-        ("def f(): return K", "K = 2\ndef f(): return K", False),
         ("def f(): return K", "del K\ndef f(): return K", False),
     ],
 )
@@ -258,28 +240,6 @@ def test_sharing_costs_nothing_and_size_is_bounded():
 
     assert same(grown(), grown())
     assert not same([[n] for n in range(50)], [[n] for n in range(50)], most=20)
-
-
-def graph(collection: Any, *, optimize: bool = True) -> dict[Any, Any]:
-    expression = collections_to_expr([collection])
-    expression = expression.optimize() if optimize else expression
-    return _materialize_graph(carried(expression), False)[0]
-
-
-def arrays() -> dict[str, Any]:
-    x = da.ones((40, 40), chunks=20)
-    y = (x + 1) * 2
-    return {"sum": y.sum(), "y": y, "mean": y.T.mean(axis=0)}
-
-
-@pytest.mark.parametrize("name", ["sum", "y", "mean"])
-@pytest.mark.parametrize("optimize", [True, False])
-def test_a_key_whose_task_was_fused_is_the_same(name, optimize):
-    there, here = graph(arrays()[name]), graph(arrays()[name], optimize=optimize)
-    comparison = Comparison(there.get, here.get)
-    both = there.keys() & here.keys()
-    assert both
-    assert all(comparison.same(there[key], here[key]) for key in both)
 
 
 def test_what_was_fused_with_something_else_differs():

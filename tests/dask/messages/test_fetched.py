@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from distributed.worker import Worker
 from distributed.worker_state_machine import (
-    GatherDepFailureEvent,
     GatherDepSuccessEvent,
     WorkerState,
 )
@@ -100,16 +99,6 @@ def test_of_three_values_the_one_that_is_refused_fails_alone(talk, marker, form)
     assert admitted(t.near) == ["data.a", "data.c"]
 
 
-def test_where_all_are_refused_each_says_its_own_reason(talk, marker):
-    t = asking(talk, keys="ab")
-    data = {"a": t.Row(PICKLE, (marker.pickle,)), "b": t.Row({"serializer": "dask"}, ())}
-    got = t.attack_back({"status": "OK", "data": data})["data"]
-    assert [value.failed for value in got.values()] == [True, True]
-    assert [why(got[key]).state[1][:6] for key in "ab"] == ["data.a", "data.b"]
-    assert sorted(record["where"] for record in refused(t.near)) == ["data.a", "data.b"]
-    assert admitted(t.near) == []
-
-
 def test_a_value_of_several_payloads_fails_as_one(talk, marker):
     t = asking(talk, keys="ab")
     data = {"a": good(t, 1), "b": [good(t, 2), {"x": t.Row(PICKLE, (marker.pickle,))}]}
@@ -157,14 +146,6 @@ def test_what_is_wrong_beside_the_values_fails_all(talk, marker, stray):
     [record] = refused(t.near)
     assert stray != "sender" or record["rule"] == "context.none"
     assert stray == "key" or admitted(t.near) == []
-
-
-def test_plain_values_and_none_at_all_come_as_they_did(talk):
-    t = asking(talk, keys="ab")
-    assert t.attack_back({"status": "OK", "data": {"a": 1}}) == {"status": "OK", "data": {"a": 1}}
-    for reply in ({"status": "busy"}, {"status": "OK", "data": {}}):
-        t = asking(talk)
-        assert t.attack_back(reply) == reply
 
 
 @pytest.mark.parametrize(("broken", "failed"), [("admit", [True, True]), ("refuse", [False, True])])
@@ -297,18 +278,3 @@ def test_a_workers_state_fails_the_one_and_keeps_the_others():
     assert "test.refused" in state.tasks["b"].exception_text
     assert state.transfer_incoming_bytes == 0
     assert not state.in_flight_workers
-
-
-def test_all_else_that_a_worker_gathers_is_left_alone():
-    whole = GatherDepSuccessEvent(worker=PEER, total_nbytes=1, data={"a": 1}, stimulus_id="s")
-    failed = GatherDepFailureEvent.from_exception(
-        OSError("x"), worker=PEER, total_nbytes=1, stimulus_id="s"
-    )
-    for event in (whole, failed):
-        assert fetch(Asking(event)) is event
-    partly = GatherDepSuccessEvent(
-        worker=PEER, total_nbytes=1, data={"a": Unfetched(PayloadError("no"))}, stimulus_id="s"
-    )
-    stock = Asking(partly, guarded=False)
-    assert fetch(stock) is partly
-    assert stock.seen is False

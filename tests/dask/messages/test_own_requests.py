@@ -33,13 +33,3 @@ def test_it_is_decided_recorded_and_answered(talk, counting, asker, server):
     # The connection goes on.
     assert t.request({"op": "identity", "reply": True})["op"] == "identity"
     assert t.reply({"id": "a"}) == {"id": "a"}
-
-
-def test_of_what_is_refused_nothing_is_counted(talk):
-    for who, said in (
-        ("bob", ASK),
-        ("bob", {"op": "broadcast", "msg": ASK}),
-        ("alice", {**ASK, "trace": 5}),
-    ):
-        talk(who).refuses(said)
-    assert not probe.is_traced()

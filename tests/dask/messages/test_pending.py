@@ -14,16 +14,6 @@ def declared(asked, reply):
     return [slot.where for slot in find(reply, pending(asked).fields.plan) if slot.role.declared]
 
 
-def test_any_reply_may_say_why_it_failed():
-    one, two, three = (Reference(number, False) for number in range(3))
-    reply = {"exception": one, "traceback": two, "text": three}
-    assert declared({"op": "identity"}, reply) == ["exception", "traceback"]
-    wholes = [
-        slot for slot in find(reply, pending({"op": "identity"}).fields.plan) if slot.role.whole
-    ]
-    assert [slot.where for slot in wholes] == ["traceback"]
-
-
 @pytest.mark.parametrize(
     ("op", "reply", "where"),
     [
@@ -34,12 +24,3 @@ def test_any_reply_may_say_why_it_failed():
 def test_a_relay_answers_with_what_it_relayed(op, reply, where):
     assert declared({"op": op, "msg": {"op": "run"}}, reply) == [where]
     assert declared({"op": op, "msg": {"op": "identity"}}, reply) == []
-
-
-def test_what_users_put_in_is_not_looked_at_as_text():
-    fields = pending({"op": "gather", "keys": []}).fields
-    assert dict(fields.blanks) == dict.fromkeys(("data", "exception", "traceback"))
-    assert fields.unshown == ()
-    fields = pending({"op": "broadcast", "msg": {"op": "run"}}).fields
-    assert set(fields.unshown) == {"*.result", "*.exception", "*.traceback"}
-    assert pending({"op": "get_runspec"}).fields.unshown == ("",)

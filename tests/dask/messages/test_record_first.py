@@ -13,7 +13,6 @@ from safeser.errors import AuditError
 from safeser.values import Kind
 
 PICKLE = {"serializer": "pickle", "writeable": []}
-KEEP_ALIVE = {"op": "keep-alive"}
 
 
 def test_a_request_that_cannot_be_recorded_is_answered(talk, marker):
@@ -27,15 +26,6 @@ def test_a_request_that_cannot_be_recorded_is_answered(talk, marker):
         assert isinstance(t.answers[0]["exception"], AuditError)
         t.far.audit.broken = set()
         assert t.request({"op": "who_has", "keys": []})["op"] == "who_has"
-
-
-def test_an_element_that_cannot_be_recorded_is_replaced(talk, marker):
-    t = talk("worker").worker_stream()
-    t.near.audit.broken = {"admit", "refuse"}
-    row = t.Row({**PICKLE, "serializer": "cloudpickle"}, (marker.pickle,))
-    [task] = t.attack_back([{"op": "compute-task", "key": "x", "run_spec": row}])
-    with pytest.raises(Exception, match="disk is full"):
-        task["run_spec"]()
 
 
 def test_a_graph_that_cannot_be_recorded_fails_its_futures(talk, marker):
@@ -82,20 +72,6 @@ def test_of_a_batch_that_cannot_be_recorded_nothing_is_opened(talk, marker):
             got[key]()
     with pytest.raises(Exception, match="no serializer"):  # refused anyway
         got["b"]()
-
-
-def test_the_counts_of_a_batch_are_one_call(talk, monkeypatch):
-    t = talk("worker").worker_stream()
-    calls = []
-    real = t.far.audit.count
-
-    def count(**said):
-        calls.append((said["operation"], said["times"]))
-        real(**said)
-
-    monkeypatch.setattr(t.far.audit, "count", count)
-    assert t.attack([KEEP_ALIVE, KEEP_ALIVE, KEEP_ALIVE]) == (KEEP_ALIVE,) * 3
-    assert calls == [("keep-alive", 3)]
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -189,19 +165,3 @@ def test_whoever_wrote_a_shard_wrote_the_pickle_in_it(opened, form):
     row = shard_row(t, pickle.dumps(SHARDS), form, author="bob")
     assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
     assert t.refused_by_server == ["author.relayed"]
-
-
-def test_a_shard_that_cannot_be_recorded_is_not_opened(opened):
-    t = opened
-    t.far.audit.broken = {"admit"}
-    row = shard_row(t, pickle.dumps(SHARDS), "msgpack")
-    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
-    assert not any(event.startswith("load") for event in t.far.audit.order)
-
-
-def test_a_shard_that_could_not_be_sent_is_its_reason(opened, marker):
-    t = opened
-    row = shard_row(t, marker.pickle, "msgpack", failed=True)
-    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
-    assert "peer.unsent" in t.refused_by_server
-    assert t.far.audit.order == ["admit", "load msgpack", "refuse"]

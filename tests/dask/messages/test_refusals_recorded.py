@@ -10,25 +10,7 @@ import pytest
 
 from safeser.dask.stock.comm import GuardedBackend
 from safeser.dask.transport import other_schemes
-from safeser.dask.wire.ceilings import named_first
 from safeser.errors import ConfigError
-
-
-def _refused(link):
-    return [each for each in link.audit.events if not each["permitted"]]
-
-
-@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x81", b"\x81\xa2op", b"\xdf", b"\x91" * 5000])
-def test_what_is_no_message_names_nothing(data):
-    assert named_first(data) == ""
-
-
-def test_refusals_that_are_only_counted_name_the_operation_too(talk):
-    t = talk("alice").client_stream()
-    t.attack([{"op": "heartbeat-client", "client": "Client-2"}] * 150)
-    assert len(_refused(t.far)) == 100
-    counted = [each for each in t.far.audit.counts if not each[4]]
-    assert counted == [("alice", "scheduler", "heartbeat-client", "stream.identity", False)] * 50
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -9,37 +9,29 @@ import gc
 import weakref
 
 import msgpack
+import numpy as np
 import pytest
 
+from safeser.dask.wire.codec import Encoder, PayloadRow
 from safeser.envelope.session import Session
 from safeser.errors import PayloadError, SafeserError
-from tests.dask.forged import forged
+from tests.dask.forged import as_is, forged
 
 LARGE = bytes(100_000)
 PICKLE = {"serializer": "pickle", "writeable": []}
 
 
-def nested(depth):
-    return b"\x82\xa2op\xa8identity\xa9n_workers" + b"\x91" * depth + b"\x01"
-
-
 REQUESTS = {
     "unknown field": lambda t: forged({"op": "identity", "nope": LARGE[:4000]}),
     "over its ceiling": lambda t: forged({"op": "identity", "nope": LARGE}),
-    "shape": lambda t: forged({"op": "set_metadata", "keys": LARGE, "value": 1}),
     "malformed": lambda t: [b"\x81\xa2op" + LARGE],
     "not granted": lambda t: forged({"op": "terminate", "reason": LARGE.decode()}),
-    "too deep": lambda t: [nested(200)],
-    "trailing bytes": lambda t: [msgpack.packb({"op": "identity"}) + LARGE],
     "no table": lambda t: [msgpack.packb({"op": "identity"}), LARGE],
     "marker": lambda t: forged(
         {"op": "set_metadata", "keys": ["a"], "value": {"__Pickled__": LARGE}}
     ),
     "payload": lambda t: forged(
         {"op": "set_metadata", "keys": ["a"], "value": t.Row(PICKLE, (b"cos\nsystem\n." + LARGE,))}
-    ),
-    "typed payload": lambda t: forged(
-        {"op": "set_metadata", "keys": ["a"], "value": t.Row({"serializer": "dask"}, (LARGE,))}
     ),
     "unreadable payload": lambda t: forged(
         {"op": "set_metadata", "keys": ["a"], "value": t.Row({"serializer": "msgpack"}, (LARGE,))}
@@ -48,7 +40,15 @@ REQUESTS = {
 
 
 @pytest.fixture
-def verified(monkeypatch):
+def no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+def verified(monkeypatch, no_collector):
     """References to each message that is verified, which keep none."""
     found = []
     real = Session.verify_whole
@@ -59,10 +59,7 @@ def verified(monkeypatch):
         return made
 
     monkeypatch.setattr(Session, "verify_whole", verify_whole)
-    gc.collect()
-    gc.disable()
-    yield found
-    gc.enable()
+    return found
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -112,6 +109,19 @@ def test_an_error_that_its_user_keeps_does_not_keep_the_reply(talk, verified, na
     del caught
     assert [each() for each in verified] == [None]
     assert kept.rule
+
+
+def test_frames_go_with_the_message(no_collector):
+    """Buffers in reference cycles once took a scheduler to 1.2 GB that had passed on 64 MB."""
+    array = np.zeros(10_000)
+    gone = weakref.ref(array)
+    encoder = Encoder()
+    row = PayloadRow({"serializer": "dask"}, (memoryview(array).cast("B"),))
+    encoder.add({"op": "x", "data": {"a": row}, "workers": {"w1"}}, as_is)
+    frames = encoder.frames(listed=False)
+    assert len(frames) == 3
+    del array, row, encoder, frames
+    assert gone() is None
 
 
 def test_an_error_forgets_what_it_was_raised_from():

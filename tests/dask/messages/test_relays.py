@@ -9,8 +9,6 @@ import pytest
 
 from safeser.dask.contents.failures import Relayed
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.operations import Channel as How
-from safeser.operations import Server, lookup
 from tests.dask.registered import METRICS
 
 THING = {"serializer": "dask", "type": "shop.things:Thing", "sub-header": {}}
@@ -68,14 +66,6 @@ def test_a_family_that_policy_declares_passes_a_relay_without_it(talk):
     onward.refuses({"op": "update_data", "data": {"x": row}})
 
 
-def test_from_an_author_who_is_not_named_it_does_not(talk):
-    relayed = Relayed(OWN, [b"x"], author="worker")
-    onward = talk("scheduler", "worker", POLICY)
-    with pytest.raises(PolicyDenied):
-        onward.asker.send({"op": "update_data", "data": {"x": relayed}})
-    assert onward.refused_by_asker == ["author.relayed"]
-
-
 # --- what a relay carries is asked for by name, before it is sent ---------------------------------
 
 
@@ -108,12 +98,6 @@ def test_a_call_of_an_actor_that_fails_elsewhere_fails_as_well(talk, said, statu
     else:
         answer = t.reply({"status": "uncaught-error", "exception": said, "traceback": None})
     assert (answer["status"], type(answer["exception"])) == (status, cls)
-
-
-def test_no_relay_is_known_to_whom_a_relay_asks():
-    for server in (Server.WORKER, Server.NANNY):
-        for name in ("broadcast", "proxy"):
-            assert lookup(server, How.RPC, name) is None
 
 
 # --- refusals of the server that a relay asks -----------------------------------------------------
@@ -167,6 +151,3 @@ def test_no_text_of_a_peers_steers_a_terminal(talk):
     )
     assert got["traceback_text"].startswith("a\nb\t\\x1b")
     assert not any(c in str(got) for c in "\x1b\x07\x9b")
-
-
-# --- replies --------------------------------------------------------------------------------------

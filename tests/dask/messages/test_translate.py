@@ -20,7 +20,7 @@ from safeser.dask.wire import fields
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.families.errors import wire
 from safeser.families.errors.wire import from_data
-from safeser.operations import Encoding, Server
+from safeser.operations import Server
 
 # --- outgoing ---------------------------------------------------------------------------------
 
@@ -37,11 +37,8 @@ def raised(error):
     "error",
     [
         ValueError("wrong"),
-        KeyError("missing"),
         FileNotFoundError(2, "No such file"),
-        ZeroDivisionError("division by zero"),
         StopIteration(3),
-        AssertionError(),
         UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
         PolicyDenied("no", rule="x.y", fix="do"),
     ],
@@ -141,7 +138,6 @@ def test_no_default_is_left_out():
     ("event", "left"),
     [
         ({"message": pickle.dumps("text")}, {"message": "text"}),
-        ({"message": pickle.dumps(5)}, {"message": "5"}),
         ({"message": b"junk"}, {"message": "a message that could not be read"}),
         ({"category": pickle.dumps(UserWarning)}, {"category": "builtins:UserWarning"}),
         # A warning says itself of which category it is.
@@ -167,25 +163,6 @@ def test_only_dasks_own_pickles_are_taken_over(header):
 
 
 # --- incoming ---------------------------------------------------------------------------------
-
-
-def test_a_type_must_be_a_name():
-    for good in ("int", None):
-        element = {"op": "task-finished", "type": good}
-        assert translate.incoming_element(Server.SCHEDULER, "task-finished", element) == (
-            element,
-            (),
-        )
-    for bad in (b"x", 5, ["x"]):
-        with pytest.raises(PayloadError):
-            translate.incoming_element(Server.SCHEDULER, "task-finished", {"type": bad})
-
-
-@given(st.binary(max_size=30))
-def test_bytes_in_a_broadcasts_reply_become_an_error_made_here(data):
-    reply = translate.incoming_reply({"*": Encoding.NESTED}, {"w": data, "v": 1}).message
-    assert isinstance(pickle.loads(reply["w"]), Exception)
-    assert reply["v"] == 1
 
 
 @given(st.text(max_size=300))

@@ -29,18 +29,6 @@ def test_bypass_what_is_noted_of_a_task_goes_with_the_one_before(kind):
     assert notes.get(after, "nobody") == ("alice" if kind is WeakTaskDict else "nobody")
 
 
-def test_a_note_ends_with_its_task():
-    notes: WeakTaskDict[int] = WeakTaskDict()
-    one = task()
-    notes[one] = 1
-    notes[one] = 2
-    gc.collect()
-    assert (notes.get(one, 0), len(notes)) == (2, 1)
-    del one
-    gc.collect()
-    assert len(notes) == 0
-
-
 def test_some_tasks():
     some, before, after = WeakTaskSet(), task(), task()
     assert not some

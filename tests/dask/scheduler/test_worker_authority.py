@@ -89,18 +89,6 @@ def test_who_is_there_stays_when_the_same_address_comes_again(doors, guarded):
     on(doors, guarded, main)
 
 
-def test_a_nanny_is_that_of_who_named_it_first(doors):
-    async def main(c: Cluster) -> None:
-        await c.register(1, nanny=address(9))
-        other = await c.register(2, "other", nanny=address(9))
-        assert other.said[0]["exception"].rule == "worker.nanny"
-        # Its own worker, started anew, may come before the old one is known to be gone.
-        await c.register(3, nanny=address(9))
-        assert set(c.scheduler.workers) == {address(1), address(3)}
-
-    on(doors, True, main)
-
-
 @pytest.mark.parametrize(
     "spelt",
     [
@@ -185,34 +173,6 @@ def test_who_has_no_link_is_nobody_in_particular(doors):
 
 def beat(port: int, **changed: Any) -> dict[str, Any]:
     return {"address": address(port), "resolve_address": False, "metrics": METRICS, **changed}
-
-
-@pytest.mark.parametrize("by", ["one", "other"])
-def test_a_worker_speaks_for_itself(doors, guarded, by):
-    async def main(c: Cluster) -> None:
-        await c.register(1)
-        await c.register(2)
-        state = c.scheduler.workers[address(1)]
-        link = c.link(by)
-        taken = by == "one" or not guarded
-        said = await c.ask("heartbeat_worker", link, **beat(1, resources={"GPU": 8.0}))
-        assert (said["status"] == "OK") is taken
-        assert (state.resources == {"GPU": 8.0}) is taken
-        # By its name as well.
-        said = await c.ask("heartbeat_worker", link, **beat(1, address="w1"))
-        assert (said["status"] == "OK") is taken
-        c.held("k", 2)
-        c.scheduler.request_acquire_replicas(address(1), ["k"], stimulus_id="s")
-        await c.ask("add_keys", link, worker=address(1), keys=["k"])
-        assert bool(state.has_what) is taken
-        said = await c.ask("shuffle_get", link, id="x", worker=address(1))
-        assert (said["status"] == "error") is taken  # there is none
-        await c.ask("unregister", link, address="w1", stimulus_id="s")
-        assert (address(1) not in c.scheduler.workers) is taken
-        if not taken:
-            assert set(link.audit.rules) == {"worker.another"}
-
-    on(doors, guarded, main)
 
 
 def test_nobody_is_removed_twice(doors):

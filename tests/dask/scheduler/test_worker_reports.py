@@ -252,14 +252,3 @@ def test_a_barrier_is_there_when_its_own_worker_says_so(doors, guarded):
         assert len(s.ended) == 2
 
     on(doors, guarded, main)
-
-
-def test_a_scheduler_without_shuffles_is_asked_for_none(doors):
-    async def main(c: Cluster) -> None:
-        del c.scheduler.extensions["shuffle"]
-        await c.register(1)
-        assert address(1) in c.scheduler.workers
-        with pytest.raises(KeyError):
-            await c.ask("shuffle_restrict_task", c.link("other"), **restrict())
-
-    on(doors, True, main)

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dask._task_spec import Task
 
 from safeser.dask.sealed.call import Kept, Sent
-from safeser.dask.sealed.graph import SealedGraph, parse, write_out
+from safeser.dask.sealed.graph import SealedGraph, parse
 from safeser.dask.sealed.node import VerifiedTask, nodes
-from safeser.dask.sealed.statement import RENEWED_AFTER
-from safeser.identity import Identity, Roster, RosterEntry, SigningKey
+from safeser.identity import Identity, PublicKey, Roster, RosterEntry, SigningKey
 from safeser.policy import Policy
 from safeser.values import Limits
 from tests.conftest import Doors
-from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.graphs import written
 
 POLICY = (Path(__file__).parent / "sealed.yaml").read_text()
 
-#: When the tests of renewals sign their graphs.
-NOW = int(time.time())
+#: From which all keys are listed.
+DAY = datetime.date(2026, 1, 1)
 
 
 class SigningDoors(Doors):
@@ -38,10 +36,9 @@ class SigningDoors(Doors):
         made = signing or SigningKey.from_bytes(seed)
         return super().identity(principal, key, signing=made)
 
-    def roster(self, policy: Policy) -> Roster:
-        day = datetime.date(2026, 1, 1)
-        lines = (RosterEntry.of(self.identity(name), created=day) for name in policy.principals)
-        return Roster(tuple(lines))
+    def roster(self, policy: Policy, **changed: Mapping[str, Any]) -> Roster:
+        lines = (RosterEntry.of(self.identity(name), created=DAY) for name in policy.principals)
+        return Roster(tuple(replace(each, **changed.get(each.principal, {})) for each in lines))
 
 
 @pytest.fixture(scope="session")
@@ -55,14 +52,17 @@ def alice(doors: SigningDoors) -> Identity:
 
 
 @pytest.fixture(scope="session")
-def sealed(doors: SigningDoors, alice: Identity) -> Any:
+def audience(doors: SigningDoors) -> PublicKey:
+    return doors.identity("scheduler").public
+
+
+@pytest.fixture(scope="session")
+def sealed(alice: Identity, audience: PublicKey) -> Any:
     """Return what writes tasks out, as *author* does, and reads them as a scheduler does."""
 
-    def made(tasks: Any, author: Identity = alice, **options: Any) -> SealedGraph:
-        audience = options.pop("audience", doors.identity("scheduler").public)
-        header, frames = write_out(Graph(tasks, **options), author, audience, Limits())
-        sizes = {**header, "sizes": tuple(header["sizes"])}
-        return parse(sizes, [memoryview(frame) for frame in frames], Limits())
+    def made(tasks: Any, author: Identity = alice, audience: Any = audience) -> SealedGraph:
+        header, frames = written(tasks, author, audience)
+        return parse(header, [memoryview(frame) for frame in frames], Limits())
 
     return made
 
@@ -71,9 +71,9 @@ def sealed(doors: SigningDoors, alice: Identity) -> Any:
 def reopened(sealed: Any) -> Any:
     """Return what hands tasks to a worker and returns them as it opens them, by their keys."""
 
-    def made(tasks: Any, **options: Any) -> dict[Any, Any]:
+    def made(tasks: Any) -> dict[Any, Any]:
         sent, kept, found = Sent(), Kept(), {}
-        for key, node in nodes(sealed(tasks, **options)).items():
+        for key, node in nodes(sealed(tasks)).items():
             frames = [memoryview(frame) for frame in sent.frames(node.call)]
             task = VerifiedTask(kept.call(frames, Limits()), Limits(), lambda: None)
             assert task.key == key
@@ -84,21 +84,3 @@ def reopened(sealed: Any) -> Any:
         return found
 
     return made
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Return a function that sets the time of the verifier, at first that of the first renewal.
-
-    Graphs are signed at ``NOW``.
-    """
-    shown = SimpleNamespace(now=NOW + RENEWED_AFTER)
-    fixed = SimpleNamespace(time=lambda: shown.now)
-    monkeypatch.setattr("safeser.dask.sealed.verification.time", fixed)
-    monkeypatch.setattr("safeser.dask.sealed.graph.time", SimpleNamespace(time=lambda: NOW))
-    return lambda seconds: setattr(shown, "now", NOW + seconds)
-
-
-@pytest.fixture
-def signed(sealed):
-    return sealed({"x": Task("x", int)}).signed

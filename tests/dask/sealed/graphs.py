@@ -9,10 +9,12 @@ from typing import Any
 
 import msgpack
 
+from safeser.dask.sealed.graph import write_out
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.statement import LIFETIME, Statement
 from safeser.dask.sealed.writing import leaf_parts
 from safeser.identity import Identity, PublicKey
+from safeser.values import Limits
 
 
 class Graph:
@@ -29,6 +31,13 @@ class Graph:
 
     def __dask_annotations__(self) -> Mapping[str, Mapping[Any, Any]]:
         return self._annotations
+
+
+def written(
+    tasks: Mapping[Any, Any], author: Identity, audience: PublicKey, **options: Any
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Return *tasks* as a client of *author* writes them out: a header and frames."""
+    return write_out(Graph(tasks), author, audience, Limits(), **options)
 
 
 def statement_of(author: Identity, audience: PublicKey, tree: MerkleTree, **changed: Any) -> bytes:
@@ -49,6 +58,12 @@ def statement_of(author: Identity, audience: PublicKey, tree: MerkleTree, **chan
 
 
 GRAPH = bytes(range(16))
+
+_PRIME = (1 << 61) - 1
+#: Keys of one hash.
+COLLIDING = [
+    [a * _PRIME, b * _PRIME, c * _PRIME] for a in range(8) for b in range(8) for c in range(8)
+]
 
 
 def forged(
@@ -72,6 +87,13 @@ def forged(
     lists = [[head for head, _ in packed], bodies, definitions, words, annotations]
     frames = [statement_of(author, audience, tree, **changed), *map(in_bytes, lists)]
     return {"serializer": "sealed", "sizes": (0,) * len(lists)}, frames
+
+
+def head(
+    key: Any = "x", dependencies: Any = (), flags: Any = 0, digests: Any = b"", *plan: Any
+) -> list[Any]:
+    """Return a head as :func:`forged` takes it."""
+    return [key, list(dependencies), flags, digests, *plan]
 
 
 def in_bytes(value: Any) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tracemalloc
 from dataclasses import replace
 
 import msgpack
@@ -21,6 +20,7 @@ from safeser.dask.sealed.writing import leaf_parts
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.values import Limits
 from tests.draws import draws
+from tests.refusal import refusal
 
 LIMITS = Limits()
 
@@ -66,21 +66,6 @@ def test_a_task_arrives_as_it_was_sent_and_shared_parts_travel_once(tasks):
     assert lengths == [3, 1, 2]
 
 
-def test_what_paths_have_in_common_travels_once(sealed):
-    """Two workers take turns: of a path of nine hashes, two or three are new on average."""
-    made = [
-        each.call for each in nodes(sealed({i: Task(i, add, i, i) for i in range(512)})).values()
-    ]
-    sent, kept = Sent(), Kept()
-    size = 0
-    for call in made[::2]:
-        frames = sent.frames(call)
-        size += len(frames[0]) - len(call.leaf.head) - len(call.leaf.tree)
-        assert kept.call(frames, LIMITS).path == call.path
-        assert len(call.path) == 9 * HASH_SIZE
-    assert size / len(made[::2]) < 4 * HASH_SIZE
-
-
 @pytest.fixture(scope="module")
 def others(sealed):
     """Another graph of three tasks, whose paths are as long."""
@@ -107,16 +92,6 @@ def renewed(call, alice):
     return replace(call, signed=statement.renewed_by(alice, statement.issued + 60))
 
 
-def test_paths_of_a_renewed_statement_begin_anew(tasks, alice):
-    """Their graph is the same, so they have hashes in common with those before."""
-    one, two = tasks["x"], renewed(tasks["y", 1], alice)
-    assert one.path.endswith(two.path[HASH_SIZE:])
-    sent, kept = Sent(), Kept()
-    for call in (one, two, one, renewed(one, alice)):
-        found = kept.call(sent.frames(call), LIMITS)
-        assert (found.signed, found.path) == (call.signed, call.path)
-
-
 @pytest.mark.parametrize("before", ["another graph", "a renewed statement"])
 def test_no_hash_is_in_common_with_the_path_of_another_statement(tasks, others, alice, before):
     call = tasks["x"]
@@ -124,9 +99,8 @@ def test_no_hash_is_in_common_with_the_path_of_another_statement(tasks, others, 
     last = others[0] if before == "another graph" else renewed(call, alice)
     kept.call(Sent().frames(last), LIMITS)
     lie = said(call, path=call.path[:HASH_SIZE], common=1, cleared=True)
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "sealed.task"):
         kept.call(lie, LIMITS)
-    assert caught.value.rule == "sealed.task"
     kept.call(said(call, cleared=True), LIMITS)
     assert kept.call(lie, LIMITS).path == call.path  # no lie where the statement is the same
 
@@ -134,46 +108,29 @@ def test_no_hash_is_in_common_with_the_path_of_another_statement(tasks, others, 
 MALFORMED = {
     "a negative index": {"index": -1},
     "an index that is a bool": {"index": False},
-    "an index that is a float": {"index": 0.0},
     "an index of another task": {"index": 1},
     "an index outside": {"index": 3},
-    "a huge index": {"index": (1 << 64) - 1},
-    "text for a path": {"path": "x" * 64},
     "no path": {"path": b""},
     "a longer path": {"path": bytes(96)},
-    "a huge path": {"path": bytes(1 << 16)},
     "half a hash": {"path": bytes(63)},
     "another path": {"path": bytes(64)},
-    "hashes in common with no path": {"common": 1},
     "a negative number of hashes": {"common": -1},
-    "a huge number of hashes": {"common": (1 << 64) - 1},
     "a number of hashes that is a bool": {"common": False},
-    "a number of hashes that is text": {"common": "0"},
     "text for a head": {"head": "x"},
-    "no head": {"head": b""},
     "another head": {"head": msgpack.packb(["y", [], 0, b""])},
     "text for a tree": {"tree": "x"},
     "another tree": {"tree": b"\xc0"},
-    "nothing for places": {"places": None},
     "no places": {"places": []},
-    "a number for places": {"places": 0},
     "a place too few": {"places": [0]},
     "a place too many": {"places": [0, 1, 1]},
     "places exchanged": {"places": [1, 0]},
     "a place that is a bool": {"places": [False, True]},
-    "a place that is a float": {"places": [0.0, 1.0]},
-    "a place that is text": {"places": ["0", "1"]},
-    "a place that is not there": {"places": [0, 2]},
     "a negative place": {"places": [0, -1]},
-    "a huge place": {"places": [0, (1 << 64) - 1]},
-    "a huge negative place": {"places": [0, -(1 << 63)]},
+    "a place that is not there": {"places": [0, 2]},
     "a negative count": {"count": -1},
     "a count that is a bool": {"count": True},
     "a count over the frames": {"count": 3},
-    "a huge count": {"count": 1 << 63},
-    "a count that is text": {"count": "2"},
     "cleared by a number": {"cleared": 0},
-    "cleared by nothing": {"cleared": None},
 }
 
 
@@ -201,8 +158,7 @@ def test_a_malformed_task_is_one_clear_error(tasks, wrong):
     )
 
 
-def test_no_part_of_a_task_can_be_another(graph, tasks, sealed, alice):
-    """Whatever is exchanged between two tasks, or two graphs, the statement does not cover it."""
+def test_no_part_of_a_task_can_be_another(tasks, sealed):
     other = nodes(sealed({"x": Task("x", add, 1, 2), "w": Task("w", add, 5, 6)}))["x"].call
     one, two = tasks["x"], tasks["z"]
     for source in (two, other):
@@ -220,7 +176,6 @@ def test_no_part_of_a_task_can_be_another(graph, tasks, sealed, alice):
 
 
 def test_head_and_tree_cannot_be_divided_elsewhere(tasks):
-    """Both are hashed one after the other, with the length of the first."""
     call = tasks["x"]
     statement = call.signed.statement
     whole = call.leaf.head + call.leaf.tree
@@ -254,40 +209,16 @@ def test_any_frames_are_one_clear_error(frames):
 # -- memory ---------------------------------------------------------------------------------------
 
 
-def test_a_worker_keeps_no_more_than_it_says(monkeypatch):
+@pytest.mark.parametrize(("count", "size", "fit"), [(1, 400_000, 2), (1000, 0, 4)])
+def test_a_worker_keeps_no_more_than_it_says(monkeypatch, count, size, fit):
+    """Parts of no bytes are not for nothing: a hostile scheduler has them kept as well."""
     monkeypatch.setattr(calls, "MOST_KEPT", 1 << 20)
     kept = Kept()
-    first = msgpack.packb([0, b"", 0, b"", b"", [0], 1, False])
+    first = msgpack.packb([0, b"", 0, b"", b"", [0], count, False])
     for number in range(10):
         with pytest.raises(PayloadError) as caught:
-            kept.call([first, bytes(400_000)], LIMITS)
-        assert (caught.value.rule == "sealed.kept") == (number % 3 == 2)
-
-
-def test_parts_of_no_bytes_are_not_for_nothing(monkeypatch):
-    """A hostile scheduler has its worker keep as many of them as it likes otherwise."""
-    monkeypatch.setattr(calls, "MOST_KEPT", 1 << 20)
-    kept = Kept()
-    first = msgpack.packb([0, b"", 0, b"", b"", [0], 1000, False])
-    frames = [first, *[b""] * 1000]
-    tracemalloc.start()
-    for _ in range(100):
-        with pytest.raises(PayloadError):
-            kept.call(frames, LIMITS)
-    taken, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert taken < 2 << 20
-
-
-def test_a_long_definition_travels_with_each_task_and_is_not_kept(sealed):
-    value = bytes(range(256)) * 8192
-    made = nodes(sealed({i: Task(i, add, [value] * 65, i) for i in range(2)}))
-    sent, kept = Sent(), Kept()
-    for node in made.values():
-        frames = sent.frames(node.call)
-        assert max(map(len, frames)) > 2 << 20
-        assert kept.call(frames, LIMITS).definitions == node.call.definitions
-    assert kept._size < 1 << 20
+            kept.call([first, *[bytes(size)] * count], LIMITS)
+        assert (caught.value.rule == "sealed.kept") == (number % (fit + 1) == fit)
 
 
 # -- both ends, whatever happens to messages ------------------------------------------------------
@@ -342,7 +273,6 @@ class BothEnds(RuleBasedStateMachine):
 
     @rule()
     def cut_in_two(self):
-        """As a batch that is too large for one message: encoded again by halves."""
         whole = [call for call, _ in self.batch]
         self.sent.rollback()
         self.batch, self.marks = [], []

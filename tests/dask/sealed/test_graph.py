@@ -28,14 +28,10 @@ from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
-from tests.dask.sealed.graphs import Graph, forged, in_bytes
+from tests.dask.sealed.graphs import COLLIDING, Graph, forged, head, in_bytes, written
+from tests.refusal import refusal
 
 LIMITS = Limits(max_bytes=1 << 26)
-
-
-@pytest.fixture(scope="module")
-def audience(doors):
-    return doors.identity("scheduler").public
 
 
 @pytest.fixture(scope="module")
@@ -56,75 +52,34 @@ def honest(alice, audience):
         ("b", 1): Task(("b", 1), max, TaskRef("a"), {"k": [1]}),
         **{("c", i): Task(("c", i), min, TaskRef("a"), i, "x" * 20) for i in range(300)},
     }
-    header, frames = write_out(
-        Graph(tasks, {"priority": dict.fromkeys(tasks, 3)}), alice, audience, LIMITS
-    )
-    return {**header, "sizes": tuple(header["sizes"])}, frames
-
-
-def head(key="x", dependencies=(), flags=0, digests=b"", *plan):
-    return [key, list(dependencies), flags, digests, *plan]
-
-
-def test_an_honest_graph_is_read(honest):
-    graph = parse(*honest, LIMITS)
-    assert len(graph.heads) == 302
-    assert graph.signed.verify()
-    assert graph.annotations["priority"]["a"] == 3
-    assert any(honest[0]["sizes"])
-    assert not all(honest[0]["sizes"])
+    graph = Graph(tasks, {"priority": dict.fromkeys(tasks, 3)})
+    return write_out(graph, alice, audience, LIMITS)
 
 
 HEADS = {
-    "no list": 5,
-    "empty": [],
     "nothing": None,
     "a dictionary": {"key": "x"},
     "three parts": ["x", [], 0],
-    "six parts": head("x", (), 0, b"", [{}, []], 1),
     "no plan said twice": head("x", (), 0, b"", None),
     "a key of nothing": head(None),
     "a dictionary for a key": head({}),
-    "a list with nothing for a key": head(["x", None]),
     "a list with a dictionary for a key": head(["x", [{}]]),
     "no number for a key": head(float("nan")),
     "no number in a key": head(["x", float("nan")]),
     "text for dependencies": ["x", "ab", 0, b""],
-    "a dictionary for dependencies": ["x", {"a": 1}, 0, b""],
-    "nothing for dependencies": ["x", None, 0, b""],
     "a dependency of nothing": head("x", [None]),
     "a dictionary for a dependency": head("x", [{}]),
-    "no number for a dependency": head("x", [float("nan")]),
     "a bool for flags": head("x", (), True),
-    "a float for flags": head("x", (), 1.0),
     "negative flags": head("x", (), -1),
     "unknown flags": head("x", (), 8),
-    "huge flags": head("x", (), 1 << 63),
     "text for digests": head("x", (), 0, "d" * 32),
     "half a digest": head("x", (), 0, b"d" * 31),
-    "a digest and a half": head("x", (), 0, b"d" * 48),
-    "nothing for digests": head("x", (), 0, None),
-    "a reference to a payload": msgpack.packb(["x", [msgpack.ExtType(1, bytes(4))], 0, b""]),
     "a set for a key": msgpack.packb([msgpack.ExtType(3, b"\x91\x01"), [], 0, b""]),
-    "a time for a key": msgpack.packb([msgpack.Timestamp(1), [], 0, b""]),
-    "an extension": msgpack.packb([msgpack.ExtType(9, b""), [], 0, b""]),
-    "more bytes": msgpack.packb(head()) + b"\x00",
-    "no bytes": b"",
     "no msgpack": b"\xc1",
-    "a list that is longer than its bytes": b"\xdd\xff\xff\xff\xff",
-    "half a list": b"\x94\xa1x",
-    "many levels": b"\x91" * 5_000 + b"\x01",
-    "a key of many levels": b"\x94" + b"\x91" * 300 + b"\x01" + b"\x90\x00\xc4\x00",
     "a marker of Dask's": head({"__Pickled__": b""}),
-    "text that is none": b"\x94\xa1\xff\x90\x00\xc4\x00",
 }
 
 
-PRIME = (1 << 61) - 1
-#: Keys of one hash.
-COLLIDING = [
-    [a * PRIME, b * PRIME, c * PRIME] for a in range(8) for b in range(8) for c in range(8)
-]
 MISSING = head("x", (), 0, b"d" * 32)
 GROUPS = [
     None,
@@ -187,38 +142,24 @@ def test_keys_and_definitions_count_as_elements_do(
 ):
     limits = Limits(max_refs=1000)
     assert parse(*forged(alice, audience, leaves(honest_count), [b"one"], []), limits).heads
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "limit.max_refs"):
         parse(*forged(alice, audience, leaves(refused_count), [b"one"], []), limits)
-    assert caught.value.rule == "limit.max_refs"
 
 
 LISTS = {
     "nothing": None,
-    "a number": 1,
-    "text": "x",
-    "bytes": msgpack.packb(b"x"),
     "a dictionary": {1: 2},
     "a list of text": ["x"],
-    "a list of nothing": [None],
-    "a list of lists": [[]],
-    "no msgpack": b"\xc1",
-    "no bytes": b"",
     "half": b"\x92\xc4",
-    "longer than its bytes": b"\xdd\xff\xff\xff\xff",
     "two values": b"\x90\x90",
 }
 
 
 SIZES = {
     "none": None,
-    "text": "00000",
-    "a list": [0, 0, 0, 0, 0],
     "four": (0, 0, 0, 0),
-    "six": (0, 0, 0, 0, 0, 0),
     "negative": (-1, 0, 0, 0, 0),
     "bools": (False, False, False, False, False),
-    "floats": (0.0, 0, 0, 0, 0),
-    "text inside": ("0", 0, 0, 0, 0),
     "huge": (1 << 70, 0, 0, 0, 0),
     "huge together": (1 << 25, 1 << 25, 1 << 25, 1, 0),
     "not compressed": (10, 0, 0, 0, 0),
@@ -293,7 +234,7 @@ def test_tasks_that_were_not_signed_are_refused(alice, audience, lists):
 @pytest.mark.parametrize("value", [bytes(1 << 20), "x" * (1 << 20), b"y" * 1025])
 def test_a_long_text_is_a_value_and_no_structure(alice, audience, value):
     tasks = {"x": Task("x", len, value), "y": Task("y", max, TaskRef("x"), key=value)}
-    header, frames = write_out(Graph(tasks), alice, audience, LIMITS)
+    header, frames = written(tasks, alice, audience)
     # Dask's client warns of a large graph by the bytes of its frames: values go as they are.
     assert sum(map(len, frames)) > len(value)
     graph = parse(header, frames, LIMITS)
@@ -310,7 +251,7 @@ def test_annotations_are_of_tasks_by_their_place(lies):
 # -- plans of shuffles ----------------------------------------------------------------------------
 
 
-def written(spec):
+def plan_of(spec):
     """Return *spec* as msgpack has the plan of a barrier."""
     packed = msgpack.packb(write_plan(spec, LIMITS))
     return msgpack.unpackb(packed, use_list=True, strict_map_key=False)
@@ -324,7 +265,7 @@ def plan():
     with dask.config.set({"dataframe.shuffle.method": "p2p"}):
         graph = made.shuffle("b").optimize().__dask_graph__()
     [barrier] = [each for each in graph.values() if isinstance(each, P2PBarrierTask)]
-    return written(replace(barrier.spec, id="a" * 32))
+    return plan_of(replace(barrier.spec, id="a" * 32))
 
 
 def rechunk(old=((4, 4), (2, 2)), new=((4, 4), (2, 2)), shuffle="a" * 32):
@@ -337,7 +278,7 @@ BARRIER = barrier_key("a" * 32)
 def test_a_plan_of_sizes_that_are_not_known_is_read(lies):
     old = ((math.nan, math.nan), (2, 2))
     new = ((math.nan, math.nan), (1, 1, 1, 1))
-    plan = written(rechunk(old, new))
+    plan = plan_of(rechunk(old, new))
     graph = lies([(head(BARRIER, (), 0, b"", plan), [])])
     [found] = graph.plans.values()
     assert repr((found.old, found.new)) == repr((old, new))
@@ -361,7 +302,7 @@ NO_PLANS = [
     [{"serializer": "msgpack"}, ["text"]],
     *([{"serializer": name}, []] for name in ("msgpack", "dask", "sealed", 5, ["dask"])),
     [{"serializer": "error"}, [b"\x80"]],
-    *(written(rechunk(((4, size), (2, 2)))) for size in SIZES_OF_CHUNKS),
+    *(plan_of(rechunk(((4, size), (2, 2)))) for size in SIZES_OF_CHUNKS),
 ]
 
 

@@ -11,79 +11,60 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dask._expr import LLGExpr
 from dask._task_spec import Task
 from distributed.protocol.serialize import ToPickle
 
 from safeser.dask.sealed.call import HEADER, Sent
-from safeser.dask.sealed.graph import parse, write_out
+from safeser.dask.sealed.graph import parse
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.value import MAGIC, Requests, SignedValue, sign_request
 from safeser.errors import PolicyDenied
-from safeser.identity import Identity, PrivateKey, Roster, SigningKey
+from safeser.identity import Identity, PrivateKey, SigningKey
 from safeser.policy.ready import locate
 from safeser.values import Limits
-from tests.conftest import Doors
 from tests.dask.conftest import Talk
+from tests.dask.sealed.conftest import SigningDoors
+from tests.dask.sealed.graphs import written
+from tests.refusal import refusal
 
-PICKLE = {"serializer": "pickle", "writeable": []}
-
-
-class Signing(Doors):
-    """Identities with signing keys, as ``keys init`` makes them for everybody."""
-
-    def identity(self, principal, key="", *, signing=None):
-        seed = super().identity(f"{principal}-signs", key).public.raw
-        return super().identity(principal, key, signing=signing or SigningKey.from_bytes(seed))
-
-    def roster(self, policy):
-        lines = []
-        for name in policy.principals:
-            own = self.identity(name)
-            lines.append(f"{own.public.text} {own.verifying.text} {name} active 2026-01-01")
-        return Roster.parse("\n".join(lines) + "\n")
+DOORS = SigningDoors()
+CAROL, AUDIENCE = DOORS.identity("carol"), DOORS.identity("scheduler").public
 
 
-def signed_by(author, task):
-    """Return *task* as the scheduler hands it out, signed by *author* for its cluster."""
-    doors = Signing()
-    audience = doors.identity("scheduler").public
-    header, frames = write_out(LLGExpr({"x": task}), doors.identity(author), audience, Limits())
-    header = {**header, "sizes": tuple(header["sizes"])}  # as msgpack is read
-    call = nodes(parse(header, frames, Limits()))["x"].call
-    return Talk.Row(HEADER, tuple(Sent().frames(call)))
-
-
-def test_functions_of_the_standard_library_are_no_data():
-    server = Talk(Signing(), "scheduler", "worker", "dask-cluster").greet()
-    row = Talk.Row(PICKLE, (pickle.dumps(operator.add),))
-    server.refuses({"op": "update_data", "data": {"x": row}})
-    assert server.refused_by_server == ["context.family"]
+def talk(asker, server, policy="dask-cluster", **options):
+    return Talk(DOORS, asker, server, policy, server_options=options).greet()
 
 
 # --- functions and plugins -----------------------------------------------------------------------
 
 
-def run_by(author, function):
-    doors = Signing()
-    audience = doors.identity("scheduler").public
-    signed = sign_request(
-        {"run.function": pickle.dumps(function)}, doors.identity(author), audience
-    )
-    return {"op": "run", "function": signed["run.function"], "wait": True}
+FUNCTION = pickle.dumps(len)
+WHOLE = {"function": FUNCTION, "args": pickle.dumps(((),)), "kwargs": pickle.dumps({})}
+
+
+def signed_parts(parts=WHOLE, by=CAROL, audience=AUDIENCE):
+    """Return the parts of a request to run a function, as *by* signs them, by their fields."""
+    purposes = {f"run.{field}": data for field, data in parts.items()}
+    done = sign_request(purposes, by, audience)
+    return {purpose.removeprefix("run."): value for purpose, value in done.items()}
+
+
+def run_by(author):
+    """Return a request to run a function that *author* signed."""
+    return {
+        "op": "run",
+        "wait": True,
+        **signed_parts({"function": FUNCTION}, DOORS.identity(author)),
+    }
 
 
 @pytest.mark.parametrize("recipient", ["worker", "nanny"])
 def test_a_function_that_an_engineer_signed_runs_once_in_each_server(recipient):
-    def connected(taken):
-        options = {"taken": taken}
-        return Talk(Signing(), "scheduler", recipient, "dask-cluster", server_options=options)
-
-    taken, request = Requests(), run_by("carol", len)
-    first = connected(taken).greet()
-    for server in (first, connected(Requests()).greet()):
-        assert server.attack(request)["function"] == pickle.dumps(len)
-    for server in (first, connected(taken).greet()):
+    taken, request = Requests(), run_by("carol")
+    first = talk("scheduler", recipient, taken=taken)
+    for server in (first, talk("scheduler", recipient, taken=Requests())):
+        assert server.attack(request)["function"] == FUNCTION
+    for server in (first, talk("scheduler", recipient, taken=taken)):
         server.refuses(request)
         assert server.refused_by_server == ["sealed.replayed"]
 
@@ -91,12 +72,12 @@ def test_a_function_that_an_engineer_signed_runs_once_in_each_server(recipient):
 def test_no_author_takes_up_what_is_remembered_of_another(monkeypatch):
     monkeypatch.setattr("safeser.dask.sealed.value._REMEMBERED", 2)
     taken = Requests()
-    requests = [SignedValue.parse(run_by("carol", len)["function"]) for _ in range(3)]
+    requests = [SignedValue.parse(run_by("carol")["function"]) for _ in range(3)]
     for each in requests[:2]:
         taken.take(each)
     with pytest.raises(PolicyDenied, match=r"of its author\n  rule: sealed\.replayed"):
         taken.take(requests[2])
-    other = SignedValue.parse(run_by("dora", len)["function"])
+    other = SignedValue.parse(run_by("dora")["function"])
     taken.take(other)
     taken.take(dataclasses.replace(other, request=requests[0].request))
     with pytest.raises(PolicyDenied):
@@ -105,28 +86,12 @@ def test_no_author_takes_up_what_is_remembered_of_another(monkeypatch):
 
 def test_a_scheduler_that_passes_a_function_on_keeps_nothing_of_it():
     taken = Requests()
-    scheduler = Talk(
-        Signing(), "carol", "scheduler", "dask-cluster", server_options={"taken": taken}
-    ).greet()
-    message = {"op": "broadcast", "msg": run_by("carol", len), "workers": None}
+    scheduler = talk("carol", "scheduler", taken=taken)
+    message = {"op": "broadcast", "msg": run_by("carol"), "workers": None}
     passed = scheduler.attack(message)["msg"]
     assert passed["function"] == message["msg"]["function"]
-    worker = Talk(
-        Signing(), "scheduler", "worker", "dask-cluster", server_options={"taken": taken}
-    ).greet()
-    assert worker.attack(passed)["function"] == pickle.dumps(len)
-
-
-FUNCTION = pickle.dumps(len)
-WHOLE = {"function": FUNCTION, "args": pickle.dumps(((),)), "kwargs": pickle.dumps({})}
-
-
-def signed_parts(parts=WHOLE, by=None, audience=None):
-    """Return the parts of a request to run a function, as carol signs them, by their fields."""
-    purposes = {f"run.{field}": data for field, data in parts.items()}
-    audience = audience or Signing().identity("scheduler").public
-    done = sign_request(purposes, by or Signing().identity("carol"), audience)
-    return {purpose.removeprefix("run."): value for purpose, value in done.items()}
+    worker = talk("scheduler", "worker", taken=taken)
+    assert worker.attack(passed)["function"] == FUNCTION
 
 
 class Parts:
@@ -138,43 +103,33 @@ class Parts:
         self.again = signed_parts()
         self.one = signed_parts({"function": FUNCTION})
 
-    def another_pickle(self):
-        return self.signed["function"].removesuffix(FUNCTION) + self.pickle
-
-    def another_author(self):
-        parts = signed_parts(by=Signing().identity("bob"))
-        return {field: value.replace(b"bob", b"eve", 1) for field, value in parts.items()}
-
-    def swapped(self):
-        return {**self.signed, "function": self.signed["args"], "args": self.signed["function"]}
-
     def of_yesterday(self):
         with pytest.MonkeyPatch.context() as patched:
             earlier = SimpleNamespace(time=lambda: time.time() - 24 * 3600)
             patched.setattr("safeser.dask.sealed.value.time", earlier)
             return signed_parts()
 
-    def of_a_plugin(self):
-        audience = Signing().identity("scheduler").public
-        return sign_request({PLUGIN: FUNCTION}, Signing().identity("carol"), audience)[PLUGIN]
-
-    def payload(self):
-        return Talk.Row(*Talk.in_msgpack(self.pickle))
-
 
 PLUGIN = "plugin-add.plugin:p"
-STRANGER = Identity("carol", PrivateKey.generate(), SigningKey.generate())
 
-OTHERS = ("scheduler", "worker", "nanny", "alice", "dashboard")
+
+STRANGER = Identity("carol", PrivateKey.generate(), SigningKey.generate())
 
 #: Requests to run a function that carol did not sign as they are, by the rule by which each ends.
 CHANGED = {
     "author.relayed": {
-        name: lambda _, name=name: signed_parts(by=Signing().identity(name)) for name in OTHERS
+        name: lambda _, name=name: signed_parts(by=DOORS.identity(name))
+        for name in ("scheduler", "nanny", "alice")
     },
     "sealed.signature": {
-        "another pickle": lambda its: {**its.signed, "function": its.another_pickle()},
-        "another author": lambda its: its.another_author(),
+        "another pickle": lambda its: {
+            **its.signed,
+            "function": its.signed["function"].removesuffix(FUNCTION) + its.pickle,
+        },
+        "another author": lambda _: {
+            field: value.replace(b"bob", b"eve", 1)
+            for field, value in signed_parts(by=DOORS.identity("bob")).items()
+        },
     },
     "sealed.request": {
         "mixed with another": lambda its: {**its.signed, "args": its.again["args"]},
@@ -189,10 +144,17 @@ CHANGED = {
     },
     "sealed.value": {"what looks signed": lambda its: {"function": MAGIC + its.pickle}},
     "sealed.place": {
-        "swapped fields": lambda its: its.swapped(),
-        "of a plugin": lambda its: {"function": its.of_a_plugin()},
+        "swapped fields": lambda its: {
+            **its.signed,
+            **{"function": its.signed["args"], "args": its.signed["function"]},
+        },
+        "of a plugin": lambda _: {
+            "function": sign_request({PLUGIN: FUNCTION}, CAROL, AUDIENCE)[PLUGIN]
+        },
     },
-    "raw.payload": {"a payload": lambda its: {**its.signed, "function": its.payload()}},
+    "raw.payload": {
+        "a payload": lambda its: {**its.signed, "function": Talk.Row(*Talk.in_msgpack(its.pickle))}
+    },
     "sealed.audience": {
         "another cluster's": lambda _: signed_parts(audience=PrivateKey.generate().public)
     },
@@ -203,7 +165,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("recipient", ["worker", "nanny"])
 def test_a_whole_request_reaches_its_handler(recipient):
-    server = Talk(Signing(), "scheduler", recipient, "dask-cluster").greet()
+    server = talk("scheduler", recipient)
     got = server.attack({"op": "run", "wait": True, **signed_parts()})
     assert {field: got[field] for field in WHOLE} == WHOLE
     assert server.refused_by_server == []
@@ -214,27 +176,10 @@ def test_a_whole_request_reaches_its_handler(recipient):
     ("rule", "name"), [(rule, name) for rule, forms in CHANGED.items() for name in forms]
 )
 def test_no_request_that_was_changed_does(marker, recipient, rule, name):
-    server = Talk(Signing(), "scheduler", recipient, "dask-cluster").greet()
+    server = talk("scheduler", recipient)
     changed = CHANGED[rule][name](Parts(marker)).items()
     parts = {field: value for field, value in changed if value is not ...}
     server.refuses({"op": "run", "wait": True, **parts})
-    assert server.refused_by_server == [rule]
-
-
-@pytest.mark.parametrize(
-    ("recipient", "op", "field", "rule"),
-    [
-        ("worker", "run_coroutine", "function", "sealed.place"),
-        ("worker", "plugin-add", "plugin", "sealed.place"),
-        ("nanny", "plugin_add", "plugin", "sealed.place"),
-        ("nanny", "run_coroutine", "function", "operation.unknown"),
-        ("nanny", "plugin-add", "plugin", "operation.unknown"),
-    ],
-)
-def test_a_function_to_run_counts_in_no_other_operation(recipient, op, field, rule):
-    server = Talk(Signing(), "scheduler", recipient, "dask-cluster").greet()
-    request = {"op": op, field: signed_parts({"function": FUNCTION})["function"]}
-    server.refuses({**request, "name": "p"} if field == "plugin" else request)
     assert server.refused_by_server == [rule]
 
 
@@ -248,15 +193,14 @@ REGISTRATIONS = {
 def registered(request):
     """Return what answers the registration of a worker or nanny with plugins, and what it takes."""
     asked, field, operation = REGISTRATIONS[request.param]
-    own = Talk(Signing(), request.param, "scheduler", "dask-cluster").greet()
+    own = talk(request.param, "scheduler")
     own.request({**asked, "address": "safeser://127.0.0.1:1"})
 
     def answered(plugins, signed_for):
-        audience = Signing().identity("scheduler").public
         signed = {}
         for name, author in plugins.items():
             purposes = {f"{operation}.plugin:{signed_for}": pickle.dumps(name)}
-            [signed[name]] = sign_request(purposes, author, audience).values()
+            [signed[name]] = sign_request(purposes, author, AUDIENCE).values()
         return own.attack_back({"status": "OK", field: signed})[field]
 
     answered.own = own
@@ -282,7 +226,7 @@ def test_which_plugins_a_process_takes_that_registers(
     if rule == "sealed.expired":
         later = SimpleNamespace(time=lambda: time.time() + 31 * 24 * 3600)
         monkeypatch.setattr("safeser.dask.sealed.verification.time", later)
-    taken = registered({name: Signing().identity(author, key)}, signed_for=signed)
+    taken = registered({name: DOORS.identity(author, key)}, signed_for=signed)
     assert taken == ({name: pickle.dumps(name)} if rule is None else {})
     assert registered.own.refused_by_asker == ([] if rule is None else [rule])
 
@@ -295,17 +239,16 @@ def test_a_plugin_goes_to_no_process_whose_context_does_not_take_its_author(peer
     text = text.replace("  carol:", "  dave: {}\n  carol:")
     if not accepted:
         text = text.replace("authors: [group:engineers]", "authors: [dave]")
-    doors = Signing()
-    t = Talk(doors, peer, "scheduler", text).greet()
+    t = talk(peer, "scheduler", text)
     t.request({**asked, "address": "safeser://127.0.0.1:1"})
-    purpose, audience = f"{operation}.plugin:p", doors.identity("scheduler").public
-    signed = sign_request({purpose: b"secret"}, doors.identity("carol"), audience)
+    purpose = f"{operation}.plugin:p"
+    signed = sign_request({purpose: b"secret"}, CAROL, AUDIENCE)
     plugins = {"p": signed[purpose], "unsigned": b"secret"}
     body, _ = t.sent(t.server, {"status": "OK", field: plugins})
     assert body[field] == ({"p": signed[purpose]} if accepted else {})
     assert t.refused_by_server == ["author.relayed"] * (not accepted) + ["context.family"]
     # It goes to those that are there already by a request.
-    there = Talk(doors, "scheduler", peer, text).greet()
+    there = talk("scheduler", peer, text)
     request = {"op": operation, "plugin": signed[purpose], "name": "p"}
     with contextlib.nullcontext() if accepted else pytest.raises(PolicyDenied):
         there.asker.send(request)
@@ -331,30 +274,29 @@ ASKED = [
 
 @pytest.mark.parametrize(("key", "name", "author", "rule"), ASKED)
 def test_a_client_opens_the_task_that_it_asked_for_and_no_other(key, name, author, rule):
-    client = Talk(Signing(), "carol", "scheduler", "dask-cluster").greet()
+    client = talk("carol", "scheduler")
     client.request({"op": name, "key": key, "reply": True})
-    row = signed_by(author, Task("x", lambda: 42))
+    graph = parse(
+        *written({"x": Task("x", lambda: 42)}, DOORS.identity(author), AUDIENCE), Limits()
+    )
+    row = Talk.Row(HEADER, tuple(Sent().frames(nodes(graph)["x"].call)))
     if rule is None:
         assert client.attack_back(row)() == 42
     else:
-        with pytest.raises(PolicyDenied) as caught:
+        with refusal(PolicyDenied, rule):
             client.attack_back(row)
-        assert caught.value.rule == rule
     assert client.refused_by_asker == ([] if rule is None else [rule])
 
 
 # --- what an author makes a scheduler hand out ----------------------------------------------------
 
 
-def handed_out(talk, key, task, *, copies=1):
+def handed_out(stream, key, task, *, copies=1):
     """Have the scheduler hand out a task of carol's, whose definitions are named so many times."""
-    doors = Signing()
-    identity, audience = doors.identity("carol"), doors.identity("scheduler").public
-    header, frames = write_out(LLGExpr({key: task}), identity, audience, Limits())
-    graph = parse({**header, "sizes": tuple(header["sizes"])}, frames, Limits())
+    graph = parse(*written({key: task}, CAROL, AUDIENCE), Limits())
     heads = tuple(dataclasses.replace(each, digests=each.digests * copies) for each in graph.heads)
     node = nodes(dataclasses.replace(graph, heads=heads))[key]
-    [element] = talk.reply(
+    [element] = stream.reply(
         [{"op": "compute-task", "key": key, "run_id": 1, "run_spec": ToPickle(node)}]
     )
     return element["run_spec"]
@@ -365,12 +307,12 @@ def test_a_task_that_a_worker_cannot_read_harms_no_other():
     policy = (
         Path(locate("dask-cluster")).read_text().replace("max_refs: 1_000_000", "max_refs: 2000")
     )
-    talk = Talk(Signing(), "worker", "scheduler", policy).greet().worker_stream()
-    assert talk.near.policy.limits.max_refs == 2000
-    assert handed_out(talk, "a", Task("a", operator.add, 1, 2))() == 3
-    refused = handed_out(talk, "b", Task("b", operator.mul, 1, 2), copies=3000)
+    stream = talk("worker", "scheduler", policy).worker_stream()
+    assert stream.near.policy.limits.max_refs == 2000
+    assert handed_out(stream, "a", Task("a", operator.add, 1, 2))() == 3
+    refused = handed_out(stream, "b", Task("b", operator.mul, 1, 2), copies=3000)
     with pytest.raises(Exception, match="max_refs"):
         refused()
-    assert handed_out(talk, "c", Task("c", operator.sub, 1, 2))() == -1
-    assert handed_out(talk, "d", Task("d", operator.mul, 3, 2))() == 6
-    assert handed_out(talk, "e", Task("e", operator.add, 3, 2))() == 5
+    assert handed_out(stream, "c", Task("c", operator.sub, 1, 2))() == -1
+    assert handed_out(stream, "d", Task("d", operator.mul, 3, 2))() == 6
+    assert handed_out(stream, "e", Task("e", operator.add, 3, 2))() == 5

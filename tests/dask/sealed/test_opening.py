@@ -13,6 +13,7 @@ from safeser.dask.sealed.opening import open_task
 from safeser.dask.wire.reader import Reader
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
+from tests.refusal import refusal
 
 FUNCTION = (form.DEFINITION, 0)
 CALL = (form.TASK, "x", False, FUNCTION, (), ())
@@ -29,28 +30,20 @@ def opened(tree, key="x", dependencies=("a", "b"), definitions=(b"f",)):
 BAD = {
     "nothing": None,
     "a number": 5,
-    "text": "x",
-    "bytes": b"x",
     "no tag": (),
-    "a list for a tag": ((),),
     "an unknown tag": (9, "x"),
-    "a huge tag": (1 << 63, "x"),
     "a negative tag": (-1, "x"),
     "a bool for a tag": (True, 0),
     "a float for a tag": (2.0, "x", False, FUNCTION, (), ()),
-    "text for a tag": ("2", "x", False, FUNCTION, (), ()),
     "no task": (form.PLAIN, 0, CALL),
     "a reference alone": (form.REFERENCE, "x"),
     "a dependency alone": (form.DEPENDENCY, 0),
     "a function alone": FUNCTION,
     "a slice alone": (form.SLICE, None, None, None),
-    "fewer parts": (form.TASK, "x", False, FUNCTION, ()),
     "more parts": (*CALL, 1),
     "a definition that is not there": task(function=(form.DEFINITION, 1)),
     "a negative definition": task(function=(form.DEFINITION, -1)),
     "a bool for a definition": task(function=(form.DEFINITION, False)),
-    "a huge definition": task((form.DEFINITION, 1 << 63)),
-    "a definition of no number": task(function=(form.DEFINITION, None)),
     "a dependency that is not there": task((form.DEPENDENCY, 2)),
     "a negative dependency": task((form.DEPENDENCY, -1), (form.DEPENDENCY, -2)),
     "a bool for a dependency": task((form.DEPENDENCY, False), (form.DEPENDENCY, True)),
@@ -58,36 +51,23 @@ BAD = {
     "a list in a key": task((form.ALIAS, ("y", {}), "a")),
     "no number for a key": task(key=float("nan")),
     "a reference to no key": task((form.REFERENCE, {})),
-    "a reference to nothing": task((form.REFERENCE, None)),
     "a number for a producer": task(producer=1),
     "text for arguments": (form.TASK, "x", False, FUNCTION, "ab", ()),
-    "a dictionary for arguments": (form.TASK, "x", False, FUNCTION, {"a": 1}, ()),
-    "nothing for arguments": (form.TASK, "x", False, FUNCTION, None, ()),
     "names without a value": task(named=("a",)),
     "a name twice": task(named=("a", 1, "a", 2)),
     "a number for a name": task(named=(1, 2)),
-    "a list for a name": task(named=((), 2)),
-    "bytes for a name": task(named=(b"a", 2)),
     "text for names": task(named="ab"),
     "a name of Dask's own": task(named=("_data_producer", True)),
     "a task for a function": task(function=CALL),
-    "nothing for a function": task(function=None),
-    "a number for a function": task(function=1),
     "an input for a function": task(function=(form.DEPENDENCY, 0)),
-    "half a definition for a function": task(function=(form.DEFINITION,)),
     "a dictionary as it is": task({"a": 1}),
-    "a set as it is": task({1}),
-    "an unknown container": task((form.PLAIN, 5)),
     "a negative container": task((form.PLAIN, -1)),
-    "a bool for a container": task((form.PLAIN, True, 1)),
     "a set of lists": task((form.PLAIN, 2, (form.PLAIN, 0))),
     "half a dictionary": task((form.PLAIN, 4, 1)),
     "a dictionary by lists": task((form.PLAIN, 4, (form.PLAIN, 0), 1)),
     "an unknown gatherer": task((form.GATHERED, 4)),
-    "a negative gatherer": task((form.GATHERED, -1)),
     "a gatherer without a kind": task((form.GATHERED,)),
     "half a dictionary of tasks": task((form.GATHERED, 3, (form.DEPENDENCY, 0))),
-    "a slice of two": task((form.SLICE, 1, 2)),
     "data without a value": (form.DATA, "x"),
     "data without a key": (form.DATA, None, 1),
     "an alias of nothing": (form.ALIAS, "x", None),
@@ -103,9 +83,8 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_malformed_tree_is_one_clear_error(name):
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "sealed.task") as caught:
         opened(BAD[name])
-    assert caught.value.rule == "sealed.task"
     assert "malformed" in caught.value.message
 
 

@@ -1,4 +1,4 @@
-"""Which statements a client renews and when, and which workers a scheduler tells of one."""
+"""What a client says of its graphs: beside them, and when their statements are due again."""
 
 from __future__ import annotations
 
@@ -6,28 +6,24 @@ import asyncio
 import gc
 import logging
 from types import SimpleNamespace
-from weakref import WeakSet
 
 import pytest
-from dask._expr import LLGExpr
 from dask._task_spec import Task, TaskRef
 from distributed.client import FutureState
 from distributed.comm.core import CommClosedError
-from distributed.protocol.serialize import Serialized
+from distributed.protocol.serialize import Serialized, ToPickle
 
 from safeser.dask.clients import sealing
 from safeser.dask.clients.sealing import Sealing
 from safeser.dask.clients.sent_definitions import Sent, SentGraph
 from safeser.dask.scheduler import statement_renewals
 from safeser.dask.scheduler.statement_renewals import Renewals
-from safeser.dask.sealed.graph import write_out
 from safeser.dask.sealed.node import nodes
 from safeser.dask.sealed.statement import LIFETIME, RENEWED_AFTER, SignedStatement
 from safeser.identity import Identity, PrivateKey
-from safeser.values import Limits
 from tests.dask.conftest import Talk
 from tests.dask.sealed.conftest import POLICY
-from tests.dask.sealed.graphs import Graph
+from tests.dask.sealed.graphs import written
 
 NOW = 1_800_000_000
 
@@ -54,15 +50,8 @@ class Holding(Sealing):
     def submits(self, **tasks):
         """Submit *tasks*, with a future for each, as FutureReuse notes it."""
         self._call.named, self._call.signer = set(), self._identity().verifying
-        graph = Serialized(
-            *write_out(
-                Graph(tasks),
-                self._identity(),
-                self.doors.identity("scheduler").public,
-                Limits(),
-                keys=self._call.named,
-            )
-        )
+        audience = self.doors.identity("scheduler").public
+        graph = Serialized(*written(tasks, self._identity(), audience, keys=self._call.named))
         sent = SentGraph(graph.frames, None, sealed=graph.header)
         sent.stated = self._stated(graph)
         for key in tasks:
@@ -128,19 +117,7 @@ def test_each_graph_of_which_a_future_is_held_is_renewed_once_when_it_is_due(cli
     assert {each.statement.issued for each in renewed} == {NOW + 2 * RENEWED_AFTER}
 
 
-def test_a_graph_whose_futures_are_all_released_is_forgotten(client, clock):
-    client.submits(a=task("a"), b=task("b"))
-    client.releases("a")
-    clock(RENEWED_AFTER)
-    assert len(client.looks()) == 1
-    client.releases("b")
-    clock(2 * RENEWED_AFTER)
-    assert client.looks() == []
-    assert len(client._kept) == 0
-
-
 def test_what_another_thread_submits_while_it_looks_is_renewed(client, clock, monkeypatch):
-    """Where nothing was held at that moment, nothing was ever looked at again."""
     client.submits(a=task("a"))
     client.releases("a")
     clock(RENEWED_AFTER)
@@ -170,6 +147,7 @@ def test_what_a_held_future_needs_is_renewed_too(client, clock):
     client.releases("c")
     clock(2 * RENEWED_AFTER)
     assert client.looks() == []
+    assert len(client._kept) == 0
 
 
 def test_a_graph_in_which_a_task_is_there_already_needs_that_one(client, clock):
@@ -284,32 +262,6 @@ def test_a_new_key_signs_all_graphs_before_it_signs_one_again(client, doors, clo
     assert len(roots(found)) == 5
 
 
-def test_what_another_thread_submits_by_the_former_key_is_signed_anew(
-    client, doors, clock, monkeypatch
-):
-    """While a look signs hundreds of statements, which takes some time."""
-    client.submits(a=task("a"))
-    former, client.other = client._identity(), doors.identity("alice", "new")
-    renew, submitted = client._renew, []
-
-    def renewed(*args):
-        monkeypatch.setattr(client, "_renew", renew)
-        stated = client._stated
-        monkeypatch.setattr(client, "_stated", lambda graph: replaced(stated, graph))
-        client.other = former
-        submitted.append(client.submits(b=task("b")))
-        renew(*args)
-
-    def replaced(stated, graph):
-        client.other = doors.identity("alice", "new")
-        return stated(graph)
-
-    monkeypatch.setattr(client, "_renew", renewed)
-    assert len(client.looks()) == 1
-    clock(1)
-    assert roots(client.looks()) == {submitted[0].root}
-
-
 def test_a_key_that_cannot_sign_is_one_warning_an_hour(client, clock, caplog):
     caplog.set_level(logging.WARNING)
     client.submits(a=task("a"))
@@ -326,18 +278,12 @@ def test_a_key_that_cannot_sign_is_one_warning_an_hour(client, clock, caplog):
     assert len(client.looks()) == 1
 
 
-def test_graphs_that_are_not_sealed_have_no_statement(client, doors):
+def test_graphs_that_are_not_sealed_have_no_statement(client, alice, audience):
     assert client._stated(Serialized({"serializer": "pickle"}, [b""])) is None
     client.link = None  # as on a cluster without safeser
     assert client._identity() is None
     client._call.named = set()
-    header, frames = write_out(
-        LLGExpr({"x": task("x")}),
-        doors.identity("alice"),
-        doors.identity("scheduler").public,
-        Limits(),
-    )
-    assert client._stated(Serialized(header, frames)) is None
+    assert client._stated(Serialized(*written({"x": task("x")}, alice, audience))) is None
     assert client.looks() == []
 
 
@@ -358,12 +304,51 @@ def test_the_client_s_loop_looks_again_and_again_until_it_is_stopped(client, clo
     assert [each["op"] for each in client.said] == ["renew-statement"]
 
 
+# -- what a client sends beside a graph, and what it leaves out ------------------------------------
+
+
+class Said:
+    def __init__(self):
+        self.said = []
+
+    def _send_to_scheduler(self, message):
+        self.said.append(message)
+
+
+class Sends(Sealing, Said):
+    """As much of a client as sends a graph."""
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+@pytest.mark.parametrize(
+    ("annotations", "left"), [({}, None), ({"priority": 1}, {"priority": 1})], ids=["none", "some"]
+)
+def test_what_is_empty_beside_a_graph_is_not_sent(alice, audience, is_signed, annotations, left):
+    client = Sends()
+    client.begin_to_keep()
+    if is_signed:
+        graph = written({"a": Task("a", len, ())}, alice, audience)
+        annotations = {**annotations, "workers": len}  # functions were called when it was written
+    else:
+        graph = {"serializer": "pickle"}, [b""]
+    message = {"op": "update-graph", "expr_ser": Serialized(*graph), "keys": {"a"}}
+    beside = {"annotations": annotations, "code": (), "span_metadata": {"collections": []}}
+    before = message | {name: ToPickle(each) for name, each in beside.items()}
+    client._send_to_scheduler(dict(before))
+    [said] = client.said
+    assert "code" not in said
+    assert said["span_metadata"] is before["span_metadata"]
+    assert (said["annotations"].data if "annotations" in said else None) == left
+    # What submit says of every graph is no payload beside a signed one.
+    of_futures = ToPickle({"collections": [{"type": "Future"}]})
+    client._send_to_scheduler({**before, "span_metadata": of_futures})
+    assert client.said[1]["span_metadata"] == (of_futures.data if is_signed else of_futures)
+
+
 # -- a scheduler ----------------------------------------------------------------------------------
 
 
 class Loop:
-    """Runs what it is asked to when it is told to."""
-
     def __init__(self):
         self.later, self.pauses = [], []
 
@@ -397,15 +382,10 @@ class Scheduler:
         self.workers, self.stream_comms = {}, {}
 
     def has(self, name, link, *specs, **options):
-        tasks = dict.fromkeys((SimpleNamespaceTask(spec) for spec in specs), 1.0)
+        tasks = [SimpleNamespace(run_spec=spec) for spec in specs]
         self.workers[name] = SimpleNamespace(processing=tasks)
         self.stream_comms[name] = Stream(link, **options)
         return self.stream_comms[name]
-
-
-class SimpleNamespaceTask:
-    def __init__(self, spec):
-        self.run_spec = spec
 
 
 @pytest.fixture
@@ -480,25 +460,3 @@ def test_a_worker_to_whom_policy_does_not_let_it_be_said_is_not_told(
     told.note(graph.current)
     assert scheduler.loop.passes() == 1
     assert stream.said == []
-
-
-def test_nothing_is_looked_at_while_nothing_is_due(client, clock, monkeypatch):
-    monkeypatch.setattr(client._kept, "held", lambda *_: pytest.fail("it was looked at"))
-    assert client.looks() == []
-    client.submits(a=task("a"))
-    clock(RENEWED_AFTER - 1)
-    assert client.looks() == []
-
-
-def test_a_scheduler_that_is_gone_tells_no_worker(sealed):
-    gone = WeakSet()
-    scheduler = Scheduler()
-    told, loop = Renewals(scheduler, None), scheduler.loop
-    gone.add(scheduler)
-    current = sealed({"x": task("x")}).current
-    told.note(current)
-    del scheduler
-    gc.collect()
-    assert not gone
-    assert loop.passes() == 1
-    told.note(current)

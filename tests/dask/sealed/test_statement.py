@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import msgpack
 import pytest
+from dask._task_spec import Task
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.dask.sealed.statement import LIFETIME, MOST_TASKS, SignedStatement, Statement
-from safeser.errors import ConfigError, PayloadError, SafeserError
-from safeser.identity import Identity, PrivateKey, SigningKey
+from safeser.errors import PayloadError, SafeserError
+from tests.refusal import refusal
 
 NOW = 1_800_000_000
 
 
 @pytest.fixture(scope="module")
-def statement(doors):
-    alice = doors.identity("alice")
-    return Statement(
-        "alice",
-        alice.verifying,
-        doors.identity("scheduler").public,
-        bytes(range(16)),
-        3,
-        bytes(32),
-        NOW,
-        NOW + LIFETIME,
-    )
+def statement(sealed):
+    graph = sealed({"x": Task("x", len, ())})
+    return replace(graph.signed.statement, issued=NOW, expires=NOW + LIFETIME)
 
 
 @pytest.fixture(scope="module")
@@ -36,48 +28,15 @@ def signed(statement, alice):
     return statement.signed_by(alice)
 
 
-def packed_of(statement, **changed):
-    """Return the fields as msgpack, some of them changed, in their order."""
-    fields = {
-        "author": statement.author,
-        "signer": statement.signer.raw,
-        "audience": statement.audience.raw,
-        "graph": statement.graph,
-        "size": statement.size,
-        "root": statement.root,
-        "issued": statement.issued,
-        "expires": statement.expires,
-    }
-    return [*{**fields, **changed}.values()]
+def packed_of(signed, **changed):
+    """Return the fields as msgpack has them, some of them changed, in their order."""
+    names = [each.name for each in fields(Statement)]
+    said = dict(zip(names, msgpack.unpackb(signed.data), strict=True))
+    return [*{**said, **changed}.values()]
 
 
 def parsed(signature, data):
     return SignedStatement.parse(signature + data)
-
-
-def test_what_was_signed_is_parsed_and_verifies(statement, signed):
-    again = SignedStatement.parse(signed.packed)
-    assert again.statement == statement
-    assert again.verify()
-    assert again.packed == signed.packed
-
-
-CHANGED = {
-    "author": "bob",
-    "signer": SigningKey.generate().public.raw,
-    "audience": bytes(31) + b"\x09",
-    "graph": bytes(16),
-    "size": 4,
-    "root": b"\x01" * 32,
-    "issued": NOW + 1,
-    "expires": NOW + LIFETIME - 1,
-}
-
-
-@pytest.mark.parametrize("name", CHANGED)
-def test_no_field_can_be_changed(statement, signed, name):
-    data = msgpack.packb(packed_of(statement, **{name: CHANGED[name]}))
-    assert not parsed(signed.signature, data).verify()
 
 
 @given(at=st.integers(0, 10_000), bit=st.integers(0, 7))
@@ -106,38 +65,30 @@ BAD = {
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
 )
-def test_a_field_of_another_kind_is_refused(statement, signed, name, value):
-    with pytest.raises(PayloadError) as caught:
-        parsed(signed.signature, msgpack.packb(packed_of(statement, **{name: value})))
-    assert caught.value.rule == "sealed.statement"
+def test_a_field_of_another_kind_is_refused(signed, name, value):
+    with refusal(PayloadError, "sealed.statement"):
+        parsed(signed.signature, msgpack.packb(packed_of(signed, **{name: value})))
 
 
-def test_a_statement_has_one_spelling(statement, signed):
-    fields = packed_of(statement)
+def test_a_statement_has_one_spelling(signed):
+    whole = packed_of(signed)
     longer = b"\xdc\x00\x08" + signed.data[1:]  # the same array by a longer header
     assert msgpack.unpackb(longer) == msgpack.unpackb(signed.data)
     for data in (
         longer,
         signed.data.replace(b"\xa5alice", b"\xd9\x05alice"),
-        signed.data.replace(b"\x03\xc4\x20" + bytes(32), b"\xcc\x03\xc4\x20" + bytes(32)),
         signed.data + b"\x00",
         signed.data + bytes(512),
-        bytes(1 << 20),
         signed.data[:-1],
         b"",
-        msgpack.packb([*fields, 1]),
-        msgpack.packb(fields[:-1]),
-        msgpack.packb(dict(enumerate(fields))),
+        msgpack.packb([*whole, 1]),
+        msgpack.packb(dict(enumerate(whole))),
         msgpack.packb(7),
-        msgpack.packb(msgpack.Timestamp(1)),
         b"\x91" * 300,
-        b"\xdd\xff\xff\xff\xff",
         b"\xc1",
-        b"\x81\x90\x00",
     ):
-        with pytest.raises(PayloadError) as caught:
+        with refusal(PayloadError, "sealed.statement"):
             parsed(signed.signature, data)
-        assert caught.value.rule == "sealed.statement"
 
 
 @given(st.binary(min_size=65, max_size=576))
@@ -146,15 +97,10 @@ def test_any_bytes_are_a_statement_or_one_clear_error(data):
         SignedStatement.parse(data)
 
 
-def test_a_signature_counts_for_this_purpose_alone(statement, signed, alice):
+def test_a_signature_counts_for_this_purpose_alone(signed, alice):
     # What the same key signs for another purpose begins with other bytes.
     for prefix in (b"", b"safeser sealed graph v2\n", b"safeser sealed call v1\n"):
         assert not parsed(alice.sign(prefix + signed.data), signed.data).verify()
-
-
-def test_an_identity_without_a_signing_key_signs_nothing(statement):
-    with pytest.raises(ConfigError):
-        statement.signed_by(Identity("alice", PrivateKey.generate()))
 
 
 def test_a_statement_is_current_from_issue_to_expiry(statement):

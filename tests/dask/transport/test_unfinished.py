@@ -125,18 +125,6 @@ def test_who_waits_in_another_event_loop_is_woken(budget, run):
     run(main())
 
 
-def test_a_waiter_whose_loop_is_closed_wakes_nobody(budget):
-    async def begin():
-        arriving = Arriving(budget, "p", pytest.fail)
-        await arriving.take(600)
-        arriving.waits = asyncio.Event()
-        return arriving
-
-    arriving = asyncio.run(begin())
-    arriving.wake()
-    arriving.abort()
-
-
 async def test_a_wait_that_is_cancelled_leaves_nothing(budget):
     with Arriving(budget, "p", pytest.fail) as one:
         await one.take(300)

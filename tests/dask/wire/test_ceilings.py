@@ -9,6 +9,7 @@ from safeser.dask.messages.conversation import Conversation
 from safeser.dask.wire import reader
 from safeser.dask.wire.ceilings import named_first
 from safeser.operations import FLOOR, NAMES, Channel, Server, lookup
+from tests.refusal import refusal
 
 KEYS = [f"sum-0123456789abcdef-{n}" for n in range(30_000)]
 
@@ -30,9 +31,10 @@ def parsed(monkeypatch):
 # --- which operation it is -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_the_first_field_names_the_operation(name):
-    for fields in ({}, {str(n): n for n in range(20)}, {str(n): n for n in range(70_000)}):
+@pytest.mark.parametrize("count", [0, 20, 70_000])
+def test_the_first_field_names_the_operation(count):
+    fields = {str(number): number for number in range(count)}
+    for name in NAMES if count < 100 else ("identity",):
         assert named_first(msgpack.packb({"op": name, **fields})) == name
 
 
@@ -40,16 +42,11 @@ def test_the_first_field_names_the_operation(name):
     "message",
     [
         {},
-        [],
         5,
-        "op",
         {"x": 1, "op": "identity"},
         {"op": 5},
         {"op": "identity" * 50},
-        {"op": b"identity"},
         {b"op": "identity"},
-        {"op": ["identity"]},
-        {"op": ""},
         [{"op": "identity"}],
     ],
     ids=repr,
@@ -77,11 +74,10 @@ def test_the_encoder_writes_the_operation_first(talk):
     ("message", "why"),
     [
         ({"op": "identity", "unknown": bytes(1 << 20)}, "identity"),
-        ({"op": "no-such", "unknown": bytes(1 << 20)}, "known"),
         ({"unknown": bytes(1 << 20)}, "known"),
         ([{"op": "identity"}, bytes(1 << 20)], "known"),
     ],
-    ids=["unknown-field", "unknown-operation", "no-operation", "no-map"],
+    ids=["unknown-field", "no-operation", "no-map"],
 )
 @pytest.mark.parametrize("sender", ["alice", "bob"])
 def test_a_request_over_its_ceiling_is_refused_unparsed(talk, parsed, sender, message, why):
@@ -110,9 +106,8 @@ def test_a_sender_without_a_submission_asks_for_fewer_keys(talk, keys):
     ],
 )
 def test_the_asker_hears_of_its_own_ceiling_before_it_sends(talk, asker, message, helps):
-    with pytest.raises(Exception, match=message["op"]) as caught:
+    with refusal(Exception, "limit.operation", match=message["op"]) as caught:
         talk(asker).asker.send(message)
-    assert caught.value.rule == "limit.operation"
     assert helps in caught.value.fix
 
 
@@ -149,15 +144,14 @@ def test_a_list_of_keys_over_the_ceiling_travels_in_parts(talk, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("malformed", [False, True])
-def test_a_batch_of_what_are_no_elements_ends_early(talk, parsed, malformed):
+def test_a_batch_of_what_are_no_elements_ends_early(talk, parsed):
     t = talk("alice").client_stream()
     beat = {"op": "heartbeat-client", "client": "Client-1"}
-    deep = [beat | {"client": [[]]}] if malformed else []
-    for _ in range(200 if malformed else 0):
-        deep[0]["client"] = [deep[0]["client"]]
+    deep = {**beat, "client": []}
+    for _ in range(200):
+        deep["client"] = [deep["client"]]
     parsed.clear()
-    assert t.attack([beat, *deep, *[{}] * 5000, beat]) == (beat,)
+    assert t.attack([beat, deep, *[{}] * 5000, beat]) == (beat,)
     assert len(t.refused_by_server) <= 101
     assert len(parsed) < 110
 

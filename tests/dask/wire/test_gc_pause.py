@@ -7,8 +7,6 @@ import threading
 
 import pytest
 
-from safeser.dask.messages import conversation
-from safeser.dask.messages.pending import pending
 from safeser.dask.wire.gc_pause import gc_paused
 
 
@@ -48,23 +46,4 @@ def test_the_last_one_of_several_threads_switches_it_on():
     assert not gc.isenabled()
     leave.set()
     thread.join()
-    assert gc.isenabled()
-
-
-@pytest.mark.parametrize(("number", "searches"), [(10, True), (2000, False)])
-def test_a_large_reply_is_read_without(talk, monkeypatch, number, searches):
-    seen = []
-    real = conversation.read
-
-    def noted(*arguments):
-        seen.append(gc.isenabled())
-        return real(*arguments)
-
-    t = talk("bob")
-    t.asker._asked = pending({"op": "gather", "keys": ["0"], "reply": True})
-    row = t.Row({"serializer": "msgpack"}, (b"\x01",))
-    monkeypatch.setattr(conversation, "read", noted)
-    got = t.attack_back({"status": "OK", "data": {str(key): row for key in range(number)}})
-    assert got["data"] == {str(key): 1 for key in range(number)}
-    assert seen == [searches]
     assert gc.isenabled()

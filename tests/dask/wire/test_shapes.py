@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from safeser.dask.client_ids import ClientIds
@@ -35,25 +34,16 @@ UNKNOWN, SHAPE, GRANTED = (
 #: Who asks whom, what, and the rule.
 REFUSED = [
     ("bob", "scheduler", {"op": "identity", "comm": 1}, UNKNOWN),
-    ("bob", "scheduler", {"op": "who_has", "keys": [], "deserializers": ["pickle"]}, UNKNOWN),
     ("bob", "scheduler", {"op": "gather", "keys": ["x"], 5: "x"}, UNKNOWN),
     ("bob", "scheduler", {"op": "broadcast", "msg": {"op": "identity", "comm": 1}}, UNKNOWN),
-    ("bob", "scheduler", {"op": "proxy", "worker": "x", "msg": {"op": "identity", "": 1}}, UNKNOWN),
-    ("worker", "scheduler", {"op": "heartbeat_worker", "now": 1.0, "extra": {}}, UNKNOWN),
     ("bob", "worker", {"op": "get_data", "keys": ["x"], "max_connections": 9}, UNKNOWN),
-    ("alice", "scheduler", {"op": "get_error_cause", "keys": [], "args": []}, UNKNOWN),
-    ("alice", "scheduler", {"op": "retire_workers", "anything": 1}, UNKNOWN),
     ("scheduler", "nanny", {"op": "run", "function": b"", "self": 1}, UNKNOWN),
     ("bob", "scheduler", {"op": "who_has", "keys": "abc"}, SHAPE),
-    ("bob", "scheduler", {"op": "who_has", "keys": {"x": 1}}, SHAPE),
     ("bob", "scheduler", {"op": "who_has", "keys": [], "reply": []}, SHAPE),
     ("bob", "scheduler", {"op": "gather", "keys": ["x"], "serializers": "pickle"}, SHAPE),
-    ("bob", "scheduler", {"op": "queue_create", "name": {"x": 1}, "maxsize": 1}, SHAPE),
-    ("bob", "scheduler", {"op": "event_wait", "name": "x", "timeout": float("nan")}, SHAPE),
     ("bob", "scheduler", {"op": "update_data", "who_has": {"x": ["tcp://a:1"]}}, SHAPE),
     ("bob", "scheduler", {"op": "proxy", "msg": {"op": "identity"}, "worker": "tcp://a:1"}, SHAPE),
     ("alice", "scheduler", {"op": "broadcast", "msg": {"op": "call_stack", "keys": "a"}}, SHAPE),
-    ("scheduler", "worker", {"op": "upload_file", "filename": "../x.py", "data": b""}, SHAPE),
     ("scheduler", "worker", {"op": "gather", "who_has": {"x": ["tcp://attacker:1"]}}, SHAPE),
     # Who may not ask hears that first.
     ("bob", "scheduler", {"op": "restart", "nonsense": 1}, GRANTED),
@@ -68,12 +58,9 @@ def test_what_a_handler_does_not_take_is_refused(talk, asker, server, message, r
     assert t.refused_by_server == [rule]
 
 
-@pytest.mark.parametrize("name", ["../x.py", "/tmp/x.py", "", "..", "x\0", "..\\x.py", "C:x.py"])
 @pytest.mark.parametrize("relayed", [True, False])
-def test_an_uploaded_file_stays_in_its_folder_and_its_sender_hears_how_to_name_it(
-    talk, name, relayed
-):
-    upload = {"op": "upload_file", "filename": name, "data": b"x", "load": False}
+def test_an_uploaded_file_stays_in_its_folder_and_its_sender_hears_how_to_name_it(talk, relayed):
+    upload = {"op": "upload_file", "filename": "../x.py", "data": b"x", "load": False}
     t = talk("client", "scheduler" if relayed else "worker", policy="trusted")
     t.refuses({"op": "broadcast", "msg": upload} if relayed else upload)
     assert t.refused_by_server == ["operation.field-shape"]
@@ -95,25 +82,16 @@ def test_a_payload_stands_for_no_name(talk, form):
         assert t.refused_by_server.pop() == "operation.field-shape"
 
 
-def test_a_number_of_numpys_stands_for_a_number(talk):
-    t = talk("bob")
-    got = t.request({"op": "who_has", "keys": [("x", np.int64(3))]})
-    assert got["keys"] == (("x", 3),)
-
-
 def test_a_request_names_no_client_of_another_principals(talk):
     ids = ClientIds()
     alice, again, bob = talk("alice"), talk("alice"), talk("bob")
     for connection in (alice, again, bob):
         connection.server._identity._client_ids = ids
     alice.client_stream("Client-alice")
-    for message in (
-        {"op": "scatter", "data": {}, "client": "Client-alice"},
-        {"op": "publish_delete", "names": ("x",), "client": "Client-alice", "uid": b"x"},
-    ):
-        bob.refuses(message)
-        assert bob.refused_by_server.pop() == "stream.client-id"
-        assert again.attack(message) == message
+    message = {"op": "scatter", "data": {}, "client": "Client-alice"}
+    bob.refuses(message)
+    assert bob.refused_by_server.pop() == "stream.client-id"
+    assert again.attack(message) == message
     named = bob.Eager(bob.Row(*bob.in_msgpack("Client-alice")))
     bob.refuses({"op": "scatter", "data": {}, "client": named})
     # Nor one that nobody has registered.
@@ -126,35 +104,10 @@ def test_a_request_names_no_client_of_another_principals(talk):
 # --- streams ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "element",
-    [
-        {"op": "client-desires-keys", "keys": "abc"},
-        {"op": "client-releases-keys", "keys": {"x": 1}},
-        {"op": "update-data", "who_has": {"x": ["tcp://a:1"]}, "nbytes": {}},
-        {"op": "cancel-keys", "keys": ["x"], "force": "no"},
-        {"op": "subscribe-topic", "topic": ["x"]},
-        {"op": "heartbeat-client", "stimulus_id": "x"},
-        {"op": "report-key", "key": "x", "ts": 1},
-    ],
-)
-def test_an_element_that_would_end_a_stream_is_left_out(talk, element):
-    t = talk("alice").client_stream()
-    assert t.attack([element, {"op": "heartbeat-client"}]) == ({"op": "heartbeat-client"},)
-    assert len(t.refused_by_server) == 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"nbytes": float("nan")},
-        {"metadata": ["x"]},
-        {"cause": "y"},
-        {"typename": 5},
-    ],
-)
+@pytest.mark.parametrize("change", [{"nbytes": float("nan")}, {"metadata": ["x"]}, {"cause": "y"}])
 def test_a_report_that_makes_no_sense_becomes_a_failure_of_its_task(talk, change):
     t = talk("worker").worker_stream()
+    t.refuses([{**REPORT, **change, "key": None}])  # which names no task
     [element] = t.attack([{**REPORT, **change}])
     assert element["op"] == "task-erred"
     assert (element["key"], element["run_id"]) == ("x", 1)
@@ -162,12 +115,6 @@ def test_a_report_that_makes_no_sense_becomes_a_failure_of_its_task(talk, change
     row = lookup(Server.SCHEDULER, Channel.STREAM, "task-erred")
     assert element.keys() - {"op"} <= set(row.takes)
     assert all(row.takes[name](value) for name, value in element.items() if name != "op")
-
-
-def test_a_report_that_names_no_task_is_left_out(talk):
-    t = talk("worker").worker_stream()
-    t.refuses([{**REPORT, "key": None}])
-    t.refuses([{**REPORT, "run_id": "x"}])
 
 
 def test_a_task_that_makes_no_sense_fails_where_it_should_have_run(talk):
@@ -191,17 +138,6 @@ def test_a_client_is_told_nothing_that_makes_no_sense(talk):
     ) is (t.SKIP)
     [element] = t.attack_back([{"op": "task-erred", "key": "x", "exception": None, "why": 1}])
     assert isinstance(element["exception"], PolicyDenied | PayloadError)
-
-
-def test_a_size_that_one_worker_reports_fits_where_others_are_told_it(talk):
-    # Dask hands it on as it came: a task that depends on it would be refused there.
-    t = talk("worker").worker_stream()
-    [said] = t.attack([{**REPORT, "nbytes": 1.5}])
-    assert said["nbytes"] == 1.5
-    for name in ("compute-task", "acquire-replicas"):
-        row = lookup(Server.WORKER, Channel.STREAM, name)
-        for nbytes in (said["nbytes"], 28, -1):  # which says that it is not known
-            assert row.shape_of("nbytes")({"x": nbytes})
 
 
 @pytest.mark.parametrize(("value", "passes"), [(None, True), ("x", True), (5.5, False)])

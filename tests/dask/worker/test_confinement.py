@@ -12,6 +12,7 @@ from safeser.dask.settings import Settings
 from safeser.dask.worker.confinement import REPORT, demand_for, own_files, prove, require_report
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.policy import Policy
+from tests.refusal import refusal
 
 TEXT = """safeser: 1
 name: test
@@ -52,9 +53,8 @@ def test_a_report_of_this_very_demand_is_taken() -> None:
     ],
 )
 def test_no_report_and_one_of_anything_else_is_refused(extra) -> None:
-    with pytest.raises(PolicyDenied) as caught:
+    with refusal(PolicyDenied, "worker.confined"):
         require_report(POLICY, "worker", extra)
-    assert caught.value.rule == "worker.confined"
 
 
 def test_workers_of_other_principals_report_nothing() -> None:

@@ -26,6 +26,7 @@ from safeser.errors import PolicyDenied
 from safeser.operations import Server
 from tests.dask.patched import Peer, serve, with_rows
 from tests.dask.registered import address
+from tests.refusal import refusal
 
 POLICY = """
 safeser: 1
@@ -295,9 +296,8 @@ def test_data_that_the_scheduler_brings_takes_the_place_of_a_former_value(doors)
 def test_a_client_brings_no_data_in_the_place_of_anothers_value(doors):
     site = Site(doors)
     site.has_copy("k")
-    with pytest.raises(PolicyDenied, match="another author") as caught:
+    with refusal(PolicyDenied, "key.definition", match="another author"):
         site.worker.update_data(site.comm("bob"), data={"k": "bob's", "l": 1})
-    assert caught.value.rule == "key.definition"
     assert (site.state.data, site.authors.of("k")) == ({"k": "alice's"}, "alice")
     site.worker.update_data(site.comm("alice"), data={"k": "more", "l": 1})
     assert (site.state.data["l"], site.authors.of("l")) == (1, "alice")

@@ -253,18 +253,6 @@ def test_a_former_transfer_ends_no_later_one(end, source):
     assert worker.state.data["k"] == 42
 
 
-def test_a_forgotten_key_whose_transfer_was_cancelled_is_fetched_as_ever():
-    worker = Bare()
-    worker.handle_stimulus(compute("uses", who_has={"k": [ELSEWHERE]}))
-    worker.handle_stimulus(FreeKeysEvent(keys=["uses"], stimulus_id="free"))
-    worker.handle_stimulus(UpdateDataEvent(data={"k": 1}, stimulus_id="brought"))
-    worker.handle_stimulus(FreeKeysEvent(keys=["k"], stimulus_id="free"))
-    worker.handle_stimulus(fetched(k=666))
-    worker.handle_stimulus(compute("later", who_has={"k": [THIRD]}))
-    worker.handle_stimulus(fetched(THIRD, k=42))
-    assert worker.state.data["k"] == 42
-
-
 # --- a key that changes hands before its task begins ----------------------------------------------
 
 

@@ -9,10 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from safeser.pickles import DATA_PROFILES, Budget, loads
+from safeser.pickles import DATA_PROFILES, loads
 from safeser.pickles.building.memory import Memory
-from safeser.values import Limits
-from tests.pickles.forging import refused
 
 
 def test_memory_is_counted_once():
@@ -74,11 +72,3 @@ def test_no_code_of_a_class_runs():
 def test_containers_of_the_pickle_are_not_charged_to_the_call_that_holds_them(kind):
     value = functools.partial(max, [kind() for _ in range(50_000)])
     assert len(loads(pickle.dumps(value, 5), profile=DATA_PROFILES).args[0]) == 50_000
-
-
-def test_attack_one_text_copied_by_many_calls_is_refused():
-    budget = Budget(Limits())
-    raw = b"B" + (100_000).to_bytes(4, "little") + bytes(100_000) + b"\x94"
-    call = b"\x8c\x08builtins\x8c\x09bytearray\x93\x94"
-    data = b"\x80\x04" + raw + b"0" + call + b"0(" + b"h\x01h\x00\x85R" * 100 + b"t."
-    refused("pickle.max-bytes", loads, data, profile=DATA_PROFILES, budget=budget)

@@ -10,7 +10,7 @@ from safeser.identity import PrivateKey, Roster
 from safeser.policy import Policy
 from safeser.policy.questions.lint import lint
 from safeser.policy.questions.lint_grants import find_dates, find_narrowed
-from safeser.policy.ready import locate, ready_policies
+from safeser.policy.ready import locate
 
 
 def found(name: str, *changes: tuple[str, str]) -> list[tuple[str, bool, str]]:
@@ -188,11 +188,6 @@ def test_a_context_that_ends_is_not_followed_by_what_grants_more() -> None:
         ("c0 c1", True, "Take 'c0' out on the day from which 'c1' is to decide.")
     ]
     assert narrowed({**until, **CODE_FIELDS}, {**BOTH, "operations": "{grant: basic}"}) == []
-
-
-@pytest.mark.parametrize("name", ready_policies())
-def test_no_ready_policy_has_a_narrowed_context(name: str) -> None:
-    assert list(find_narrowed(Policy.load(name).as_of(None))) == []
 
 
 def test_a_user_and_a_scheduler_that_lack_operations_are_found() -> None:

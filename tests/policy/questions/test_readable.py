@@ -21,15 +21,9 @@ principals:
   cy: {groups: [guests]}
   dan: {groups: [guests]}
 contexts:
-- name: tasks-a
+- name: tasks
   sender: scheduler
-  recipient: worker-a
-  authors: [ann, bea, cy]
-  submission: sealed
-  operations: {grant: [compute-task]}
-- name: tasks-b
-  sender: scheduler
-  recipient: worker-b
+  recipient: group:workers
   authors: [ann, bea, cy]
   submission: sealed
   operations: {grant: [compute-task]}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import pytest
 from pydantic import ValidationError
 
 from safeser.errors import ConfigError
 from safeser.policy import Policy
-from safeser.policy.schema import Generator, json_schema
+from safeser.policy.schema import json_schema
 from safeser.policy.source import faults
 from safeser.policy.source.context import Rule
-from safeser.policy.source.fields import Names, Reading, Stated, Strict, one_of, stated
+from safeser.policy.source.fields import Stated
 from safeser.policy.source.scope import Scope
 
 HEAD = "safeser: 1\nname: t\nrevision: 1\n"
@@ -56,29 +54,6 @@ def test_sections_stand_in_any_order_of_the_file() -> None:
     assert one.families == other.families == {"mine"}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "rule", "line"),
-    [
-        ("principals: {a: {groups: g}, b: {}}\n", "config.value", "line 4"),
-        ("principals: {a: {group: [g]}, b: {}}\n", "config.unknown-key", "line 4"),
-        ("", "config.missing-key", "line 1"),
-    ],
-)
-def test_a_fault_of_a_section_comes_before_names_that_it_would_define(
-    wrong: str, rule: str, line: str
-) -> None:
-    error = refused(HEAD + wrong + CONTEXT)
-    assert (error.rule, error.where.startswith(f"p, {line}")) == (rule, True), error
-
-
-def test_the_first_name_without_a_meaning_is_reported_at_its_place() -> None:
-    text = HEAD + PRINCIPALS + "contexts:\n- {name: x, sender: [a, c], recipient: [d]}\n"
-    error = refused(text)
-    assert error.rule == "config.undefined"
-    assert error.where == "p, line 6, column 25"
-    assert error.message.startswith("context 'x': ")
-
-
 def test_a_rule_cannot_be_changed_and_has_no_field_beyond_those_declared() -> None:
     (rule,) = Policy.parse(HEAD + "families: [mine]\n" + PRINCIPALS + CONTEXT).contexts
     with pytest.raises(ValidationError):
@@ -90,58 +65,6 @@ def test_a_rule_cannot_be_changed_and_has_no_field_beyond_those_declared() -> No
     for more in ({"line": 1}, {"senders": ["a"]}, {"_line": 1}):
         with pytest.raises(ValidationError):
             Rule.model_validate({**spelled, **more}, context=scope)
-
-
-class Example(Strict):
-    """A mapping with one field of each kind."""
-
-    words: frozenset[str] = stated(
-        Reading(
-            Names[Annotated[str, one_of(("left", "right"), "side")]],
-            lambda names, scope: frozenset(names),
-        ),
-        alias="sides",
-        default=frozenset({"left"}),
-        spelled=["left"],
-    )
-    """Sides."""
-    size: int = stated(
-        Reading(int | None, lambda size, scope: size or len(scope.own)), default=None
-    )
-    """A size; absent: as many as the scope has families."""
-
-
-def read(value: object) -> Example:
-    scope = Scope()
-    scope.own = frozenset({"f", "g"})
-    return Example.model_validate(value, context=scope)
-
-
-def test_a_declaration_reads_defaults_aliases_and_absence() -> None:
-    assert read({}).words == {"left"}
-    assert read({"sides": ["right"]}).words == {"right"}
-    assert (read({}).size, read({"size": 7}).size) == (2, 7)
-    made = Example.model_json_schema(schema_generator=Generator)["properties"]
-    assert made["sides"]["default"] == ["left"]
-    assert made["sides"]["description"] == "Sides."
-    assert "default" not in made["size"]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"words": ["left"]},
-        {"sides": "left"},
-        {"sides": ["up"]},
-        {"sides": ["left", "left"]},
-        {"sides": []},
-        {"size": "7"},
-        {"size": True},
-    ],
-)
-def test_what_has_another_form_or_no_meaning_is_refused(value: object) -> None:
-    with pytest.raises(ValidationError):
-        read(value)
 
 
 def test_only_reported_names_are_compared_with_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,11 +228,6 @@ def test_no_text_has_many_more_values_than_marks(text: str) -> None:
     assert 2 * values <= 3 * len(_MARK.findall(text)) + 8 * text.count("---") + 8
 
 
-def test_nesting_is_bounded() -> None:
-    parse("a: [[[[[[x]]]]]]\n")
-    assert "deep" in refused("a: [[[[[[[[x]]]]]]]]\n").message
-
-
 @given(_TEXTS)
 @draws(400)
 def test_any_text_gives_a_document_or_one_error(text: str) -> None:

@@ -39,6 +39,7 @@ class Kid(own.Bag):
 
 
 RECORDS = [
+    (own.Point(1, lambda: 1), ".y"),
     (with_attribute(own.Point(1), z=1), "not fields"), (without_field(), "no value"),
     (tuple.__new__(own.Pair, (1,)), "number of elements"),
     (with_attribute(own.Tall(1, [2]), z=1), "attributes"), (Heir(1), "Heir"),

@@ -50,6 +50,11 @@ def chained(maps, **attributes):
     return made
 
 
+def holding(made, data):
+    made.data = data
+    return made
+
+
 def no_text():
     made = array.array("u", "a")
     made.frombytes(b"\xff" * made.itemsize)
@@ -76,7 +81,9 @@ UNSENT = [
     (types.SimpleNamespace(**{"a b": 1}), "not plain"),
     (types.SimpleNamespace(**{"__class_getitem__": 1}), "not plain"),
     (chained([types.SimpleNamespace()]), "ChainMap holds"), (chained([{}], extra=1), "attributes"),
-    (no_text(), "no characters"),
+    (no_text(), "no characters"), (holding(collections.UserDict(), []), "holds no"),
+    (holding(collections.UserList(), {}), "holds no"),
+    (holding(collections.Counter(), 1), "attributes"), (holding(random.Random(5), 1), "attributes"),
 ]  # fmt: skip
 
 

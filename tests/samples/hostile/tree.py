@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from safeser.families import plain
 from tests.samples.typed import payload, ruled
 
 MSGPACK = {"serializer": "msgpack"}
 NIL = b"\xc0"
+FLOOD = [plain.encode(((1 << 61) - 1) * (1 << 70) * n) for n in range(1, 101)]
 
 
 def collection(kind, *headers, lengths=None):
@@ -43,6 +45,7 @@ TREES = [
     (collection("dict"), [], "families.child-count"),
     (collection("dict", MSGPACK), [NIL], "families.header"),
     (collection("dict", MSGPACK), [b"\x92\xc7\x00\x01\x01"], "families.child-count"),
+    (collection("set", *[MSGPACK] * 100), FLOOD, "families.hash-flood"),
 ]  # fmt: skip
 
 HOSTILE = ruled(payload, TREES)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyarrow import compute
 
 
 def _arrays() -> dict[str, object]:
@@ -85,49 +84,6 @@ def examples() -> dict[str, object]:
         "batch": pa.record_batch(columns),
         "large": pa.table({"x": [*range(600)], "t": ["x" * 10] * 600}),
     }
-
-
-def uses(value: object) -> Iterator[Callable[[], object]]:
-    if isinstance(value, (pa.Array, pa.ChunkedArray)):
-        for name in ("flatten", "drop_null", "sort", "get_total_buffer_size", "__reduce__"):
-            yield lambda name=name: getattr(value, name)()
-        yield lambda: pa.chunked_array([value, value]).combine_chunks()
-        yield lambda: pa.chunked_array([value, value[1:]]).to_pylist()[:200]
-        yield lambda: value.take([len(value) - 1, 0])
-        yield lambda: value.fill_null(value[0])
-        yield lambda: compute.list_flatten(value)
-        yield lambda: compute.is_in(value, value)
-        yield lambda: compute.if_else(compute.is_valid(value), value, value)
-        yield lambda: compute.run_end_decode(value)
-        yield lambda: value.cast(pa.large_string())
-        yield lambda: value[-1].as_py()
-        yield lambda: value.diff(value)
-        yield lambda: _streamed(pa.table({"x": value}))
-    elif isinstance(value, (pa.Table, pa.RecordBatch)):
-        yield lambda: value.to_pandas()
-        yield lambda: _streamed(value)
-        yield lambda: value.group_by(value.column_names[0]).aggregate([([], "count_all")])
-        if pa.struct([]) not in value.schema.types:
-            # Arrow 26 follows a null pointer when it sorts by an honest one of these.
-            yield lambda: value.sort_by(value.column_names[0])
-        yield lambda: value.to_batches()
-        yield lambda: [column.to_pylist() for column in value.columns]
-    elif isinstance(value, pa.DataType):
-        yield lambda: value.to_pandas_dtype()
-        yield lambda: pa.nulls(2, value).to_pylist()
-    elif isinstance(value, pa.Schema):
-        yield lambda: value.empty_table().to_pandas()
-        yield lambda: value.to_string(show_field_metadata=True)
-    elif isinstance(value, pa.Scalar):
-        yield lambda: pa.repeat(value, 3).to_pylist()
-        yield lambda: pa.array([value, value])
-
-
-def _streamed(table: object) -> object:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write(table)
-    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 def others() -> Iterator[object]:

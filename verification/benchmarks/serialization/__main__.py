@@ -9,11 +9,10 @@ unpickled twice. Times are processor time, but for *caller* and *loop held*.
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from verification.benchmarks import report
@@ -23,7 +22,6 @@ from verification.benchmarks.serialization.measuring import (
     COMPARED,
     MEASURES,
     ROLES,
-    Cost,
     Counts,
     cost,
     counted,
@@ -31,18 +29,6 @@ from verification.benchmarks.serialization.measuring import (
 )
 
 PACKAGES = ("safeser", "dask", "distributed", "cloudpickle", "msgpack", "joblib")
-
-#: What is shown of a cost, by its name with the unit, and what one such unit is.
-_SHOWN: dict[str, tuple[Callable[[Cost], float], float]] = {
-    "client (s)": (lambda each: each.client, 1),
-    "scheduler (s)": (lambda each: each.scheduler, 1),
-    "worker (s)": (lambda each: each.worker, 1),
-    "caller (s)": (lambda each: each.caller, 1),
-    "client to scheduler (MB)": (lambda each: each.to_scheduler, 1e6),
-    "scheduler to worker (MB)": (lambda each: each.to_worker, 1e6),
-    "scheduler's loop held (ms)": (lambda each: each.held, 1e-3),
-    "client's loop held (ms)": (lambda each: each.client_held, 1e-3),
-}
 
 
 def count_lines(found: Mapping[str, Mapping[str, Counts]]) -> list[list[str]]:
@@ -63,54 +49,40 @@ def _counts(pickles: int, unpickles: int) -> str:
     return " ".join(filter(None, parts)) or "0"
 
 
-def cost_lines(measure: str, amount: int, found: Mapping[str, Sequence[Cost]]) -> list[list[str]]:
-    """Return the rows of one measure.
-
-    :param found: costs by transport, round by round.
-    """
+def cost_lines(
+    clusters: Mapping[str, Cluster], measure: str, amount: int, rounds: int
+) -> list[list[str]]:
+    """Return the rows of one measure, after its rounds."""
+    for cluster in clusters.values():
+        cost(cluster, measure, min(amount, 100))  # to warm up
+    found = {transport: [] for transport in COMPARED}
+    for index in range(rounds):
+        print(f"{MEASURES[measure]}: round {index + 1} of {rounds}", file=sys.stderr)
+        for transport, cluster in report.turns(list(clusters.items()), index):
+            found[transport].append(cost(cluster, measure, amount))
     lines = [[f"{MEASURES[measure]}, {amount:,}", *[""] * (2 * len(COMPARED) - 1)]]
-    for name, (of, unit) in _SHOWN.items():
-        taken = {transport: [of(each) for each in found[transport]] for transport in COMPARED}
-        lines.append(
-            [
-                f"  {name}",
-                *(number(statistics.median(each) / unit) for each in taken.values()),
-                *(
-                    f"{ratio(taken[transport], taken['tcp']):.2f}"
-                    for transport in list(COMPARED)[1:]
-                ),
-            ]
-        )
+    for name in found["tcp"][0]:
+        taken = {transport: [each[name] for each in costs] for transport, costs in found.items()}
+        medians = (number(statistics.median(each)) for each in taken.values())
+        ratios = (f"{ratio(each, taken['tcp']):.2f}" for each in list(taken.values())[1:])
+        lines.append([f"  {name}", *medians, *ratios])
     return lines
-
-
-def _costs(
-    clusters: Mapping[str, Cluster], amounts: Mapping[str, int], rounds: int
-) -> dict[str, dict[str, list[Cost]]]:
-    found: dict[str, dict[str, list[Cost]]] = {
-        measure: {transport: [] for transport in COMPARED} for measure in amounts
-    }
-    for measure, amount in amounts.items():
-        for cluster in clusters.values():
-            cost(cluster, measure, min(amount, 100))  # to warm up
-        for index in range(rounds):
-            print(f"{MEASURES[measure]}: round {index + 1} of {rounds}", file=sys.stderr)
-            for transport, cluster in report.turns(list(clusters.items()), index):
-                found[measure][transport].append(cost(cluster, measure, amount))
-    return found
 
 
 def main() -> None:
     options = report.options(__doc__, tasks=20_000, records=200_000, rounds=3)
-    load = os.getloadavg()
     amounts = dict.fromkeys(MEASURES, options.tasks) | {"records": options.records}
     with tempfile.TemporaryDirectory(prefix="safeser-") as folder, running(Path(folder)) as up:
         numbers = {name: counted(cluster) for name, cluster in up.items()}
-        costs = _costs(up, amounts if options.rounds else {}, options.rounds)
+        lines = [
+            row
+            for measure, amount in amounts.items()
+            if options.rounds
+            for row in cost_lines(up, measure, amount, options.rounds)
+        ]
     report.show(("pickles and unpickles of one object", *COMPARED.values()), count_lines(numbers))
-    lines = [row for each, found in costs.items() for row in cost_lines(each, amounts[each], found)]
     report.show(("", *COMPARED.values(), "code/tcp", "sealed/tcp"), lines)
-    report.show_notes(rounds=options.rounds, load=load, packages=PACKAGES)
+    report.show_notes(rounds=options.rounds, packages=PACKAGES)
 
 
 if __name__ == "__main__":

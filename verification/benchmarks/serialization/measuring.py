@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
 
 from verification.benchmarks import clusters
 from verification.benchmarks.clusters import Cluster
@@ -13,7 +12,7 @@ from verification.benchmarks.serialization.counted import counts
 from verification.benchmarks.serialization.driver import CASES
 from verification.benchmarks.serialization.loop_watch import ask
 
-__all__ = ["COMPARED", "MEASURES", "ROLES", "Cost", "Counts", "cost", "counted", "running"]
+__all__ = ["COMPARED", "MEASURES", "ROLES", "Counts", "cost", "counted", "running"]
 
 #: How the tables name each transport.
 COMPARED = {"tcp": "tcp", "safeser": "code", "safeser sealed": "sealed"}
@@ -59,41 +58,30 @@ def counted(cluster: Cluster) -> dict[str, Counts]:
     return found
 
 
-class Cost(NamedTuple):
-    """What one measure took.
+def cost(cluster: Cluster, measure: str, amount: int) -> dict[str, float]:
+    """Run *measure* of :data:`MEASURES` once on *cluster*; return what it took, by its name.
 
-    :param caller: seconds until the caller had its futures.
-    :param client: processor time in seconds, as are *scheduler* and *worker*.
-    :param to_scheduler: bytes that the client wrote.
-    :param to_worker: bytes that the scheduler wrote to its worker.
-    :param held: longest time between two turns of the scheduler's loop, seconds.
-    :param client_held: the same of the client's loop.
+    *client*, *scheduler* and *worker* are processor time, *caller* is the time until the caller had
+    its futures, and a loop is held between two of its turns.
     """
-
-    caller: float
-    client: float
-    scheduler: float
-    worker: float
-    to_scheduler: float
-    to_worker: float
-    held: float
-    client_held: float
-
-
-def cost(cluster: Cluster, measure: str, amount: int) -> Cost:
-    """Run *measure* of :data:`MEASURES` once on *cluster*."""
     before, sent = _seconds(cluster), ask(cluster.folder)["sent"]
     caller, to_scheduler, client_held = cluster.measure(measure, amount)
     told = ask(cluster.folder)
     client, scheduler, worker = (
         after - begun for after, begun in zip(_seconds(cluster), before, strict=True)
     )
-    to_worker = told["sent"] - sent
-    return Cost(
-        caller, client, scheduler, worker, to_scheduler, to_worker, told["held"], client_held
-    )
+    return {
+        "client (s)": client,
+        "scheduler (s)": scheduler,
+        "worker (s)": worker,
+        "caller (s)": caller,
+        "client to scheduler (MB)": to_scheduler / 1e6,
+        "scheduler to worker (MB)": (told["sent"] - sent) / 1e6,
+        "scheduler's loop held (ms)": told["held"] * 1e3,
+        "client's loop held (ms)": client_held * 1e3,
+    }
 
 
 def _seconds(cluster: Cluster) -> tuple[float, float, float]:
-    client, scheduler = cluster.client_seconds(), cluster.scheduler_seconds()
+    client, scheduler = cluster.cpu_seconds("client"), cluster.cpu_seconds("scheduler")
     return client, scheduler, cluster.cpu_seconds() - client - scheduler
