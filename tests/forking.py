@@ -49,10 +49,24 @@ _IMPORTED = (
 )
 
 
+#: How variables begin that a process reads when it needs them, or never. What ``PYTHONPATH`` names,
+#: a forked process looks at as well.
+_READ_LATER = (
+    "DASK_SAFESER__",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT",
+    "DASK_DISTRIBUTED__SCHEDULER__PRELOAD",
+    "DASK_DISTRIBUTED__WORKER__PRELOAD",
+    *("KEY_PREFIX", "LIVE_SECRET", "PYTEST_CURRENT_TEST", "PYTHONPATH", "SHIFTED", "WATCHED"),
+)
+
+
 def _others(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return *environment* without what processes read when they need it, or never."""
-    read_later = ("DASK_SAFESER__", "PYTEST_CURRENT_TEST", "LIVE_SECRET")
-    return {name: it for name, it in environment.items() if not name.startswith(read_later)}
+    """Return *environment* without what is read later."""
+    return {name: it for name, it in environment.items() if not name.startswith(_READ_LATER)}
+
+
+def _added_path(environment: Mapping[str, str]) -> list[str]:
+    return [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
 
 
 class _Origin:
@@ -122,6 +136,8 @@ def can_fork(
     script = command[0] == sys.executable and (command[1] == "-c" or command[1][0] != "-")
     if not script and command[0] != DASK:
         return False
+    if any(Path(each, "sitecustomize.py").exists() for each in _added_path(environment)):
+        return False  # which an interpreter reads before it imports anything else
     if not _origins:
         _origins.append(_Origin(shared))
     return _origins[0].environment == _others(environment)
@@ -177,6 +193,7 @@ def _become(told: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(told["environment"])
     dask.config.refresh()
+    sys.path[1:1] = _added_path(os.environ)
     main = ModuleType("__main__")
     if program == "-c":
         code, *arguments = arguments
