@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.forking import DASK, Forked, can_fork
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "Folder",
     "base_environment",
     "free_ports",
+    "in_session",
     "measured",
     "until",
 ]
@@ -48,14 +51,16 @@ def measured(environment: Mapping[str, str]) -> dict[str, str]:
 PATIENCE = 60.0
 
 
-def until(what: str, probe: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """Return what *probe* gives once it is true, or fail."""
+def until(
+    what: str, probe: Callable[[], Any], patience: float = PATIENCE, *, every: float = 0.02
+) -> Any:
+    """Return what *probe* gives once it is true, or fail; a costly one is asked less often."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         found = probe()
         if found:
             return found
-        time.sleep(0.02)
+        time.sleep(every)
     raise AssertionError(f"{what} did not happen within {patience:.0f} s")
 
 
@@ -67,6 +72,16 @@ def free_ports(count: int) -> list[int]:
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             if port not in found:
                 found.append(port)
+    return found
+
+
+def in_session(leader: int) -> list[int]:
+    """Return the processes of the session that *leader* began, whether or not it has ended."""
+    found = []
+    for each in psutil.pids():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(each) == leader:
+                found.append(each)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ import psutil
 import pytest
 
 from safeser.audit import verify
-from tests.conftest import measured
+from tests.processes import in_session, measured, until
 
 COMMAND = (sys.executable, "-c", "from safeser.cli import main; main()", "up")
 DEADLINE = 60
@@ -130,22 +129,6 @@ def test_interrupts_at_any_time_end_it_quietly_and_delete_what_was_temporary(tmp
     assert list(tmp_path.glob("safeser-*")) == []
 
 
-def until(what, probe):
-    deadline = time.monotonic() + DEADLINE
-    while not probe():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def nothing_is_left_of(leader):
     # multiprocessing's tracker ends when it sees that nobody holds its pipe any more.
     until("the end of every process", lambda: not in_session(leader))
-
-
-def in_session(leader):
-    found = []
-    for pid in psutil.pids():
-        with contextlib.suppress(ProcessLookupError):
-            if os.getsid(pid) == leader:
-                found.append(pid)
-    return found

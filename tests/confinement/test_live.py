@@ -15,7 +15,7 @@ import pytest
 from safeser.confinement import PROBES
 from tests.confinement.conftest import without_capabilities
 from tests.confinement.test_filter import system_v
-from tests.processes import DASK, until
+from tests.processes import DASK, in_session, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("landlock")]
 
@@ -126,12 +126,7 @@ def test_code_inside_reaches_nothing_that_free_code_reaches(site, tmp_path) -> N
 def test_what_the_worker_left_ends_with_it(site) -> None:
     process = site.start_worker("leaves")
     until("the worker", lambda: "name: leaves\n" in site.log("scheduler"))
-    assert running("--name leaves")
+    assert len(in_session(process.pid)) > 1
     process.terminate()
     process.wait(60)
-    until("the end of all of it", lambda: not running("--name leaves"))
-
-
-def running(words: str) -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return [line for line in listed.stdout.splitlines() if words in line]
+    until("the end of all of it", lambda: not in_session(process.pid))

@@ -5,6 +5,7 @@ The one rule: each worker and each nanny has a key of its own, so that one can b
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import Any
 from safeser.audit.names import Resolver
 from safeser.audit.record import parse
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
-from tests.conftest import DASK, Cluster, until
+from tests.processes import DASK, Cluster, until
 
 __all__ = ["Team", "work"]
 
+
+_LOOKING = Path(__file__).with_name("looking.py")
 
 ENGINEERS = ("alice", "carol", "mallory")
 PRINCIPALS = ("scheduler", "worker", "nanny", *ENGINEERS, "bob")
@@ -66,6 +69,8 @@ class Team(Cluster):
     def environment(self, principal: str, **more: str) -> dict[str, str]:
         # Nobody listens where a revoked process was, and who asks there waits.
         more["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "8s"
+        for each in ("SCHEDULER", "WORKER", "NANNY"):
+            more[f"DASK_DISTRIBUTED__{each}__PRELOAD"] = json.dumps([str(_LOOKING)])
         if principal == "scheduler":
             more["DASK_SAFESER__POLICY"] = str(self._schedulers_policy)
         return super().environment(principal, **more)
@@ -132,6 +137,11 @@ class Team(Cluster):
             new.replace(path)
 
     # --- what was recorded -------------------------------------------------------------------
+
+    def in_force(self, revision: int) -> dict[str, int]:
+        """Return how many processes said in each log that they decide by *revision*."""
+        said = f"new policy is in force: demo revision {revision}\n"
+        return {log.stem: log.read_text().count(said) for log in self.path.glob("*.log")}
 
     def records(self, principal: str) -> list[dict[str, Any]]:
         """Return what all processes of *principal* recorded, as far as it is written."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from safeser.policy import Policy
-from tests.conftest import until
 from tests.dask.live.wires import Sealing, channel_of, value_of
 from tests.dask.team import Team
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 

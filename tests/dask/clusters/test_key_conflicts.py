@@ -11,34 +11,13 @@ from safeser import audit
 pytestmark = pytest.mark.cluster
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "keys.py"
-DEMO = Path(__file__).parents[3] / "policies" / "demo.yaml"
-
-#: Bob submits code as well, and is told by the other word of each kind of conflict than alice.
-BOBS_OWN = """  - name: bob-submits-code
-    sender: bob
-    recipient: scheduler
-    submission: code
-    serializers: [dask, msgpack, pickle, cloudpickle]
-    deserializers: [dask, msgpack, pickle, cloudpickle]
-    pickle: {profile: [data, numpy, pandas]}
-    operations: {grant: [basic, diagnose, run, plugins, control, actors]}
-    key_conflicts: {definition: warn, principal: refuse}
-    values: [group:engineers]
-
-"""
 
 
 @pytest.fixture(scope="module")
-def seen(cluster_under):
-    engineer = "bob: {groups: [engineers]}\n  dan: {groups: [guests]}"
-    text = DEMO.read_text().replace("bob: {groups: [guests]}", engineer)
-    at = text.index("  - name: engineers-submit-code")
-    with cluster_under(text[:at] + BOBS_OWN + text[at:], nannies=0) as cluster:
-        ended = cluster.run(
-            "alice", PROGRAM, cluster.address, str(cluster.keys / "bob.key"), timeout=170
-        )
-        assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
-        answer = ended.answer
+def seen(visit):
+    client = visit("default")
+    cluster = client.cluster
+    answer = client.answer("client", PROGRAM, str(cluster.keys / "dave.key"), timeout=170)
     answer["records"] = [
         tuple(one.fields[name] for name in ("event", "rule", "sender", "author", "where"))
         for one in audit.read(cluster.audit)
@@ -50,7 +29,7 @@ def seen(cluster_under):
 def test_another_definition_is_refused_and_the_first_one_left_alone(seen):
     (kind, rule, text), _ = seen["definition_refused"]
     assert (kind, rule) == ("PolicyDenied", "key.definition")
-    assert "key 'poisoned', submitted by 'alice', was first submitted by 'bob'" in text
+    assert "key 'poisoned', submitted by 'client', was first submitted by 'dave'" in text
     assert "Name another key" in text
     assert seen["first_untouched"] == ["finished", 80]
     assert seen["still_works"] == 3
@@ -69,7 +48,7 @@ def test_a_key_is_free_once_its_task_is_forgotten(seen):
 def test_where_policy_says_warn_dask_does_as_ever_and_the_submitter_hears_of_it(seen):
     value, (warning,) = seen["definition_warned"]
     assert value == 2
-    assert "key 'ours', submitted by 'bob', was first submitted by 'alice'" in warning
+    assert "key 'ours', submitted by 'dave', was first submitted by 'client'" in warning
     assert "with another definition" in warning
     value, (warning,) = seen["principal_warned"]
     assert value == 2
@@ -88,7 +67,7 @@ def test_where_policy_says_refuse_one_definition_is_not_shared_either(seen):
 def test_data_and_actors_take_nobodys_place(seen, attempt):
     (kind, rule, text), _ = seen[attempt]
     assert (kind, rule) == ("PolicyDenied", "key.definition")
-    assert "was first submitted by 'bob'" in text
+    assert "was first submitted by 'dave'" in text
 
 
 def test_what_was_there_is_what_it_was(seen):
@@ -121,10 +100,10 @@ def test_a_graph_that_fails_fails_nobody_elses_futures(seen):
 def test_each_conflict_is_recorded_with_both_principals(seen):
     records = {tuple(record) for record in seen["records"]}
     for record in [
-        ("refuse", "key.definition", "alice", "bob", "poisoned"),
-        ("warn", "key.definition", "bob", "alice", "ours"),
-        ("refuse", "key.principal", "bob", "alice", "also-ours"),
-        ("warn", "key.principal", "alice", "bob", "theirs"),
-        ("refuse", "key.definition", "alice", "bob", "data"),
+        ("refuse", "key.definition", "client", "dave", "poisoned"),
+        ("warn", "key.definition", "dave", "client", "ours"),
+        ("refuse", "key.principal", "dave", "client", "also-ours"),
+        ("warn", "key.principal", "client", "dave", "theirs"),
+        ("refuse", "key.definition", "client", "dave", "data"),
     ]:
         assert record in records

@@ -2,85 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 pytestmark = pytest.mark.cluster
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "one_client.py"
-POLICIES = Path(__file__).parents[3] / "policies"
-
-#: Under ``dask-cluster`` workers submit nothing; here they sign what their tasks submit.
-_WORKERS = """  - name: workers-submit
-    sender: worker
-    recipient: scheduler
-    submission: sealed
-    values: [group:engineers]
-"""
 
 
-class Submitted(NamedTuple):
-    """How the program submits: by which principal, under which ready policy.
-
-    :param changed: what that policy says, and what it says here.
-    :param contexts: those that keys of the program and of its tasks are compared in.
-    """
-
-    principal: str
-    policy: str
-    contexts: str
-    changed: tuple[tuple[str, str], ...] = ()
-
-    def text(self, word):
-        text = (POLICIES / f"{self.policy}.yaml").read_text()
-        for was, now in self.changed:
-            assert was in text
-            text = text.replace(was, now)
-        decided = rf"\1    key_conflicts: {{definition: {word}}}\n"
-        text, found = re.subn(rf"(  - name: (?:{self.contexts})\n)", decided, text)
-        assert found == 2
-        return text
+#: By the word of the policy for another definition: on which cluster and as whom.
+WAYS = {"warn": ("default", "dave"), "refuse": ("sealed", "alice")}
 
 
-SUBMITTED = {
-    "code": Submitted("client", "default", "tasks-submit|client-submits-code"),
-    "sealed": Submitted(
-        *("carol", "dask-cluster", "workers-submit|engineers-submit-sealed"),
-        changed=(
-            (
-                "  - name: workers-report\n    sender: worker\n    recipient: scheduler\n",
-                _WORKERS,
-            ),
-            (
-                "    kinds: [task]\n    authors: [group:engineers]\n",
-                "    kinds: [task]\n    authors: [group:engineers, worker]\n",
-            ),
-        ),
-    ),
-}
-
-
-@pytest.fixture(scope="module", params=[("code", "warn"), ("sealed", "refuse")])
-def way(request):
+@pytest.fixture(scope="module", params=WAYS)
+def word(request):
     return request.param
 
 
 @pytest.fixture(scope="module")
-def word(way):
-    return way[1]
-
-
-@pytest.fixture(scope="module")
-def seen(cluster_under, way):
-    submitted, word = SUBMITTED[way[0]], way[1]
-    principals = ("scheduler", "worker", "nanny", submitted.principal)
-    with cluster_under(submitted.text(word), principals, workers=1, nannies=0) as cluster:
-        ended = cluster.run(submitted.principal, PROGRAM, cluster.address, word, timeout=170)
-        assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
-        return ended.answer
+def seen(visit, word):
+    name, principal = WAYS[word]
+    return visit(name).answer(principal, PROGRAM, word, timeout=170)
 
 
 #: What differs, by the submission.

@@ -8,10 +8,10 @@ import pytest
 
 from safeser.errors import EnvelopeError
 from safeser.identity import Identity
-from tests.conftest import until
 from tests.dask.live.rig import Silent
 from tests.dask.live.wires import Sealing, channel_of
 from tests.dask.team import Team, work
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 

@@ -1,6 +1,6 @@
-"""What two principals see of each other's keys. Prints it as JSON; run as alice, argument: address.
+"""What two principals see of each other's keys. Prints it as JSON; run as one of them.
 
-Policy here: alice gets the default words, bob's are the other way round.
+Alice, who runs it, gets the default words; bob's are the other way round.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dask.tokenize import tokenize
 from dask.utils import funcname
 from distributed import Variable, wait
 from distributed.protocol import Serialize
+from steps import own
 
 import safeser
 
@@ -109,14 +110,14 @@ def main(alice, bob):
     out["actor"] = tried(lambda: alice.submit(dict, key="theirs", actor=True).result(timeout=60))
 
     # Referring to somebody's future is no conflict: it was handed over.
-    Variable("handed", client=bob).set(bob.submit(mul, 3, 4, key="handed"))
-    handed = Variable("handed", client=alice).get(timeout=60)
+    Variable(own("handed"), client=bob).set(bob.submit(mul, 3, 4, key=own("handed")))
+    handed = Variable(own("handed"), client=alice).get(timeout=60)
     out["handed_over"] = tried(lambda: alice.submit(add, handed, 5).result(timeout=60))
 
     # A key can be computed, and this one stands for another task, which alice already holds.
     expected = f"{funcname(add)}-{tokenize(add, {}, 20, 22)}"
-    Variable("trap", client=bob).set(bob.submit(mul, 6, 111, key=expected))
-    trap = Variable("trap", client=alice).get(timeout=60)
+    Variable(own("trap"), client=bob).set(bob.submit(mul, 6, 111, key=expected))
+    trap = Variable(own("trap"), client=alice).get(timeout=60)
     trap.result(timeout=60)
     out["trap_submitted"] = tried(lambda: alice.submit(add, 20, 22).result(timeout=60))
     out["trap_mapped"] = tried(lambda: alice.map(add, [20], [22], key=[expected]))[1]

@@ -14,6 +14,7 @@ import warnings
 import dask
 import dask.array as da
 from distributed import Queue, Variable, wait, worker_client
+from steps import own
 
 import safeser
 
@@ -101,14 +102,17 @@ def named(function):
 def handed(client):
     """What came from elsewhere under a key that this client then submits under."""
     with safeser.Client(sys.argv[1], timeout=30, set_as_default=False) as another:
-        one = another.submit(add, 20, 3, key="handed")
-        Variable("one", client=another).set(one)
-        Queue("two", client=another).put(one)
-        futures = [Variable("one", client=client).get(60), Queue("two", client=client).get(60)]
+        one = another.submit(add, 20, 3, key=own("handed"))
+        Variable(own("one"), client=another).set(one)
+        Queue(own("two"), client=another).put(one)
+        futures = [
+            Variable(own("one"), client=client).get(60),
+            Queue(own("two"), client=client).get(60),
+        ]
         wait(futures)
-        out["handed_same"] = tried(lambda: client.submit(add, 20, 3, key="handed").result())
-        out["handed_other"] = tried(lambda: client.submit(mul, 20, 3, key="handed").result())
-        mapped = client.map(mul, [20], [3], key=["handed"])
+        out["handed_same"] = tried(lambda: client.submit(add, 20, 3, key=own("handed")).result())
+        out["handed_other"] = tried(lambda: client.submit(mul, 20, 3, key=own("handed")).result())
+        mapped = client.map(mul, [20], [3], key=[own("handed")])
         until(lambda: sys.argv[2] == "warn" or mapped[0].status == "error")
         out["handed_mapped"] = tried(lambda: mapped[0].result())
         out["handed"] = [[each.status, each.result()] for each in futures]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -130,48 +128,12 @@ def actors(client):
     yield "an actor of a collection", counter.plus(1).result(timeout=60)
 
 
-def counted(client):
-    """Yield who pickles and unpickles an argument how often, as lines of process ids."""
-    with TemporaryDirectory() as folder:
-        paths = (str(Path(folder) / str(number)) for number in range(10))
-
-        def lines(path, *futures):
-            client.gather(futures)
-            return [line.split() for line in Path(path).read_text().splitlines()]
-
-        def argument():
-            path = next(paths)
-            return path, only_on_workers.Counted(path)
-
-        path, one = argument()
-        held = client.submit(str, one)
-        yield "flat", lines(path, held)
-        yield "its key taken by the same", lines(path, client.submit(str, one))
-        path, one = argument()
-        yield "nested", lines(path, client.submit(str, [{"a": one}]))
-        path, one = argument()
-        yield "keyword", lines(path, client.submit(add, 1, y=one, pure=False))
-        path, one = argument()
-        yield "partial", lines(path, client.submit(partial(add, 1, y=one)))
-        path, one = argument()
-        yield "closure", lines(path, client.submit(lambda: str(one)))
-        path, one = argument()
-        yield "impure", lines(path, client.submit(str, one, pure=False))
-        path, one = argument()
-        yield "delayed", lines(path, client.compute(delayed(str)(one)))
-        path = next(paths)
-        five = [only_on_workers.Counted(path) for _ in range(5)]
-        yield "map", lines(path, *client.map(str, five, pure=False))
-
-
 def main(address):
     answers = {}
     with safeser.Client(address) as client:
         client.wait_for_workers(2, timeout=60)
         for steps in (tasks, collections, requests, actors):
             answers.update(steps(client))
-        answers["counted"] = dict(counted(client))
-        answers["pid"] = str(os.getpid())
     print(json.dumps(answers))
 
 
