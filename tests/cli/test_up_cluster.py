@@ -24,8 +24,8 @@ CHILD = (
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
+def test_a_cluster_comes_up_works_and_ends(tmp_path):
+    """By Ctrl-C; that of groups ends by SIGTERM in tests/dask/test_group_clusters.py."""
     folder = tmp_path / "cluster"
     command = (*COMMAND, folder, "--port=0", "--workers=1")
     with (
@@ -36,8 +36,7 @@ def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
             stderr=stderr,
             text=True,
             start_new_session=True,
-            # What comes before the end is the same for both.
-            env=measured(os.environ) if ending == signal.SIGTERM else None,
+            env=measured(os.environ),
         ) as running,
     ):
         try:
@@ -62,7 +61,7 @@ def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
             assert (asked.returncode, asked.stdout) == (0, "42\nset() True\n"), asked.stderr
             children = psutil.Process(running.pid).children(recursive=True)
             assert children  # the worker is a process of its own
-            running.send_signal(ending)
+            running.send_signal(signal.SIGINT)
             rest = running.stdout.read()
             assert running.wait(timeout=DEADLINE) == 0, (tmp_path / "stderr").read_text()
             assert f"Ended. Keys and logs are in {folder}\n" in rest
@@ -106,7 +105,7 @@ def test_interrupts_at_any_time_end_it_quietly_and_delete_what_was_temporary(tmp
     """As a terminal sends them: to every process of the group, more than once."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
-        (*COMMAND, "--port=0", "--workers=2"),
+        (*COMMAND, "--port=0", "--workers=1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -118,7 +117,7 @@ def test_interrupts_at_any_time_end_it_quietly_and_delete_what_was_temporary(tmp
             until("its folder", lambda: list(tmp_path.glob(f"safeser-*/{early}")))
             for _ in range(5):
                 os.killpg(running.pid, signal.SIGINT)
-                time.sleep(0.3)
+                time.sleep(0.1)
             out, err = running.communicate(timeout=DEADLINE)
         finally:
             if running.poll() is None:

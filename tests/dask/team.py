@@ -6,6 +6,7 @@ The one rule: each worker and each nanny has a key of its own, so that one can b
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,9 @@ WORK = """
 import json, os, sys, time
 import safeser
 
+from safeser.channel import watcher
+
+watcher.INTERVAL = 0.1
 address, stop, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 client = safeser.Client(address)
 
@@ -140,8 +144,8 @@ class Team(Cluster):
 
     def in_force(self, revision: int) -> dict[str, int]:
         """Return how many processes said in each log that they decide by *revision*."""
-        said = f"new policy is in force: demo revision {revision}\n"
-        return {log.stem: log.read_text().count(said) for log in self.path.glob("*.log")}
+        said = re.compile(rf"new policy is in force: demo revision {revision}\b")
+        return {log.stem: len(said.findall(log.read_text())) for log in self.path.glob("*.log")}
 
     def records(self, principal: str) -> list[dict[str, Any]]:
         """Return what all processes of *principal* recorded, as far as it is written."""

@@ -22,11 +22,10 @@ REFUSED = {
 }
 
 CELL = """
-import os
-
 def written_here():
     yield 1
 
+import os
 client = safeser.Client(os.environ["SCHEDULER"])
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import DASK, Folder, until
+from tests.processes import DASK, Folder, until
 
 pytestmark = pytest.mark.cluster
 
@@ -30,6 +30,7 @@ def address_in(where: Path) -> str:
 def seen(tmp_path_factory):
     """A cluster by commands that say nothing about hosts and dashboards, seen by alice."""
     made = Folder(tmp_path_factory.mktemp("listening"))
+    made.fresh = False
     try:
         where = made.path / "scheduler.json"
         file = ("--port", "0", "--scheduler-file")

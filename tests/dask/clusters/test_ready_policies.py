@@ -8,6 +8,8 @@ import pytest
 
 from safeser.operations import NAMES
 from safeser.operations.groups import PARTS
+from tests.confinement.conftest import lacks_landlock
+from tests.needs import needs
 
 pytestmark = pytest.mark.cluster
 
@@ -140,7 +142,7 @@ print(json.dumps(out))
 """
 
 
-@pytest.mark.usefixtures("landlock")
+@needs("Landlock", not lacks_landlock())
 def test_analysts_compute_in_their_sandboxes_and_run_nothing_else(visit):
     assert visit("confined").answer("alice", ANALYST) == {
         "lambda": 2,

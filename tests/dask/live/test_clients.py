@@ -137,10 +137,13 @@ def test_no_code_reaches_a_client(
 ) -> None:
     failures = []
     modules: dict[str, set[str]] = {}
+    asked: set[str] = set()  # each once by a guarded client: tests/dask/stock has all in memory
     for row in CLIENT_ROWS:
         failures.append(_control(rig, victims["stock"], servers["stock"], row))
         failures += _attacked(rig, victims["safeser"], servers["safeser"], row)
-        failures += _guarded(rig, victims["guarded"], servers["stock"], row)
+        if row.op not in asked:
+            failures += _guarded(rig, victims["guarded"], servers["stock"], row)
+        asked.add(row.op)
         for kind in ("safeser", "guarded"):
             now = set(victims[kind].ask({"does": "modules"}))
             new = {n for n in now - modules.setdefault(kind, now) if not n.startswith("importlib.")}

@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+import time
 import warnings
 from typing import Any
 
@@ -46,7 +47,13 @@ def element(client: Any) -> str:
     client.subscribe_topic("done", lambda event: arrived.set())
     client.k = Future("k", client)
     client.get_metadata(["hit"])
-    return "arrived" if arrived.wait(2 if STOCK else 30) else "lost"
+    # That of stock Dask ends with an element that it cannot read; older releases hide it.
+    listening = getattr(client, "_handle_report_task", None)
+    deadline = time.monotonic() + (2 if STOCK and listening is None else 30)
+    while not arrived.wait(0.01) and time.monotonic() < deadline:
+        if STOCK and listening is not None and listening.done():
+            break
+    return "arrived" if arrived.is_set() else "lost"
 
 
 async def feed(client: Any) -> None:

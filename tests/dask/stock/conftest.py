@@ -180,10 +180,17 @@ def certificates(path: Path) -> dict[str, str]:
     return {"ca-file": cert, "cert": cert, "key": key_file}
 
 
-@pytest.fixture(scope="module", params=["tcp", "tls"])
-def stock(request: Any, tmp_path_factory: Any) -> Any:
-    made = Stock(tmp_path_factory.mktemp(request.param), request.param)
-    try:
-        yield made.begin()
-    finally:
-        made.stop()
+@pytest.fixture(scope="module")
+def stocks(tmp_path_factory: Any) -> Any:
+    """Return what gives the stock cluster of a scheme."""
+    made: dict[str, Stock] = {}
+
+    def of(scheme: str) -> Stock:
+        if scheme not in made:
+            made[scheme] = Stock(tmp_path_factory.mktemp(scheme), scheme)
+            made[scheme].begin()
+        return made[scheme]
+
+    yield of
+    for each in made.values():
+        each.stop()
