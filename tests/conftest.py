@@ -71,32 +71,77 @@ providers._get_local_constants = lambda: providers._local_constants
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+#: Files that one test process runs one after the other, since they share a cluster that is slow to
+#: start; and then, each by itself, those that take longest, so that none of them is the last.
+TOGETHER = (
+    # demo
+    (
+        "dask/live/",
+        "dask/attacks/test_live_rows.py",
+        "dask/clusters/test_cluster.py",
+        "dask/clusters/test_commands.py",
+        "dask/clusters/test_encryption.py",
+        "dask/monitoring/test_metrics.py",
+        "cli/test_doctor.py",
+    ),
+    # default and sealed
+    (
+        "dask/notebook/",
+        "dask/clients/test_joblib.py",
+        "dask/clusters/test_key_conflicts.py",
+        "dask/clusters/test_one_client.py",
+        "dask/sealed/test_live.py",
+        "dask/values/test_live.py",
+        "seeds/test_compute_paths.py",
+        "seeds/test_refused_calls.py",
+        "seeds/test_trace.py",
+    ),
+    # confined and dask-cluster
+    (
+        "confinement/everyday/",
+        "confinement/test_live.py",
+        "dask/clusters/test_ready_policies.py",
+    ),
+    # clusters of their own
+    ("dask/clusters/test_observe_to_enforce_page.py",),
+    ("demo/test_whole_demo.py",),
+    ("dask/clusters/test_deployers.py",),
+    ("dask/clusters/test_revocation.py",),
+    ("dask/clusters/test_rotation.py",),
+    ("seeds/test_counts.py",),
+)
+
+
+def _group(path: str) -> int:
+    """Return the place of a file in :data:`TOGETHER`, or that after all of them."""
+    inside = path.removeprefix("tests/")
+    return next((n for n, names in enumerate(TOGETHER) if inside.startswith(names)), len(TOGETHER))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order files so that test processes, which take one after the other, end at the same time.
 
-    Files that start clusters come first, folder by folder, since some tests in them last a minute;
-    then those with many tests. Within a file the order stays pytest's own.
+    Files that start clusters come first, since some tests in them last a minute; then those with
+    many tests. Within a file the order stays pytest's own.
     """
     counts = Counter(item.path for item in items)
+    places = {path: _group(path.relative_to(config.rootpath).as_posix()) for path in counts}
     for item in items:
         if item.get_closest_marker("cluster") is not None:
             counts[item.path] = len(items)
-    items.sort(key=lambda item: (-counts[item.path], str(item.path)))
-
-
-#: Folders whose files one test process runs, since they share what is slow to start.
-TOGETHER = ("tests/dask/live/",)
+    items.sort(key=lambda item: (-counts[item.path], places[item.path], str(item.path)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give test processes one file after the other, or all of such a folder."""
+    """Give test processes one file after the other, or all that are together."""
     from xdist.scheduler import LoadFileScheduling
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return next((each for each in TOGETHER if file.startswith(each)), file)
+            place = _group(file)
+            return file if place == len(TOGETHER) else f"together {place}"
 
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from safeser.policy.ready import locate
-from tests.dask.sealed.watched import Watched
 from tests.processes import Cluster, Ended, Folder
 
 __all__ = ["DEMO_PRINCIPALS", "SECRET", "Shared", "Visit"]
@@ -74,7 +73,7 @@ def _changed(name: str, *changes: tuple[str, str]) -> str:
 
 
 def _default(path: Path) -> Cluster:
-    """One person's cluster, by the key of the client; and dave's, whose tasks hear what he does."""
+    """One person's cluster, by the key of the client; and dave's, who hears the other words."""
     text = _changed(
         "default",
         ("  client: {}\n", "  client: {}\n  dave: {}\n"),
@@ -85,7 +84,6 @@ def _default(path: Path) -> Cluster:
             "sender: [client, dave]\n    recipient: worker\n",
         ),
         ("values: [worker]  ", "values: [worker, dave]  "),
-        ("    kinds: [task]\n", "    kinds: [task]\n    key_conflicts: {definition: warn}\n"),
         ("  - name: client-submits-code\n", f"{_DAVE}  - name: client-submits-code\n"),
     )
     return _begun(Cluster(path, _written(path, text), (*_SERVERS, "client", "dave")))
@@ -109,34 +107,13 @@ def _dask_cluster(path: Path) -> Cluster:
     return _begun(Cluster(path, _written(path, text), principals, **_importing(PROGRAMS)))
 
 
-class Sealed(Cluster):
-    """Its workers and clients import a module that its scheduler cannot.
-
-    The scheduler notes what it unpickles and imports, and lies about tasks of some keys.
-    """
-
-    def __init__(self, path: Path) -> None:
-        here = TESTS / "dask" / "sealed"
-        policy = _written(path, (here / "shared.yaml").read_text("utf-8"))
-        people = ("alice", "carol", "erin", "vera")
-        super().__init__(path, policy, (*_SERVERS, *people))
-        self.watched = Watched(path / "watched")
-        self._lies = str(here / "lying.py")
-        self._modules = _importing(here / "modules")
-
-    def environment(self, principal: str, **more: str) -> dict[str, str]:
-        if principal != "scheduler":
-            return super().environment(principal, **self._modules, **more)
-        watched = self.watched.environment
-        [hook] = json.loads(watched.pop("DASK_DISTRIBUTED__SCHEDULER__PRELOAD"))
-        preloads = json.dumps([hook, self._lies])
-        return super().environment(
-            principal, DASK_DISTRIBUTED__SCHEDULER__PRELOAD=preloads, **watched, **more
-        )
-
-
 def _sealed(path: Path) -> Cluster:
-    return _begun(Sealed(path))
+    """Three authors of sealed calls, and a scheduler that lies about tasks of some keys."""
+    here = TESTS / "dask" / "sealed"
+    policy = _written(path, (here / "shared.yaml").read_text("utf-8"))
+    lies = json.dumps([str(here / "lying.py")])
+    people = (*_SERVERS, "alice", "carol", "erin", "vera")
+    return _begun(Cluster(path, policy, people, DASK_DISTRIBUTED__SCHEDULER__PRELOAD=lies))
 
 
 def _confined(path: Path) -> Folder:

@@ -292,7 +292,7 @@ def asked(cluster, tmp_path, safeser):
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("principal", "role"),
-    [("alice", "client"), ("bob", "client"), ("worker", "worker"), ("nanny", "nanny")],
+    [("alice", "client"), ("nanny", "nanny")],
 )
 def test_a_scheduler_that_answers(asked, cluster, principal, role):
     code, found = asked(principal, f"--role={role}")

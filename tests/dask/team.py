@@ -15,6 +15,7 @@ from typing import Any
 from safeser.audit.names import Resolver
 from safeser.audit.record import parse
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
+from safeser.policy.ready import locate
 from tests.processes import DASK, Cluster, until
 
 __all__ = ["Team", "work"]
@@ -53,10 +54,10 @@ print(json.dumps({"rounds": rounds}), flush=True)
 
 
 def policy_text() -> str:
-    """Return policy ``demo`` with three engineers."""
-    text = (Path(__file__).parents[2] / "policies" / "demo.yaml").read_text()
+    """Return policy ``demo`` with three engineers; workers may ask it to end workers."""
+    text = locate("demo").read_text("utf-8")
     more = "".join(f"  {name}: {{groups: [engineers]}}\n" for name in ENGINEERS[1:])
-    return text.replace("  bob:", f"{more}  bob:", 1)
+    return text.replace("  bob:", f"{more}  bob:", 1).replace("worker-reports", "cluster")
 
 
 class Team(Cluster):

@@ -132,15 +132,11 @@ def test_without_joblib(monkeypatch):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(
-    ("cluster", "principal", "nested"),
-    [("default", "client", "returned [[1, 1]]"), ("demo", "alice", "PolicyDenied")],
-)
-def test_refused_calls_end(visit, cluster, principal, nested):
-    told = visit(cluster).answer(principal, PROGRAM)
+def test_refused_calls_end(visit):
+    told = visit("default").answer("client", PROGRAM)
     assert told["result"] == "SerializationError peer.unsent"
     assert told["raised"] == "ValueError"
     assert told["argument"].partition(" ")[0] != "returned"
     assert told["scattered"].partition(" ")[0] != "returned"
-    assert told["nested"].startswith(nested)
+    assert told["nested"] == "returned [[1, 1]]"
     assert told["then"] == "returned [1, 2]"

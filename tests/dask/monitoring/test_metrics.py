@@ -150,7 +150,11 @@ def test_a_scheduler_and_a_worker_have_metrics(visit, tmp_path):
         assert total(each, "safeser_policy_info", principal="worker") == 1
     assert sum(map(refusals, both)) == before + 1
     # What the task was refused while it ran is a record as well.
-    records = [each for each in read(cluster.audit) if each.text("task") == alice.prefix + "load"]
+    records = [
+        each
+        for each in read(cluster.audit)
+        if (each.text("task"), each.text("rule")) == (alice.prefix + "load", "pickle.global")
+    ]
     assert [each.fields["global"] for each in records] == ["builtins:print"]
     assert {
         "event": "refuse",

@@ -1,7 +1,4 @@
-"""What one client gets under a key whose future it holds. Prints it as JSON; argument: address.
-
-Run under a policy whose word for ``definition`` is the second argument.
-"""
+"""What one client gets under a key whose future it holds. Prints it as JSON; argument: address."""
 
 from __future__ import annotations
 
@@ -113,7 +110,7 @@ def handed(client):
         out["handed_same"] = tried(lambda: client.submit(add, 20, 3, key=own("handed")).result())
         out["handed_other"] = tried(lambda: client.submit(mul, 20, 3, key=own("handed")).result())
         mapped = client.map(mul, [20], [3], key=[own("handed")])
-        until(lambda: sys.argv[2] == "warn" or mapped[0].status == "error")
+        until(lambda: mapped[0].status == "error")
         out["handed_mapped"] = tried(lambda: mapped[0].result())
         out["handed"] = [[each.status, each.result()] for each in futures]
 

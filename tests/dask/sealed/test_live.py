@@ -1,4 +1,4 @@
-"""Sealed submissions between real processes: an engineer's day, and a stolen key of the scheduler.
+"""Sealed submissions between real processes: what tasks submit, and a stolen key of the scheduler.
 
 The one rule: whether something ran is read from files, and whether it was refused from the log of
 the process that refused it. Every forgery is a row of ``test_verification.py``, without sockets.
@@ -99,49 +99,6 @@ def ran(cluster, visit):
         return answer, [each for each in refused if each["rule"][:6] in ("sealed", "author")]
 
     return run
-
-
-DAY = {
-    "futures in nested containers": 3,
-    "method": 8,
-    "coroutine": 4,
-    "module of the user's": 8,
-    "class of the user's": 3,
-    "error of a dependency": ["ZeroDivisionError", "division by zero"],
-    "retries": "at last",
-    "no resources": "pending",
-    "equal arguments": 3.0,
-    "scattered": 1,
-    "array": 3200.0,
-    "rechunk among peers": 79800,
-    "rechunk of unknown sizes": 78030,
-    "annotations": 3,
-    "merged among peers": 1900,
-    "legacy graph": [4],
-    "run": [1, 1],
-    "run again": [1, 1],
-    "run a coroutine": [2, 2],
-    "run on nannies": [2, 2],
-    "a worker's plugin": ["by a plugin"] * 2,
-    "a nanny's plugin": ["by a nanny's plugin"] * 2,
-    "an uploaded file": 15,
-    "an error recreated": "division by zero",
-    "a dataset": 21,
-    "an actor's method": 7,
-    "an actor's attribute": 5,
-    "an actor of a collection": 7,
-}
-
-
-def test_an_engineer_s_day_is_as_ever(cluster, ran):
-    """Nothing of it is refused, and the scheduler unpickles and imports nothing."""
-    answers, refused = ran("everyday.py")
-    assert {step: answers[step] for step in DAY} == DAY
-    assert "of the user's" in answers["error of the user's"][1]
-    assert refused == []
-    assert cluster.watched.unpickled() == set()
-    assert not [name for name in cluster.watched.imported() if "only_on_workers" in name]
-    assert "only_on_workers" not in cluster.log("scheduler")
 
 
 def test_what_a_task_submits_is_signed_by_its_worker(ran):
