@@ -31,6 +31,7 @@ __all__ = [
     "Cluster",
     "Ended",
     "Folder",
+    "address_in",
     "base_environment",
     "free_ports",
     "in_session",
@@ -83,6 +84,13 @@ def in_session(leader: int) -> list[int]:
             if os.getsid(each) == leader:
                 found.append(each)
     return found
+
+
+def address_in(where: Path) -> str:
+    """Return what a scheduler wrote into its file, once it is whole."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return str(json.loads(where.read_text())["address"])
+    return ""
 
 
 #: Settings of Dask for the processes that tests start. By its defaults, a cluster that has nothing
@@ -286,13 +294,11 @@ class Cluster(Folder):
         self.scheduler = started.pid
         self._begun["scheduler"] = started
 
-        def written() -> Any:
+        def written() -> str:
             assert started.poll() is None, self.logs()
-            with contextlib.suppress(OSError, ValueError):
-                return json.loads(where.read_text())
-            return None
+            return address_in(where)
 
-        self.address = until("the scheduler's file", written)["address"]
+        self.address = until("the scheduler's file", written)
         assert self.address.startswith("safeser://127.0.0.1:")
         for number in range(workers):
             scratch = ["--local-directory", str(self.path / f"scratch-{number}")]

@@ -4,7 +4,31 @@ The one rule: each starts when a test first asks for it and ends with the sessio
 nothing in it that a later one could see, and one of whose processes ended is replaced, and reported
 with the name of the test that lost it.
 
-TABLE
+========================  =======================================================================
+cluster                   what it is, and who uses it
+========================  =======================================================================
+``default``               that of one person: notebooks, joblib, and keys of two who submit
+``demo``                  what engineers, guests and attackers do: all of tests/dask/live
+``dask-cluster``          engineers sign, others look: tests/dask/clusters/test_ready_policies.py
+``sealed``                three authors, whose values are their own, and a lying scheduler
+``confined``              analysts in sandboxes: tests/confinement
+========================  =======================================================================
+
+These files start their own, below tests/:
+
+- to retire keys or end workers: dask/clusters/test_revocation.py, test_rotation.py
+- to fill or slow down a disk: dask/clusters/test_full_disk.py, test_slow_disk.py
+- with a clock of the test: dask/sealed/test_live_renewal.py
+- under a policy that only they can work under: dask/clusters/test_limits.py (a megabyte),
+  test_encryption.py, confinement/test_nannies.py, seeds/test_families_page.py, and in part
+  dask/clusters/test_commands.py and test_ready_policies.py (nobody may register; trust in all)
+- where how a cluster starts is what is tested: cli/test_up_cluster.py, dask/test_group_clusters.py,
+  dask/clusters/test_deployers.py, test_listening.py, test_observe_to_enforce_page.py,
+  dask/transport/test_connection_roles.py, deploy/test_pods.py, demo/test_whole_demo.py,
+  packaging/test_examples.py, seeds/test_slow_submit_page.py, and in part
+  dask/clusters/test_cluster.py (that of a program)
+- with an audit hook or counters in each process: dask/test_golden.py, seeds/test_counts.py
+- without safeser: dask/stock/test_live.py
 """
 
 from __future__ import annotations

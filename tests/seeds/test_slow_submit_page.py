@@ -81,24 +81,3 @@ def test_the_program_prints_what_the_page_says(tmp_path):
     assert warned.partition("slow.py:10: ")[2].splitlines() == (
         advice.partition("slow.py:10: ")[2].splitlines()
     )
-
-
-@pytest.mark.cluster
-def test_the_first_cure_leaves_what_the_page_says(tmp_path):
-    cure = "held = client.scatter(model)"
-    assert f"`{cure}` once, and pass `held`" in PAGE.text
-    program = PAGE.files["slow.py"]
-    made = "        model = models.Model(8_000_000)\n"
-    cured = program.replace(made, f"{made}        {cure}\n").replace(
-        "score, model,", "score, held,"
-    )
-    found, warned = shown(tmp_path, cured)
-    _, said = printed("process ")
-    # One worker may run all five, or take the model from the other.
-    own = [
-        {row: count for row, count in pickles(text).items() if row[0] == "this process"}
-        for text in (found, said)
-    ]
-    same(*own)
-    assert "models.Model" not in found
-    assert "SerializationAdvice" not in warned

@@ -60,19 +60,7 @@ async def feed(client: Any) -> None:
     await asyncio.wait_for(ProgressBar([Future("k", client)]).listen(), 10)
 
 
-def actor(client: Any) -> Any:
-    """Call a method of the actor that comes for an answer, where it says that it lives."""
-    found = client.get_metadata(["hit"])
-    client.direct_to_workers = True
-    try:
-        call = found._worker_rpc.actor_execute
-    finally:
-        client.direct_to_workers = None
-    return client.sync(call, function="bit_length", actor="k", args=[], kwargs={})
-
-
 ACTIONS = {
-    "actor": actor,
     "nothing": lambda client: None,
     "metadata": lambda client: client.get_metadata(["hit"]),
     "element": element,
