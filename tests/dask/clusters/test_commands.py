@@ -166,13 +166,6 @@ def test_a_worker_whom_only_the_schedulers_policy_refuses_ends_the_command(close
     require_one_line(ended, "operation register-worker is not granted")
 
 
-@pytest.mark.parametrize("nanny", ["--nanny", "--no-nanny"])
-def test_at_the_schedulers_address_a_worker_meets_whom_it_expects_or_nobody(cluster, folder, nanny):
-    environment = cluster.environment("worker", DASK_SAFESER__EXPECTED_SCHEDULER="nanny")
-    ended = dask(folder, ("worker", cluster.address, *WORKER[2:], nanny), environment)
-    require_one_line(ended, "did not accept each other")
-
-
 @pytest.mark.parametrize(
     "module", [("dask", "scheduler"), ("distributed.cli.dask_scheduler",)], ids=" ".join
 )

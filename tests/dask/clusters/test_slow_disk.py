@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.audit import verify
-from tests.conftest import Cluster, until
+from tests.processes import Cluster, until
 
 pytestmark = pytest.mark.cluster
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import until
 from tests.dask.live.client_table import CLIENT_ROWS, Told
 from tests.dask.live.hostile import Hostile
 from tests.dask.live.payloads import in_all_forms, in_stock, places
@@ -21,6 +20,7 @@ from tests.dask.live.rig import Rig
 from tests.dask.live.table import NEW_MODULES
 from tests.dask.live.told import Told as Victim
 from tests.dask.live.wires import PayloadRow
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import until
 from tests.dask.live.controls import Traps
 from tests.dask.live.payloads import CANARY, Evil, in_all_forms, in_stock, places
 from tests.dask.live.rig import Rig
 from tests.dask.live.told import Told
 from tests.dask.live.wires import Host, Wire
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 
