@@ -117,7 +117,7 @@ def test_interrupts_at_any_time_end_it_quietly_and_delete_what_was_temporary(tmp
             until("its folder", lambda: list(tmp_path.glob(f"safeser-*/{early}")))
             for _ in range(5):
                 os.killpg(running.pid, signal.SIGINT)
-                time.sleep(0.1)
+                time.sleep(0.3)
             out, err = running.communicate(timeout=DEADLINE)
         finally:
             if running.poll() is None:

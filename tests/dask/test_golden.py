@@ -14,9 +14,8 @@ from verification.golden.traces import Trace, differences
 CHOSEN = (
     *("submit_lambda", "scatter_pandas", "numpy_result", "da_sum", "dd_shuffle_p2p", "actors"),
     *("run", "register_worker_plugin", "task_error_custom_cls", "run_on_scheduler"),
-    *("run_nanny", "register_nanny_plugin", "upload_file", "recreate_error_locally"),
-    *("futures_as_args", "partial_path", "delayed_calls", "publish_dataset", "retry_cancel"),
-    *("annotations_resources", "da_rechunk_p2p", "dd_merge_p2p"),
+    *("run_nanny", "register_nanny_plugin", "upload_file", "futures_as_args", "partial_path"),
+    *("delayed_calls", "annotations_resources", "da_rechunk_p2p", "dd_merge_p2p"),
 )
 
 
