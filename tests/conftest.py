@@ -437,13 +437,11 @@ def cluster_under(
         *,
         workers: int = 2,
         nannies: int = 1,
-        measured: bool = False,
     ) -> Iterator[Cluster]:
         path = tmp_path_factory.mktemp("own-cluster")
         policy = path / "policy.yaml"
         policy.write_text(text)
         made = Cluster(path, str(policy), principals)
-        made.measured = measured
         try:
             made.begin(workers, nannies=nannies)
             yield made

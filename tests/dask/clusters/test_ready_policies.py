@@ -43,16 +43,8 @@ LOOKS = {
     "future": SQUARES,
     "direct": SQUARES,
     "who_has": 1,
-    "has_what": 2,
-    "nthreads": 2,
-    "ncores": 2,
-    "nbytes": ["squares"],
-    "processing": 2,
     "metadata": "carol",
-    "events": True,
-    "versions": True,
     "stream": True,
-    "profile": True,
     "set": False,
 }
 
