@@ -1,4 +1,4 @@
-"""What crashes, fills or stalls a decoder without any pickle, sent to a worker that takes values."""
+"""What crashes, fills or stalls a decoder without a pickle, sent to a worker that takes values."""
 
 from __future__ import annotations
 
