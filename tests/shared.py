@@ -17,7 +17,7 @@ cluster                   what it is, and who uses it
 These files start their own, below tests/:
 
 - to retire keys or end workers: dask/clusters/test_revocation.py, test_rotation.py
-- to fill or slow down a disk: dask/clusters/test_full_disk.py, test_slow_disk.py
+- to fill a disk: dask/clusters/test_full_disk.py
 - with a clock of the test: dask/sealed/test_live_renewal.py
 - under a policy that only they can work under: dask/clusters/test_limits.py (a megabyte),
   test_encryption.py, confinement/test_nannies.py, seeds/test_families_page.py, and in part
