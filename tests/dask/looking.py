@@ -1,7 +1,13 @@
-"""A preload: this process looks at its policy, roster and key ten times a second."""
+"""A preload: this process looks at its policy, roster and key ten times a second.
+
+It counts its patience with a peer that has not looked yet in looks, and has as much as ever.
+"""
 
 from __future__ import annotations
 
-from safeser.channel import watcher
+from safeser.channel import door, records, watcher
 
-watcher.INTERVAL = 0.1
+_TIMES = 10
+watcher.INTERVAL /= _TIMES
+records.PATIENCE *= _TIMES
+door.PATIENCE = records.PATIENCE

@@ -31,9 +31,6 @@ WORK = """
 import json, os, sys, time
 import safeser
 
-from safeser.channel import watcher
-
-watcher.INTERVAL = 0.1
 address, stop, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 client = safeser.Client(address)
 

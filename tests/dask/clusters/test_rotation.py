@@ -79,9 +79,6 @@ import json, sys, time
 import safeser
 from safeser.dask import drift
 
-from safeser.channel import watcher
-
-watcher.INTERVAL = 0.1
 client = safeser.Client(sys.argv[1])
 while True:
     time.sleep(0.1)
