@@ -11,9 +11,9 @@ import pytest
 from safeser.audit import verify
 from safeser.identities import make_identities
 from safeser.policy.ready import locate
-from tests.conftest import until
 from tests.needs import needs
 from tests.pods import Network, Place, Pod, possible
+from tests.processes import until
 
 pytestmark = [pytest.mark.cluster, needs("the right to make namespaces", possible())]
 
