@@ -288,7 +288,8 @@ def slurm(place):
 @pytest.mark.cluster
 def test_the_example_for_slurm_runs(place, slurm):
     example = Path(__file__).parents[3] / "examples" / "deploy" / "slurm" / "cluster.py"
-    command = (sys.executable, str(example), f"--keys={place.keys}", f"--audit={place.audit}")
+    options = (f"--keys={place.keys}", f"--audit={place.audit}", "--policy=default")
+    command = (sys.executable, str(example), *options, "--principal=client")
     ended = place.call(*command, environment=base_environment() | slurm, timeout=120)
     assert ended.code == 0, ended.err
     assert "sum: 42" in ended.out
