@@ -114,7 +114,6 @@ HOSTILE = {
     "value.scipy": {
         "lists: object dtype": changed(LIL, dtype=np.dtype(object)),
         "diagonals: flat": changed(DIA, data=np.ones(3)),
-        "maxprint": changed(CSR, maxprint=-1),
         "a large tree that may be a thousand levels deep": spatial.cKDTree(np.random.default_rng(
             0).random((5000, 2)), balanced_tree=False),
         "index beyond": changed(CSR, indices=ints(0, 2, 3)),

@@ -384,6 +384,32 @@ def test_no_record_waits_for_a_rotation(make, place, key, clock, clean, monkeypa
     clean(place, key)
 
 
+def test_an_end_that_another_process_keeps_from_the_index_is_registered_later(
+    small, place, key, fill, clean, monkeypatch
+):
+    monkeypatch.setattr(log_files, "_ROTATION_WAIT", 0.01)
+
+    with small() as log, (place / "index").open("rb") as index:
+        fill(log, FULL)
+        switch = log._go_on
+
+        def locked(chain) -> bool:
+            fcntl.flock(index, fcntl.LOCK_EX)
+            return switch(chain)
+
+        log._go_on = locked
+        first = log.path
+        with pytest.raises(AuditError, match="holds the index"):
+            log.rotate_if_due()
+        assert log.path != first
+        log.record({**ADMIT, "bytes": FULL})
+        assert verify(place, key=key).ok
+        fcntl.flock(index, fcntl.LOCK_UN)
+        assert not log.rotate_if_due()  # nothing is due but that
+        assert log._ended is None
+    clean(place, key)
+
+
 def test_a_policy_that_changes_meanwhile_is_named_by_the_next_file(small, place, key, fill, clean):
     with small() as log:
         fill(log, FULL)
