@@ -88,6 +88,20 @@ def test_rotation_by_age(small, place, clock, fill, clean, key):
     assert clean(place, key).files == 3
 
 
+def test_counts_and_refusals_go_on_in_the_next_file(small, place, fill, count):
+    with small() as log:
+        count(log)
+        log.record_all([{"event": "refuse", "sender": "x", "rule": "r", "permitted": False}] * 120)
+        first = log.path
+        fill(log, 2 * FULL)
+        assert log.path != first
+        assert log.refusals == {"r": 120}
+    rows = [row for each in read(place) if each.type == "counts" for row in each.fields["counts"]]
+    assert sum(row[-1] for row in rows) == 1
+    suppressed = [each for each in read(place) if each.type == "suppressed"]
+    assert sum(row[2] for each in suppressed for row in each.fields["suppressed"]) == 20
+
+
 def test_where_no_new_file_can_be_made_the_present_one_goes_on(
     small, place, key, fill, clean, monkeypatch
 ):
