@@ -60,10 +60,10 @@ def test_the_smallest_policy() -> None:
 
 def test_limits_take_numbers_and_sizes() -> None:
     more = "limits: {max_bytes: 3GiB, max_array: 512MiB, max_depth: 50, max_refs: 5_000,"
-    loaded = policy(more=more + " max_frames: 64}\n")
-    assert loaded.limits == Limits(
-        max_bytes=3 << 30, max_array=512 << 20, max_depth=50, max_refs=5000, max_frames=64
-    )
+    more += " max_frames: 64, max_string: 1MiB, max_int: 1KiB, max_calls: 500}\n"
+    sizes = {"max_bytes": 3 << 30, "max_array": 512 << 20, "max_string": 1 << 20, "max_int": 1024}
+    expected = Limits(max_depth=50, max_refs=5000, max_frames=64, max_calls=500, **sizes)
+    assert policy(more=more).limits == expected
 
 
 def test_inline_keys_make_the_roster() -> None:
@@ -227,6 +227,9 @@ def test_one_key_speaks_for_one_principal() -> None:
         "max_refs: 0",
         "max_frames: '9'",
         "max_header: 5",
+        "max_string: 1",
+        "max_int: 1GiB",
+        "max_calls: 1",
         "max_dept: 5",
     ],
 )
