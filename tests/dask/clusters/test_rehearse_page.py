@@ -1,4 +1,4 @@
-"""docs/how-to/observe-to-enforce.md: the walk on a live cluster, as the page has it."""
+"""docs/how-to/rehearse.md: the walk on a live cluster, as the page has it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.pages import Command, Page, Shell, matches, shell
 
 pytestmark = pytest.mark.cluster
 
-PAGE = Page("how-to/observe-to-enforce.md")
+PAGE = Page("how-to/rehearse.md")
 PORT = "8786"
 
 #: Commands that end with another code than 0, because of what they found.
