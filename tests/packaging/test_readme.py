@@ -58,6 +58,15 @@ def test_links_lead_to_files(page):
             assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_code_is_as_wide_as_its_box(page):
+    # What commands print wraps in the browser; code and commands would be cut off.
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), re.M | re.S):
+        printed = language in ("console", "text", "json")
+        assert [x for x in text.splitlines() if len(x) > 88 and not printed] == []
+        assert [x for x in text.splitlines() if len(x) > 88 and x.startswith("$ ")] == []
+
+
 def test_commands_that_the_documents_name_exist():
     named = set()
     for page in PAGES:

@@ -17,7 +17,7 @@ PAGE = Page("how-to/rehearse.md")
 PORT = "8786"
 
 #: Commands that end with another code than 0, because of what they found.
-FOUND = ("policy lint ./team", "policy lint ./learned", "policy replay", "carol.py", "alice.py")
+FOUND = ("policy lint", "policy replay", "policy diff", "attempt.py", "restart.py")
 
 
 def free_port() -> str:
