@@ -18,7 +18,7 @@ from pandas.core.indexes import base
 from pandas.core.internals import managers
 
 from tests.pickles.forging import Called, New
-from tests.samples.opcodes import build, call, name, new, raw
+from tests.samples.opcodes import build, call, name, new, pairs, raw
 
 arrays, offsets = pd.arrays, pd.offsets
 BACKED = pd.Categorical(["a"]).__reduce_ex__(5)[0]
@@ -93,6 +93,11 @@ def plain(thing):
 def stated(value, **fields):
     """Return *value* with other fields in its state."""
     return New(type(value), value.__getstate__() | fields)
+
+
+def parts(*items):
+    """The parts of one partition of a shuffle by tasks."""
+    return new("dask.dataframe.backends:ShuffleGroupResult") + pairs(*items)[1:]
 
 
 def date_offset(without="", /, **change):
@@ -175,6 +180,7 @@ HOSTILE = {
             plain(vars(SPANNED["_offset"]))), plain(vars(SPANNED["_offset"]))),
     },
     "pickle.arguments": {
+        "parts from another dict": new("dask.dataframe.backends:ShuffleGroupResult", {}),
         "code past the categories": backed(pd.Categorical, AB, codes(0, 2)),
         "code before the categories": backed(pd.Categorical, AB, codes(-2)),
         "codes of floats": backed(pd.Categorical, AB, codes(0, code="f8")),
@@ -360,6 +366,7 @@ UNNAMED = {
         Called(pd.read_pickle, "x"), Called(pd.eval, "1"), Called(pd.DataFrame, {"a": [1]}),
         Called(pd.Index, [1]), Called(pa.memory_map, "x"),
         Called(pd.tseries.frequencies.to_offset, "D"),
+        build(parts(0, 1), {"keys": 1}), call("dask.dataframe.backends:ShuffleGroupResult", {}),
     ],
     "pickle.shape": [
         frame(block(numbers(1, 3), 0, 1)), frame(block(numbers(2, 3), 1, 3)),
@@ -395,7 +402,7 @@ UNNAMED = {
     ],
     "pickle.time-zone": [call("pandas._libs.tslibs.timestamps:_unpickle_timestamp", 0, None, 5)],
     "pickle.unfinished": [new("pandas:DataFrame")],
-    "pickle.unhashable": [index(3, name=[])],
+    "pickle.unhashable": [index(3, name=[]), parts([], 1)],
     "pickle.version": [
         *(with_layout(made, checksum) for made in (DAYS.array, pd.interval_range(0, 2).array)
             for checksum in (0, -1, 82904607 + 128, 1 << 40, 1 << 80)),
@@ -433,6 +440,7 @@ ACCEPTED = [
     text([0, 1, 3]), index(3),
     integers(_cache={"dtype": pd.Int64Dtype()}), New(pd.Int64Dtype, {"_cache": {"itemsize": 8}}),
     stated(pd.Series([1], name="a")), stated(pd.DataFrame({"a": [1]})),
+    parts(0, "a frame", 1, None),
 ]
 
 #: What the installed library cannot read any more, or what cannot be compared.
