@@ -69,10 +69,10 @@ def test_the_program_prints_what_the_page_says(tmp_path):
     for text in (found, said):
         assert "no counts of scheduler: it is part of this process, which counts it\n" in text
     # A list's own frame is gone in newer releases of Python.
-    place = r"hash models\.Model\n +slow\.py, line 10, in (<listcomp>|main)$"
+    place = r"hash models\.Model\n +slow\.py, line 11, in (<listcomp>|main)$"
     assert re.search(place, found, re.M)
     assert re.search(place, said, re.M)
     [advice] = printed("SerializationAdvice")
-    assert warned.partition("slow.py:10: ")[2].splitlines() == (
-        advice.partition("slow.py:10: ")[2].splitlines()
+    assert warned.partition("slow.py:11: ")[2].splitlines() == (
+        advice.partition("slow.py:11: ")[2].splitlines()
     )
