@@ -6,6 +6,10 @@ a grant of code would suffice, and where an addition may amount to one.
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
+from importlib import resources
+
 from safeser.allowed import refusal
 from safeser.errors import PolicyDenied
 from safeser.pickles.judge import Use, problem_under
@@ -13,7 +17,7 @@ from safeser.pickles.names import shown, spelled
 from safeser.pickles.nodes import Call
 from safeser.pickles.profiles import DATA_PROFILES, Profile
 
-__all__ = ["MAX_READ", "NEVER", "deny"]
+__all__ = ["MAX_READ", "NEVER", "deny", "older"]
 
 #: How a fix begins that says that no policy but a grant of code helps.
 NEVER = "It cannot be allowed"
@@ -65,6 +69,21 @@ def deny(use: Use, *more: Use, profile: Profile) -> PolicyDenied:
     )
     denial.subject = name
     return denial
+
+
+@cache
+def _older() -> dict[str, str]:
+    listed = resources.files("safeser.pickles").joinpath("listed", "older.toml")
+    rows = tomllib.loads(listed.read_text("utf-8"))["older"]
+    return {name: row["says"] for row in rows for name in row["names"]}
+
+
+def older(name: str) -> str:
+    """Return what is to be done where only another release has the global *name*, or ``""``."""
+    known, module = _older(), name.partition(":")[0]
+    parts = module.split(".")
+    packages = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((known[each] for each in (name, *packages) if each in known), "")
 
 
 def _fix_all(uses: list[Use], profile: Profile) -> str:
@@ -140,7 +159,9 @@ def _adding(names: list[str]) -> str:
 
 def _role(use: Use, profile: Profile) -> str | None:
     """Return the role in which allowing *use*'s global is all that it lacks."""
-    if use.role == "persistent" or _profile_for(use) or _second_role(use, profile):
+    if use.role == "persistent" or older(use.name) or _profile_for(use):
+        return None
+    if _second_role(use, profile):
         return None
     if use.role == "referenced":
         return None if refusal(use.name, "reference") else "reference"
@@ -171,8 +192,8 @@ def _fix(use: Use, profile: Profile) -> str:
     if use.role == "persistent":
         return "Pass persistent_load, with the meaning that the writer's persistent_id has."
     listing = _profile_for(use)
-    if listing:
-        return _adding([listing])
+    if listing or older(use.name):
+        return _adding([listing]) if listing else older(use.name)
     entry, name = profile.get(use.name), spelled(use.name)
     role = _role(use, profile)
     second = _second_role(use, profile)
