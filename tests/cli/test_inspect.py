@@ -183,7 +183,7 @@ def test_standard_input_is_read(tmp_path):
     assert ended.stdout.startswith(b"standard input: a pickle, ")
 
 
-def test_nothing_that_a_file_names_is_imported(tmp_path):
+def test_nothing_that_a_file_names_is_imported_here(tmp_path):
     joblib.dump([np.arange(3)], tmp_path / "model")
     (tmp_path / "frame").write_bytes(pickle.dumps(pd.DataFrame({"a": [1.0]})))
     code = (
