@@ -44,6 +44,7 @@ class Budget:
     :param visits: elements that building, checking and hashing touch, out of those *granted*.
     :param copies: bytes of arrays, buffers and text that building copies.
     :param objects: bytes of objects that calls make around them.
+    :param given: bytes of input that were brought.
     """
 
     __slots__ = (

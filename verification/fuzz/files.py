@@ -37,8 +37,7 @@ from safeser.envelope.format import MAGIC
 from tests.inspection.forging import archive, legacy_file, state_dict, torch_records
 from verification.fuzz import running
 
-
-# A process for each file that names something would take all the time; loads has a target of its own.
+# A process for each file takes too long, and loads has a target of its own.
 trial.load_apart = lambda *_: None
 
 
