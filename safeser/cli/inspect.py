@@ -180,12 +180,13 @@ def _loading(report: Report) -> str:
         return report.loader
     needs = report.needs or ("data",)
     profile = f'"{needs[0]}"' if len(needs) == 1 else repr(needs).replace("'", '"')
+    more = ", ".join(f"{name}={number}" for name, number in report.limits.items())
+    how = f"profile={profile}" + (f", limits=safeser.Limits({more})" if more else "")
     data = _OPENED.get(report.compression, "data")
     if len(report.parts) == 1:
-        return f"{report.loader}({data}, profile={profile})"
+        return f"{report.loader}({data}, {how})"
     opened = f"data = {data}, and " if report.compression else ""
-    places = "data[begin:begin + size]"
-    return f"{opened}each pickle by itself: {report.loader}({places}, profile={profile})"
+    return f"{opened}each pickle by itself: {report.loader}(data[begin:begin + size], {how})"
 
 
 def _permission(report: Report) -> str:

@@ -47,6 +47,7 @@ _UNREADABLE = frozenset(
 )
 # Limits of inspection itself, which nothing raises.
 _OVER = frozenset({"inspect.too-large", "inspect.bomb"})
+_DEFAULTS = Limits()
 # An advised limit is so many times the one that was too small.
 _MORE = 4
 
@@ -163,6 +164,11 @@ class Examination:
             fix=fix,
             loader=self.loader,
             compression=self.compression,
+            limits={
+                name: getattr(self.limits, name)
+                for name in Limits.__slots__
+                if getattr(self.limits, name) != getattr(_DEFAULTS, name)
+            },
             globals=uses,
             parts=self.parts,
             needs=tuple(name for name in DATA_PROFILES if name in needs),

@@ -8,7 +8,7 @@ nothing more can be said, unreadable.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,6 +108,7 @@ class Report:
     :param reason: one sentence; *fix* says what could be changed, and at what risk.
     :param loader: what reads such a file as it was judged.
     :param compression: what has to be undone before *loader* reads it.
+    :param limits: those that were given, if not the default.
     """
 
     kind: str
@@ -120,6 +121,7 @@ class Report:
     fix: str = ""
     loader: str = ""
     compression: str = ""
+    limits: Mapping[str, int] = field(default_factory=dict)
     globals: Sequence[Global] = ()
     parts: Sequence[Part] = ()
     needs: tuple[str, ...] = ()
@@ -148,6 +150,7 @@ class Report:
             "fix": self.fix,
             "loader": self.loader,
             "compression": self.compression,
+            "limits": dict(self.limits),
             "needs": list(self.needs),
             "globals": [use.as_dict() for use in self.globals[:_MAX_GLOBALS]],
             "globals_in_all": len(self.globals),
