@@ -12,7 +12,7 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.inspection.lists import judged_by, with_bases
 from safeser.inspection.report import Global, Part, Report, Verdict
 from safeser.inspection.source import Source
-from safeser.pickles.advice import deny, older
+from safeser.pickles.advice import MAX_READ, deny, older
 from safeser.pickles.budget import RISKS, Budget
 from safeser.pickles.inspection import Inspection
 from safeser.pickles.judge import Use, judge, problem_under
@@ -71,6 +71,7 @@ class Examination:
         self.parts: list[Part] = []
         self._globals: dict[tuple[str, str, str, str], Global] = {}
         self._denied: tuple[Use, Profile, str] | None = None
+        self._refused: list[Use] = []
         self._pickles = 0
 
     def is_a(self, kind: str, title: str, *, loader: str, formats: tuple[str, ...] = ()) -> None:
@@ -106,8 +107,9 @@ class Examination:
         allowed = self._allowed_by(program, uses, persistent=persistent)
         for use, by in zip(uses, allowed, strict=True):
             self._note(use, by, shown(name))
-            if use.problem and self._denied is None:
-                self._denied = use, profile, shown(name)
+            if use.problem and len(self._refused) < MAX_READ:
+                self._refused.append(use)
+                self._denied = self._denied or (use, profile, shown(name))
         for array in passage.arrays:
             shape = "x".join(map(str, array.shape)) or "one value"
             what = f"array of {array.dtype}, {shape}" + (": see below" if array.objects else "")
@@ -210,6 +212,7 @@ class Examination:
                 return (
                     f"Profile {name} allows it: add --profile {name}, if such values may come in."
                 )
-        if self.loader != OWN_LOADER and not older(use.name):
-            return "No profile allows it, and the author of the file chose the name."
-        return deny(use, profile=profile).fix
+        if self.loader != OWN_LOADER:
+            old = older(*(each.name for each in self._refused))
+            return old or "No profile allows it, and the author of the file chose the name."
+        return deny(*self._refused, profile=profile).fix

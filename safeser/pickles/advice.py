@@ -36,6 +36,9 @@ _MOST_PARTS = 3
 #: Of the uses that are denied; each is judged by every profile.
 MAX_READ = 200
 
+# pandas 1.3 calls a partial of a function, which is named too.
+_BESIDE = frozenset({"functools:partial", "<result of a call>"})
+
 _ONLY_CODE = (
     "Only family cloudpickle, for a sender who is granted code, lets a pickle do this;"
     " such a sender can run anything."
@@ -78,12 +81,18 @@ def _older() -> dict[str, str]:
     return {name: row["says"] for row in rows for name in row["names"]}
 
 
-def older(name: str) -> str:
-    """Return what is to be done where only another release has the global *name*, or ``""``."""
-    known, module = _older(), name.partition(":")[0]
-    parts = module.split(".")
-    packages = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
-    return next((known[each] for each in (name, *packages) if each in known), "")
+def older(*names: str) -> str:
+    """Return what is to be done if only other releases have the globals *names*, else ``""``.
+
+    It tells a reader to have the file loaded elsewhere: never where anything else is refused.
+    """
+    known, found = _older(), []
+    for name in names:
+        parts = name.partition(":")[0].split(".")
+        packages = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+        if name not in _BESIDE:
+            found.append(next((known[each] for each in (name, *packages) if each in known), ""))
+    return found[0] if found and all(found) else ""
 
 
 def _fix_all(uses: list[Use], profile: Profile) -> str:
@@ -100,9 +109,10 @@ def _fix_all(uses: list[Use], profile: Profile) -> str:
         else:
             # A class may also be handed over by name.
             roles[use.name] = "class" if "class" in (role, roles.get(use.name)) else role
+    old = older(*(use.name for use in uses if not _profile_for(use)))
     code = next((part for part in parts if part.endswith(_ONLY_CODE)), "")
-    if code:
-        return code
+    if old or code:
+        return old or code
     if listed:
         parts = {_adding(_profiles_for(listed)): None, **parts}
     if roles:

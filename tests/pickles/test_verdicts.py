@@ -23,6 +23,7 @@ from safeser.pickles import DATA_PROFILES, loads
 from safeser.values import Limits
 from tests.equality import difference
 from tests.inspection.forging import looked_at
+from tests.pickles.forging import refused
 from tests.pickles.test_samples import HONEST, HOSTILE, spelt
 from tests.samples.opcodes import call, pickled, raw
 
@@ -129,6 +130,16 @@ def test_formats_that_are_recognised(word):
     assert looked_at(NAMED[word] + pickle.dumps(1)).verdict is not Verdict.ALLOWED
 
 
+def test_no_reader_is_sent_elsewhere_with_an_attack():
+    old, code = b"cpandas.tslib\nTimestamp\n", b"cos\nsystem\n"
+    assert "pandas.read_pickle" in looked_at(b"\x80\x02" + old + b".").fix
+    for both in (old + code, code + old):
+        data = b"\x80\x02" + both + b"\x86."
+        for fix in (looked_at(data).fix, refused("pickle.global", loads, data).fix):
+            assert "pandas.read_pickle" not in fix
+            assert "cannot be allowed" in fix
+
+
 # -- files of older releases -----------------------------------------------------------------------
 
 OLDER = json.loads((Path(__file__).parents[1] / "vectors" / "older.json").read_text("utf-8"))
@@ -155,6 +166,8 @@ def test_files_of_older_releases(release):
         assert (report.verdict.value, report.rule) == (verdict, rule), name
         # To list a name that only another release has would not help.
         assert verdict == "allowed" or (report.fix and "allow: {" not in report.fix)
+        if report.rule == "pickle.global" and report.kind == "pickle":
+            assert refused("pickle.global", loads, data).fix.startswith(report.fix), name
         if report.kind == "pickle" and verdict == "allowed":
             got = loads(data, profile=report.needs or ["data"])
             assert kept not in SAME or not difference(got, SAME[kept]), name
