@@ -52,6 +52,9 @@ class SafeserError(Exception):
     #: The global of a pickle that is refused, for the log.
     subject = ""
 
+    #: The limit that was exceeded, by its name in a policy; empty where it was none of these.
+    limit = ""
+
     def __init__(
         self,
         message: str,

@@ -1,6 +1,7 @@
-"""``safeser inspect``: what a file holds, and whether anything would load it, without loading it.
+"""``safeser inspect``: what a file holds, and whether safeser or another library would load it.
 
-The one rule: nothing in the file is imported or built, and nothing of it is trusted by a terminal.
+The one rule: nothing in the file is imported or built by this process, and nothing of it is trusted
+by a terminal.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import typer
 
 from safeser.cli.ending import one_line
 from safeser.cli.screen import line, mark, say, table
+from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
     from safeser.inspection import Report, Source
+    from safeser.values import Limits
 
 __all__ = ["inspect"]
 
@@ -27,6 +30,15 @@ _MAX_PARTS = 20
 _MAX_LINES = 60
 #: What is longer may have moved the verdict off the screen.
 _SCREEN = 16
+_WORDS = {"refused": "Refused", "unreadable": "Not read", "over-limit": "Over a limit"}
+# By what a program undoes the compression of a file that was read through it.
+_OPENED = {
+    "gzip": "gzip.decompress(data)",
+    "bz2": "bz2.decompress(data)",
+    "xz": "lzma.decompress(data)",
+    "lzma": "lzma.decompress(data)",
+    "zlib": "zlib.decompress(data)",
+}
 _UNITS = ("bytes", "KiB", "MiB", "GiB")
 
 
@@ -46,23 +58,32 @@ def inspect(
         bool | None,
         typer.Option("--tree/--no-tree", help="Show the whole tree, or none. [default: its start]"),
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=NUMBER",
+            help="A limit of safeser.Limits, such as max_refs=4000000; may be repeated.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, a line for each file.")
     ] = False,
 ) -> None:
-    """Show what a pickle, joblib, NumPy or PyTorch file holds, without loading it.
+    """Show what a pickle, joblib, NumPy or PyTorch file holds, and whether it would be loaded.
 
-    Code 0: the profiles allow all of it. 1: refused. 2: it cannot be read to its end.
+    Code 0: the profiles allow all of it, and safeser.pickles.loads does load it if that is what
+    would. 1: refused. 2: it cannot be read to its end. 3: over a limit.
     """
     from safeser.inspection import examine
     from safeser.inspection.lists import with_bases
 
     profiles = with_bases(profile or ())
+    limits = _limits(limit or [])
     worst = 0
     for number, path in enumerate(files):
         source = _opened(path)
         try:
-            report = examine(source, profiles=profiles)
+            report = examine(source, profiles=profiles, limits=limits)
         finally:
             source.close()
         worst = max(worst, report.verdict.code)
@@ -74,6 +95,22 @@ def inspect(
         _show(path, report, asked=profile or [], tree=tree)
     if worst:
         raise typer.Exit(worst)
+
+
+def _limits(asked: list[str]) -> Limits:
+    from safeser.values import Limits
+
+    found: dict[str, int] = {}
+    for each in asked:
+        name, _, number = each.partition("=")
+        if name not in Limits.__slots__ or not number.replace("_", "").isdecimal():
+            raise ConfigError(
+                f"{each} is not a limit and its number",
+                rule="config.limits",
+                fix=f"Write NAME=NUMBER, where NAME is one of {', '.join(Limits.__slots__)}.",
+            )
+        found[name] = int(number)
+    return Limits(**found)
 
 
 def _opened(path: Path) -> Source:
@@ -113,8 +150,8 @@ def _show_word(report: Report) -> None:
     if report.verdict is Verdict.ALLOWED:
         mark(True, f"Allowed: {_permission(report)}")
     else:
-        word = "Refused" if report.verdict is Verdict.REFUSED else "Not read"
-        mark(False, one_line(f"{word}: {report.reason}. [{report.rule}]"))
+        word = _WORDS[report.verdict.value]
+        mark(False, one_line(f"{word}: {report.reason.rstrip('.')}. [{report.rule}]"))
 
 
 def _show_verdict(report: Report, *, asked: list[str]) -> None:
@@ -143,7 +180,13 @@ def _loading(report: Report) -> str:
         return report.loader
     needs = report.needs or ("data",)
     profile = f'"{needs[0]}"' if len(needs) == 1 else repr(needs).replace("'", '"')
-    return f"{report.loader}(data, profile={profile})"
+    more = ", ".join(f"{name}={number}" for name, number in report.limits.items())
+    how = f"profile={profile}" + (f", limits=safeser.Limits({more})" if more else "")
+    data = _OPENED.get(report.compression, "data")
+    if len(report.parts) == 1:
+        return f"{report.loader}({data}, {how})"
+    opened = f"data = {data}, and " if report.compression else ""
+    return f"{opened}each pickle by itself: {report.loader}(data[begin:begin + size], {how})"
 
 
 def _permission(report: Report) -> str:
@@ -153,7 +196,7 @@ def _permission(report: Report) -> str:
         return "every global is one that PyTorch's tensors need; safeser itself loads no such file."
     many = "profiles" if len(report.needs) > 1 else "profile"
     listed = f"every global is listed by {many} {', '.join(report.needs)}"
-    return f"{listed}; values are checked on load." if report.kind == "pickle" else f"{listed}."
+    return f"{listed}; loads takes its values." if report.kind == "pickle" else f"{listed}."
 
 
 def _show_globals(report: Report) -> int:

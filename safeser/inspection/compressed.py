@@ -29,12 +29,11 @@ def _lzma(form: int) -> Callable[[], Any]:
 
 
 # The bytes by which joblib itself tells them apart, and, where those are few, what follows them.
-_STARTS: tuple[tuple[bytes, str, Callable[[], Any] | None], ...] = (
+_STARTS: tuple[tuple[bytes, str, Callable[[], Any]], ...] = (
     (b"\x1f\x8b", "gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
     (b"BZh", "bz2", bz2.BZ2Decompressor),
     (b"\xfd7zXZ", "xz", _lzma(lzma.FORMAT_XZ)),
     (b"\x5d\x00", "lzma", _lzma(lzma.FORMAT_ALONE)),
-    (b"\x04\x22\x4d\x18", "lz4", None),
     (b"\x78", "zlib", zlib.decompressobj),
 )
 
@@ -47,12 +46,6 @@ def compression_of(head: bytes) -> str:
 def inflate(source: Source, name: str) -> bytes:
     """Decompress *source*, which the codec *name* compressed."""
     make = next(make for _, known, make in _STARTS if known == name)
-    if make is None:
-        raise PayloadError(
-            f"the file is compressed by {name}, which is not read here",
-            rule="inspect.unknown",
-            fix="Decompress it, and look at what comes out.",
-        )
     engine, made, given = make(), bytearray(), 0
     try:
         while not engine.eof and given < source.size:
@@ -90,6 +83,7 @@ def _feed(engine: Any, raw: bytes, made: bytearray, given: int) -> None:
                 f"the file becomes {_RATIO} times as large, or more",
                 rule="inspect.bomb",
                 where=f"byte {given}",
+                fix="Decompress it where there is room for it, and inspect what comes out.",
             )
         # zlib hands back what it did not get to; the others keep it and say so.
         raw = getattr(engine, "unconsumed_tail", b"")

@@ -12,8 +12,8 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.inspection.lists import judged_by, with_bases
 from safeser.inspection.report import Global, Part, Report, Verdict
 from safeser.inspection.source import Source
-from safeser.pickles.advice import deny
-from safeser.pickles.budget import Budget
+from safeser.pickles.advice import MAX_READ, deny, older
+from safeser.pickles.budget import RISKS, Budget
 from safeser.pickles.inspection import Inspection
 from safeser.pickles.judge import Use, judge, problem_under
 from safeser.pickles.names import shown
@@ -37,30 +37,41 @@ MAX_PICKLES = 1000
 _UNREADABLE = frozenset(
     {
         "pickle.truncated",
+        "pickle.python-2",
+        "pickle.unresolved",
         "inspect.truncated",
         "inspect.unknown",
-        "inspect.too-large",
         "inspect.not-verified",
+        "inspect.loading",
     }
 )
+# Limits of inspection itself, which nothing raises.
+_OVER = frozenset({"inspect.too-large", "inspect.bomb"})
+_DEFAULTS = Limits()
+# An advised limit is so many times the one that was too small.
+_MORE = 4
 
 
 class Examination:
     """Collects the findings of readers; :meth:`report` returns the verdict."""
 
-    def __init__(self, source: Source, profiles: tuple[str, ...]) -> None:
+    def __init__(self, source: Source, profiles: tuple[str, ...], limits: Limits) -> None:
         self.source = source
         self.profiles = with_bases(profiles or DATA_PROFILES)
         self._default = not profiles
         self.formats: tuple[str, ...] = ()
-        self.limits = Limits()
-        self.budget = Budget(self.limits)
+        self.limits = limits
+        self.budget = Budget(limits)
         self.kind = "unknown"
         self.title = "a file of an unknown kind"
         self.loader = ""
+        self.compression = ""
+        #: What safeser itself would load.
+        self.pickles: list[bytes] = []
         self.parts: list[Part] = []
         self._globals: dict[tuple[str, str, str, str], Global] = {}
         self._denied: tuple[Use, Profile, str] | None = None
+        self._refused: list[Use] = []
         self._pickles = 0
 
     def is_a(self, kind: str, title: str, *, loader: str, formats: tuple[str, ...] = ()) -> None:
@@ -96,8 +107,9 @@ class Examination:
         allowed = self._allowed_by(program, uses, persistent=persistent)
         for use, by in zip(uses, allowed, strict=True):
             self._note(use, by, shown(name))
-            if use.problem and self._denied is None:
-                self._denied = use, profile, shown(name)
+            if use.problem and len(self._refused) < MAX_READ:
+                self._refused.append(use)
+                self._denied = self._denied or (use, profile, shown(name))
         for array in passage.arrays:
             shape = "x".join(map(str, array.shape)) or "one value"
             what = f"array of {array.dtype}, {shape}" + (": see below" if array.objects else "")
@@ -153,6 +165,12 @@ class Examination:
             rule=rule,
             fix=fix,
             loader=self.loader,
+            compression=self.compression,
+            limits={
+                name: getattr(self.limits, name)
+                for name in Limits.__slots__
+                if getattr(self.limits, name) != getattr(_DEFAULTS, name)
+            },
             globals=uses,
             parts=self.parts,
             needs=tuple(name for name in DATA_PROFILES if name in needs),
@@ -170,10 +188,22 @@ class Examination:
             )
         if failed is not None:
             where = f" at {failed.where}" if failed.where else ""
-            unread = failed.rule in _UNREADABLE or failed.rule.startswith("envelope")
-            verdict = Verdict.UNREADABLE if unread else Verdict.REFUSED
-            return verdict, f"{failed.message}{where}", failed.rule, failed.fix
+            verdict, fix = Verdict.REFUSED, failed.fix
+            if failed.limit:
+                verdict, fix = Verdict.OVER_LIMIT, self._more(failed.limit)
+            elif failed.rule in _OVER:
+                verdict = Verdict.OVER_LIMIT
+            elif failed.rule in _UNREADABLE or failed.rule.startswith("envelope"):
+                verdict = Verdict.UNREADABLE
+            return verdict, f"{failed.message}{where}", failed.rule, fix
         return Verdict.ALLOWED, "", "", ""
+
+    def _more(self, limit: str) -> str:
+        setting = f"{limit}={getattr(self.limits, limit) * _MORE}"
+        return (
+            f"Add --limit {setting}; pickles.loads takes limits=safeser.Limits({setting})."
+            f" {RISKS[limit.replace('_', '-')]}"
+        )
 
     def _fix(self, use: Use, profile: Profile) -> str:
         for name in DATA_PROFILES:
@@ -183,5 +213,6 @@ class Examination:
                     f"Profile {name} allows it: add --profile {name}, if such values may come in."
                 )
         if self.loader != OWN_LOADER:
-            return "No profile allows it, and the author of the file chose the name."
-        return deny(use, profile=profile).fix
+            old = older(*(each.name for each in self._refused))
+            return old or "No profile allows it, and the author of the file chose the name."
+        return deny(*self._refused, profile=profile).fix

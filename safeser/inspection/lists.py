@@ -1,10 +1,11 @@
-"""Select the profiles that judge a file, and add the globals of the file's format.
+"""Select the profiles that judge a file, and look up what is known of its format.
 
 The one rule: the additions of a format serve inspection only. No load ever uses them.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 
-__all__ = ["dtypes", "judged_by", "storages", "with_bases"]
+__all__ = ["dtypes", "judged_by", "known_format", "storages", "with_bases"]
 
 # Frames hold arrays, and all hold plain values: alone, a profile would allow next to nothing.
 _ALWAYS = "data"
@@ -62,6 +63,14 @@ def dtypes() -> Mapping[str, int]:
     """Return the names of PyTorch's dtypes with the size of an element."""
     found: Mapping[str, int] = _document("torch")["dtypes"]
     return found
+
+
+def known_format(head: bytes) -> tuple[str, str] | None:
+    """Return title and sentence of a format that is not read here, which *head* begins with."""
+    for row in _document("formats")["format"]:
+        if re.match(row["start"].encode(), head):
+            return row["title"], row["says"]
+    return None
 
 
 @cache

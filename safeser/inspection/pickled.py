@@ -6,6 +6,8 @@ no pickle are refused, because another reader may interpret them.
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from typing import Any
 
 from safeser.errors import PayloadError
@@ -18,6 +20,8 @@ from safeser.pickles.streams import Passage, read_passage
 __all__ = ["read_pickles"]
 
 _PROTO = b"\x80"
+# How protocols 0 and 1 begin where they write a container, a name or an instance.
+_OLD = re.compile(rb"\((?:[dl]p[01]\n|i[A-Za-z_][\w.]*\n)|c[A-Za-z_][\w.]*\n|[\]})]q[\0\1]")
 # The first two pickles of torch.save before 1.6, and the third's keys.
 _TORCH_MAGIC = 0x1950A86A20F9469CFC6C
 _TORCH_VERSION = 1001
@@ -28,6 +32,7 @@ _NO_PICKLE = frozenset({"opcode", "stack", "text", "memo", "truncated", "grow-ta
 
 def read_pickles(seen: Examination, data: bytes, *, compression: str = "") -> None:
     """Judge the pickles that *data*, the whole file or what it decompresses to, consists of."""
+    seen.compression = compression
     first = _first(seen, data)
     inside = f", compressed by {compression}" if compression else ""
     if first.program.root == _TORCH_MAGIC:
@@ -39,7 +44,7 @@ def read_pickles(seen: Examination, data: bytes, *, compression: str = "") -> No
     else:
         seen.is_a("pickle", f"a pickle{inside}", loader=OWN_LOADER)
     seen.add_pickle("pickle", first)
-    at, count = first.end, 1
+    at, count, ends = first.end, 1, [0, first.end]
     while at < len(data):
         count += 1
         following = _following(seen, data, at)
@@ -59,6 +64,9 @@ def read_pickles(seen: Examination, data: bytes, *, compression: str = "") -> No
             )
         seen.add_pickle(f"pickle {count}", following)
         at = following.end
+        ends.append(at)
+    if seen.loader == OWN_LOADER:
+        seen.pickles = [data[begin:end] for begin, end in pairwise(ends)]
 
 
 def _first(seen: Examination, data: bytes) -> Passage:
@@ -66,7 +74,8 @@ def _first(seen: Examination, data: bytes) -> Passage:
         return read_passage(data, 0, seen.budget, arrays=True, persistent=True)
     except PayloadError as error:
         rule = error.rule.removeprefix("pickle.")
-        if data[:1] != _PROTO and rule in _NO_PICKLE:
+        cut = rule == "truncated" and _OLD.match(data)
+        if data[:1] != _PROTO and rule in _NO_PICKLE and not cut:
             raise PayloadError(
                 "that is no pickle, joblib, NumPy or PyTorch file and no envelope (read as a"
                 f" pickle, it ends with: {error.message})",

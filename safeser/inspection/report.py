@@ -1,13 +1,14 @@
 """Report on a file: its format, the globals that it uses, and whether they are allowed.
 
-The one rule: a file is fine only if every byte of it was read and every use of a global is listed.
-Any other file is refused or, where no verdict is possible, unreadable.
+The one rule: a file is fine only if every byte of it was read, every use of a global is listed and,
+where safeser loads such files, it did load this one. Any other is refused, over a limit or, where
+nothing more can be said, unreadable.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ class Verdict(enum.Enum):
     ALLOWED = "allowed"
     REFUSED = "refused"
     UNREADABLE = "unreadable"
+    OVER_LIMIT = "over-limit"
 
     @property
     def code(self) -> int:
@@ -105,6 +107,8 @@ class Report:
     :param profiles: by which it was judged, those that they build on included.
     :param reason: one sentence; *fix* says what could be changed, and at what risk.
     :param loader: what reads such a file as it was judged.
+    :param compression: what has to be undone before *loader* reads it.
+    :param limits: those that were given, if not the default.
     """
 
     kind: str
@@ -116,6 +120,8 @@ class Report:
     rule: str = ""
     fix: str = ""
     loader: str = ""
+    compression: str = ""
+    limits: Mapping[str, int] = field(default_factory=dict)
     globals: Sequence[Global] = ()
     parts: Sequence[Part] = ()
     needs: tuple[str, ...] = ()
@@ -143,6 +149,8 @@ class Report:
             "rule": self.rule,
             "fix": self.fix,
             "loader": self.loader,
+            "compression": self.compression,
+            "limits": dict(self.limits),
             "needs": list(self.needs),
             "globals": [use.as_dict() for use in self.globals[:_MAX_GLOBALS]],
             "globals_in_all": len(self.globals),

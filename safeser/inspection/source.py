@@ -86,5 +86,7 @@ def cut_off(message: str, offset: int) -> PayloadError:
 
 def too_large(what: str) -> PayloadError:
     return PayloadError(
-        f"{what} takes more than {MAX_HELD >> 20} MiB to look at", rule="inspect.too-large"
+        f"{what} takes more than {MAX_HELD >> 20} MiB to look at",
+        rule="inspect.too-large",
+        fix="This limit is inspection's own: look at parts of it.",
     )

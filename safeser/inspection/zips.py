@@ -82,6 +82,7 @@ class Archive:
             raise PayloadError(
                 f"the archive says that it becomes {_RATIO} times as large, or more",
                 rule="inspect.bomb",
+                fix="Unpack it where there is room for it, and inspect what comes out.",
             )
         self.end = end
 
@@ -286,6 +287,9 @@ def _extra(raw: bytes, at: int) -> bytes:
 
 def _widened(extra: bytes, fields: tuple[int, int, int], at: int) -> tuple[int, int, int]:
     """Return size, packed size and offset, each from *extra* where its own field is full."""
+    # Python before 3.11.4 repeated the sizes in local headers, whose own fields said them already.
+    if _FULL32 not in fields and extra == struct.pack("<2Q", *fields[:2]):
+        return fields
     widths = [8 if field == _FULL32 else 0 for field in fields]
     if sum(widths) != len(extra):
         raise _bad("has an entry with sizes of 64 bits for no reason", at)

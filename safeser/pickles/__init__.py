@@ -132,7 +132,7 @@ def inspect(
     profile: str | Sequence[str] | Profile = "data",
     limits: Limits = _DEFAULTS,
 ) -> Inspection:
-    """Return what the pickle *data* says and which profiles would load it; import nothing.
+    """Return what the pickle *data* says and which profiles list all that it names; import nothing.
 
     :param buffers: out-of-band buffers where they are at hand; their number is checked then.
     """

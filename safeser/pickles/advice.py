@@ -6,6 +6,10 @@ a grant of code would suffice, and where an addition may amount to one.
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
+from importlib import resources
+
 from safeser.allowed import refusal
 from safeser.errors import PolicyDenied
 from safeser.pickles.judge import Use, problem_under
@@ -13,7 +17,7 @@ from safeser.pickles.names import shown, spelled
 from safeser.pickles.nodes import Call
 from safeser.pickles.profiles import DATA_PROFILES, Profile
 
-__all__ = ["MAX_READ", "NEVER", "deny"]
+__all__ = ["MAX_READ", "NEVER", "deny", "older"]
 
 #: How a fix begins that says that no policy but a grant of code helps.
 NEVER = "It cannot be allowed"
@@ -31,6 +35,9 @@ _TOO_MANY = (
 _MOST_PARTS = 3
 #: Of the uses that are denied; each is judged by every profile.
 MAX_READ = 200
+
+# pandas 1.3 calls a partial of a function, which is named too.
+_BESIDE = frozenset({"functools:partial", "<result of a call>"})
 
 _ONLY_CODE = (
     "Only family cloudpickle, for a sender who is granted code, lets a pickle do this;"
@@ -75,6 +82,27 @@ def deny(use: Use, *more: Use, profile: Profile) -> PolicyDenied:
     return denial
 
 
+@cache
+def _older() -> dict[str, str]:
+    listed = resources.files("safeser.pickles").joinpath("listed", "older.toml")
+    rows = tomllib.loads(listed.read_text("utf-8"))["older"]
+    return {name: row["says"] for row in rows for name in row["names"]}
+
+
+def older(*names: str) -> str:
+    """Return what is to be done if only other releases have the globals *names*, else ``""``.
+
+    It tells a reader to have the file loaded elsewhere: never where anything else is refused.
+    """
+    known, found = _older(), []
+    for name in names:
+        parts = name.partition(":")[0].split(".")
+        packages = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+        if name not in _BESIDE:
+            found.append(next((known[each] for each in (name, *packages) if each in known), ""))
+    return found[0] if found and all(found) else ""
+
+
 def _fix_all(uses: list[Use], profile: Profile) -> str:
     """Return what lets all of *uses* pass together; nothing short of code if one needs that."""
     roles: dict[str, str] = {}
@@ -89,9 +117,10 @@ def _fix_all(uses: list[Use], profile: Profile) -> str:
         else:
             # A class may also be handed over by name.
             roles[use.name] = "class" if "class" in (role, roles.get(use.name)) else role
+    old = older(*(use.name for use in uses if not _profile_for(use)))
     code = next((part for part in parts if part.endswith(_ONLY_CODE)), "")
-    if code:
-        return code
+    if old or code:
+        return old or code
     if listed:
         parts = {_adding(_profiles_for(listed)): None, **parts}
     if roles:
@@ -148,7 +177,9 @@ def _adding(names: list[str]) -> str:
 
 def _role(use: Use, profile: Profile) -> str | None:
     """Return the role in which allowing *use*'s global is all that it lacks."""
-    if use.role == "persistent" or _profile_for(use) or _second_role(use, profile):
+    if use.role == "persistent" or older(use.name) or _profile_for(use):
+        return None
+    if _second_role(use, profile):
         return None
     if use.role == "referenced":
         return None if refusal(use.name, "reference") else "reference"
@@ -179,8 +210,8 @@ def _fix(use: Use, profile: Profile) -> str:
     if use.role == "persistent":
         return "Pass persistent_load, with the meaning that the writer's persistent_id has."
     listing = _profile_for(use)
-    if listing:
-        return _adding([listing])
+    if listing or older(use.name):
+        return _adding([listing]) if listing else older(use.name)
     entry, name = profile.get(use.name), spelled(use.name)
     role = _role(use, profile)
     second = _second_role(use, profile)

@@ -13,7 +13,7 @@ from operator import length_hint
 from safeser.errors import ConfigError, PayloadError
 from safeser.values import Limits
 
-__all__ = ["Budget"]
+__all__ = ["RISKS", "Budget", "over"]
 
 # Copies that calls make (bytearray of bytes, arrays of bytes) may take some times the input, and
 # this much whatever the input is.
@@ -44,9 +44,20 @@ class Budget:
     :param visits: elements that building, checking and hashing touch, out of those *granted*.
     :param copies: bytes of arrays, buffers and text that building copies.
     :param objects: bytes of objects that calls make around them.
+    :param given: bytes of input that were brought.
     """
 
-    __slots__ = ("calls", "copies", "granted", "limits", "objects", "opcodes", "refs", "visits")
+    __slots__ = (
+        "calls",
+        "copies",
+        "given",
+        "granted",
+        "limits",
+        "objects",
+        "opcodes",
+        "refs",
+        "visits",
+    )
 
     def __init__(self, limits: Limits) -> None:
         if not isinstance(limits, Limits):
@@ -60,6 +71,7 @@ class Budget:
         self.granted = self.visits = limits.max_refs * _VISITS_PER_REF
         self.copies = min(limits.max_bytes, _COPIES_FREE)
         self.objects = limits.max_refs // _REFS_PER_OBJECT
+        self.given = 0
 
     @contextmanager
     def reading(self, turns: Iterator[object]) -> Iterator[None]:
@@ -90,6 +102,7 @@ class Budget:
         visits = min(most, self.brought(size))
         self.granted += visits
         self.visits += visits
+        self.given += size
         self.copies = min(self.limits.max_bytes, self.copies + size * self.limits.max_copies)
         most = self.limits.max_refs * _MOST_OBJECTS_PER_REF
         self.objects = min(most, self.objects + size * _OBJECTS_PER_BYTE)
@@ -122,7 +135,7 @@ class Budget:
         self.copies -= data
         self.objects -= objects
         if self.copies < 0:
-            raise over("max-bytes", "building the object takes more bytes than allowed")
+            raise self.over_copies()
         if self.objects < 0:
             raise over("max-refs", "the objects that calls make take more memory than allowed")
 
@@ -132,11 +145,19 @@ class Budget:
         if count > self.limits.max_array:
             raise over("max-array", "building the object takes more bytes at once than allowed")
 
+    def over_copies(self) -> PayloadError:
+        """Return the error for copies beyond what is left, with the limit that binds here."""
+        bound = _COPIES_FREE + self.given * self.limits.max_copies
+        limit = "max-copies" if bound < self.limits.max_bytes else "max-bytes"
+        return over("max-bytes", "building the object takes more bytes than allowed", limit=limit)
 
-_SETTINGS = {
+
+#: What raising a limit costs, by its name in a rule.
+RISKS = {
     "max-refs": "Each element costs some 100 bytes of memory here.",
     "max-calls": "Each costs a call and its object.",
     "max-bytes": "That much memory may then be taken by one message.",
+    "max-copies": "So many times the size of a message may then be taken by copies.",
     "max-array": "That much memory may then be taken by one array.",
     "max-string": "That much memory may then be taken by one string.",
     "max-int": "Arithmetic and printing take time that grows with its square.",
@@ -155,9 +176,11 @@ def over(rule: str, message: str, *, where: str = "", limit: str = "") -> Payloa
     """
     limit = limit or rule
     setting = limit.replace("-", "_")
-    return PayloadError(
+    error = PayloadError(
         message,
         rule=f"pickle.{rule}",
         where=where,
-        fix=f"Raise the policy's limits.{setting} if its sender may. {_SETTINGS[limit]}",
+        fix=f"Raise the policy's limits.{setting} if its sender may. {RISKS[limit]}",
     )
+    error.limit = setting
+    return error

@@ -26,6 +26,8 @@ __all__ = ["WRAPPER", "Passage", "RawArray", "read_passage"]
 
 #: What joblib's pickles hold in the place of each array; the array's bytes follow in the file.
 WRAPPER = "joblib.numpy_pickle:NumpyArrayWrapper"
+# The same of scikit-learn's copy, before 0.23.
+_WRAPPERS = frozenset({WRAPPER, f"sklearn.externals.{WRAPPER}"})
 
 _SUBCLASSES = frozenset({"numpy:ndarray", "numpy:matrix", "numpy:memmap"})
 _FIELDS = frozenset({"subclass", "shape", "order", "dtype", "allow_mmap"})
@@ -202,7 +204,7 @@ def _build(machine: Machine) -> None:
     assert isinstance(machine, _WithArrays)
     target = machine.top()
     # Any other way to joblib's class is a global that no profile lists.
-    if isinstance(target.callee, GlobalRef) and target.callee.name == WRAPPER:
+    if isinstance(target.callee, GlobalRef) and target.callee.name in _WRAPPERS:
         machine.skip_array(target)
 
 

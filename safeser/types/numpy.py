@@ -149,7 +149,7 @@ def with_metadata(dtype: Dtype, attached: Mapping[str, Any]) -> Dtype:
 def check_itemsize(dtype: Dtype, limits: Limits) -> None:
     """Refuse *dtype* if one element of it is larger than an array may be."""
     if dtype.itemsize > limits.max_array:
-        raise refused("dtype", "an element of a dtype is larger than max_array", fix=_RAISE)
+        raise refused("dtype", "an element of a dtype is larger than max_array", limit="max_array")
 
 
 def check_dtype(dtype: Dtype) -> int:
@@ -264,14 +264,13 @@ def check_extent(shape: tuple[int, ...], itemsize: int, limits: Limits) -> int:
     byte stands for an element of size zero.
     """
     if math.prod(length or 1 for length in shape) * max(itemsize, 1) > limits.max_array:
-        raise refused("array-size", "an array is larger than max_array", fix=_RAISE)
+        raise refused("array-size", "an array is larger than max_array", limit="max_array")
     count = math.prod(shape)
     if not itemsize and count > limits.max_refs:
-        raise refused("array-size", "an array has more elements of no bytes than max_refs")
+        raise refused(
+            "array-size", "an array has more elements of no bytes than max_refs", limit="max_refs"
+        )
     return count
-
-
-_RAISE = "Raise the policy's limits.max_array if its sender may, or send the array in parts."
 
 
 # -- elements --------------------------------------------------------------------------------------

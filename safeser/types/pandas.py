@@ -140,7 +140,7 @@ def check_sparse_values(values: np.ndarray[Any, Any], length: int, limits: Limit
 def check_sparse_length(length: int, itemsize: int, limits: Limits) -> None:
     """Refuse *length* elements of *itemsize* bytes, for most of which no byte was sent."""
     if length * max(itemsize, 1) > limits.max_array:
-        raise refused("sparse", "a sparse array is larger than max_array", fix=_RAISE)
+        raise refused("sparse", "a sparse array is larger than max_array", limit="max_array")
 
 
 def is_known(kind: Any) -> bool:
@@ -276,7 +276,7 @@ def integer_range(start: int, stop: int, step: int, *, limits: Limits) -> range:
         raise refused("index", "a bound of a range is out of range, or its step is zero")
     numbers = range(start, stop, step)
     if len(numbers) * _NUMBER > limits.max_array:
-        raise refused("index", "the values of a range are larger than max_array", fix=_RAISE)
+        raise refused("index", "the values of a range are larger than max_array", limit="max_array")
     return numbers
 
 
@@ -321,7 +321,7 @@ def check_levels(levels: Sequence[Any], *, limits: Limits) -> None:
     numbers = sum(len(level) for level in levels if isinstance(level, pd.RangeIndex))
     if numbers * _NUMBER > limits.max_array:
         raise refused(
-            "index", "the values of an index's levels are larger than max_array", fix=_RAISE
+            "index", "the values of an index's levels are larger than max_array", limit="max_array"
         )
 
 
@@ -343,16 +343,13 @@ def ordered(index: Any, depth: int | None) -> Any:
     return index
 
 
-_RAISE = "Raise the policy's limits.max_array if its sender may."
-
-
 def check_columns(columns: int, *, rows: int | None, limits: Limits) -> None:
     """Refuse a frame of more columns than can be walked, whether or not a row bears them out.
 
     :param rows: None where that is not known yet.
     """
     if columns > limits.max_refs:
-        raise refused("columns", "a frame has more columns than max_refs")
+        raise refused("columns", "a frame has more columns than max_refs", limit="max_refs")
     if rows == 0 and columns > _MAX_EMPTY_COLUMNS:
         raise refused("columns", f"a frame without rows has over {_MAX_EMPTY_COLUMNS} columns")
 

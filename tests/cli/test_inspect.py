@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import os
 import pickle
+import re
 import subprocess
 import sys
 import zipfile
+import zlib
 
 import joblib
 import numpy as np
@@ -17,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import safeser.pickles
 from safeser.cli.app import app
 from safeser.cli.ending import run
 from tests.draws import draws
@@ -132,6 +138,34 @@ def test_json_is_json(inspect):
     assert "tree" not in json.loads(inspect("list --json --no-tree").out)["parts"][0]
 
 
+@pytest.mark.parametrize(("module", "pack"), [
+    (gzip, gzip.compress), (bz2, bz2.compress), (zlib, zlib.compress), (lzma, lzma.compress),
+    (lzma, lambda data: lzma.compress(data, lzma.FORMAT_ALONE)),
+])  # fmt: skip
+@pytest.mark.parametrize("values", [[[1]], [[1], b"x"]])
+def test_a_compressed_pickle_is_loaded_as_it_is_said(inspect, tmp_path, module, pack, values):
+    data = pack(b"".join(map(pickle.dumps, values)))
+    (tmp_path / "packed").write_bytes(data)
+    said = re.search(r"Load it by (?:(data = .*?), and .*?: )?(.*\))\. ", inspect("packed").out)
+    names = {"data": data, module.__name__: module, "safeser": safeser}
+    exec(said[1] or "", names)
+    parts = json.loads(inspect("packed --json").out)["parts"]
+    for part, value in zip(parts, values, strict=True):
+        assert eval(said[2], names, {"begin": part["offset"], "size": part["bytes"]}) == value
+
+
+def test_what_is_over_a_limit_takes_the_limit_that_is_advised(inspect):
+    ended = inspect("list --limit max_refs=30")
+    assert (ended.code, "Over a limit: the pickle holds more" in ended.out) == (3, True)
+    setting = re.search("Add (--limit max_refs=120);", ended.out)[1]
+    ended = inspect(f"list {setting} --limit max_depth=2")
+    said = re.search(r"Load it by (safeser\.pickles\.loads\(data, .*\))\. ", ended.out)[1]
+    assert "max_refs=120" in said
+    assert eval(said, {"safeser": safeser, "data": FILES["list"]}) == [*range(60)]
+    for wrong in ("refs=3", "max_refs", "max_refs=", "max_refs=-1", "max_refs=0"):
+        assert inspect(f"list --limit {wrong}").code == 2
+
+
 def test_names_in_an_archive_cannot_move_the_terminal(safeser, tmp_path):
     with zipfile.ZipFile(tmp_path / "\x1b[2Jzip", "w") as made:
         made.writestr("\x9b2J\u202e[red]a.txt", b"x")
@@ -152,7 +186,7 @@ def test_standard_input_is_read(tmp_path):
     assert ended.stdout.startswith(b"standard input: a pickle, ")
 
 
-def test_nothing_that_a_file_names_is_imported(tmp_path):
+def test_nothing_that_a_file_names_is_imported_here(tmp_path):
     joblib.dump([np.arange(3)], tmp_path / "model")
     (tmp_path / "frame").write_bytes(pickle.dumps(pd.DataFrame({"a": [1.0]})))
     code = (
@@ -171,4 +205,4 @@ def test_nothing_that_a_file_names_is_imported(tmp_path):
 def test_any_bytes_give_a_code(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(data)
-    assert run(lambda: app(["inspect", str(path)])) in (0, 1, 2)
+    assert run(lambda: app(["inspect", str(path)])) in (0, 1, 2, 3)

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 import joblib
 
 from safeser.inspection import Report, Source, examine
+from safeser.values import Limits
+
+DEFAULTS = Limits()
 
 
 class Attack:
@@ -21,8 +24,8 @@ class Attack:
         return os.system, ("true",)
 
 
-def looked_at(data: bytes, *profiles: str) -> Report:
-    return examine(Source.of(data), profiles=profiles)
+def looked_at(data: bytes, *profiles: str, limits: Limits = DEFAULTS) -> Report:
+    return examine(Source.of(data), profiles=profiles, limits=limits)
 
 
 def joblib_file(value: object, **options: object) -> bytes:

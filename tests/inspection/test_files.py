@@ -58,11 +58,11 @@ FILES = {
     **{f"a pickle and {more}": (1, "inspect.trailing", pickle.dumps(PLAIN) + more)
         for more in MORE},
     "half a second pickle": (2, "pickle.truncated", (pickle.dumps(PLAIN) * 2)[:-2]),
-    "too many pickles": (2, "inspect.too-large", b"N." * 1001),
+    "too many pickles": (3, "inspect.too-large", b"N." * 1001),
     **{f"nothing {at}": (1, None, data) for at, data in enumerate(NOTHING)},
     "a persistent id": (1, "pickle.global", b"\x80\x02X\1\0\0\0xQ."),
     "buffers that are elsewhere": (1, "inspect.buffers", ELSEWHERE),
-    "too deep to walk": (1, "pickle.max-depth", b"\x80\x02" + b"]" * 300 + b"a" * 299
+    "too deep to walk": (3, "pickle.max-depth", b"\x80\x02" + b"]" * 300 + b"a" * 299
         + b"."),
     **{f"unknown {data}": (2, "inspect.unknown", data) for data in UNKNOWN},
     # Lists for a format are for files of it.
@@ -93,10 +93,9 @@ def test_several_in_a_row():
     assert [part.offset for part in report.parts] == [0, 5, 5 + len(pickle.dumps(PLAIN, 0))]
 
 
-def test_limits_are_for_the_whole_file(monkeypatch):
-    monkeypatch.setattr("safeser.inspection.examination.Limits", lambda: LIMITED)
-    assert looked_at(pickle.dumps([1] * 50)).verdict.code == 0
-    assert looked_at(pickle.dumps([1] * 50) * 3).rule == "pickle.max-refs"
+def test_limits_are_for_the_whole_file():
+    assert looked_at(pickle.dumps([1] * 50), limits=LIMITED).verdict.code == 0
+    assert looked_at(pickle.dumps([1] * 50) * 3, limits=LIMITED).rule == "pickle.max-refs"
 
 
 WHOLE = [pickle.dumps([PLAIN, datetime.date(2020, 1, 1), "x" * 300], n) for n in range(2, 6)]

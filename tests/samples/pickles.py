@@ -242,6 +242,7 @@ STREAMS = {
     "pickle.opcode": [b"\x00.", b"\xffN.", b"\xff."],
     "pickle.persistent-id": [b"P1\n.", b"NQ.", b"Px\n."],
     "pickle.protocol": [b"N\x80\x04.", b"\x80\x06N.", b"\x80\xffN."],
+    "pickle.python-2": [b"S'\\xe9'\n.", b"U\x01\xe9.", b"T\x01\x00\x00\x00\xe9."],
     "pickle.sharing": [
         b"]q\x00" + b"".join(b"0](h%ch%ceq%c" % (i, i, i + 1) for i in range(60)) + b".",
     ],
@@ -252,7 +253,7 @@ STREAMS = {
     "pickle.text": [
         b"I0x10\n.", b"I 1\n.", b"I1_0\n.", b"I007\n.", b"I\n.", b"I+1\n.", b"L1l\n.",
         b"Fnan(1)\n.", b"F1_0\n.", b"S'a\n.", b"Sabc\n.", b"S'a' \n.", b"S'\\101'\n.",
-        b"S'\xe9'\n.", b"U\x01\xe9.", b"T\x01\x00\x00\x00\xe9.", b"V\\u12\n.",
+        b"S'\xe9'\n.", b"V\\u12\n.",
         b"X\x01\x00\x00\x00\xff.", b"I-0\n.", b"(i\xc3\xa9\nsystem\n.", b"\x80\x04" + b"F5e324\n.",
         b"Inan\n.",
     ],

@@ -157,6 +157,7 @@ HOSTILE = {
         "a number as shape": call("numpy._core.numeric:_frombuffer", raw(b""), dtype(), 0, "C"),
         "text as buffer": frombuffer(content=["abcdefgh"]),
         "array as buffer": frombuffer(content=[frombuffer()]),
+        "a flag that is a float": dtype(align=0.0), "text beyond ASCII": array("\xe9" * 8),
         # CPython's own reader wants a whole number there; found by the differential test.
         "a version that is only equal": array(raw(b"\0" * 8), version=b"G\x3f\xf0" + bytes(6)),
         "state of five none": build(call("numpy._core.multiarray:_reconstruct",
@@ -181,7 +182,8 @@ HOSTILE = {
         "subarray of nothing": dtype("V8", dtype_state(sub=(None, ()))),
         "object flags left out": frombuffer(b"A" * 8, dtype("O8", dtype_state(order="|", flags=0))),
         "object flags on a number": dtype("f8", dtype_state(flags=63)),
-        "the shared dtype": dtype(copy=False),
+        "the shared dtype": dtype(copy=False), "the shared dtype by a number": dtype(copy=0),
+        "a flag that is neither": dtype(align=0, copy=2), "aligned by a number": dtype(align=1),
         "unknown code": dtype("f8,f8"),
         "byte order": dtype(order="?"),
         "short state": dtype(state=(3,)),
@@ -332,6 +334,8 @@ ACCEPTED = [
     record_dtype(names=("a",), fields={"a": (i8(), 0)}, size=8),
     *(bits(kind, going(kind)) for kind in KINDS),
     value(long_double(mantissa=1 << 63, exponent=0x3FFF)),
+    # NumPy before 1.20 wrote flags as numbers, and Python 2 bytes as text.
+    array(raw(bytes(8)), dtype(align=0, copy=1), fortran=0), array("x" * 8),
 ]
 
 #: What the installed library cannot read any more, or what cannot be compared.

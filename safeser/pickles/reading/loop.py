@@ -203,7 +203,9 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
             _refuse(machine, at, "stack", "an opcode finds no mark")
         _refuse(machine, at, "stack", _EMPTY)
     machine.at = at
-    machine.refuse("opcodes", "there are more opcodes than the allowed elements take")
+    machine.over(
+        "opcodes", "there are more opcodes than the allowed elements take", limit="max-refs"
+    )
 
 
 def _refuse(machine: Machine, at: int, rule: str, message: str) -> NoReturn:

@@ -337,7 +337,10 @@ class Machine(Stack):
 def _string(width: int) -> Callable[[Machine], None]:
     # Python 2's byte strings; CPython decodes them as ASCII unless told otherwise.
     def push(machine: Machine) -> None:
-        machine.stack.append(machine.decode(machine.take_sized(width), "ascii"))
+        raw = machine.take_sized(width)
+        if not raw.isascii():
+            machine.refuse_python_2()
+        machine.stack.append(raw.decode("ascii"))
 
     return push
 

@@ -23,11 +23,11 @@ _DECIMAL = re.compile(rb"(?:0|-?[1-9][0-9]*)\Z")
 _LONG = re.compile(rb"(-?(?:0|[1-9][0-9]*))L?\Z")
 _INDEX = re.compile(rb"(?:0|[1-9][0-9]{0,9})\Z")
 _FLOAT = re.compile(rb"-?(?:[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,4})?|inf|nan)\Z")
-# The escapes that Python 2's repr of an ASCII string makes; no other escape is valid here.
+# The escapes that Python 2's repr of a string makes; no other escape is valid here.
 # Possessive: going back would keep a hundred bytes for each character.
 _STRING = re.compile(
-    rb"""'(?:[ -&(-\[\]-~]++|\\(?:[\\'"nrt]|x[0-7][0-9a-f]))*+'\Z"""
-    rb"""|"(?:[ !#-\[\]-~]++|\\(?:[\\'"nrt]|x[0-7][0-9a-f]))*+"\Z"""
+    rb"""'(?:[ -&(-\[\]-~]++|\\(?:[\\'"nrt]|x[0-9a-f]{2}))*+'\Z"""
+    rb"""|"(?:[ !#-\[\]-~]++|\\(?:[\\'"nrt]|x[0-9a-f]{2}))*+"\Z"""
 )
 
 # int() of decimal text is quadratic; CPython's own ceiling is 4,300 digits.
@@ -38,7 +38,7 @@ _MAX_NAME: Final = 1024
 _OPCODES: Final = {ord(opcode.code): opcode.name for opcode in pickletools.opcodes}
 _NOTHING = "No profile and no limit allows this."
 _FIXES = {
-    "opcodes": "Raise the policy's limits.max_refs if its sender may: four opcodes for each.",
+    "python-2": "Have the pickle written again by Python 3; nothing here guesses an encoding.",
     "truncated": "The bytes are no whole pickle; have the sender write them again.",
     "frame": "The end is missing, or pickle did not write this; have the sender write it again.",
     "trailing": "One pickle is loaded at a time; cut the rest off, or send it apart.",
@@ -69,8 +69,8 @@ class Tape:
             fix=_FIXES.get(rule, _NOTHING),
         )
 
-    def over(self, rule: str, message: str) -> NoReturn:
-        raise over(rule, message, where=_opcode_at(self.data, self.at))
+    def over(self, rule: str, message: str, *, limit: str = "") -> NoReturn:
+        raise over(rule, message, where=_opcode_at(self.data, self.at), limit=limit)
 
     # -- bytes and lines -----------------------------------------------------------------------
 
@@ -174,7 +174,13 @@ class Tape:
         line = self.take_text()
         if not _STRING.match(line):
             self.refuse("text", "a string is not plain quoted ASCII")
-        return codecs.unicode_escape_decode(line[1:-1])[0]
+        text = codecs.unicode_escape_decode(line[1:-1])[0]
+        if not text.isascii():
+            self.refuse_python_2()
+        return text
+
+    def refuse_python_2(self) -> NoReturn:
+        self.refuse("python-2", "Python 2 wrote this text in an encoding that it does not name")
 
     def take_unicode(self) -> str:
         # By the function: decode() would look the codec up by its name, and import it.

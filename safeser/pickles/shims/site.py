@@ -106,7 +106,7 @@ class Site:
     def check_room(self, count: int) -> None:
         """Refuse to take *count* bytes that are charged once they are taken, if that would fail."""
         if count > self.budget.copies:
-            raise over("max-bytes", "building the object takes more bytes than allowed")
+            raise self.budget.over_copies()
 
     def check_standing(self, count: float) -> None:
         """Bound *count* bytes that a compact value takes once a program expands it.

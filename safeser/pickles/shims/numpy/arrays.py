@@ -37,12 +37,10 @@ def _dtype(_: Site, __: str, code: Any, align: Any, copy: Any) -> Draft:
     # A record's dtype names the class of its elements where others have a code.
     if type(code) is GlobalRef:
         code = _RECORD
-    # copy=True everywhere: without it the state would be set on the dtype all arrays share.
-    if (
-        align is not False
-        or copy is not True
-        or not (code == _RECORD or _CODE.match(plain(code, str)))
-    ):
+    # copy=True everywhere: without it the state would be set on the dtype all arrays share. NumPy
+    # before 1.20 wrote both flags as numbers.
+    flags = plain(align, bool, int), plain(copy, bool, int)
+    if flags != (False, True) or not (code == _RECORD or _CODE.match(plain(code, str))):
         raise bad("dtype", "a dtype is not one that NumPy pickles")
     return Draft("dtype", code)
 
@@ -189,8 +187,15 @@ def _frombuffer(  # noqa: PLR0917 - the arguments are those of the pickle
     return _from_bytes(site, raw, dtype, _shape(shape), order)
 
 
+def _raw(content: Any) -> bytes:
+    """Return bytes that Python 2 may have written as text; NumPy reads them so too."""
+    if type(content) is str and content.isascii():
+        return content.encode()
+    return plain(content, bytes)  # type: ignore[no-any-return]  # plain() proved it bytes
+
+
 def _scalar(site: Site, _: str, dtype: Any, raw: Any) -> Any:
-    plain(raw, bytes)
+    raw = _raw(raw)
     if not _sound_dtype(dtype).itemsize:
         return np.zeros((), dtype)[()]
     return _from_bytes(site, bytearray(raw), dtype, (1,), "C")[0]
@@ -242,7 +247,7 @@ def _plain_array(site: Site, state: Any) -> np.ndarray[Any, Any]:
         return _object_array(site, _shape(shape), dtype, content, order)
     # Over a copy of the bytes and not by copying elements, which would leave padding unset and so
     # hand over what this process last kept in that memory.
-    made = _from_bytes(site, bytearray(plain(content, bytes)), dtype, _shape(shape), order)
+    made = _from_bytes(site, bytearray(_raw(content)), dtype, _shape(shape), order)
     # NumPy turns plain numbers into the machine's byte order on this way, and only on this.
     if dtype.kind in "iufcmM" and not dtype.isnative:
         return made.astype(dtype.newbyteorder("="), order=order)

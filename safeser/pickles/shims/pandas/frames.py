@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.pickles.advice import older
 from safeser.pickles.shims.pandas.arrays import draft_of, unique
 from safeser.pickles.shims.pandas.indexes import column, held, label
 from safeser.pickles.shims.pandas.times import pd
@@ -140,6 +141,8 @@ def _exactly(fields: Any, *names: str) -> dict[str, Any]:
 
 def _frame(site: Site, draft: Any, state: Any) -> Any:
     kind, fields = draft_of(draft), dict(plain(state, dict))
+    if "_data" in fields:
+        raise bad("version", "a pandas before 1.1 wrote this", fix=older("pandas.tslib:Timestamp"))
     parts = plain(fields.pop("_mgr"), _Blocks)
     named = [field for field in ("_name", "name") if field in fields]
     if len(named) > (kind == "Series"):
@@ -147,8 +150,10 @@ def _frame(site: Site, draft: Any, state: Any) -> Any:
         raise bad("state", "a frame has a name, or a series two")
     name = label(site, fields.pop(named[0])) if named else None
     attributes, flags = plain(fields.pop("attrs", {}), dict), fields.pop("_flags", None)
-    about = {"_typ": kind.lower(), "_metadata": ["_name"] if kind == "Series" else []}
-    if any(field not in about or about[field] != value for field, value in fields.items()):
+    # pandas before 2 called the name so as well where it is stored.
+    stored = [["_name"], ["name"]] if kind == "Series" else [[]]
+    about: dict[str, list[Any]] = {"_typ": [kind.lower()], "_metadata": stored}
+    if any(value not in about.get(field, ()) for field, value in fields.items()):
         raise bad("state", "a frame has no such field")
     if (kind == "Series") is not (parts.labels is None):
         raise bad("shape", "a frame is held like a series, or a series like a frame")
