@@ -7,7 +7,10 @@ that names a type imports nothing before the policy admits it.
 from __future__ import annotations
 
 import contextlib
+import copyreg
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 from safeser.errors import PayloadError
 from safeser.families.reduced import Reducers, Row, list_rows
@@ -37,6 +40,52 @@ _SPARSE = {
     for kind in ("array", "matrix")
 }
 
+#: Reviewed functions that make what SciPy's functions return.
+_RESULTS = ("scipy.result", "scipy.named_tuple", "scipy.record", "scipy.inverse")
+
+
+def _results(package: str) -> Iterator[type]:
+    return _made_by(
+        "scipy", lambda entry: entry.make in _RESULTS and entry.name.startswith(package)
+    )
+
+
+def _result_reducers() -> Reducers:
+    from scipy.stats import _stats_py as stats
+
+    found = (getattr(stats, name, None) for name in ("TtestResult", "PearsonRResult"))
+    return {kind: _reduced_result for kind in found if kind is not None} | _sparse_reducers()
+
+
+def _reduced_result(x: Any) -> Any:
+    """Return how *x* is made again: some of what it keeps is derived, and one part is a module."""
+    from safeser.pickles.shims.scipy import BEHIND
+
+    kind, derived = type(x), {"_dtype", "_statistic_np", "_xp", "correlation"}
+    state = {name: vars(x)[name] for name in BEHIND[kind.__name__]}
+    if vars(x).keys() - state.keys() - derived or vars(x).get("correlation", x[0]) is not x[0]:
+        raise PayloadError("it has attributes of its own", rule="pickle.unwritable")
+    return copyreg.__newobj_ex__, (kind, tuple(x), state), state
+
+
+_RESULT_PROFILES = ("data", "numpy", "scipy")
+#: By package, so that a sparse matrix does not import what tests and optimizers need.
+_SCIPY = {
+    package: {
+        f"{package}:result": Row(_RESULT_PROFILES, partial(_results, f"{package}."), reducers)
+    }
+    for package, reducers in (
+        ("scipy._lib", _sparse_reducers),
+        ("scipy.integrate", _sparse_reducers),
+        ("scipy.optimize", _sparse_reducers),
+        ("scipy.stats", _result_reducers),
+    )
+}
+
+_SCIPY["scipy.spatial"] = {
+    "scipy.spatial:KDTree": Row(_RESULT_PROFILES, ("scipy.spatial:KDTree", "scipy.spatial:cKDTree"))
+}
+
 _XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
 
 _TORCH = ("torch:Tensor", "torch:Size", "torch:dtype", "torch:device")
@@ -47,20 +96,20 @@ _PARTS = ("sklearn.stateless", "sklearn.loss", "sklearn.triplet", "sklearn.begin
 
 
 def _estimators() -> Iterator[type]:
-    return _made_by(lambda entry: entry.make == "sklearn.begin")
+    return _made_by("sklearn", lambda entry: entry.make == "sklearn.begin")
 
 
 def _parts() -> Iterator[type]:
     """Yield the classes of trees, losses and links, and of what is made empty and given state."""
-    yield from _made_by(lambda entry: entry.make in _PARTS)
+    yield from _made_by("sklearn", lambda entry: entry.make in _PARTS)
     for entry in Profile.named("sklearn").entries.values():
         if entry.make == "sklearn.begin_native":
             yield from (Live(name).found for name in entry.args[0])
 
 
-def _made_by(right: Callable[[Entry], bool]) -> Iterator[type]:
-    """Yield the classes of scikit-learn's entries that are *right*; no version has all of them."""
-    listed = Profile.named("sklearn")
+def _made_by(profile: str, right: Callable[[Entry], bool]) -> Iterator[type]:
+    """Yield the classes of a profile's entries that are *right*; no version has all of them."""
+    listed = Profile.named(profile)
     for entry in listed.entries.values():
         if right(entry):
             with contextlib.suppress(PayloadError):
@@ -97,6 +146,8 @@ def _load_torch() -> None:
 def register() -> None:
     """List the names; called once, when safeser.families is imported."""
     list_rows("scipy", _SPARSE)
+    for package, rows in _SCIPY.items():
+        list_rows(package, rows)
     list_rows("sklearn", _SKLEARN, advice=_UNLISTED)
     registry.register_lazy("sklearn", ("sklearn.utils:Bunch",), _load_bunch)
     registry.register_lazy("xarray", _XARRAY, _load_xarray)

@@ -1,7 +1,7 @@
 """Hide attributes of a peer's choice from NumPy's array protocols.
 
 The one rule: a class whose ``__getattr__`` looks up its instances' content (the attributes of an
-xarray, the keys of scikit-learn's ``Bunch``) returns nothing for the names by which NumPy asks for
+xarray, the keys of scikit-learn's ``Bunch`` and of SciPy's results) returns nothing for the names by which NumPy asks for
 an object's memory. ``np.asarray`` asks the instance, not its class, and trusts the address in the
 plain values that it gets. Labels of pandas' indexes are refused instead
 (:func:`safeser.types.pandas.check_labels`).
@@ -19,6 +19,8 @@ __all__ = ["hide_memory", "hide_memory_of"]
 #: Classes that :func:`hide_memory_of` changes, when they are first used.
 _ANSWERING = frozenset(
     (
+        "scipy._lib._util:_RichResult",
+        "scipy.optimize._optimize:OptimizeResult",
         "sklearn.utils._bunch:Bunch",
         "xarray.core.common:AttrAccessMixin",
     )
