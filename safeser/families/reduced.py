@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -51,12 +51,14 @@ class Row(NamedTuple):
         or writes each element as an object.
     :param rehearsed: whether the sender builds each value once, as its receiver will; otherwise its
         *reducers* refuse values that cannot be sent.
+    :param takes: whether a direct instance travels by this row; None where each does.
     """
 
     profiles: tuple[str, ...]
     classes: tuple[str, ...] | Callable[[], Iterable[type]]
     reducers: Callable[[], Reducers] = dict
     rehearsed: bool = True
+    takes: Callable[[Any], bool] | None = None
 
 
 def list_rows(
@@ -70,7 +72,7 @@ def list_rows(
     def load() -> None:
         importlib.import_module(package)
         for name, row in rows.items():
-            registry.register(_Reduced.of(name, row).typed())
+            registry.register(replace(_Reduced.of(name, row).typed(), takes=row.takes))
         for name, said in advice.items():
             for cls in _live((name,)):
                 registry.advise(cls, said)

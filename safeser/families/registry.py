@@ -57,6 +57,7 @@ class Typed:
     :param decode: checked node and its children's values to the object.
     :param contextual: *encode* and *decode* are handed the communication context as well.
     :param budgeted: *check* and *decode* are handed the budget of the message as well.
+    :param takes: whether an instance travels so; the others are as those of an unlisted class.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Typed:
     subclasses: bool = False
     contextual: bool = False
     budgeted: bool = False
+    takes: Callable[[Any], bool] | None = None
 
     def __post_init__(self) -> None:
         if not is_name(self.name):
@@ -180,7 +182,8 @@ class Registry:
 
     def for_object(self, value: object) -> Typed | None:
         """Return the serializer for direct instances of *value*'s class, or None."""
-        return self.for_class(type(value))
+        found = self.for_class(type(value))
+        return None if found and found.takes and not found.takes(value) else found
 
     def for_class(self, cls: type) -> Typed | None:
         """Return the serializer for direct instances of *cls*, or None."""

@@ -12,12 +12,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from safeser.errors import PayloadError
+from safeser.families.plain import Unencodable
 from safeser.families.reduced import Reducers, Row, list_rows
 from safeser.families.registered import classes, models
 from safeser.families.registry import registry
+from safeser.families.stdlib.containers import around
 from safeser.pickles import Entry, Profile
 from safeser.pickles.live import Live
+from safeser.pickles.shims.labels import hide_memory
 
 __all__ = ["register"]
 
@@ -51,10 +56,10 @@ def _results(package: str) -> Iterator[type]:
 
 
 def _result_reducers() -> Reducers:
-    from scipy.stats import _stats_py as stats
+    from safeser.pickles.shims.scipy import BEHIND
 
-    found = (getattr(stats, name, None) for name in ("TtestResult", "PearsonRResult"))
-    return {kind: _reduced_result for kind in found if kind is not None} | _sparse_reducers()
+    found = (each for each in _results("scipy.stats.") if each.__name__ in BEHIND)
+    return {**_sparse_reducers(), **dict.fromkeys(found, _reduced_result)}
 
 
 def _reduced_result(x: Any) -> Any:
@@ -65,10 +70,11 @@ def _reduced_result(x: Any) -> Any:
     state = {name: vars(x)[name] for name in BEHIND[kind.__name__]}
     if vars(x).keys() - state.keys() - derived or vars(x).get("correlation", x[0]) is not x[0]:
         raise PayloadError("it has attributes of its own", rule="pickle.unwritable")
-    return copyreg.__newobj_ex__, (kind, tuple(x), state), state
+    return _new, (kind, tuple(x), state), state
 
 
 _RESULT_PROFILES = ("data", "numpy", "scipy")
+_new: Any = vars(copyreg)["__newobj_ex__"]
 #: By package, so that a sparse matrix does not import what tests and optimizers need.
 _SCIPY = {
     package: {
@@ -84,6 +90,37 @@ _SCIPY = {
 
 _SCIPY["scipy.spatial"] = {
     "scipy.spatial:KDTree": Row(_RESULT_PROFILES, ("scipy.spatial:KDTree", "scipy.spatial:cKDTree"))
+}
+
+
+def _calendar_reducers() -> Reducers:
+    from xarray import CFTimeIndex
+
+    return {CFTimeIndex: _reduced_calendar}
+
+
+def _reduced_calendar(x: Any) -> Any:
+    """Return how *x* is made again: of a row of numbers for each moment, a tenth of the bytes."""
+    make, (cls, fields), *_ = x.__reduce__()
+    alike = {(type(day).__qualname__, day.calendar, day.has_year_zero) for day in x}
+    if len(alike) == 1:
+        ((fields["kind"], fields["calendar"], fields["has_year_zero"]),) = alike
+        fields["data"] = np.array([(*day.timetuple()[:6], day.microsecond) for day in x], np.int64)
+    return make, (cls, fields)
+
+
+_MOMENTS = ("360Day", "AllLeap", "Gregorian", "Julian", "NoLeap", "ProlepticGregorian")
+_CALENDARS = {
+    "cftime": {
+        "cftime:datetime": Row(
+            ("pandas",), ("cftime:datetime", *(f"cftime:Datetime{name}" for name in _MOMENTS))
+        )
+    },
+    "xarray": {
+        "xarray:CFTimeIndex": Row(
+            ("data", "numpy", "pandas"), ("xarray:CFTimeIndex",), _calendar_reducers
+        )
+    },
 }
 
 _XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
@@ -126,9 +163,20 @@ _UNLISTED = {
 
 
 def _load_bunch() -> None:
-    from safeser.families.science import bunches
+    from sklearn.utils import Bunch
 
-    bunches.register()
+    def content(x: Any) -> Any:
+        if vars(x).get("_deprecated_key_to_warnings"):
+            raise Unencodable(x, "it warns about some of its keys, which is not kept")
+        return dict(x)
+
+    def make(content: Any) -> Any:
+        made = Bunch()
+        made.update(content)
+        return made
+
+    hide_memory(Bunch)
+    registry.register(around("sklearn.utils:Bunch", Bunch, dict, content, make))
 
 
 def _load_xarray() -> None:
@@ -150,6 +198,8 @@ def register() -> None:
         list_rows(package, rows)
     list_rows("sklearn", _SKLEARN, advice=_UNLISTED)
     registry.register_lazy("sklearn", ("sklearn.utils:Bunch",), _load_bunch)
+    for package, rows in _CALENDARS.items():
+        list_rows(package, rows)
     registry.register_lazy("xarray", _XARRAY, _load_xarray)
     registry.register_lazy("torch", _TORCH, _load_torch)
     classes.register_kind("pydantic model", models.is_model, models.plan_model)

@@ -1,9 +1,9 @@
 """Hide attributes of a peer's choice from NumPy's array protocols.
 
 The one rule: a class whose ``__getattr__`` looks up its instances' content (the attributes of an
-xarray, the keys of scikit-learn's ``Bunch`` and of SciPy's results) returns nothing for the names by which NumPy asks for
-an object's memory. ``np.asarray`` asks the instance, not its class, and trusts the address in the
-plain values that it gets. Labels of pandas' indexes are refused instead
+xarray, the keys of scikit-learn's ``Bunch`` and of SciPy's results) returns nothing for the names
+by which NumPy asks for an object's memory. ``np.asarray`` asks the instance, not its class, and
+trusts the address in the plain values that it gets. Labels of pandas' indexes are refused instead
 (:func:`safeser.types.pandas.check_labels`).
 """
 

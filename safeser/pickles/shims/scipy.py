@@ -440,7 +440,7 @@ BEHIND = {
 
 
 @cache
-def _listed(name: str) -> Any:
+def _class(name: str) -> Any:
     """Return the listed class *name*; its instances no longer answer for NumPy's protocols."""
     scipy = Profile.named("scipy")
     return scipy.object_of(scipy.entries[name])
@@ -448,17 +448,17 @@ def _listed(name: str) -> Any:
 
 def _result(_: Site, name: str) -> Any:
     # A dict; one of these classes has a constructor that wants what is set afterwards.
-    return dict.__new__(_listed(name))
+    return dict.__new__(_class(name))
 
 
 def _named_tuple(_: Site, name: str, *fields: Any, **more: Any) -> Any:
-    if more or _listed(name).__name__ in BEHIND:
+    if more or _class(name).__name__ in BEHIND:
         return Draft(name, fields, more)
-    return _listed(name)(*fields)
+    return _class(name)(*fields)
 
 
 def _named_tuple_state(_: Site, draft: Any, state: Any) -> Any:
-    kind = _listed(draft.kind)
+    kind = _class(draft.kind)
     (fields, more), behind = draft.parts, BEHIND.get(kind.__name__)
     # Both are the same dict, of which the class's own __new__ ignores the first.
     if plain(state, dict).keys() != more.keys() or any(state[n] is not more[n] for n in more):
@@ -473,7 +473,7 @@ def _named_tuple_state(_: Site, draft: Any, state: Any) -> Any:
 
 
 def _record_state(_: Site, draft: Any, state: Any) -> Any:
-    kind = _listed(draft.kind)
+    kind = _class(draft.kind)
     if plain(state, dict).keys() != {field.name for field in dataclasses.fields(kind)}:
         raise bad("state", "a result does not have exactly the fields of its class")
     made = object.__new__(kind)
@@ -489,7 +489,9 @@ def _inverse_state(_: Site, draft: Any, state: Any) -> Any:
         raise bad("state", "an inverse Hessian does not have exactly the fields of its class")
     rho = numbers(state["rho"], ndim=1, kinds="f")
     with np.errstate(all="ignore"):
-        made = _listed(draft.kind)(*(numbers(state[name], ndim=2, kinds="f") for name in ("sk", "yk")))
+        made = _class(draft.kind)(
+            *(numbers(state[name], ndim=2, kinds="f") for name in ("sk", "yk"))
+        )
     told = (state["dtype"], plain(state["shape"], tuple), plain(state["n_corrs"], int), rho.shape)
     if told != (made.dtype, made.shape, made.n_corrs, made.rho.shape):
         raise refused("scipy", "the fields of an inverse Hessian contradict each other")
