@@ -7,6 +7,7 @@ fallback to a family that was not requested.
 from __future__ import annotations
 
 import contextvars
+import copy
 import dataclasses
 import enum
 import functools
@@ -20,6 +21,7 @@ from typing import Any, NoReturn
 from safeser.errors import PayloadError, SafeserError, SerializationError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
+from safeser.families.instead import Sent, instead_of, registers
 from safeser.families.marked import Serialize, Serialized
 from safeser.families.plain import (
     CYCLE,
@@ -52,9 +54,6 @@ _SMALL_BYTES = 1 << 12
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, dict})
 
-#: An object whose class defines one of these consists of more than its attributes.
-_COPYING = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__getnewargs__")
-
 #: What no family can carry, pickles neither.
 _OF_THIS_PROCESS = (
     io.IOBase,
@@ -76,8 +75,6 @@ _OF_THIS_PROCESS = (
 _BY_VALUE = ("dask", "msgpack")
 
 _PICKLES = ("pickle", "cloudpickle")
-
-Sent = tuple[dict[str, Any], list[Any]]
 
 
 def serialize(
@@ -160,9 +157,19 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     """Return advice: register the type, convert the value, or use another family."""
     value, families = error.value, sender.families
     grant = "a context that grants family" if decided else "family"
-    alone = error.fix or _beyond_families(error, grant, decided) or _asked_too_little(error, sender)
+    alone = (
+        error.fix
+        or ("" if error.final else instead_of(error, lambda made: sender.anew().send(made, 0)))
+        or _beyond_families(error, grant, decided)
+        or _asked_too_little(error, sender)
+    )
     if alone:
         return alone
+    registrable = not error.final and registers(
+        value,
+        lambda name, parts: sender.anew().parts(value, name, parts, 0, families),
+        sender.limits,
+    )
     base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
     if error.final and error.reason != CYCLE:
         # Pickles are read within the same limits.
@@ -171,7 +178,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
         advice = "Break the cycle inside it"
     elif error.reason and _is_listed(type(value)):
         advice = "Change that in it, or send its parts as values of their own"
-    elif _is_record(type(value)):
+    elif registrable and _is_record(type(value)):
         advice = f"Register its class on both sides: safeser.register_class({_bare_name(value)})"
     elif functions.writes_elsewhere(type(value)):
         advice = (
@@ -188,7 +195,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
         name = _bare_name(value)
         way = (
             f"safeser.register_generic({name})"
-            if _is_bare(type(value))
+            if registrable
             else f"safeser.register_serialization({name}, serialize, deserialize)"
         )
         advice = (
@@ -264,13 +271,6 @@ def _is_listed(kind: type) -> bool:
     return kind in typed.classes or kind.__module__.partition(".")[0] == package
 
 
-def _is_bare(kind: type) -> bool:
-    """Whether *kind* is its attributes and no more, as ``register_generic`` wants it."""
-    bases = kind.__mro__[:-1]
-    hooks = any(hook in vars(base) for base in bases for hook in _COPYING)
-    return not hooks and all(base.__module__ != "builtins" for base in bases)
-
-
 def _is_record(kind: type) -> bool:
     """Whether *kind* is of those that ``register_class`` takes."""
     named = issubclass(kind, tuple) and hasattr(kind, "_fields")
@@ -335,6 +335,12 @@ class _Sender:
         self.mixed: dict[int, object] = {}
         self.depth = min(limits.max_depth, DEPTH_CEILING)
         self.pickles = any(family in families for family in ("pickle", "cloudpickle"))
+
+    def anew(self) -> _Sender:
+        """Return the same for another object."""
+        other = copy.copy(self)
+        other.room, other.mixed = self.limits.max_refs, {}
+        return other
 
     def send(self, x: Any, depth: int, families: Sequence[str] = ()) -> Sent:
         """Try each family in turn; raise the most precise failure among them.

@@ -7,7 +7,6 @@ that names a type imports nothing before the policy admits it.
 from __future__ import annotations
 
 import contextlib
-import copyreg
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -56,25 +55,18 @@ def _results(package: str) -> Iterator[type]:
 
 
 def _result_reducers() -> Reducers:
-    from safeser.pickles.shims.scipy import BEHIND
-
-    found = (each for each in _results("scipy.stats.") if each.__name__ in BEHIND)
-    return {**_sparse_reducers(), **dict.fromkeys(found, _reduced_result)}
+    (kind,) = (each for each in _results("scipy.stats.") if each.__name__ == "TtestResult")
+    return {**_sparse_reducers(), kind: _reduced_result}
 
 
 def _reduced_result(x: Any) -> Any:
-    """Return how *x* is made again: some of what it keeps is derived, and one part is a module."""
-    from safeser.pickles.shims.scipy import BEHIND
-
-    kind, derived = type(x), {"_dtype", "_statistic_np", "_xp", "correlation"}
-    state = {name: vars(x)[name] for name in BEHIND[kind.__name__]}
-    if vars(x).keys() - state.keys() - derived or vars(x).get("correlation", x[0]) is not x[0]:
-        raise PayloadError("it has attributes of its own", rule="pickle.unwritable")
-    return _new, (kind, tuple(x), state), state
+    """Return how *x* is made again: of what it keeps, one part is a module and some is derived."""
+    make, (kind, parts, state), *_ = x.__reduce_ex__(4)
+    state = {name: state[name] for name in state if name not in ("_dtype", "_statistic_np", "_xp")}
+    return make, (kind, parts, state), state
 
 
 _RESULT_PROFILES = ("data", "numpy", "scipy")
-_new: Any = vars(copyreg)["__newobj_ex__"]
 #: By package, so that a sparse matrix does not import what tests and optimizers need.
 _SCIPY = {
     package: {

@@ -432,7 +432,7 @@ def _same_nodes(sent: Any, made: Any) -> bool:
 # -- results -----------------------------------------------------------------------------------
 
 #: What results that compute intervals keep behind the fields that they show, each of which their
-#: constructors take without its underscore. They derive all else that they keep.
+#: constructors take without its underscore.
 BEHIND = {
     "TtestResult": ("df", "_alternative", "_standard_error", "_estimate"),
     "PearsonRResult": ("_alternative", "_n", "_x", "_y", "_axis"),
@@ -440,41 +440,39 @@ BEHIND = {
 
 
 @cache
-def _class(name: str) -> Any:
-    """Return the listed class *name*; its instances no longer answer for NumPy's protocols."""
+def _entry(name: str) -> tuple[Any, frozenset[str]]:
+    """Return the class *name* and its fields. Its instances do not answer for NumPy's protocols."""
     scipy = Profile.named("scipy")
-    return scipy.object_of(scipy.entries[name])
+    entry = scipy.entries[name]
+    kind = scipy.object_of(entry)
+    declared = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return kind, entry.fields or frozenset(field.name for field in declared)
 
 
 def _result(_: Site, name: str) -> Any:
     # A dict; one of these classes has a constructor that wants what is set afterwards.
-    return dict.__new__(_class(name))
+    return dict.__new__(_entry(name)[0])
 
 
-def _named_tuple(_: Site, name: str, *fields: Any, **more: Any) -> Any:
-    if more or _class(name).__name__ in BEHIND:
-        return Draft(name, fields, more)
-    return _class(name)(*fields)
+def _named_tuple(_: Site, name: str, *parts: Any, **more: Any) -> Any:
+    return Draft(name, parts, more) if more else _entry(name)[0](*parts)
 
 
 def _named_tuple_state(_: Site, draft: Any, state: Any) -> Any:
-    kind = _class(draft.kind)
-    (fields, more), behind = draft.parts, BEHIND.get(kind.__name__)
+    kind, (parts, more) = _entry(draft.kind)[0], draft.parts
     # Both are the same dict, of which the class's own __new__ ignores the first.
     if plain(state, dict).keys() != more.keys() or any(state[n] is not more[n] for n in more):
         raise bad("state", "a result is told its attributes twice")
-    if behind is None:
-        return kind(*fields, **more)
-    if more.keys() - {"correlation"} != set(behind) or (
-        "correlation" in more and more["correlation"] is not fields[0]
-    ):
-        raise bad("state", "a result does not have the attributes of its class")
-    return kind(*fields, **{name.lstrip("_"): more[name] for name in behind})
+    rest, behind = dict(state), BEHIND.get(kind.__name__, kind._extra_fields)
+    made = kind(*parts, **{name.lstrip("_"): rest.pop(name) for name in behind})
+    # Other names of its parts, as are listed.
+    vars(made).update(rest)
+    return made
 
 
 def _record_state(_: Site, draft: Any, state: Any) -> Any:
-    kind = _class(draft.kind)
-    if plain(state, dict).keys() != {field.name for field in dataclasses.fields(kind)}:
+    kind, fields = _entry(draft.kind)
+    if plain(state, dict).keys() - {"correlation"} != fields:
         raise bad("state", "a result does not have exactly the fields of its class")
     made = object.__new__(kind)
     vars(made).update(state)
@@ -489,7 +487,7 @@ def _inverse_state(_: Site, draft: Any, state: Any) -> Any:
         raise bad("state", "an inverse Hessian does not have exactly the fields of its class")
     rho = numbers(state["rho"], ndim=1, kinds="f")
     with np.errstate(all="ignore"):
-        made = _class(draft.kind)(
+        made = _entry(draft.kind)[0](
             *(numbers(state[name], ndim=2, kinds="f") for name in ("sk", "yk"))
         )
     told = (state["dtype"], plain(state["shape"], tuple), plain(state["n_corrs"], int), rho.shape)
