@@ -77,7 +77,7 @@ _ROWS = {
 
 
 def _is_type(x: Any) -> bool:
-    return _is_reference(x) or x is type(None) or type(x) is types.GenericAlias
+    return _is_reference(x) or x in (type(None), ...) or type(x) is types.GenericAlias
 
 
 def register() -> None:

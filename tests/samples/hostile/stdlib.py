@@ -249,10 +249,10 @@ MISPLACED = {
     "families.child-type": [
         typed("collections:deque", DICT, maxlen=None),
         typed("collections:OrderedDict", LIST, attributes=[]), typed("collections:Counter", LIST),
-        typed("collections:defaultdict", LIST, factory=""),
+        typed("collections:defaultdict", LIST, factory=""), typed("collections:UserDict", LIST),
+        typed("collections:UserList", DICT), typed("builtins:dict_items", LIST),
     ],
     "value.chain-map": [typed("collections:ChainMap", LIST)],
-    "families.build": [typed("collections:UserDict", LIST), typed("collections:UserList", DICT)],
 }  # fmt: skip
 
 HOSTILE = [
