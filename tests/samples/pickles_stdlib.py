@@ -106,6 +106,11 @@ HOSTILE = {
             {"__notes__": b"]q\x00"}) + b"h\x00" + value("late") + b"a0e",
     },
     "pickle.arguments": {
+        "a reduction of functions": call("_functools:reduce", name("_operator:add"),
+            (name("builtins:int"), name("builtins:str"))),
+        "a union of values": call("_functools:reduce", name("_operator:or_"), (1, 2)),
+        "a long union": call("_functools:reduce", name("_operator:or_"),
+            (name("builtins:int"),) * 65),
         "a traceback with attributes that is text": call(f"{TBLIB}_with_attrs",
             name("builtins:ValueError"), {"args": ()}, None, "x", None, False, None, ()),
         "a traceback that is text": call(TBLIB, name("builtins:ValueError"), (), None, "x"),

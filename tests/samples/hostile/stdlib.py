@@ -6,11 +6,17 @@ import array
 import collections
 import datetime as dt
 import decimal
+import functools
+import http
 import io
 import ipaddress
+import operator
+import os
 import pathlib
 import random
 import re
+import signal
+import subprocess
 import sys
 import time
 import types
@@ -19,7 +25,7 @@ import zoneinfo
 import numpy as np
 
 from safeser.families import plain
-from tests.pickles.forging import Called
+from tests.pickles.forging import Called, New
 from tests.samples.typed import (
     encoded,
     hostile,
@@ -147,11 +153,26 @@ CALLED = {
         ("re:Pattern", Called(re._compile, "(", 32)), ("re:Pattern", Called(re._compile, "a")),
         ("re:Pattern", Called(re._compile, 5, 32)), ("time:struct_time", time_of((1,) * 8)),
         ("time:struct_time", time_of((1.5,) * 9)), ("random:Random", random_of(*STATE[1])),
+        ("http:HTTPStatus", Called(http.HTTPStatus, 999)), ("types:alias", list["int"]),
+        ("operator:getter", operator.attrgetter("a.__class__")),
+        ("operator:getter", operator.methodcaller("tofile", "/x")),
+        ("_io:stream", New(io.StringIO, ("a", "x", 0, None))),
     ],
-    "families.class": [("re:Pattern", "a"), ("re:Pattern", time_of((1,) * 9))],
+    "families.class": [
+        ("re:Pattern", "a"), ("re:Pattern", time_of((1,) * 9)), ("builtins:reference", 5),
+        ("http:HTTPStatus", signal.SIGINT), ("types:alias", int),
+    ],
+    "families.global": [
+        ("builtins:reference", os.system), ("builtins:reference", subprocess.Popen),
+        ("builtins:reference", np.load), ("builtins:reference", np.ndarray.tofile),
+        ("functools:partial", functools.partial(os.system, "id")),
+        ("functools:partial", functools.partial(int, base=os.getcwd)),
+        ("types:alias", list[subprocess.Popen]),
+    ],
     "value.number": [
         ("time:struct_time", time_of((1 << 40,) * 9)),
         ("random:Random", random_of(3, (*STATE[1][:-1], 700), None)),
+        ("_io:stream", New(io.BytesIO, (b"abc", 1 << 40, None))),
     ],
     "value.text": [("time:struct_time", time_of((1,) * 9, {"tm_zone": "x" * 9999}))],
     "families.state": [

@@ -92,14 +92,14 @@ def _moments_of(site: Site, given: dict[str, Any]) -> Any:
         raise bad("arguments", "moments of a calendar are no table of numbers")
     site.charge(len(table))
     site.budget.charge_memory(0, _MOMENT * len(table))
-    make = partial(
-        getattr(importlib.import_module("cftime"), kind),
-        calendar=plain(given.pop("calendar"), str),
-        has_year_zero=plain(given.pop("has_year_zero"), bool),
-    )
+    told = plain(given.pop("calendar"), str), plain(given.pop("has_year_zero"), bool)
+    cls = getattr(importlib.import_module("cftime"), kind)
+    make = partial(cls, calendar=told[0], has_year_zero=told[1])
     made = np.empty(len(table), object)
     made[:] = [make(*row) for row in table.tolist()]
-    site.hashable.update(map(type, made[:1]))
+    if any((day.calendar, day.has_year_zero) != told for day in made[:1]):
+        raise bad("arguments", "moments of a calendar contradict its name")
+    site.hashable.add(cls)
     return made
 
 
