@@ -45,7 +45,7 @@ _SPLINE = Instead("(x.c, x.x)", lambda x: (x.c, x.x), "scipy.interpolate.PPoly(*
 _HULL = Instead("x.points", lambda x: x.points, "Its class makes it again of them.")
 _ROOT = Instead(
     "{k: v for k, v in x.items() if k != 'sol'}",
-    lambda x: {key: value for key, value in x.items() if key != "sol"},
+    lambda x: x["sol"] and {key: value for key, value in x.items() if key != "sol"},
     "Evaluate x.sol where it was made.",
 )
 _TABLE = "The extension arrays become columns; .to_xarray() makes it again of them."

@@ -51,6 +51,7 @@ class Row(NamedTuple):
         or writes each element as an object.
     :param rehearsed: whether the sender builds each value once, as its receiver will; otherwise its
         *reducers* refuse values that cannot be sent.
+    :param without: names of entries that pickles have and this type has not.
     :param takes: whether a direct instance travels by this row; None where each does.
     """
 
@@ -58,6 +59,7 @@ class Row(NamedTuple):
     classes: tuple[str, ...] | Callable[[], Iterable[type]]
     reducers: Callable[[], Reducers] = dict
     rehearsed: bool = True
+    without: tuple[str, ...] = ()
     takes: Callable[[Any], bool] | None = None
 
 
@@ -107,6 +109,9 @@ class _Reduced:
     @classmethod
     def of(cls, name: str, row: Row) -> _Reduced:
         profile = Profile.named(*row.profiles)
+        if row.without:
+            kept = (each for each in profile.entries.values() if each.name not in row.without)
+            profile = Profile(profile.name, kept)
         return cls(name, _classes(row), profile, row.reducers(), row.rehearsed)
 
     def typed(self) -> Typed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,13 @@ def _reduced_random(x: random.Random) -> Any:
     return x.__reduce__()
 
 
+#: What leads to the methods of what it is called with. Dask's bags call what stands first in a
+#: tuple of their data, with what comes behind it, which may be such a call again.
+_WITHOUT = ("builtins:getattr", "operator:attrgetter", "operator:methodcaller")
+#: What only computes; loading calls none of it.
+_FUNCTIONS = ("data", "numpy", "functions")
+
+
 def _is_reference(x: Any) -> bool:
     """Whether *x* is a class or function that arrives as what is listed under its name."""
     functions = Profile.named(*_FUNCTIONS)
@@ -37,13 +45,20 @@ def _is_reference(x: Any) -> bool:
     return entry is not None and entry.referable and functions.object_of(entry) is x
 
 
-#: What only computes; loading calls none of it.
-_FUNCTIONS = ("data", "numpy", "functions")
 _ENUMS = (
     "http:HTTPMethod", "http:HTTPStatus", "inspect:_ParameterKind", "plistlib:PlistFormat",
     "re:RegexFlag", "signal:Handlers", "signal:Signals", "socket:AddressFamily",
     "socket:SocketKind", "uuid:SafeUUID",
 )  # fmt: skip
+
+
+def _is_type(x: Any) -> bool:
+    return _is_reference(x) or x in (type(None), ...) or type(x) is types.GenericAlias
+
+
+def _functions(classes: Any, takes: Callable[[Any], bool] | None = None) -> Row:
+    return Row(_FUNCTIONS, classes, without=_WITHOUT, takes=takes)
+
 
 #: Each is of the package before its colon, the first key of the type lookup.
 _ROWS = {
@@ -52,32 +67,16 @@ _ROWS = {
     "random:Random": Row(("data",), ("random:Random",), _random_reducers),
     "_io:stream": Row(("data",), ("_io:BytesIO", "_io:StringIO")),
     **{name: Row(("data",), (name,)) for name in _ENUMS},
-    "builtins:reference": Row(
-        _FUNCTIONS,
-        ("builtins:type", "types:FunctionType", "types:BuiltinFunctionType"),
-        takes=_is_reference,
+    "builtins:reference": _functions(
+        ("builtins:type", "types:FunctionType", "types:BuiltinFunctionType"), _is_reference
     ),
-    "numpy:reference": Row(
-        _FUNCTIONS,
-        lambda: (type(np.add), type(np.sum)),
-        takes=_is_reference,
-    ),
-    "functools:partial": Row(
-        _FUNCTIONS, ("functools:partial",), takes=lambda x: _is_reference(x.func)
-    ),
-    "operator:getter": Row(
-        _FUNCTIONS, ("operator:itemgetter", "operator:attrgetter", "operator:methodcaller")
-    ),
-    "types:alias": Row(
-        _FUNCTIONS,
-        ("types:GenericAlias", "types:UnionType"),
-        takes=lambda x: all(map(_is_type, x.__args__)),
+    "numpy:reference": _functions(lambda: (type(np.add), type(np.sum)), _is_reference),
+    "functools:partial": _functions(("functools:partial",), lambda x: _is_reference(x.func)),
+    "operator:itemgetter": _functions(("operator:itemgetter",)),
+    "types:alias": _functions(
+        ("types:GenericAlias", "types:UnionType"), lambda x: all(map(_is_type, x.__args__))
     ),
 }
-
-
-def _is_type(x: Any) -> bool:
-    return _is_reference(x) or x in (type(None), ...) or type(x) is types.GenericAlias
 
 
 def register() -> None:

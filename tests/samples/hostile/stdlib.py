@@ -86,6 +86,7 @@ UNSENT = [
     (ipaddress.ip_address("fe80::1%" + "e" * 80), "scope"),
     (types.SimpleNamespace(**{"a b": 1}), "not plain"),
     (types.SimpleNamespace(**{"__class_getitem__": 1}), "not plain"),
+    (types.SimpleNamespace(_repr_html_=functools.partial(str, "<script>")), "not plain"),
     (chained([types.SimpleNamespace()]), "ChainMap holds"), (chained([{}], extra=1), "attributes"),
     (no_text(), "no characters"), (holding(collections.UserDict(), []), "holds no"),
     (holding(collections.UserList(), {}), "holds no"),
@@ -154,8 +155,6 @@ CALLED = {
         ("re:Pattern", Called(re._compile, 5, 32)), ("time:struct_time", time_of((1,) * 8)),
         ("time:struct_time", time_of((1.5,) * 9)), ("random:Random", random_of(*STATE[1])),
         ("http:HTTPStatus", Called(http.HTTPStatus, 999)), ("types:alias", list["int"]),
-        ("operator:getter", operator.attrgetter("a.__class__")),
-        ("operator:getter", operator.methodcaller("tofile", "/x")),
         ("_io:stream", New(io.StringIO, ("a", "x", 0, None))),
     ],
     "families.class": [
@@ -163,6 +162,10 @@ CALLED = {
         ("http:HTTPStatus", signal.SIGINT), ("types:alias", int),
     ],
     "families.global": [
+        ("operator:itemgetter", operator.attrgetter("unlink")),
+        ("functools:partial", functools.partial(operator.attrgetter("unlink"), pathlib.Path("x"))),
+        ("functools:partial", functools.partial(operator.methodcaller("lower"), "x")),
+        ("functools:partial", functools.partial("x".join, [])),
         ("builtins:reference", os.system), ("builtins:reference", subprocess.Popen),
         ("builtins:reference", np.load), ("builtins:reference", np.ndarray.tofile),
         ("functools:partial", functools.partial(os.system, "id")),
