@@ -36,10 +36,14 @@ def _reduced_random(x: random.Random) -> Any:
 _WITHOUT = ("builtins:getattr", "operator:attrgetter", "operator:methodcaller")
 #: What only computes; loading calls none of it.
 _FUNCTIONS = ("data", "numpy", "functions")
+#: What has a name. A bound method is among these and has another's.
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, type(np.add), type(np.sum))
 
 
 def _is_reference(x: Any) -> bool:
     """Whether *x* is a class or function that arrives as what is listed under its name."""
+    if type(x) not in _NAMED:
+        return False
     functions = Profile.named(*_FUNCTIONS)
     entry = functions.get(f"{getattr(x, '__module__', '')}:{getattr(x, '__qualname__', '')}")
     return entry is not None and entry.referable and functions.object_of(entry) is x
@@ -53,7 +57,8 @@ _ENUMS = (
 
 
 def _is_type(x: Any) -> bool:
-    return _is_reference(x) or x in (type(None), ...) or type(x) is types.GenericAlias
+    alone = x is types.NoneType or x is ...
+    return alone or type(x) is types.GenericAlias or _is_reference(x)
 
 
 def _functions(classes: Any, takes: Callable[[Any], bool] | None = None) -> Row:
@@ -70,7 +75,7 @@ _ROWS = {
     "builtins:reference": _functions(
         ("builtins:type", "types:FunctionType", "types:BuiltinFunctionType"), _is_reference
     ),
-    "numpy:reference": _functions(lambda: (type(np.add), type(np.sum)), _is_reference),
+    "numpy:reference": _functions(lambda: _NAMED[3:], _is_reference),
     "functools:partial": _functions(("functools:partial",), lambda x: _is_reference(x.func)),
     "operator:itemgetter": _functions(("operator:itemgetter",)),
     "types:alias": _functions(
