@@ -16,7 +16,7 @@ from safeser.values import Limits
 
 Sent = tuple[dict[str, Any], list[Any]]
 
-__all__ = ["INSTEAD", "Instead", "instead_of", "registers"]
+__all__ = ["INSTEAD", "Instead", "instead_of", "known_instead", "registers"]
 
 
 class Instead(NamedTuple):
@@ -112,16 +112,21 @@ INSTEAD = {
 }
 
 
+def known_instead(kind: type) -> Instead | None:
+    """Return what is listed for *kind*, or for the nearest class that it derives from."""
+    names = (f"{base.__module__}:{base.__qualname__}" for base in kind.__mro__)
+    return next((INSTEAD[name] for name in names if name in INSTEAD), None)
+
+
 def instead_of(error: Unencodable, sends: Callable[[Any], object]) -> str:
     """Return what to return in place of what *error* refused, or of what holds it.
 
     :param sends: raises what keeps a value from being sent.
     """
     for x in (error.value, *error.within):
-        for base in type(x).__mro__:
-            known = INSTEAD.get(f"{base.__module__}:{base.__qualname__}")
-            if known is not None and (known.of is None or _works(known.of, x, sends)):
-                return str(known)
+        known = known_instead(type(x))
+        if known is not None and (known.of is None or _works(known.of, x, sends)):
+            return str(known)
     return ""
 
 

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from safeser.errors import PayloadError, SafeserError, SerializationError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
-from safeser.families.instead import Sent, instead_of, registers
+from safeser.families.instead import Sent, instead_of, known_instead, registers
 from safeser.families.marked import Serialize, Serialized
 from safeser.families.plain import (
     CYCLE,
@@ -560,20 +560,23 @@ class _Sender:
         return self.pickled(x, "cloudpickle")
 
     def pickled(self, x: Any, family: str) -> Sent:
+        known = known_instead(type(x)) is not None
+        reads = self.reads if known and family == "pickle" else None
         try:
-            return pickled.encode(x, family)
+            return pickled.encode(x, family, reads=reads, limits=self.limits)
         except SafeserError as error:
             # What is code, or valid here only, by itself is named already.
-            known = _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
+            known |= _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
             reason = "it, or something in it, cannot be pickled"
             if error.rule != "pickle.unwritable":
                 reason = error.message
             raise Unencodable(x, "" if known else reason) from None
 
     def holds_typed(self, x: Any, room: int) -> bool:
-        """Whether something at most *room* levels down in *x* has a typed serializer."""
+        """Whether something at most *room* levels down in *x* has a serializer, or known advice."""
         if type(x) not in _COLLECTIONS:
-            return type(x) not in _PLAIN and self.typed_for(x) is not None
+            advised = self.reads is not None and known_instead(type(x)) is not None
+            return type(x) not in _PLAIN and (advised or self.typed_for(x) is not None)
         items = x.values() if type(x) is dict else x
         return room > 0 and any(self.holds_typed(item, room - 1) for item in items)
 
