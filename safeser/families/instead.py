@@ -6,6 +6,8 @@ can be sent. Only what would use the object up, as taking all of an iterator, is
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ from safeser.values import Limits
 
 Sent = tuple[dict[str, Any], list[Any]]
 
-__all__ = ["INSTEAD", "Instead", "instead_of", "known_instead", "registers"]
+__all__ = ["INSTEAD", "Instead", "instead_of", "is_record", "known_instead", "registers"]
 
 
 class Instead(NamedTuple):
@@ -153,3 +155,12 @@ def registers(x: Any, sends: Callable[[str, Parts], Sent], limits: Limits) -> bo
         return type(typed.decode(node, [child for _, child in parts.children])) is type(x)
     except Exception:  # as above
         return False
+
+
+def is_record(kind: type) -> bool:
+    """Whether *kind* is of those that ``register_class`` takes."""
+    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    model = any(
+        base.__module__ == "pydantic.main" and base.__name__ == "BaseModel" for base in kind.__mro__
+    )
+    return named or model or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)

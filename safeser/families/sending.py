@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import copy
-import dataclasses
-import enum
 import functools
 import io
 import threading
@@ -21,7 +19,7 @@ from typing import Any, NoReturn
 from safeser.errors import PayloadError, SafeserError, SerializationError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
-from safeser.families.instead import Sent, instead_of, known_instead, registers
+from safeser.families.instead import Sent, instead_of, is_record, known_instead, registers
 from safeser.families.marked import Serialize, Serialized
 from safeser.families.plain import (
     CYCLE,
@@ -50,7 +48,6 @@ _LARGE_BYTES = 1 << 20
 
 #: Shorter ones are cheaper inside msgpack than with a header of their own.
 _SMALL_BYTES = 1 << 12
-
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, dict})
 
@@ -178,7 +175,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
         advice = "Break the cycle inside it"
     elif error.reason and _is_listed(type(value)):
         advice = "Change that in it, or send its parts as values of their own"
-    elif registrable and _is_record(type(value)):
+    elif registrable and is_record(type(value)):
         advice = f"Register its class on both sides: safeser.register_class({_bare_name(value)})"
     elif functions.writes_elsewhere(type(value)):
         advice = (
@@ -271,15 +268,6 @@ def _is_listed(kind: type) -> bool:
     return kind in typed.classes or kind.__module__.partition(".")[0] == package
 
 
-def _is_record(kind: type) -> bool:
-    """Whether *kind* is of those that ``register_class`` takes."""
-    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    model = any(
-        base.__module__ == "pydantic.main" and base.__name__ == "BaseModel" for base in kind.__mro__
-    )
-    return named or model or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
-
-
 def _encoded(x: Any, typed: Typed, limits: Limits) -> Parts:
     """Return the parts of *x*; what its receiver would refuse, no family here can carry."""
     try:
@@ -361,8 +349,7 @@ class _Sender:
         try:
             for family in families:
                 takes = _TAKES.get(family)
-                final = failure is not None and failure.final and family in _BY_VALUE
-                if final or (takes is not None and not takes(x)):
+                if self.settled(failure, family) or (takes is not None and not takes(x)):
                     continue
                 try:
                     way = _WAYS.get(family)
@@ -380,6 +367,12 @@ class _Sender:
             # Its traceback holds this frame: the cycle would keep x in memory until the garbage
             # collector comes by.
             failure = None
+
+    def settled(self, failure: Unencodable | None, family: str) -> bool:
+        """Tell that *family* would fail as the one before did, or send what is refused then."""
+        if failure is None or family != "pickle" or not failure.path or self.reads is None:
+            return failure is not None and failure.final and family in _BY_VALUE
+        return known_instead(type(failure.value)) is not None
 
     def msgpack(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         try:
@@ -423,7 +416,8 @@ class _Sender:
         if "cloudpickle" in self.families:
             # The reader takes any class, and may not have registered this one.
             return None if listed is not None and registry.is_own(listed.name) else listed
-        if listed is not None or self.may_name(type(x), self.reads):
+        known = self.may_name(type(x), self.reads) or known_instead(type(x))
+        if listed is not None or known:
             return listed
         return registry.for_writing(type(x))
 

@@ -106,7 +106,7 @@ def test_by_family_dask(name):
 @pytest.mark.parametrize("kind", [Bunch, optimize.OptimizeResult])
 def test_a_key_is_no_answer_to_a_notebook_or_to_dask(kind):
     # With such an answer, text of a peer's would run in the notebook that shows the value.
-    found = through(kind(dict.fromkeys(ASKED, 1)))
+    found = through(kind(**dict.fromkeys(ASKED, 1)))
     assert len(found) == len(ASKED)
     assert not any(hasattr(found, name) for name in ASKED)
     assert not is_dask_collection(found)
