@@ -22,14 +22,25 @@ __all__ = ["decode", "encode", "family_of", "judge"]
 _KEPT_REFS = 100_000
 
 
-def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
-    """Return *x* pickled, its buffers as frames of their own; propagates pickling errors."""
+def encode(
+    x: object, family: str, *, reads: Grant | None = None, limits: Limits
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return *x* pickled, its buffers as frames of their own; propagates pickling errors.
+
+    :param reads: what the reader takes; what it would refuse is refused here.
+    """
     buffers: list[memoryview] = []
 
     def keep(buffer: Any) -> None:
         buffers.append(buffer.raw())
 
     data = pickles.dumps(x, buffer_callback=keep, code=family == "cloudpickle")
+    if reads is not None:
+        parsed = pickles.parse(
+            data, buffers=len(buffers), limits=limits, budget=pickles.Budget(limits)
+        )
+        profile = pickles.Profile.granted(reads.profiles, reads.allow)
+        parsed.judged(profile, buffers=len(buffers))
     writeable = [not buffer.readonly for buffer in buffers]
     return {"serializer": family, "writeable": writeable}, [data, *buffers]
 

@@ -13,6 +13,7 @@ from typing import Any
 from safeser.families import plain
 from safeser.families.registry import Parts
 from safeser.families.tree import Node
+from safeser.types import stdlib as bounds
 from safeser.values import Limits
 
 __all__ = ["check", "encode", "is_attribute", "values"]
@@ -36,9 +37,8 @@ def is_attribute(name: object) -> bool:
     such an attribute could be set but never be read by its name.
     """
     return (
-        type(name) is str
-        and name.isidentifier()
-        and not name.startswith("__")
+        bounds.is_attribute(name)
+        and type(name) is str
         and not keyword.iskeyword(name)
         and (name.isascii() or unicodedata.normalize("NFKC", name) == name)
     )

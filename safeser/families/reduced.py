@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -51,12 +51,16 @@ class Row(NamedTuple):
         or writes each element as an object.
     :param rehearsed: whether the sender builds each value once, as its receiver will; otherwise its
         *reducers* refuse values that cannot be sent.
+    :param without: names of entries that pickles have and this type has not.
+    :param takes: whether a direct instance travels by this row; None where each does.
     """
 
     profiles: tuple[str, ...]
     classes: tuple[str, ...] | Callable[[], Iterable[type]]
     reducers: Callable[[], Reducers] = dict
     rehearsed: bool = True
+    without: tuple[str, ...] = ()
+    takes: Callable[[Any], bool] | None = None
 
 
 def list_rows(
@@ -70,7 +74,7 @@ def list_rows(
     def load() -> None:
         importlib.import_module(package)
         for name, row in rows.items():
-            registry.register(_Reduced.of(name, row).typed())
+            registry.register(replace(_Reduced.of(name, row).typed(), takes=row.takes))
         for name, said in advice.items():
             for cls in _live((name,)):
                 registry.advise(cls, said)
@@ -105,6 +109,9 @@ class _Reduced:
     @classmethod
     def of(cls, name: str, row: Row) -> _Reduced:
         profile = Profile.named(*row.profiles)
+        if row.without:
+            kept = (each for each in profile.entries.values() if each.name not in row.without)
+            profile = Profile(profile.name, kept)
         return cls(name, _classes(row), profile, row.reducers(), row.rehearsed)
 
     def typed(self) -> Typed:

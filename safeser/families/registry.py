@@ -57,6 +57,7 @@ class Typed:
     :param decode: checked node and its children's values to the object.
     :param contextual: *encode* and *decode* are handed the communication context as well.
     :param budgeted: *check* and *decode* are handed the budget of the message as well.
+    :param takes: whether an instance travels so; the others are as those of an unlisted class.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Typed:
     subclasses: bool = False
     contextual: bool = False
     budgeted: bool = False
+    takes: Callable[[Any], bool] | None = None
 
     def __post_init__(self) -> None:
         if not is_name(self.name):
@@ -164,7 +166,7 @@ class Registry:
     def register_lazy(self, package: str, names: Sequence[str], load: Callable[[], None]) -> None:
         """List *names*, whose serializers *load* registers when one is first needed.
 
-        :param package: top-level package whose classes they are; imported by *load* alone.
+        :param package: package or module whose classes they are; imported by *load* alone.
         """
         lazy = _Lazy(package, frozenset(names), load)
         with self._lock:
@@ -180,15 +182,14 @@ class Registry:
 
     def for_object(self, value: object) -> Typed | None:
         """Return the serializer for direct instances of *value*'s class, or None."""
-        return self.for_class(type(value))
+        found = self.for_class(type(value))
+        return None if found and found.takes and not found.takes(value) else found
 
     def for_class(self, cls: type) -> Typed | None:
         """Return the serializer for direct instances of *cls*, or None."""
         found = self._by_class.get(cls)
         if found is None:
-            package = str(getattr(cls, "__module__", "")).partition(".")[0]
-            for lazy in self._lazy.get(package, ()):
-                self._load(lazy)
+            self._load_for(cls)
             found = self._by_class.get(cls)
         if found is None:
             for base in cls.__mro__[1:]:
@@ -225,9 +226,7 @@ class Registry:
     def advice_for(self, cls: type) -> tuple[str, str]:
         """Return why objects of *cls* have no serializer, and what to do; empty if nothing says."""
         for base in cls.__mro__:
-            package = str(getattr(base, "__module__", "")).partition(".")[0]
-            for lazy in self._lazy.get(package, ()):
-                self._load(lazy)
+            self._load_for(base)
             if base in self._advice:
                 return self._advice[base]
         return "", ""
@@ -276,8 +275,9 @@ class Registry:
             return found
         lazy = self._lazy_names[name]  # or listed() had refused the name
         if not self._load(lazy) or name not in self.ready:
-            missing = self._missing(beside) - {lazy.package}
-            packages = [_PROJECTS.get(each, each) for each in (lazy.package, *sorted(missing))]
+            needed = lazy.package.partition(".")[0]
+            missing = self._missing(beside) - {needed}
+            packages = [_PROJECTS.get(each, each) for each in (needed, *sorted(missing))]
             are = "is" if len(packages) == 1 else "are"
             raise PayloadError(
                 f"values of type {name} need {' and '.join(packages)}, which {are} not installed"
@@ -290,12 +290,23 @@ class Registry:
 
     def _missing(self, names: Iterable[str]) -> set[str]:
         """Return the packages of listed *names* that are not installed here; imports nothing."""
-        packages = {self._lazy_names[name].package for name in names if name in self._lazy_names}
+        packages = {
+            self._lazy_names[name].package.partition(".")[0]
+            for name in names
+            if name in self._lazy_names
+        }
         return {
             package
             for package in packages
             if sys.modules.get(package) is None and find_spec(package) is None
         }
+
+    def _load_for(self, cls: type) -> None:
+        """Load what is listed under the module of *cls*, and under each package that holds it."""
+        parts = str(getattr(cls, "__module__", "")).split(".")
+        for end in range(1, len(parts) + 1):
+            for lazy in self._lazy.get(".".join(parts[:end]), ()):
+                self._load(lazy)
 
     def _load(self, lazy: _Lazy) -> bool:
         """Run *lazy* once; False if its package cannot be imported.

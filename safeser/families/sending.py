@@ -7,8 +7,7 @@ fallback to a family that was not requested.
 from __future__ import annotations
 
 import contextvars
-import dataclasses
-import enum
+import copy
 import functools
 import io
 import threading
@@ -20,6 +19,7 @@ from typing import Any, NoReturn
 from safeser.errors import PayloadError, SafeserError, SerializationError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
+from safeser.families.instead import Sent, instead_of, is_record, known_instead, registers
 from safeser.families.marked import Serialize, Serialized
 from safeser.families.plain import (
     CYCLE,
@@ -48,12 +48,8 @@ _LARGE_BYTES = 1 << 20
 
 #: Shorter ones are cheaper inside msgpack than with a header of their own.
 _SMALL_BYTES = 1 << 12
-
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, dict})
-
-#: An object whose class defines one of these consists of more than its attributes.
-_COPYING = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__getnewargs__")
 
 #: What no family can carry, pickles neither.
 _OF_THIS_PROCESS = (
@@ -76,8 +72,6 @@ _OF_THIS_PROCESS = (
 _BY_VALUE = ("dask", "msgpack")
 
 _PICKLES = ("pickle", "cloudpickle")
-
-Sent = tuple[dict[str, Any], list[Any]]
 
 
 def serialize(
@@ -160,9 +154,19 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     """Return advice: register the type, convert the value, or use another family."""
     value, families = error.value, sender.families
     grant = "a context that grants family" if decided else "family"
-    alone = error.fix or _beyond_families(error, grant, decided) or _asked_too_little(error, sender)
+    alone = (
+        error.fix
+        or ("" if error.final else instead_of(error, lambda made: sender.anew().send(made, 0)))
+        or _beyond_families(error, grant, decided)
+        or _asked_too_little(error, sender)
+    )
     if alone:
         return alone
+    registrable = not error.final and registers(
+        value,
+        lambda name, parts: sender.anew().parts(value, name, parts, 0, families),
+        sender.limits,
+    )
     base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
     if error.final and error.reason != CYCLE:
         # Pickles are read within the same limits.
@@ -171,7 +175,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
         advice = "Break the cycle inside it"
     elif error.reason and _is_listed(type(value)):
         advice = "Change that in it, or send its parts as values of their own"
-    elif _is_record(type(value)):
+    elif registrable and is_record(type(value)):
         advice = f"Register its class on both sides: safeser.register_class({_bare_name(value)})"
     elif functions.writes_elsewhere(type(value)):
         advice = (
@@ -188,7 +192,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
         name = _bare_name(value)
         way = (
             f"safeser.register_generic({name})"
-            if _is_bare(type(value))
+            if registrable
             else f"safeser.register_serialization({name}, serialize, deserialize)"
         )
         advice = (
@@ -264,22 +268,6 @@ def _is_listed(kind: type) -> bool:
     return kind in typed.classes or kind.__module__.partition(".")[0] == package
 
 
-def _is_bare(kind: type) -> bool:
-    """Whether *kind* is its attributes and no more, as ``register_generic`` wants it."""
-    bases = kind.__mro__[:-1]
-    hooks = any(hook in vars(base) for base in bases for hook in _COPYING)
-    return not hooks and all(base.__module__ != "builtins" for base in bases)
-
-
-def _is_record(kind: type) -> bool:
-    """Whether *kind* is of those that ``register_class`` takes."""
-    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    model = any(
-        base.__module__ == "pydantic.main" and base.__name__ == "BaseModel" for base in kind.__mro__
-    )
-    return named or model or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
-
-
 def _encoded(x: Any, typed: Typed, limits: Limits) -> Parts:
     """Return the parts of *x*; what its receiver would refuse, no family here can carry."""
     try:
@@ -336,6 +324,12 @@ class _Sender:
         self.depth = min(limits.max_depth, DEPTH_CEILING)
         self.pickles = any(family in families for family in ("pickle", "cloudpickle"))
 
+    def anew(self) -> _Sender:
+        """Return the same for another object."""
+        other = copy.copy(self)
+        other.room, other.mixed = self.limits.max_refs, {}
+        return other
+
     def send(self, x: Any, depth: int, families: Sequence[str] = ()) -> Sent:
         """Try each family in turn; raise the most precise failure among them.
 
@@ -355,8 +349,7 @@ class _Sender:
         try:
             for family in families:
                 takes = _TAKES.get(family)
-                final = failure is not None and failure.final and family in _BY_VALUE
-                if final or (takes is not None and not takes(x)):
+                if self.settled(failure, family) or (takes is not None and not takes(x)):
                     continue
                 try:
                     way = _WAYS.get(family)
@@ -374,6 +367,12 @@ class _Sender:
             # Its traceback holds this frame: the cycle would keep x in memory until the garbage
             # collector comes by.
             failure = None
+
+    def settled(self, failure: Unencodable | None, family: str) -> bool:
+        """Tell that *family* would fail as the one before did, or send what is refused then."""
+        if failure is None or family != "pickle" or not failure.path or self.reads is None:
+            return failure is not None and failure.final and family in _BY_VALUE
+        return known_instead(type(failure.value)) is not None
 
     def msgpack(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         try:
@@ -417,7 +416,8 @@ class _Sender:
         if "cloudpickle" in self.families:
             # The reader takes any class, and may not have registered this one.
             return None if listed is not None and registry.is_own(listed.name) else listed
-        if listed is not None or self.may_name(type(x), self.reads):
+        known = self.may_name(type(x), self.reads) or known_instead(type(x))
+        if listed is not None or known:
             return listed
         return registry.for_writing(type(x))
 
@@ -554,20 +554,23 @@ class _Sender:
         return self.pickled(x, "cloudpickle")
 
     def pickled(self, x: Any, family: str) -> Sent:
+        known = known_instead(type(x)) is not None
+        reads = self.reads if known and family == "pickle" else None
         try:
-            return pickled.encode(x, family)
+            return pickled.encode(x, family, reads=reads, limits=self.limits)
         except SafeserError as error:
             # What is code, or valid here only, by itself is named already.
-            known = _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
+            known |= _is_code(type(x)) or issubclass(type(x), _OF_THIS_PROCESS)
             reason = "it, or something in it, cannot be pickled"
             if error.rule != "pickle.unwritable":
                 reason = error.message
             raise Unencodable(x, "" if known else reason) from None
 
     def holds_typed(self, x: Any, room: int) -> bool:
-        """Whether something at most *room* levels down in *x* has a typed serializer."""
+        """Whether something at most *room* levels down in *x* has a serializer, or known advice."""
         if type(x) not in _COLLECTIONS:
-            return type(x) not in _PLAIN and self.typed_for(x) is not None
+            advised = self.reads is not None and known_instead(type(x)) is not None
+            return type(x) not in _PLAIN and (advised or self.typed_for(x) is not None)
         items = x.values() if type(x) is dict else x
         return room > 0 and any(self.holds_typed(item, room - 1) for item in items)
 

@@ -21,6 +21,7 @@ from safeser.types.refusal import refused
 from safeser.values import Limits
 
 __all__ = [
+    "ASKED",
     "MAX_NESTING",
     "MAX_PARTS",
     "MEMORY",
@@ -60,6 +61,15 @@ def chararray() -> Any:
 #: Attributes by which NumPy and its like ask an object for an address, an address by way of a
 #: structure, and a capsule.
 MEMORY = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
+#: The same, with the names by which notebooks, templates and Dask ask an object for what they show
+#: or run: HTML from a peer runs in the notebook that shows it.
+ASKED = MEMORY | {
+    "__dask_graph__",
+    "__html__",
+    "_ipython_display_",
+    *(f"_repr_{kind}_" for kind in ("html", "javascript", "jpeg", "json", "latex", "markdown")),
+    *(f"_repr_{kind}_" for kind in ("mimebundle", "pdf", "png", "pretty", "svg")),
+}
 
 #: Fields and sub-arrays of a dtype with those of its fields. Comparing or printing walks them all,
 #: and a dtype that shares its parts doubles at each level.

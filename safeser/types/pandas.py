@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from safeser.types.numpy import MEMORY
+from safeser.types.numpy import ASKED
 from safeser.types.refusal import refused
 from safeser.values import Limits
 
@@ -281,24 +281,24 @@ def integer_range(start: int, stop: int, step: int, *, limits: Limits) -> range:
 
 
 def check_labels(index: Any) -> None:
-    """Refuse a label of *index* by which NumPy asks an object where its memory is.
+    """Refuse a label of *index* by which NumPy asks an object where its memory is, and the like.
 
     A series answers for its labels as attributes. ``np.asarray`` asks the instance and takes the
     address as it is: a series with the label ``__array_interface__`` and a dictionary below it
-    reads and writes whatever memory its sender names.
+    reads and writes whatever memory its sender names. A notebook calls what is at ``_repr_html_``.
     """
     if isinstance(index, pd.MultiIndex):
         return  # its levels are indexes of their own, which were checked before
     if isinstance(index.dtype, pd.ArrowDtype):
         told = any(map(_arrow_names_memory, index.array.__arrow_array__().chunks))
     elif index.dtype == object or isinstance(index.dtype, pd.StringDtype):
-        told = bool(index.isin(sorted(MEMORY)).any())
+        told = bool(index.isin(sorted(ASKED)).any())
     else:
         return  # so are categories
     if told:
         raise refused(
             "label",
-            "a label is a name by which NumPy asks for an address of memory",
+            "a label is a name by which NumPy asks for an address of memory, or the like",
             fix="Rename the rows or columns that are called __array_interface__ or the like.",
         )
 
@@ -306,7 +306,7 @@ def check_labels(index: Any) -> None:
 def _arrow_names_memory(chunk: Any) -> bool:
     values = getattr(chunk, "dictionary", chunk)
     is_text = str(values.type) in ("string", "large_string")  # pandas keeps no views of text
-    return is_text and any(values.index(name).as_py() >= 0 for name in MEMORY)
+    return is_text and any(values.index(name).as_py() >= 0 for name in ASKED)
 
 
 def check_levels(levels: Sequence[Any], *, limits: Limits) -> None:

@@ -17,6 +17,7 @@ from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict, d
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from safeser.types.numpy import ASKED
 from safeser.types.refusal import refused
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "fixed_zone",
     "fraction_of",
     "integer_range",
+    "is_attribute",
     "ordered_of",
     "path_of",
     "zone_of",
@@ -127,10 +129,16 @@ def address_of(kind: Any, value: str | int) -> Any:
     return kind(value)
 
 
+def is_attribute(name: Any) -> bool:
+    """Whether *name* is one that source code could spell, and by which nothing asks an object."""
+    plain = type(name) is str and name.isidentifier() and not name.startswith("__")
+    return plain and name not in ASKED
+
+
 def check_attributes(names: Iterable[Any]) -> None:
     """Refuse names that source code could not spell as attributes, and those of the interpreter."""
     for name in names:
-        if type(name) is not str or not name.isidentifier() or name.startswith("__"):
+        if not is_attribute(name):
             raise refused("attribute", "an attribute has a name that is not plain")
 
 

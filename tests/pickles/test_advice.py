@@ -128,3 +128,10 @@ def test_what_is_said_more_of_a_class(body, said):
     profile = Profile.named("data").allowing({"my:Point": "class"})
     assert said in refused("pickle.global", loads, op.pickled(body), profile=profile).fix
     assert inspect(op.pickled(POINT), profile=profile).permitted
+
+
+@pytest.mark.parametrize("held", [int, np.sin, [len, np.float64]])
+def test_functions_alone_need_no_estimators(held):
+    with pytest.raises(PolicyDenied) as caught:
+        loads(pickle.dumps(held), profile=("data", "numpy"))
+    assert advised(caught.value.fix) == ("functions",)

@@ -12,6 +12,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import xarray as xr
 from dateutil import relativedelta as relative
 from pandas._libs import sparse
 from pandas.core.indexes import base
@@ -171,7 +172,20 @@ def frame(*blocks, columns=2, rows=3, **more):
 
 
 # fmt: off
+#: What cftime writes beside year, month and day.
+CLOCK = {
+    **{"hour": 0, "minute": 0, "second": 0, "microsecond": 0, "dayofwk": -1, "dayofyr": -1},
+    **{"calendar": "noleap", "has_year_zero": True},
+}
+
+
+def moment(*date, kind="DatetimeNoLeap", **clock):
+    named = name(f"cftime._cftime:{kind}")
+    return call("cftime._cftime:_create_datetime", named, date or (2001, 2, 28), CLOCK | clock)
+
+
 HOSTILE = {
+    "pickle.global": {"a moment of a clock": moment(kind="DatetimeTAI")},
     "pickle.build-twice": {
         "a type that is built twice": build(build(new("pandas:CategoricalDtype"),
             {"categories": None, "ordered": None}), {"categories": None, "ordered": None}),
@@ -195,6 +209,16 @@ HOSTILE = {
         "bounds of text": between(np.array(["a"]), np.array(["b"])),
         "periods of no frequency": backed(arrays.PeriodArray, np.dtype("i8"), codes(1, code="i8")),
         "codes without categories": backed(pd.Categorical, np.dtype("i1"), codes(0)),
+        "a day that its calendar has not": moment(2001, 2, 29),
+        "a moment without a day": moment(2001, 2),
+        "a moment of another calendar than its class": moment(calendar="julian"),
+        "a moment of no calendar": moment(kind="datetime", calendar="x" * 99),
+        "a moment with one more field": moment(tzinfo=None),
+        "a moment with text": moment(hour="1"),
+        "a day of another week": moment(dayofwk=9),
+        "a year beyond C": moment(1 << 40, 1, 1),
+        "an index of numbers as one of moments": Called(
+            INDEX, xr.CFTimeIndex, {"data": np.arange(3), "name": None}),
         "code past the categories": backed(pd.Categorical, AB, codes(0, 2)),
         "code before the categories": backed(pd.Categorical, AB, codes(-2)),
         "codes of floats": backed(pd.Categorical, AB, codes(0, code="f8")),

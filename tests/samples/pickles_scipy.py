@@ -8,10 +8,10 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+from scipy import optimize, spatial, stats
 from scipy import sparse as sp
-from scipy import spatial, stats
 
-from tests.samples.opcodes import build, new
+from tests.samples.opcodes import build, name, new, new_with, pairs, value
 
 DENSE = np.array([[1, 0, 2.5], [0, 0, 3]])
 CSR, COO, LIL, DOK = (getattr(sp, f"{kind}_array")(DENSE) for kind in ("csr", "coo", "lil", "dok"))
@@ -74,6 +74,32 @@ def last_is_32(part):
     return part
 
 
+OPTIMUM, STATS = "scipy.optimize._optimize:OptimizeResult", "scipy.stats._stats_py"
+LINE = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+def line(parts=LINE, state=None, **more):
+    """Return a result of linregress, whose attributes are written twice, as one dict."""
+    body = new_with(f"{STATS}:LinregressResult", parts, value(more) + b"q\0")
+    return body + (b"h\0" if state is None else value(state)) + b"b"
+
+
+def holding(*content):
+    """Return an optimum that holds keys and values in turn."""
+    return new(OPTIMUM) + pairs(*content).removeprefix(b"}")
+
+
+def resampled(**changes):
+    kept = {"confidence_interval": 1, "bootstrap_distribution": 2, "standard_error": 3}
+    return build(new("scipy.stats._resampling:BootstrapResult"), kept | changes)
+
+
+def inverse(**changes):
+    two = np.ones((1, 2))
+    kept = {"dtype": np.dtype("f8"), "shape": (2, 2), "sk": two, "yk": two, "n_corrs": 1}
+    return forged(optimize.LbfgsInvHessProduct, {**kept, "rho": np.ones(1), **changes})
+
+
 #: Where a number or an index is believed, it points outside of the tree.
 BROKEN = (last_is_32, lambda part: part[1:], lambda part: part.reshape(1, -1), None)
 BROKEN += (lambda part: part.tobytes(),)
@@ -96,6 +122,10 @@ HOSTILE = {
         "keys: of three": dok(_dict={(0, 0, 0): 1.0}),
         "keys: objects": dok(_dict={(0, 0): "text"}),
         "set by protocol 0's constructor": reconstructed(set, dict, {}, {}),
+        "a named result without a part": new(f"{STATS}:DescribeResult", 1, 2),
+        "a line without its other attribute": new(f"{STATS}:LinregressResult", *LINE),
+        "a line without a part": line(LINE[1:], intercept_stderr=1.0),
+        "an optimum of something": new(OPTIMUM, {"x": 1}),
         "keys in a list": reconstructed(sp.dok_array, dict, [], fields(DOK)),
         "a matrix with an argument": new("scipy.sparse._csr:csr_array", 1),
         "a search tree with an argument": new("scipy.spatial._ckdtree:cKDTree", 1),
@@ -103,11 +133,24 @@ HOSTILE = {
     "pickle.global": {
         "a distribution, whose state is source that SciPy runs": stats.norm(1, 2),
         "a compressed array by protocol 0's constructor": reconstructed(sp.csr_array, dict, {}, {}),
+        "an optimum with attributes": build(new(OPTIMUM), {"keys": 1}),
+        "a result that is not listed": new("scipy.stats._fit:FitResult"),
+        "a line with a class of its own": line(intercept_stderr=1.0, __class__=1),
+        "an optimum that holds a function": holding("x", name("os:system")),
+    },
+    "pickle.unhashable": {
+        "an optimum with a list for a key": holding([1], 1),
     },
     "pickle.state": {
+        "a line that is told two attributes": line(state={"intercept_stderr": 2.0},
+            intercept_stderr=1.0),
+        "a result with one more field": resampled(__class__=1),
+        "an inverse Hessian with one more field": inverse(_matvec=1),
         "method": changed(CSR, toarray=1),
     },
     "pickle.unfinished": {
+        "a result without its fields": new("scipy.stats._resampling:BootstrapResult"),
+        "a line that is not finished": line(intercept_stderr=1.0)[:-3],
         "a matrix without its state": new("scipy.sparse._csr:csr_array"),
         "a search tree without its state": new("scipy.spatial._ckdtree:cKDTree"),
     },
@@ -116,6 +159,9 @@ HOSTILE = {
         "diagonals: flat": changed(DIA, data=np.ones(3)),
         "a large tree that may be a thousand levels deep": spatial.cKDTree(np.random.default_rng(
             0).random((5000, 2)), balanced_tree=False),
+        "an inverse Hessian of another size": inverse(shape=(3, 3)),
+        "an inverse Hessian of more steps": inverse(n_corrs=5),
+        "an inverse Hessian of other numbers": inverse(rho=np.ones(1, "O")),
         "index beyond": changed(CSR, indices=ints(0, 2, 3)),
         "index below": changed(CSR, indices=ints(0, -1, 2)),
         "indptr falls": changed(CSR, indptr=ints(0, 3, 2)),
@@ -179,6 +225,7 @@ UNNAMED = {
 
 #: What the helpers make by default, and older forms.
 ACCEPTED = [
+    line(intercept_stderr=1.0), resampled(), inverse(), holding("x", 1.0, "fun", 2.0),
     changed(CSR), changed(COO), changed(CSC), changed(DIA), changed(BSR), changed(LIL), dok(),
     # The form before SciPy 1.13.
     changed(sp.coo_matrix(DENSE), coords=None, row=COO.row, col=COO.col),

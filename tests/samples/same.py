@@ -2,6 +2,8 @@
 
 import collections
 import fractions
+import functools
+import io
 import random
 import sys
 import types
@@ -12,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import scipy.sparse
+import scipy.spatial
 import xarray as xr
 from pydantic import BaseModel
 from sklearn.base import BaseEstimator
@@ -38,6 +41,7 @@ def same(a, b):
         assert len(a) == len(b)
         for one, other in zip(a, b, strict=True):
             same(one, other)
+        same_attributes(a, b, "__dict__")
     elif isinstance(b, dict):
         same(list(a), list(b))
         same(list(a.values()), list(b.values()))
@@ -248,6 +252,9 @@ _SEEN = [
     ((collections.UserDict, collections.UserList), "data"),
     (types.SimpleNamespace, "__dict__"),
     (slice, "start stop step"),
+    (functools.partial, "func args keywords"),
+    ((io.BytesIO, io.StringIO), lambda a, b: same(a.__getstate__(), b.__getstate__())),
+    (scipy.spatial.cKDTree, lambda a, b: same(a.__getstate__(), b.__getstate__())),
     (uuid.UUID, "int is_safe"),
     (random.Random, lambda a, b: same(a.getstate(), b.getstate())),
     ((pl.DataFrame, pl.Series), same_polars),

@@ -269,7 +269,9 @@ def _hashable(value):
     """Tell whether *value* may be a key in both spellings; see ``TYPED`` in only_one."""
     if isinstance(value, tuple | frozenset):
         return all(map(_hashable, value))
-    if isinstance(value, pd.ArrowDtype) or type(value).__module__.startswith("pyarrow"):
+    if isinstance(value, types.BuiltinFunctionType | pd.ArrowDtype) or type(
+        value
+    ).__module__.startswith("pyarrow"):
         return False
     try:
         return bool(hash(value) != object.__hash__(value)) or value is None or value is ...

@@ -15,6 +15,7 @@ from safeser.families.registered.constructed import Altered, cached_names, is_sa
 from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import Typed
 from safeser.pickles.reading.layout import layout
+from safeser.types.numpy import ASKED
 
 __all__ = ["is_model", "plan_model"]
 
@@ -107,7 +108,7 @@ def _given(fields: Mapping[str, Any], places: Any, extra: Any) -> set[str]:
     """Return the names of the fields that were set, from their *places*; ValueError for others."""
     if type(places) is not tuple or type(extra) is not dict:
         raise ValueError
-    if not all(type(name) is str and not name.startswith("__") for name in extra):
+    if not all(type(name) is str and name[:2] != "__" and name not in ASKED for name in extra):
         raise ValueError
     names = [*fields, *extra]
     if len(set(names)) != len(names) or len(set(places)) != len(places):

@@ -34,7 +34,7 @@ _EXTENSION = (
     "it holds a pandas extension array; convert it with .astype(object), or make it a Series"
 )
 _VARIABLES = {kind.__name__: kind for kind in (xr.Variable, xr.IndexVariable)}
-_INDEXES = ("pandas:Index", "pandas:RangeIndex", "pandas:MultiIndex")
+_INDEXES = ("pandas:Index", "pandas:RangeIndex", "pandas:MultiIndex", "xarray:CFTimeIndex")
 _LAZY = (
     "its data are not NumPy's or pandas' in memory; call .load() or .compute() first,"
     " or .as_numpy() for other arrays"

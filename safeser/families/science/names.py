@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
 
 from safeser.errors import PayloadError
+from safeser.families.plain import Unencodable
 from safeser.families.reduced import Reducers, Row, list_rows
 from safeser.families.registered import classes, models
 from safeser.families.registry import registry
+from safeser.families.stdlib.containers import around
 from safeser.pickles import Entry, Profile
 from safeser.pickles.live import Live
+from safeser.pickles.shims.labels import hide_memory
 
 __all__ = ["register"]
 
@@ -37,6 +44,77 @@ _SPARSE = {
     for kind in ("array", "matrix")
 }
 
+#: Reviewed functions that make what SciPy's functions return.
+_RESULTS = ("scipy.result", "scipy.named_tuple", "scipy.record", "scipy.inverse")
+
+
+def _results(package: str) -> Iterator[type]:
+    return _made_by(
+        "scipy", lambda entry: entry.make in _RESULTS and entry.name.startswith(package)
+    )
+
+
+def _result_reducers() -> Reducers:
+    (kind,) = (each for each in _results("scipy.stats.") if each.__name__ == "TtestResult")
+    return {**_sparse_reducers(), kind: _reduced_result}
+
+
+def _reduced_result(x: Any) -> Any:
+    """Return how *x* is made again: of what it keeps, one part is a module and some is derived."""
+    make, (kind, parts, state), *_ = x.__reduce_ex__(4)
+    state = {name: state[name] for name in state if name not in ("_dtype", "_statistic_np", "_xp")}
+    return make, (kind, parts, state), state
+
+
+_RESULT_PROFILES = ("data", "numpy", "scipy")
+#: By package, so that a sparse matrix does not import what tests and optimizers need.
+_SCIPY = {
+    package: {
+        f"{package}:result": Row(_RESULT_PROFILES, partial(_results, f"{package}."), reducers)
+    }
+    for package, reducers in (
+        ("scipy._lib", _sparse_reducers),
+        ("scipy.integrate", _sparse_reducers),
+        ("scipy.optimize", _sparse_reducers),
+        ("scipy.stats", _result_reducers),
+    )
+}
+
+_SCIPY["scipy.spatial"] = {
+    "scipy.spatial:KDTree": Row(_RESULT_PROFILES, ("scipy.spatial:KDTree", "scipy.spatial:cKDTree"))
+}
+
+
+def _calendar_reducers() -> Reducers:
+    from xarray import CFTimeIndex
+
+    return {CFTimeIndex: _reduced_calendar}
+
+
+def _reduced_calendar(x: Any) -> Any:
+    """Return how *x* is made again: of a row of numbers for each moment, a tenth of the bytes."""
+    make, (cls, fields), *_ = x.__reduce__()
+    alike = {(type(day).__qualname__, day.calendar, day.has_year_zero) for day in x}
+    if len(alike) == 1:
+        ((fields["kind"], fields["calendar"], fields["has_year_zero"]),) = alike
+        fields["data"] = np.array([(*day.timetuple()[:6], day.microsecond) for day in x], np.int64)
+    return make, (cls, fields)
+
+
+_MOMENTS = ("360Day", "AllLeap", "Gregorian", "Julian", "NoLeap", "ProlepticGregorian")
+_CALENDARS = {
+    "cftime": {
+        "cftime:datetime": Row(
+            ("pandas",), ("cftime:datetime", *(f"cftime:Datetime{name}" for name in _MOMENTS))
+        )
+    },
+    "xarray": {
+        "xarray:CFTimeIndex": Row(
+            ("data", "numpy", "pandas"), ("xarray:CFTimeIndex",), _calendar_reducers
+        )
+    },
+}
+
 _XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
 
 _TORCH = ("torch:Tensor", "torch:Size", "torch:dtype", "torch:device")
@@ -47,20 +125,20 @@ _PARTS = ("sklearn.stateless", "sklearn.loss", "sklearn.triplet", "sklearn.begin
 
 
 def _estimators() -> Iterator[type]:
-    return _made_by(lambda entry: entry.make == "sklearn.begin")
+    return _made_by("sklearn", lambda entry: entry.make == "sklearn.begin")
 
 
 def _parts() -> Iterator[type]:
     """Yield the classes of trees, losses and links, and of what is made empty and given state."""
-    yield from _made_by(lambda entry: entry.make in _PARTS)
+    yield from _made_by("sklearn", lambda entry: entry.make in _PARTS)
     for entry in Profile.named("sklearn").entries.values():
         if entry.make == "sklearn.begin_native":
             yield from (Live(name).found for name in entry.args[0])
 
 
-def _made_by(right: Callable[[Entry], bool]) -> Iterator[type]:
-    """Yield the classes of scikit-learn's entries that are *right*; no version has all of them."""
-    listed = Profile.named("sklearn")
+def _made_by(profile: str, right: Callable[[Entry], bool]) -> Iterator[type]:
+    """Yield the classes of a profile's entries that are *right*; no version has all of them."""
+    listed = Profile.named(profile)
     for entry in listed.entries.values():
         if right(entry):
             with contextlib.suppress(PayloadError):
@@ -77,9 +155,20 @@ _UNLISTED = {
 
 
 def _load_bunch() -> None:
-    from safeser.families.science import bunches
+    from sklearn.utils import Bunch
 
-    bunches.register()
+    def content(x: Any) -> Any:
+        if vars(x).get("_deprecated_key_to_warnings"):
+            raise Unencodable(x, "it warns about some of its keys, which is not kept")
+        return dict(x)
+
+    def make(content: Any) -> Any:
+        made = Bunch()
+        made.update(content)
+        return made
+
+    hide_memory(Bunch)
+    registry.register(around("sklearn.utils:Bunch", Bunch, dict, content, make))
 
 
 def _load_xarray() -> None:
@@ -97,8 +186,12 @@ def _load_torch() -> None:
 def register() -> None:
     """List the names; called once, when safeser.families is imported."""
     list_rows("scipy", _SPARSE)
+    for package, rows in _SCIPY.items():
+        list_rows(package, rows)
     list_rows("sklearn", _SKLEARN, advice=_UNLISTED)
     registry.register_lazy("sklearn", ("sklearn.utils:Bunch",), _load_bunch)
+    for package, rows in _CALENDARS.items():
+        list_rows(package, rows)
     registry.register_lazy("xarray", _XARRAY, _load_xarray)
     registry.register_lazy("torch", _TORCH, _load_torch)
     classes.register_kind("pydantic model", models.is_model, models.plan_model)

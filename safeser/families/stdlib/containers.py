@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import types
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from safeser.families import records
@@ -17,7 +18,7 @@ from safeser.families.tree import Node
 from safeser.types import stdlib as bounds
 from safeser.values import Limits
 
-__all__ = ["register"]
+__all__ = ["around", "register"]
 
 K = TypeVar("K")
 
@@ -62,15 +63,68 @@ def _decode_deque(node: Node, values: list[Any]) -> collections.deque[Any]:
     return bounds.deque_of(_held(values, list), node.meta["maxlen"])
 
 
-def _encode_dict(x: dict[Any, Any], limits: Limits) -> Parts:
+def around(
+    name: str,
+    cls: type,
+    kind: type,
+    content: Callable[[Any], Any],
+    make: Callable[[Any], Any],
+    *,
+    label: str = "",
+) -> Typed:
+    """Return the serializer of objects that consist of one list or dict.
+
+    :param kind: exact type of what they consist of.
+    :param content: returns it; raises Unencodable for an object that has more.
+    :param make: returns the object that consists of what was decided and checked.
+    :param label: of the content, in errors.
+    """
+
+    def check(node: Node, limits: Limits) -> None:
+        node.expect(children=1)
+        _holds(node, kind.__name__)
+
+    return Typed(
+        name,
+        (cls,),
+        lambda x, limits: Parts({}, (), [(label, content(x))]),
+        check,
+        lambda node, values: make(_held(values, kind)),
+    )
+
+
+def _counted(x: collections.Counter[Any]) -> dict[Any, Any]:
     if vars(x):
         raise Unencodable(x, "it has attributes of its own")
-    return Parts({}, (), [("", dict(x))])
+    return dict(x)
 
 
-def _check_dict(node: Node, limits: Limits) -> None:
-    node.expect(children=1)
-    _holds(node, "dict")
+def _counter_of(content: dict[Any, Any]) -> collections.Counter[Any]:
+    made: collections.Counter[Any] = collections.Counter()
+    dict.update(made, content)  # Counter's own update() adds, and counts may be anything
+    return made
+
+
+def _user(name: str, cls: Any, kind: type) -> Typed:
+    def content(x: Any) -> Any:
+        if vars(x).keys() != {"data"} or type(x.data) is not kind:
+            raise Unencodable(x, f"it has attributes of its own, or holds no {kind.__name__}")
+        return x.data
+
+    def make(content: Any) -> Any:
+        made = cls()
+        made.data = content
+        return made
+
+    return around(name, cls, kind, content, make, label=".data")
+
+
+def _view(take: Any) -> Typed:
+    """Return the serializer of what the method *take* of a dict returns: a view of a copy."""
+    cls = type(take({}))
+    return around(
+        f"builtins:{cls.__name__}", cls, dict, lambda x: dict(x.mapping), take, label=".mapping"
+    )
 
 
 def _encode_ordered(x: collections.OrderedDict[Any, Any], limits: Limits) -> Parts:
@@ -92,14 +146,6 @@ def _check_ordered(node: Node, limits: Limits) -> None:
 def _decode_ordered(node: Node, values: list[Any]) -> collections.OrderedDict[Any, Any]:
     made = collections.OrderedDict(_held(values[:1], dict))
     return bounds.ordered_of(made, dict(zip(node.meta["attributes"], values[1:], strict=True)))
-
-
-def _decode_counter(node: Node, values: list[Any]) -> collections.Counter[Any]:
-    made: collections.Counter[Any] = collections.Counter()
-    dict.update(
-        made, _held(values, dict)
-    )  # Counter's own update() adds, and counts may be anything
-    return made
 
 
 def _encode_defaultdict(x: collections.defaultdict[Any, Any], limits: Limits) -> Parts:
@@ -177,13 +223,11 @@ def register() -> None:
             _check_ordered,
             _decode_ordered,
         ),
-        Typed(
-            "collections:Counter",
-            (collections.Counter,),
-            _encode_dict,
-            _check_dict,
-            _decode_counter,
-        ),
+        around("collections:Counter", collections.Counter, dict, _counted, _counter_of),
+        _user("collections:UserDict", collections.UserDict, dict),
+        _user("collections:UserList", collections.UserList, list),
+        *map(_view, (dict.keys, dict.values, dict.items)),
+        around("builtins:mappingproxy", types.MappingProxyType, dict, dict, types.MappingProxyType),
         Typed(
             "collections:defaultdict",
             (collections.defaultdict,),

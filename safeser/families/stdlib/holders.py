@@ -1,21 +1,21 @@
-"""Encode and decode patterns, random generators, struct_time and the classes of ``collections``.
+"""Encode and decode what the standard library's reviewed functions make, and listed functions.
 
 The one rule: the reviewed function that restricted pickle uses also builds the object here, from a
-reduced tree. A pattern is compiled only when its payload is loaded.
+reduced tree. A class or function arrives as the listed one of its name; loading calls none.
 """
 
 from __future__ import annotations
 
-import collections
 import random
+import types
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from safeser.errors import PayloadError
-from safeser.families.plain import Unencodable
 from safeser.families.reduced import Reducers, Row, list_rows
-from safeser.families.registry import Parts, Typed, registry
-from safeser.families.tree import Node
-from safeser.values import Limits
+from safeser.pickles import Profile
 
 __all__ = ["register"]
 
@@ -31,36 +31,60 @@ def _reduced_random(x: random.Random) -> Any:
     return x.__reduce__()
 
 
-#: By package, the first key of the type lookup.
+#: What leads to the methods of what it is called with. Dask's bags call what stands first in a
+#: tuple of their data, with what comes behind it, which may be such a call again.
+_WITHOUT = ("builtins:getattr", "operator:attrgetter", "operator:methodcaller")
+#: What only computes; loading calls none of it.
+_FUNCTIONS = ("data", "numpy", "functions")
+#: What has a name. A bound method is among these and has another's.
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, type(np.add), type(np.sum))
+
+
+def _is_reference(x: Any) -> bool:
+    """Whether *x* is a class or function that arrives as what is listed under its name."""
+    if type(x) not in _NAMED:
+        return False
+    functions = Profile.named(*_FUNCTIONS)
+    entry = functions.get(f"{getattr(x, '__module__', '')}:{getattr(x, '__qualname__', '')}")
+    return entry is not None and entry.referable and functions.object_of(entry) is x
+
+
+_ENUMS = (
+    "http:HTTPMethod", "http:HTTPStatus", "inspect:_ParameterKind", "plistlib:PlistFormat",
+    "re:RegexFlag", "signal:Handlers", "signal:Signals", "socket:AddressFamily",
+    "socket:SocketKind", "uuid:SafeUUID",
+)  # fmt: skip
+
+
+def _is_type(x: Any) -> bool:
+    alone = x is types.NoneType or x is ...
+    return alone or type(x) is types.GenericAlias or _is_reference(x)
+
+
+def _functions(classes: Any, takes: Callable[[Any], bool] | None = None) -> Row:
+    return Row(_FUNCTIONS, classes, without=_WITHOUT, takes=takes)
+
+
+#: Each is of the package before its colon, the first key of the type lookup.
 _ROWS = {
-    "re": {"re:Pattern": Row(("data",), ("re:Pattern",))},
-    "time": {"time:struct_time": Row(("data",), ("time:struct_time",))},
-    "random": {"random:Random": Row(("data",), ("random:Random",), _random_reducers)},
+    "re:Pattern": Row(("data",), ("re:Pattern",)),
+    "time:struct_time": Row(("data",), ("time:struct_time",)),
+    "random:Random": Row(("data",), ("random:Random",), _random_reducers),
+    "_io:stream": Row(("data",), ("_io:BytesIO", "_io:StringIO")),
+    **{name: Row(("data",), (name,)) for name in _ENUMS},
+    "builtins:reference": _functions(
+        ("builtins:type", "types:FunctionType", "types:BuiltinFunctionType"), _is_reference
+    ),
+    "numpy:reference": _functions(lambda: _NAMED[3:], _is_reference),
+    "functools:partial": _functions(("functools:partial",), lambda x: _is_reference(x.func)),
+    "operator:itemgetter": _functions(("operator:itemgetter",)),
+    "types:alias": _functions(
+        ("types:GenericAlias", "types:UnionType"), lambda x: all(map(_is_type, x.__args__))
+    ),
 }
-
-
-def _user(name: str, cls: Any, kind: type) -> Typed:
-    def encode(x: Any, limits: Limits) -> Parts:
-        if vars(x).keys() != {"data"} or type(x.data) is not kind:
-            raise Unencodable(x, f"it has attributes of its own, or holds no {kind.__name__}")
-        return Parts({}, (), [(".data", x.data)])
-
-    def check(node: Node, limits: Limits) -> None:
-        node.expect(children=1)
-
-    def decode(node: Node, values: list[Any]) -> Any:
-        if type(values[0]) is not kind:
-            raise ValueError
-        made = cls()
-        made.data = values[0]
-        return made
-
-    return Typed(name, (cls,), encode, check, decode)
 
 
 def register() -> None:
     """List them; called once, when safeser.families is imported."""
-    for package, rows in _ROWS.items():
-        list_rows(package, rows)
-    registry.register(_user("collections:UserDict", collections.UserDict, dict))
-    registry.register(_user("collections:UserList", collections.UserList, list))
+    for name, row in _ROWS.items():
+        list_rows(name.partition(":")[0], {name: row})

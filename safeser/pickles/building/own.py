@@ -20,6 +20,7 @@ from safeser.errors import PayloadError
 from safeser.pickles.profiles import Entry
 from safeser.pickles.reading.layout import HEAP_TYPE, layout
 from safeser.pickles.shims import bad
+from safeser.types.stdlib import is_attribute
 
 __all__ = ["OwnClass", "unfit"]
 
@@ -166,7 +167,7 @@ class OwnClass:
 
     def _check_names(self, names: Mapping[Any, Any]) -> None:
         for name in names:
-            if type(name) is not str or not name.isidentifier() or name.startswith("__"):
+            if not is_attribute(name):
                 raise self._refused("has no such field")
             listed = self._fields is None and name not in self._methods
             if not listed and (self._fields is None or name not in self._fields):

@@ -1,4 +1,4 @@
-"""Reviewed functions for SciPy's sparse matrices and search trees.
+"""Reviewed functions for SciPy's sparse matrices, search trees and results.
 
 The one rule: SciPy's compiled code trusts its indices, so each index is checked against the shape
 here, in arrays that have no other references. What cannot be checked (a search tree's nodes) is
@@ -7,19 +7,22 @@ rebuilt from the data, and compared.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
+from safeser.pickles.profiles import Profile
 from safeser.pickles.shims.site import Draft, Site, bad, plain
 from safeser.types import refused
 from safeser.types import scipy as bounds
 from safeser.types.numpy import writable
 
-__all__ = ["SHIMS", "identical", "indexes", "numbers", "repeated"]
+__all__ = ["BEHIND", "SHIMS", "identical", "indexes", "numbers", "repeated"]
 
 #: Untyped on purpose: SciPy is an extra.
 sparse: Any = importlib.import_module("scipy.sparse")
@@ -426,13 +429,88 @@ def _same_nodes(sent: Any, made: Any) -> bool:
     return all(ours[name].tobytes() == theirs[name].tobytes() for name in told)
 
 
+# -- results -----------------------------------------------------------------------------------
+
+#: What results that compute intervals keep behind the fields that they show, each of which their
+#: constructors take without its underscore.
+BEHIND = {
+    "TtestResult": ("df", "_alternative", "_standard_error", "_estimate"),
+    "PearsonRResult": ("_alternative", "_n", "_x", "_y", "_axis"),
+}
+
+
+@cache
+def _entry(name: str) -> tuple[Any, frozenset[str]]:
+    """Return the class *name* and its fields. Its instances do not answer for NumPy's protocols."""
+    scipy = Profile.named("scipy")
+    entry = scipy.entries[name]
+    kind = scipy.object_of(entry)
+    declared = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return kind, entry.fields or frozenset(field.name for field in declared)
+
+
+def _result(_: Site, name: str) -> Any:
+    # A dict; one of these classes has a constructor that wants what is set afterwards.
+    return dict.__new__(_entry(name)[0])
+
+
+def _named_tuple(_: Site, name: str, *parts: Any, **more: Any) -> Any:
+    return Draft(name, parts, more) if more else _entry(name)[0](*parts)
+
+
+def _named_tuple_state(_: Site, draft: Any, state: Any) -> Any:
+    kind, (parts, more) = _entry(draft.kind)[0], draft.parts
+    # Both are the same dict, of which the class's own __new__ ignores the first.
+    if plain(state, dict).keys() != more.keys() or any(state[n] is not more[n] for n in more):
+        raise bad("state", "a result is told its attributes twice")
+    rest, behind = dict(state), BEHIND.get(kind.__name__, kind._extra_fields)
+    made = kind(*parts, **{name.lstrip("_"): rest.pop(name) for name in behind})
+    # Other names of its parts, as are listed.
+    vars(made).update(rest)
+    return made
+
+
+def _record_state(_: Site, draft: Any, state: Any) -> Any:
+    kind, fields = _entry(draft.kind)
+    if plain(state, dict).keys() - {"correlation"} != fields:
+        raise bad("state", "a result does not have exactly the fields of its class")
+    made = object.__new__(kind)
+    vars(made).update(state)
+    return made
+
+
+_INVERSE = {"dtype", "shape", "sk", "yk", "n_corrs", "rho"}
+
+
+def _inverse_state(_: Site, draft: Any, state: Any) -> Any:
+    if plain(state, dict).keys() != _INVERSE:
+        raise bad("state", "an inverse Hessian does not have exactly the fields of its class")
+    rho = numbers(state["rho"], ndim=1, kinds="f")
+    with np.errstate(all="ignore"):
+        made = _entry(draft.kind)[0](
+            *(numbers(state[name], ndim=2, kinds="f") for name in ("sk", "yk"))
+        )
+    told = (state["dtype"], plain(state["shape"], tuple), plain(state["n_corrs"], int), rho.shape)
+    if told != (made.dtype, made.shape, made.n_corrs, made.rho.shape):
+        raise refused("scipy", "the fields of an inverse Hessian contradict each other")
+    made.rho = rho
+    return made
+
+
 SHIMS: dict[str, Callable[..., Any]] = {
     "begin": begin,
     "begin_keys": begin_keys,
     "compressed": _compressed,
     "coordinates": _coordinates,
     "diagonals": _diagonals,
+    "inverse": begin,
+    "inverse_state": _inverse_state,
     "keys": _keys,
     "lists": _lists,
+    "named_tuple": _named_tuple,
+    "named_tuple_state": _named_tuple_state,
+    "record": begin,
+    "record_state": _record_state,
+    "result": _result,
     "search_tree": _search_tree,
 }

@@ -54,8 +54,9 @@ ARRAYS = [
     (np.array(["a"], np.dtypes.StringDType()), "byteswap"),
     (np.dtypes.StringDType(na_object=None), "byteswap"),
     (np.zeros(1, np.dtype((np.int32, [("a", "i2"), ("b", "i2")]))), "scalar type"),
-    (np.array([1, 2, 3, object()], object), "[3]"), (np.add, "numpy:ufunc"), (np.float64, "code"),
-    (np.dtypes.Float64DType, "code"), (np.sum, "code"), (np.dtype([((5, "a"), int)]), "title"),
+    (np.array([1, 2, 3, object()], object), "[3]"), (np.frompyfunc(abs, 1, 1), "ufunc"),
+    (np.ndarray, "code"),
+    (np.dtypes.Float64DType, "code"), (np.load, "code"), (np.dtype([((5, "a"), int)]), "title"),
     (np.zeros(1, [("a", int)])[0].astype(object) and Float(1), "subclass"),
     (type("Text", (np.str_,), {})("x"), "subclass"),
 ]  # fmt: skip

@@ -249,7 +249,7 @@ REFUSED = {
     "deep inside": [{"a": [(object(),)]}, 1],
     "generators": [iter([1]), None],
     "numbers of records": [np.zeros(1, "O,i4")[0], 1],
-    "types": [int, str],
+    "types": [pd.DataFrame, pd.Index],
 }
 
 

@@ -6,8 +6,10 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import xarray as xr
+from pandas.core.indexes import base
 
-from tests.samples.typed import hostile, replaced, sent
+from tests.pickles.forging import Called
+from tests.samples.typed import hostile, payload, replaced, sent, sent_as
 from tests.samples.values.labelled import dataset
 
 VARIABLE = xr.Variable(("x",), np.arange(2))
@@ -33,6 +35,31 @@ PARTS = {
         (dataset()["a"], 0, 5),
     ],
 }  # fmt: skip
+
+
+DAYS = {"kind": "DatetimeNoLeap", "calendar": "noleap", "has_year_zero": True, "name": None}
+
+
+def calendar(**changes):
+    """Return the payload of an index of moments of a calendar that are written as a table."""
+    table = {"data": np.array([[2001, 2, 28, 0, 0, 0, 0]]), **DAYS, **changes}
+    return sent_as("xarray:CFTimeIndex", Called(base._new_Index, xr.CFTimeIndex, table))
+
+
+CALENDARS = {
+    "families.arguments": [
+        calendar(data=np.array([[2001, 2, 29, 0, 0, 0, 0]])),
+        calendar(data=np.ones((2, 6), int)),
+        calendar(data=np.ones(7, int)),
+        calendar(data=np.ones((2, 7))),
+        calendar(kind="num2date"),
+        calendar(calendar=5),
+        calendar(calendar="x"),
+        calendar(has_year_zero=2),
+        calendar(data=np.full((1, 7), 1 << 40)),
+    ],
+    "families.state": [calendar(tzinfo=None)],
+}
 
 
 LARGE = {
@@ -87,4 +114,5 @@ def refused():
 UNSENT = [*refused()]
 HOSTILE = [
     *hostile(replaced, PARTS), *hostile(replaced, LARGE), *hostile(kind, KINDS),
+    *hostile(payload, CALENDARS),
 ]  # fmt: skip

@@ -6,11 +6,17 @@ import array
 import collections
 import datetime as dt
 import decimal
+import functools
+import http
 import io
 import ipaddress
+import operator
+import os
 import pathlib
 import random
 import re
+import signal
+import subprocess
 import sys
 import time
 import types
@@ -19,7 +25,7 @@ import zoneinfo
 import numpy as np
 
 from safeser.families import plain
-from tests.pickles.forging import Called
+from tests.pickles.forging import Called, New
 from tests.samples.typed import (
     encoded,
     hostile,
@@ -80,6 +86,7 @@ UNSENT = [
     (ipaddress.ip_address("fe80::1%" + "e" * 80), "scope"),
     (types.SimpleNamespace(**{"a b": 1}), "not plain"),
     (types.SimpleNamespace(**{"__class_getitem__": 1}), "not plain"),
+    (types.SimpleNamespace(_repr_html_=functools.partial(str, "<script>")), "not plain"),
     (chained([types.SimpleNamespace()]), "ChainMap holds"), (chained([{}], extra=1), "attributes"),
     (no_text(), "no characters"), (holding(collections.UserDict(), []), "holds no"),
     (holding(collections.UserList(), {}), "holds no"),
@@ -147,11 +154,28 @@ CALLED = {
         ("re:Pattern", Called(re._compile, "(", 32)), ("re:Pattern", Called(re._compile, "a")),
         ("re:Pattern", Called(re._compile, 5, 32)), ("time:struct_time", time_of((1,) * 8)),
         ("time:struct_time", time_of((1.5,) * 9)), ("random:Random", random_of(*STATE[1])),
+        ("http:HTTPStatus", Called(http.HTTPStatus, 999)), ("types:alias", list["int"]),
+        ("_io:stream", New(io.StringIO, ("a", "x", 0, None))),
     ],
-    "families.class": [("re:Pattern", "a"), ("re:Pattern", time_of((1,) * 9))],
+    "families.class": [
+        ("re:Pattern", "a"), ("re:Pattern", time_of((1,) * 9)), ("builtins:reference", 5),
+        ("http:HTTPStatus", signal.SIGINT), ("types:alias", int),
+    ],
+    "families.global": [
+        ("operator:itemgetter", operator.attrgetter("unlink")),
+        ("functools:partial", functools.partial(operator.attrgetter("unlink"), pathlib.Path("x"))),
+        ("functools:partial", functools.partial(operator.methodcaller("lower"), "x")),
+        ("functools:partial", functools.partial("x".join, [])),
+        ("builtins:reference", os.system), ("builtins:reference", subprocess.Popen),
+        ("builtins:reference", np.load), ("builtins:reference", np.ndarray.tofile),
+        ("functools:partial", functools.partial(os.system, "id")),
+        ("functools:partial", functools.partial(int, base=os.getcwd)),
+        ("types:alias", list[subprocess.Popen]),
+    ],
     "value.number": [
         ("time:struct_time", time_of((1 << 40,) * 9)),
         ("random:Random", random_of(3, (*STATE[1][:-1], 700), None)),
+        ("_io:stream", New(io.BytesIO, (b"abc", 1 << 40, None))),
     ],
     "value.text": [("time:struct_time", time_of((1,) * 9, {"tm_zone": "x" * 9999}))],
     "families.state": [
@@ -249,10 +273,10 @@ MISPLACED = {
     "families.child-type": [
         typed("collections:deque", DICT, maxlen=None),
         typed("collections:OrderedDict", LIST, attributes=[]), typed("collections:Counter", LIST),
-        typed("collections:defaultdict", LIST, factory=""),
+        typed("collections:defaultdict", LIST, factory=""), typed("collections:UserDict", LIST),
+        typed("collections:UserList", DICT), typed("builtins:dict_items", LIST),
     ],
     "value.chain-map": [typed("collections:ChainMap", LIST)],
-    "families.build": [typed("collections:UserDict", LIST), typed("collections:UserList", DICT)],
 }  # fmt: skip
 
 HOSTILE = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import cftime
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -20,6 +21,10 @@ def examples() -> dict[str, object]:
         "array": made["a"],
         "variable": made["a"].variable,
         "index": made.xindexes["y"],
+        "moment": cftime.DatetimeNoLeap(2001, 2, 28, 5, microsecond=7),
+        "day": cftime.datetime(2001, 2, 30, calendar="360_day"),
+        "calendar": xr.date_range("0001", periods=3, calendar="noleap", use_cftime=True),
+        "years": made["a"].assign_coords(x=xr.date_range("9999", periods=2, use_cftime=True)),
     }
 
 

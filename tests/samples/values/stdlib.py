@@ -7,14 +7,24 @@ import collections
 import datetime as dt
 import decimal
 import fractions
+import functools
+import http
+import inspect
+import io
 import ipaddress
+import operator
 import pathlib
+import plistlib
 import random
 import re
+import signal
+import socket
+import statistics
 import time
 import types
 import uuid
 import zoneinfo
+from typing import Any
 
 import numpy as np
 
@@ -67,11 +77,48 @@ def examples() -> dict[str, object]:
         "user": collections.UserDict({1: collections.UserList([2j])}),
         "group": group,
         "os": FileNotFoundError(2, "no", "a", None, "b"),
+        "keys": {"a": 1, "b": 2j}.keys(),
+        "contents": {"a": 1, "b": 2j}.values(),
+        "items": {"a": [2j]}.items(),
+        "proxy": types.MappingProxyType({"a": 1}),
+        "bytes-io": _at(io.BytesIO(b"abc"), 2),
+        "string-io": _at(io.StringIO("a\r\nb", newline=""), 1),
+        "status": http.HTTPStatus.OK,
+        "method": http.HTTPMethod.GET,
+        "signal": signal.SIGINT,
+        "handler": signal.SIG_DFL,
+        "family": socket.AF_INET,
+        "socket": socket.SOCK_STREAM,
+        "safe": uuid.SafeUUID.safe,
+        "flags": re.IGNORECASE | re.MULTILINE,
+        "parameter": inspect.Parameter.KEYWORD_ONLY,
+        "property-list": plistlib.FMT_XML,
+        "type": int,
+        "types": [float, dict, np.float32],
+        "function": len,
+        "median": statistics.median,
+        "ufunc": np.sin,
+        "reduction": np.median,
+        "partial": functools.partial(np.add, np.arange(3), dtype=float),
+        "getter": operator.itemgetter(1, "a"),
+        "generic": dict[str, list[int]],
+        "union": int | None,
     }
+
+
+def _at(stream: Any, position: int) -> Any:
+    stream.seek(position)
+    return stream
 
 
 NAN = float("nan")
 VALUES = [
+    io.BytesIO(), io.StringIO(),
+    _at(io.StringIO("x" * 9), 9), {}.values(), {1: np.ones(2)}.values(),
+    {http.HTTPStatus.OK: [http.HTTPStatus.NOT_FOUND]},
+    functools.partial(functools.partial(operator.add, 1), 2), functools.partial(int, base=2),
+    tuple[int, ...],
+    int | list[str] | None,
     complex("nan"), range(10, -(1 << 70), -3), slice(1, None, 2), slice("a", dt.date(2020, 1, 1)),
     dt.time(1, 2, 3, 4, fold=1, tzinfo=dt.UTC), dt.datetime.max, dt.timedelta.min, dt.UTC,
     dt.timezone(dt.timedelta(hours=-3, microseconds=5), "odd"), zoneinfo.ZoneInfo("UTC"),

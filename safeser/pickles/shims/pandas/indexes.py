@@ -6,7 +6,9 @@ fits every element, and the public constructors make the index.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,22 @@ from safeser.pickles.shims.pandas.times import pd, walked
 from safeser.pickles.shims.site import Site, bad, plain
 from safeser.types import pandas as bounds
 
-__all__ = ["SHIMS", "column", "held", "label"]
+__all__ = ["CALENDARS", "SHIMS", "column", "held", "label"]
 
 #: Bytes of a number of a range.
 _NUMBER = 8
+#: Bytes of a moment of cftime's, with its numbers.
+_MOMENT = 160
+#: The classes of such moments.
+CALENDARS = (
+    "Datetime360Day",
+    "DatetimeAllLeap",
+    "DatetimeGregorian",
+    "DatetimeJulian",
+    "DatetimeNoLeap",
+    "DatetimeProlepticGregorian",
+    "datetime",
+)
 
 
 def label(site: Site, value: Any) -> Any:
@@ -61,6 +75,32 @@ def _of_data(site: Site, given: dict[str, Any]) -> Any:
         site.hashable.add(type(pd.NaT))
         site.frozen(content)
     return pd.Index(content, dtype=content.dtype, name=name)
+
+
+def _calendar(site: Site, given: dict[str, Any]) -> Any:
+    if "kind" in given:
+        given["data"] = _moments_of(site, given)
+    index = _of_data(site, given)
+    made = importlib.import_module("xarray").CFTimeIndex
+    return made(index.array.to_numpy(), name=index.name)
+
+
+def _moments_of(site: Site, given: dict[str, Any]) -> Any:
+    """Return moments of one calendar, which typed values write as a row of numbers for each."""
+    kind, table = plain(given.pop("kind"), str), plain(given.pop("data"), np.ndarray)
+    if kind not in CALENDARS or table.ndim != 2 or table.shape[1] != 7 or table.dtype.kind != "i":
+        raise bad("arguments", "moments of a calendar are no table of numbers")
+    site.charge(len(table))
+    site.budget.charge_memory(0, _MOMENT * len(table))
+    told = plain(given.pop("calendar"), str), plain(given.pop("has_year_zero"), bool)
+    cls = getattr(importlib.import_module("cftime"), kind)
+    make = partial(cls, calendar=told[0], has_year_zero=told[1])
+    made = np.empty(len(table), object)
+    made[:] = [make(*row) for row in table.tolist()]
+    if any((day.calendar, day.has_year_zero) != told for day in made[:1]):
+        raise bad("arguments", "moments of a calendar contradict its name")
+    site.hashable.add(cls)
+    return made
 
 
 def _range(site: Site, given: dict[str, Any]) -> Any:
@@ -127,6 +167,7 @@ def _levels(site: Site, given: dict[str, Any]) -> Any:
 
 
 _MAKERS: dict[str, Callable[[Site, dict[str, Any]], Any]] = {
+    "CFTimeIndex": _calendar,
     "CategoricalIndex": _categories,
     "DatetimeIndex": _moments,
     "Index": _of_data,

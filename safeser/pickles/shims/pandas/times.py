@@ -1,4 +1,4 @@
-"""Reviewed functions for pandas' timestamps, periods, intervals and date offsets.
+"""Reviewed functions for pandas' timestamps, periods, intervals and offsets, and for cftime.
 
 The one rule: every repeat count is bounded, every text has one of a few forms, and the public
 constructors make the value.
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, plain
 from safeser.types import pandas as bounds
 
@@ -162,7 +163,29 @@ def _weekday_state(_: Site, draft: Any, state: Any) -> Any:
     return bounds.weekday_of(plain(fields["weekday"], int), plain(fields["n"], int, type(None)))
 
 
+_CLOCK = ("hour", "minute", "second", "microsecond")
+_DERIVED = ("dayofwk", "dayofyr")
+
+
+def _cftime(_: Site, __: str, kind: Any, date: Any, more: Any) -> Any:
+    """Make a moment of a calendar of climate models; cftime checks that the calendar has it."""
+    fields = dict(plain(more, dict))
+    derived = {name: plain(fields.pop(name), int) for name in _DERIVED}
+    numbers = [plain(part, int) for part in (*plain(date, tuple), *map(fields.pop, _CLOCK))]
+    calendar, zero = plain(fields.pop("calendar"), str), plain(fields.pop("has_year_zero"), bool)
+    cftime = importlib.import_module("cftime")
+    made = getattr(cftime, plain(kind, GlobalRef).qualname)(
+        *numbers, calendar=calendar, has_year_zero=zero
+    )
+    # What cftime derives once it is asked is -1 before.
+    told = any(day not in (-1, getattr(made, name)) for name, day in derived.items())
+    if fields or told or (made.calendar, made.has_year_zero) != (calendar, zero):
+        raise bad("arguments", "a moment of a calendar contradicts itself")
+    return made
+
+
 SHIMS: dict[str, Callable[..., Any]] = {
+    "cftime": _cftime,
     "date_offset": _date_offset,
     "date_offset_state": _date_offset_state,
     "delta_state": _delta_state,

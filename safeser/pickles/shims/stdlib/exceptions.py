@@ -17,6 +17,7 @@ from typing import Any
 
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.types.stdlib import is_attribute
 
 __all__ = ["SHIMS", "check_arguments", "without_file"]
 
@@ -167,7 +168,7 @@ def _set_fields(site: Site, made: Any, fields: dict[Any, Any]) -> None:
             # Since Python 3.12 they are said twice.
             if len(plain(value, tuple)) != len(made.args) or not all(map(is_, value, made.args)):
                 raise bad("state", "an exception has two sorts of arguments")
-        elif not field.isidentifier() or field.startswith("__") or hasattr(type(made), field):
+        elif not is_attribute(field) or hasattr(type(made), field):
             # A field must not hide a part of the class: with_traceback is looked up as well.
             raise bad("state", "an exception has no such field")
         else:

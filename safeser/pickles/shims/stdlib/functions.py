@@ -22,6 +22,8 @@ from safeser.pickles.shims.site import Site, bad, plain
 __all__ = ["SHIMS"]
 
 _MAX_NAME = 256
+#: Each part of a union is compared with those before it.
+_MAX_PARTS = 64
 # Listed references, which a profile's author read, or made here from such.
 _FUNCTIONS = (
     types.FunctionType,
@@ -141,6 +143,12 @@ def _alias(_: Site, __: str, origin: Any, args: Any) -> Any:
     return types.GenericAlias(plain(origin, type), args)
 
 
+def _union(_: Site, __: str, how: Any, parts: Any) -> Any:
+    if how is not operator.or_ or len(plain(parts, tuple)) > _MAX_PARTS:
+        raise bad("arguments", "functools:reduce makes short unions of types only")
+    return functools.reduce(how, (plain(part, type, types.GenericAlias) for part in parts))
+
+
 SHIMS: dict[str, Callable[..., Any]] = {
     "alias": _alias,
     "attribute_getter": _attribute_getter,
@@ -149,4 +157,5 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "method_caller": _method_caller,
     "partial": _partial,
     "partial_state": _partial_state,
+    "union": _union,
 }
