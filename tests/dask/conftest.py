@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import gc
 import shutil
 import warnings
@@ -28,7 +27,6 @@ from safeser.dask.wire.codec import PayloadRow, parse
 from safeser.errors import SafeserError
 from safeser.identities import make_identities
 from safeser.operations import Server
-from safeser.policy.source import loader
 from safeser.values import Suite
 from tests.conftest import in_suite
 from tests.dask.attacks.rows import forms_of
@@ -227,16 +225,11 @@ def _keys_of_all(tmp_path_factory):
     return keys
 
 
-#: The values in the text of a policy; YAML takes most of the time that a channel takes to open.
-_read_once = functools.lru_cache(maxsize=8)(loader.read)
-
-
 @pytest.fixture
 def net(tmp_path, monkeypatch, suite, _keys_of_all):
     """Settings for each role, and the scheme in this process beside stock ones."""
     keys = tmp_path / "keys"
     shutil.copytree(_keys_of_all, keys)
-    monkeypatch.setattr("safeser.policy.policy.read", _read_once)
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(f"os.{name}", lambda handle: None)
     roles = {role: {"identity": str(keys / f"{role}.key")} for role in PRINCIPALS[:4]}

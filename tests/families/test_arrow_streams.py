@@ -293,7 +293,7 @@ REFUSED = {
     "list views": [pa.table({"v": DEADLY[name]}) for name in DEADLY if "list views" in name],
     "extension": [pa.table({"v": DEADLY["extension of codes"]})],
     "union": [pa.table({"v": array}) for array in united()],
-    "of a column": [noted([("v", pa.int64())], **types) for types in NAMED],
+    "that no column has": [noted([("v", pa.int64())], **types) for types in NAMED],
     "pandas noted": [
         *(rows([], [RANGE] * 17), rows([ZONED, {**ZONED, "name": "w"}])),
         *(rows([{**ZONED, "field_name": None}, ZONED]), rows([], ["v", "v"])),
