@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from safeser.families.plain import Unencodable
@@ -36,11 +37,6 @@ class Instead(NamedTuple):
     def __str__(self) -> str:
         again = f" {self.again}" if self.again else ""
         return f"In place of the object x, return {self.expression}.{again}"
-
-
-def _picture(x: Any) -> Any:
-    # Drawing it may take seconds; what it gives is bytes.
-    return callable(x.figure.savefig) and b""
 
 
 _SPLINE = Instead("(x.c, x.x)", lambda x: (x.c, x.x), "scipy.interpolate.PPoly(*parts) takes them.")
@@ -100,7 +96,9 @@ INSTEAD = {
         "x.obj", lambda x: x.obj, "Group it on the receiver, or return what is computed of groups."
     ),
     "matplotlib.artist:Artist": Instead(
-        "(x.figure.savefig(png := io.BytesIO()), png.getvalue())[1]", _picture
+        "(x.figure.savefig(png := io.BytesIO()), png.getvalue())[1]",
+        # Drawing it may take seconds; what it gives is bytes.
+        lambda x: callable(x.figure.savefig) and b"",
     ),
     "PIL.Image:Image": Instead(
         "(x.convert('RGBA').tobytes(), x.size)",
@@ -127,17 +125,16 @@ def instead_of(error: Unencodable, sends: Callable[[Any], object]) -> str:
     """
     for x in (error.value, *error.within):
         known = known_instead(type(x))
-        if known is not None and (known.of is None or _works(known.of, x, sends)):
+        if known is None:
+            continue
+        works = known.of is None
+        with suppress(Exception):  # the object's own code runs, and may raise anything
+            if known.of is not None:
+                sends(known.of(x))
+                works = True
+        if works:
             return str(known)
     return ""
-
-
-def _works(of: Callable[[Any], Any], x: Any, sends: Callable[[Any], object]) -> bool:
-    try:
-        sends(of(x))
-    except Exception:  # the object's own code runs, and may raise anything
-        return False
-    return True
 
 
 def registers(x: Any, sends: Callable[[str, Parts], Sent], limits: Limits) -> bool:

@@ -190,20 +190,19 @@ class Examination:
             where = f" at {failed.where}" if failed.where else ""
             verdict, fix = Verdict.REFUSED, failed.fix
             if failed.limit:
-                verdict, fix = Verdict.OVER_LIMIT, self._more(failed.limit)
+                setting = f"{failed.limit}={getattr(self.limits, failed.limit) * _MORE}"
+                risk = RISKS[failed.limit.replace("_", "-")]
+                verdict = Verdict.OVER_LIMIT
+                fix = (
+                    f"Add --limit {setting}; pickles.loads takes limits=safeser.Limits({setting})."
+                    f" {risk}"
+                )
             elif failed.rule in _OVER:
                 verdict = Verdict.OVER_LIMIT
             elif failed.rule in _UNREADABLE or failed.rule.startswith("envelope"):
                 verdict = Verdict.UNREADABLE
             return verdict, f"{failed.message}{where}", failed.rule, fix
         return Verdict.ALLOWED, "", "", ""
-
-    def _more(self, limit: str) -> str:
-        setting = f"{limit}={getattr(self.limits, limit) * _MORE}"
-        return (
-            f"Add --limit {setting}; pickles.loads takes limits=safeser.Limits({setting})."
-            f" {RISKS[limit.replace('_', '-')]}"
-        )
 
     def _fix(self, use: Use, profile: Profile) -> str:
         for name in DATA_PROFILES:

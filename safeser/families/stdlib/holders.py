@@ -56,11 +56,6 @@ _ENUMS = (
 )  # fmt: skip
 
 
-def _is_type(x: Any) -> bool:
-    alone = x is types.NoneType or x is ...
-    return alone or type(x) is types.GenericAlias or _is_reference(x)
-
-
 def _functions(classes: Any, takes: Callable[[Any], bool] | None = None) -> Row:
     return Row(_FUNCTIONS, classes, without=_WITHOUT, takes=takes)
 
@@ -79,7 +74,14 @@ _ROWS = {
     "functools:partial": _functions(("functools:partial",), lambda x: _is_reference(x.func)),
     "operator:itemgetter": _functions(("operator:itemgetter",)),
     "types:alias": _functions(
-        ("types:GenericAlias", "types:UnionType"), lambda x: all(map(_is_type, x.__args__))
+        ("types:GenericAlias", "types:UnionType"),
+        lambda x: all(
+            each is types.NoneType
+            or each is ...
+            or type(each) is types.GenericAlias
+            or _is_reference(each)
+            for each in x.__args__
+        ),
     ),
 }
 

@@ -72,21 +72,16 @@ def document(text: Text) -> Document:
             _amendments(own)  # says what is wrong with it
         return own
     base = read(text.base.data, source=text.base.source)
-    merged = _Merged(own, _placed(base))
+    placed = {
+        kind: {path: replace(place, source=base.source) for path, place in places.items()}
+        for kind, places in (("places", base.places), ("keys", base.keys))
+    }
+    merged = _Merged(own, replace(base, places=placed["places"], keys=placed["keys"]))
     merged.run()
     digest = hashlib.sha256(_spelled(merged.value)).hexdigest()
     return Document(
         merged.value, own.source, digest, merged.places, merged.keys, tuple(merged.faults)
     )
-
-
-def _placed(document: Document) -> Document:
-    """Return *document* with places that name its file."""
-
-    def named(places: Mapping[Path, Place]) -> dict[Path, Place]:
-        return {path: replace(place, source=document.source) for path, place in places.items()}
-
-    return replace(document, places=named(document.places), keys=named(document.keys))
 
 
 #: Fields whose entries join, and fields that no base gives.
@@ -133,17 +128,21 @@ class _Merged:
         if mine is None and name not in ("contexts", "acknowledge"):
             self._take(self.base, (name,), (name,))
         elif name in ("principals", "limits") and type(mine) is type(theirs) is dict:
+            contexts = [each for each in _entries(self.base.value) if isinstance(each, dict)]
+            texts = [each.get(field, []) for each in contexts for field in _NAMES]
+            named = [each for listed in texts for each in _listed(listed)]
             for key in theirs:
-                if key not in mine and (name == "limits" or key in _named(self.base)):
+                if key not in mine and (name == "limits" or key in named):
                     self._take(self.base, (name, key), (name, key))
         elif type(theirs) is list and type(mine) in (list, type(None)) and name in _LISTS:
             if mine is None:
                 mine = self.value[name] = []
                 self.places[(name,)] = self.keys[(name,)] = self.base.keys[(name,)]
+            gone = _groups(self.base.value) - _groups(self.value)  # in which nobody is any more
             for index, each in enumerate(theirs):
                 if name == "contexts":
                     self._refuse_twice(each)
-                names = _left(each, self._gone()) if isinstance(each, dict) else {}
+                names = _left(each, gone) if isinstance(each, dict) else {}
                 if names is None or (name == "families" and each in mine):
                     continue
                 to = (name, len(mine))
@@ -166,10 +165,6 @@ class _Merged:
         for theirs, ours in ((source.places, self.places), (source.keys, self.keys)):
             ours |= {(*to, *p[len(path) :]): at for p, at in theirs.items() if _below(p, path)}
         self.faults += [((*to, *p[len(path) :]), e) for p, e in source.faults if _below(p, path)]
-
-    def _gone(self) -> frozenset[str]:
-        """Return the groups of the base in which nobody is any more."""
-        return _groups(self.base.value) - _groups(self.value)
 
     def _replace(self, path: Path, names: list[str]) -> None:
         """Leave *names* alone of a list of them, or nothing."""
@@ -274,13 +269,6 @@ def _held(context: dict[str, Any], section: str, name: str, empty: Any) -> Any:
 
 def _listed(names: Any) -> list[Any]:
     return names if isinstance(names, list) else [names]
-
-
-def _named(document: Document) -> frozenset[Any]:
-    """Return the names that the contexts of *document* have where principals stand."""
-    entries = [each for each in _entries(document.value) if isinstance(each, dict)]
-    texts = (name for each in entries for field in _NAMES for name in _listed(each.get(field, [])))
-    return frozenset(each for each in texts if isinstance(each, str))
 
 
 def _groups(value: Mapping[str, Any]) -> frozenset[str]:

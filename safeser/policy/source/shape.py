@@ -195,7 +195,8 @@ def _sentence(
         word, _ = _fields_at(path[:-1], form)
         return f"{word} needs {field!r}", "config.missing-key", ""
     if kind in ("name", "size", "empty", "twice"):
-        fix = _in_units(detail["input"]) if kind == "size" else ""
+        meant = _SIZE.match(detail["input"]) if kind == "size" else None
+        fix = "" if meant is None else f"Write {meant[1]}{meant[2].upper()}iB."
         return f"{_subject(path, form)}: {detail['msg']}", f"config.{kind}", fix
     return (
         f"{_subject(path, form)} {_expectation(kind, context)}",
@@ -204,12 +205,7 @@ def _sentence(
     )
 
 
-def _in_units(given: object) -> str:
-    """Return the size that *given* probably means."""
-    found = _SIZE.match(given) if isinstance(given, str) else None
-    return "" if found is None else f"Write {found[1]}{found[2].upper()}iB."
-
-
+#: A size as people write it.
 _SIZE = re.compile(r"([1-9][0-9]{0,9})[ _]?([kmg])i?(?:b|ig|igs|bytes?)?\Z", re.IGNORECASE)
 
 

@@ -285,7 +285,13 @@ def check_noted(noted: bytes) -> None:
         part = pending.pop()
         if isinstance(part, dict):
             for name, texts in _TEXTS.items():
-                _check_noted_type(part.get(name), texts)
+                said = part.get(name)
+                known = type(said) is str and (said in texts or said.endswith(_OF_ARROW))
+                if said is None or known:
+                    continue
+                if type(said) is not str or len(said) > _MAX_NOTED or _is_wide(said):
+                    why = "the pandas metadata names a dtype that no column has"
+                    raise refused("arrow-type", why)
             pending += [held for name, held in part.items() if name not in _NOTED_NAMES]
         elif isinstance(part, list):
             pending += part
@@ -307,13 +313,6 @@ def _check_noted_once(found: dict[str, Any]) -> None:
         raise refused("arrow-type", "pandas noted a column of an Arrow table several times")
     if len(levels or ()) - len(kept) > _MAX_RANGES:
         raise refused("arrow-type", "pandas noted too many ranges with an Arrow table")
-
-
-def _check_noted_type(said: Any, texts: frozenset[str]) -> None:
-    if said is None or (type(said) is str and (said in texts or said.endswith(_OF_ARROW))):
-        return
-    if type(said) is not str or len(said) > _MAX_NOTED or _is_wide(said):
-        raise refused("arrow-type", "the pandas metadata names a dtype that no column has")
 
 
 def _is_wide(said: str) -> bool:
