@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copyreg
 import struct
+import types
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
@@ -117,6 +118,8 @@ def _parts(made: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(made, np.dtype):
         yield "dtype", repr(made)
         yield "flags", made.flags
+    elif kind is types.FunctionType:
+        yield "function", id(made)  # loading never makes one
     elif isinstance(made, BaseException):
         yield "args", made.args
         yield "state", made.__dict__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import decimal
+import os
 import pickle
 import sys
 
@@ -54,7 +55,7 @@ ARRIVES = [
     (decimal.Decimal("1.5"), "ann", "bea", Kind.DATA, None, "dask"),
     (np.zeros((3, 4), "M8[ns]"), "bea", "ann", Kind.DATA, None, "dask"),
     (ValueError("wrong", 3), "bea", "ann", Kind.DATA, None, "error"),
-    (len, "ann", "bea", Kind.TASK, None, "cloudpickle"),
+    (os.getpid, "ann", "bea", Kind.TASK, None, "cloudpickle"),
     (1, "ann", "bea", Kind.DATA, "scatter", "msgpack"),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import pickle
 from dataclasses import replace
 
@@ -45,14 +46,14 @@ def test_an_older_one_and_another_text_of_the_same_revision_are_refused(bea, pol
 
 def test_a_grant_that_is_withdrawn_applies_to_the_next_message(bea, policy, sent):
     assert sent([1]) == [1]
-    assert sent(len) is len
+    assert sent(os.getpid) is os.getpid
     less = policy.replace("    submission: code\n", "", 1).replace(", cloudpickle]", "]", 2)
     less = less.replace("grant: [basic, run]", "grant: [basic]")
     bea.adopt(policy=raised(less))
     assert sent([2]) == [2]
     with pytest.raises(PolicyDenied) as refused:
-        sent(len)
-    assert "builtins:len" in refused.value.message
+        sent(os.getpid)
+    assert "posix:getpid" in refused.value.message
 
 
 def test_a_session_ends_when_no_context_is_left(bea, policy, link):

@@ -153,7 +153,6 @@ HOSTILE = {
         "masked: filled with a list": masked(fill=[]),
         "a seed that is none": bits("PCG64", going("PCG64"), 5),
         "metadata that is none": with_metadata([None]),
-        "text as content": array("abcdefgh"),
         "a number as shape": call("numpy._core.numeric:_frombuffer", raw(b""), dtype(), 0, "C"),
         "text as buffer": frombuffer(content=["abcdefgh"]),
         "array as buffer": frombuffer(content=[frombuffer()]),

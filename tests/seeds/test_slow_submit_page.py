@@ -73,6 +73,6 @@ def test_the_program_prints_what_the_page_says(tmp_path):
     assert re.search(place, found, re.M)
     assert re.search(place, said, re.M)
     [advice] = printed("SerializationAdvice")
-    assert warned.partition("slow.py:11: ")[2].splitlines() == (
-        advice.partition("slow.py:11: ")[2].splitlines()
-    )
+    expected = advice.partition("slow.py:11: ")[2].splitlines()
+    # A cluster that closes may log more below it.
+    assert warned.partition("slow.py:11: ")[2].splitlines()[: len(expected)] == expected

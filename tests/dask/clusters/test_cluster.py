@@ -34,7 +34,7 @@ def test_what_alice_does_comes_out(alice):
     [
         ("lambda", "builtins:function", "at ['f'][0]", "grants family cloudpickle"),
         ("file", "_io:TextIOWrapper", "", "send its content, or make it"),
-        ("generator", "builtins:generator", "at [0]", "send its content, or make it"),
+        ("generator", "builtins:generator", "at [0]", "list(x)"),
     ],
 )
 def test_what_is_inside_and_cannot_be_sent_is_named(alice, name, culprit, place, advice):
