@@ -54,11 +54,11 @@ fast: $(VENV)/dev.stamp
 test: check
 ifdef COVERAGE
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest --numprocesses=4 $(BY_FILE)
+	$(BIN)/coverage run -m pytest --numprocesses=3 $(BY_FILE)
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 else
-	$(BIN)/pytest --numprocesses=4 $(BY_FILE)
+	$(BIN)/pytest --numprocesses=3 $(BY_FILE)
 endif
 
 ## compat: the attacks and a program of common uses on five releases of Dask; environments in .compat
