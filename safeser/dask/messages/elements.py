@@ -316,5 +316,7 @@ class Elements:
             refusals.note(error, element)
             return _Decided(element, None)
         instead = element_instead(self.row_of(element), element, error, local=self.link.local)
-        refusals.note(error, element, heard=instead is not None)
+        # A type that is left out is no error that its reader would hear of.
+        fails = instead is not None and not instead.keys().isdisjoint(("exception", "run_spec"))
+        refusals.note(error, element, heard=fails)
         return _Decided(element, None, instead)

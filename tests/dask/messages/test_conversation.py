@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import pickle
 from collections import Counter, OrderedDict, defaultdict
 
@@ -143,7 +144,7 @@ def test_a_client_stream_carries_graphs_up_and_results_down(talk):
     assert made is not int
 
 
-def test_a_worker_stream_carries_tasks_down_and_results_up(talk):
+def test_a_worker_stream_carries_tasks_down_and_results_up(talk, caplog):
     t = talk("worker").worker_stream()
     task = Task("x", sum, [1, 2])
     [got] = t.reply([{"op": "compute-task", "key": "x", "run_spec": ToPickle(task)}])
@@ -157,6 +158,11 @@ def test_a_worker_stream_carries_tasks_down_and_results_up(talk):
     }
     [got] = t.request([finished])
     assert got["type"] == "int"
+    # The result goes on without it: no error tells of this refusal, and the log does.
+    with caplog.at_level(logging.WARNING, "safeser.dask"):
+        [got] = t.attack([{**finished, "type": t.Row({"serializer": "none-such"}, (b"",))}])
+    assert got["type"] is None
+    assert "Refused from worker" in caplog.text
 
 
 def test_an_unknown_element_is_not_sent_and_one_of_its_own_needs_no_batch(talk):
