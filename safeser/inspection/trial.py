@@ -23,6 +23,9 @@ __all__ = ["load_all", "load_apart", "main"]
 _PROGRAM = "from safeser.inspection.trial import main; main()"
 _SAID = ("rule", "where", "fix", "limit")
 
+#: A file of 1 GiB, the most that is held, loads in a tenth of this.
+_MOST_SECONDS = 300
+
 
 def load_all(
     pickles: Sequence[bytes], profiles: Sequence[str], limits: Limits
@@ -47,13 +50,21 @@ def load_apart(
         "limits": {field.name: getattr(limits, field.name) for field in fields(limits)},
         "sizes": [len(data) for data in pickles],
     }
-    # -P: in the folder of a file from somewhere else may be a numpy.py.
-    ended = subprocess.run(  # noqa: S603 - this interpreter, and a program of this module
-        [sys.executable, "-P", "-c", _PROGRAM, json.dumps(asked)],
-        input=b"".join(pickles),
-        capture_output=True,
-        check=False,
-    )
+    try:
+        # -P: in the folder of a file from somewhere else may be a numpy.py.
+        ended = subprocess.run(  # noqa: S603 - this interpreter, and a program of this module
+            [sys.executable, "-P", "-c", _PROGRAM, json.dumps(asked)],
+            input=b"".join(pickles),
+            capture_output=True,
+            check=False,
+            timeout=_MOST_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return PayloadError(
+            f"loading it takes more than {_MOST_SECONDS} seconds",
+            rule="inspect.loading",
+            fix="Do not load it, and report this: loads should refuse such a file.",
+        )
     last = ended.stdout.rpartition(b"\n")[2]
     if ended.returncode or not last:
         why = shown(ended.stderr.rstrip().rpartition(b"\n")[2].decode("ascii", "replace"))

@@ -73,6 +73,10 @@ def test_a_process_of_its_own_tries_it(tmp_path, monkeypatch):
     report = looked_at(frame)
     assert (report.verdict, report.rule) == (Verdict.UNREADABLE, "inspect.loading")
     assert "code -6" in report.reason
+    monkeypatch.setattr(trial, "_MOST_SECONDS", 0.05)
+    monkeypatch.setattr(trial, "_PROGRAM", "import time; time.sleep(600)")
+    report = looked_at(frame)
+    assert (report.verdict, report.rule) == (Verdict.UNREADABLE, "inspect.loading")
 
 
 # -- limits ----------------------------------------------------------------------------------------
