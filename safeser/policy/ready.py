@@ -16,9 +16,9 @@ from pathlib import Path
 from safeser.errors import ConfigError
 from safeser.identity.files import Kept, Unfit, load, replace_file, require_ended
 from safeser.identity.paths import Cause
-from safeser.policy.source.extends import Text
+from safeser.policy.source.extends import Text, document
 from safeser.policy.source.faults import did_you_mean, shown
-from safeser.policy.source.loader import MAX_BYTES, read
+from safeser.policy.source.loader import MAX_BYTES
 
 __all__ = [
     "MARK",
@@ -101,7 +101,7 @@ def text_of(data: bytes, source: str, *, folder: Path | None = None) -> Text:
     :param folder: where a path that it extends begins; None where it may extend ready ones alone.
     :raises ConfigError: if that cannot be read.
     """
-    named = read(data, source=source).value.get("extends") if b"extends" in data else None
+    named = document(Text(data, source)).value.get("extends") if b"extends" in data else None
     if not isinstance(named, str):
         return Text(data, source)
     path = locate(named)

@@ -138,7 +138,7 @@ class _Merged:
             if mine is None:
                 mine = self.value[name] = []
                 self.places[(name,)] = self.keys[(name,)] = self.base.keys[(name,)]
-            gone = _groups(self.base.value) - _groups(self.value)  # in which nobody is any more
+            gone = _groups(self.base.value) - _groups(self.value)  # empty now
             for index, each in enumerate(theirs):
                 if name == "contexts":
                     self._refuse_twice(each)
