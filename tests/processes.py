@@ -1,6 +1,6 @@
 """Processes that tests start: programs of principals, and schedulers with their workers.
 
-The one rule: whoever starts a process ends it, with all that it started.
+The one rule: a test ends each process that it starts, with all that the process started.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def new(
 def _joined(named: str, principal: str, groups: list[str]) -> tuple[Policy, bool]:
     """Return the policy *named*, with *principal* in *groups*, and whether it lists it already.
 
-    :raises ConfigError: if nobody else is in one of the groups, which may be misspelt.
+    :raises ConfigError: if the policy has no such group, which may be misspelt.
     """
     from safeser.policy import Policy
     from safeser.policy.ready import locate, read_policy

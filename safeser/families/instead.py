@@ -150,7 +150,7 @@ def registers(x: Any, sends: Callable[[str, Parts], Sent], limits: Limits) -> bo
         node = parse(*sends(typed.name, parts), limits=limits)[0]
         typed.check(node, limits)
         return type(typed.decode(node, [child for _, child in parts.children])) is type(x)
-    except Exception:  # as above
+    except Exception:  # the object's own code runs, and may raise anything
         return False
 
 

@@ -87,7 +87,7 @@ class Analysts(Site):
             self._begun[f"worker-{number}"] = self.start_worker(f"worker-{number}", 1 + 2 * number)
 
     def start_worker(self, name: str, first: int = -2) -> Any:
-        """Start a confined worker on two of the :attr:`ports`: nobody is at the last two."""
+        """Start a confined worker on two of the :attr:`ports`: the last two are free."""
         ports = self.ports[first], self.ports[first + 1]
         command = [*without_capabilities(), SAFESER, "confined", "--", *self.worker_command(name)]
         command += ["--worker-port", str(ports[0]), "--dashboard-address", f"127.0.0.1:{ports[1]}"]

@@ -1,4 +1,4 @@
-"""Nobody gets somebody else's result unawares: two principals and one key, on real processes.
+"""No client gets another's result unawares: two principals and one key, on real processes.
 
 Each conflict is in memory in tests/dask/scheduler/test_conflict_guard.py.
 """

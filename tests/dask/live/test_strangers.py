@@ -1,8 +1,8 @@
-"""Whoever has no key that is listed: what runs on stock Dask is closed here before it is read.
+"""A peer without a listed key: what runs on stock Dask is closed here before it is read.
 
 The one rule: a stranger sends the very bytes of attacks that run on a stock port;
-greets or not, stalls, or ends the handshake; nothing is opened, everything is counted, and nobody
-else is kept out.
+greets or not, stalls, or ends the handshake; nothing is opened, everything is counted, and no
+other peer is kept out.
 """
 
 from __future__ import annotations

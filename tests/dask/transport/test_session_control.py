@@ -154,7 +154,7 @@ async def test_before_this_side_is_accepted_there_is_nothing_to_renew(net):
 
 
 def test_a_loop_that_is_closed_keeps_nobody_connected():
-    """Whoever retires a key tells all connections, one after the other."""
+    """The process that takes a roster tells all connections, one after the other."""
     over = []
     link = SimpleNamespace(when_over=over.append, when_stale=lambda _: None, handshake=dict)
 
