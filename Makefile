@@ -13,11 +13,12 @@ python = $(or $(if $(call usable,$(PYTHON)),$(PYTHON)),$(error safeser: no Pytho
 	with the venv module was found; install one (on Debian: python3 and python3-venv) or name it:\
 	make PYTHON=/path/to/python3.11))
 
-# $(1): the lock. Packages come in by hash; safeser itself is built by what the lock installed.
+# $(1): the lock. Packages come in by hash; safeser itself is built by what the lock installed. What is
+# imported is compiled then: pip would compile all that is installed, in half a minute.
 define install
 @test -x $(BIN)/python && $(BIN)/python -c '' 2>/dev/null || $(python) -m venv --clear $(VENV)
 @echo "Installing $(1) into $(VENV) (once; later runs skip this)"
-@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input \
+@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --no-compile \
 	--require-hashes --requirement $(1) \
 	&& $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input \
 	--no-build-isolation --no-deps --editable . \
