@@ -8,6 +8,7 @@ from __future__ import annotations
 import configparser
 import decimal
 import http.client
+import logging
 import re
 import subprocess
 import urllib.error
@@ -26,9 +27,10 @@ def held(named, /, **fields):
     return build(new(named), fields)
 
 
-def record(**changed):
-    fields = {"args": (), "exc_info": None, "exc_text": None, "levelname": "INFO", "levelno": 20}
-    return held("logging:LogRecord", **{**fields, "msg": "m", "name": "n", **changed})
+def record(*without, **changed):
+    fields = dict.fromkeys(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
+    fields |= {"args": (), "levelname": "INFO", "levelno": 20, "msg": "m", "name": "n"} | changed
+    return held("logging:LogRecord", **{n: fields[n] for n in fields if n not in without})
 
 
 def mail(policy="email._policybase:Compat32", **changed):
@@ -203,19 +205,16 @@ HOSTILE = {
         "a class of a value": call("builtins:type", 1),
     },
     "pickle.class": {
-        # classes that are listed, but for something else
         "no exception": call(TBLIB, name("uuid:UUID"), (), None, None),
     },
     "pickle.global": {
         "a context's signal": context(signal=name("decimal:DecimalTuple")),
         "a zone's constructor": call("zoneinfo:ZoneInfo", "UTC"),
         "a zone from a file": call("zoneinfo:ZoneInfo.from_file", None),
-        # what ends a process or a task when it is raised again
         "an exit": rebuilt("builtins:SystemExit", "args", ()),
         "an interrupt": call(TBLIB, name("builtins:KeyboardInterrupt"), (), None, None),
         "an exit in a group": call("builtins:BaseExceptionGroup", "g",
             [call("builtins:SystemExit")]),
-        # fields that hide a part of the class, or lie outside of it
         "partial of bytes as pointers": partial(name("numpy:ndarray"), (1,), "O", raw(bytes(8))),
         "partial of a class statement": partial(name("builtins:type"), "X", (), {}),
         "partial of what is not listed": partial(name("os:system"), "true"),
@@ -227,7 +226,8 @@ HOSTILE = {
     "pickle.state": {
         "a twister's older version": twister(version=2),
         "a stream's fields": build(new("_io:BytesIO"), (raw(b"x"), 0, {})),
-        "a record without": held("logging:LogRecord", msg="x"),
+        "a record without a level": record("levelno"),
+        "a record without a path": record("pathname"),
         "a field with a space": build(call("builtins:ValueError"), {"a b": None}),
         "a traceback in a field": build(call("builtins:ValueError"), {"__traceback__": None}),
         "a class in a field": build(call("builtins:ValueError"), {"__class__": None}),

@@ -128,9 +128,9 @@ _RECORD: dict[str, tuple[type, ...]] = {
     "thread": (int, _NONE),
     "threadName": _TEXT,
 }
-_RECORD_NEEDS = {"args", "exc_info", "exc_text", "levelname", "levelno", "msg", "name"}
-# What "%" may be given: "%999999999d" of any of them takes that much memory all the same, so
-# formatting a peer's record takes whatever the peer's text demands.
+# Formatters set two of these, and Python the third since 3.12.
+_RECORD_NEEDS = _RECORD.keys() - {"asctime", "message", "taskName"}
+# "%999999999d" of any of them: formatting a peer's record takes what the peer's text demands.
 _ARGUMENTS = (str, bytes, int, float, bool, _NONE)
 
 
