@@ -485,6 +485,7 @@ def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
         operations=rule.operations,
         types=rule.types if foreign else frozenset(),
         authors=rule.authors,
+        own=rule.senders if rule.classes == "own" and not stranger else frozenset(),
     )
 
 

@@ -168,7 +168,12 @@ def register() -> None:
         _singleton("builtins:NotImplementedType", NotImplemented),
         Typed("builtins:slice", (slice,), _encode_slice, _check_slice, _decode_slice),
         Typed(
-            "collections:deque", (collections.deque,), _encode_deque, _check_deque, _decode_deque
+            "collections:deque",
+            (collections.deque,),
+            _encode_deque,
+            _check_deque,
+            _decode_deque,
+            keeps=True,
         ),
         Typed(
             "collections:OrderedDict",
@@ -176,6 +181,7 @@ def register() -> None:
             _encode_ordered,
             _check_ordered,
             _decode_ordered,
+            keeps=True,
         ),
         Typed(
             "collections:Counter",
@@ -190,6 +196,7 @@ def register() -> None:
             _encode_defaultdict,
             _check_defaultdict,
             _decode_defaultdict,
+            keeps=True,
         ),
         Typed(
             "collections:ChainMap",
@@ -204,6 +211,7 @@ def register() -> None:
             _encode_namespace,
             _check_namespace,
             _decode_namespace,
+            keeps=True,
         ),
     ):
         registry.register(typed)
