@@ -329,7 +329,8 @@ class Grant:
     def narrowed(self, families: Sequence[str]) -> Grant:
         """Return this grant cut to *families*: callers can take away, never add."""
         kept = tuple(family for family in self.families if family in families)
-        return replace(self, families=kept, types=self.types if "dask" in kept else frozenset())
+        typed = self if "dask" in kept else replace(self, types=frozenset(), own=frozenset())
+        return replace(typed, families=kept)
 
     def vouches_for(self, author: str, *, sender: str) -> bool:
         """Tell whether what *author* wrote passes as if *sender*, who hands it over, wrote it."""

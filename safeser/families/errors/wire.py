@@ -174,7 +174,7 @@ def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
     try:
         # An OSError hides its file names from args, a JSONDecodeError its document.
         reduced: Any = exc.__reduce_ex__(4)
-        if type(reduced) is tuple and reduced[0] is type(exc):
+        if type(reduced) is tuple and reduced[0] is type(exc) is not RemoteError:
             args, fields = reduced[1], reduced[2] if len(reduced) > 2 else {}
     except Exception:  # the class's own code; the message alone is sent then
         args = exc.args

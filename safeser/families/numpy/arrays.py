@@ -246,8 +246,6 @@ def _check_objects(node: Node, limits: Limits) -> bool:
     if child.yields != "builtins:list":
         node.refuse("its elements are not a list", "families.child-type")
     held = child.children if child.serializer == "collection" else child.value
-    if child.own and described != "objects":
-        node.refuse("fields of its elements would be asked for numbers", "families.own")
     itemsize = dtypes.build(described).itemsize
     if bounds.check_extent(bounds.check_shape(shape), itemsize, limits) != len(held):
         node.refuse("its shape does not fit its elements", "families.shape")

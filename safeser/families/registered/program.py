@@ -86,11 +86,13 @@ def _is_own(name: str, module: Any) -> bool:
         return False
     if name == "__main__":
         return True
-    file, main = (vars(each).get("__file__") for each in (module, sys.modules["__main__"]))
+    main: Any = sys.modules.get("__main__")
+    place = vars(main).get("__file__") if type(main) is types.ModuleType else None
+    file = vars(module).get("__file__")
     # Instances of classes that C made, without their constructors, hold what C does not expect.
     if type(file) is not str or not file.endswith(".py"):
         return False
-    return name in _named or (type(main) is str and _is_beside(file, main))
+    return name in _named or (type(place) is str and _is_beside(file, place))
 
 
 @lru_cache(maxsize=1024)
@@ -148,7 +150,7 @@ def obstacle(cls: type) -> str:
             continue
         name = f"{base.__module__}:{base.__qualname__}"
         if find(name) is not base:
-            return f"derives from {shown(name)}, which is no class of this program as it is now"
+            return f"derives from {shown(name)}, which is none of its classes"
         for hook in hooks:
             if hook in vars(base) and not is_generated(base, hook):
                 return f"has a {hook} of its own"

@@ -475,7 +475,7 @@ class Rule(Strict):
     )
     """What else family `dask` may read."""
     classes: str = stated(
-        one_of(CLASSES, "word for classes"),
+        one_of(CLASSES, "kind of classes"),
         default="registered",
         spelled="registered",
         shown=Shown("classes", _classes),
