@@ -167,9 +167,10 @@ def is_generated(base: type, hook: str) -> bool:
     frozen = getattr(vars(base).get("__dataclass_params__"), "frozen", False)
     if hook in ("__setattr__", "__delattr__") and frozen:
         return True
-    written = getattr(vars(base)[hook], "__globals__", None)
+    # By its file: cloudpickle makes new functions of the same code for a class that it sends.
+    file = getattr(getattr(vars(base)[hook], "__code__", None), "co_filename", None)
     makers = (sys.modules.get(name) for name in ("dataclasses", "attr._make"))
-    return any(maker is not None and written is vars(maker) for maker in makers)
+    return any(maker is not None and file == maker.__file__ for maker in makers)
 
 
 def hides(known: Layout, attribute: str) -> bool:

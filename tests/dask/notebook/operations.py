@@ -424,10 +424,16 @@ client.submit(lambda: {"m": Measured([Fixed(), Fixed(Color.BLUE), Point(1, ["a"]
 
 # %% own classes: a cell that runs twice, and registers twice
 for _ in range(2):
-    keep(Span)
-    Model = type("Model", (Model.__base__,), {"__module__": "__main__", "slope": 1})
-made = client.submit(lambda: Model()).result()
-made.slope, type(made) is Model
+
+    class Again:
+        pass
+
+    class Twice(Span):
+        pass
+
+    keep(Twice)
+made = client.gather([client.submit(lambda: Again()), client.submit(lambda: Twice(1, 2))])
+type(made[0]) is Again, type(made[1]) is Twice, made[1]
 
 # %% own classes: results of many standard types
 client.submit(
