@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import pytest
 
 from safeser import Serialized, families
@@ -96,14 +94,15 @@ def send(doors):
 
 @pytest.mark.usefixtures("calls")
 @pytest.mark.parametrize("value", [program.Frozen(1), program.Color.RED], ids=repr)
-def test_a_class_of_the_recipients_program_passes_where_it_says_so(send, value, monkeypatch):
+def test_a_class_of_the_recipients_program_passes_where_it_says_so(send, doors, value, monkeypatch):
     monkeypatch.setattr(own_program, "_named", {program.__name__})
     context = Context("ann", "bea")
     header, frames = families.serialize([value], ("dask", "msgpack"), reads=Grant("", ("dask",)))
-    reader, open_ = send(Serialized(header, frames), "bea")
-    assert open_() == [value]
+    assert send(Serialized(header, frames), "bea")[1]() == [value]
+    near, reader = doors.links("ann", "bea", POLICY)
+    message = reader.verify(near.session.seal(b"", []))
     grants = [
-        reader.payload(mock.Mock(), context, "x", header, frames, **options).grant
+        reader.payload(message, context, "x", header, frames, **options).grant
         for options in ({}, {"takes_own": False}, {"author": "cy"})
     ]
     # Not where this process is a scheduler, and not of an author that is no sender there.

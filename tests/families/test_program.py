@@ -211,6 +211,7 @@ def with_why(error, why="\x1b[2J"):
         own.Told("x"),
         own.FileGone(2, "no", "f"),
         with_why(own.QuotaError(1, 2), (1, [2])),
+        with_why(own.Lacking("x"), None),
     ],
     ids=repr,
 )

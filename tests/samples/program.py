@@ -100,6 +100,10 @@ class FileGone(OSError):
     pass
 
 
+class Lacking(AttributeError):
+    pass
+
+
 # --- what cannot arrive ---------------------------------------------------------------------------
 
 

@@ -204,9 +204,13 @@ def made(cls: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) ->
     """
     (base, *_) = (each for each in cls.__mro__ if each in _ERRORS)
     check_arguments(base, args)
-    exc: Any = base.__new__(cls, *args)
+    exc: Exception = base.__new__(cls, *args)
     base.__init__(exc, *args)
     known = layout(cls)
-    given = {field: value for field, value in fields.items() if value is not None}
-    known.fields.__get__(exc).update(given)
-    return None if any(hides(known, field) for field in given) else exc
+    for field, value in fields.items():
+        if hides(known, field):
+            if value is not None:  # as ``name`` of an AttributeError, which has none anyway
+                return None
+        else:
+            known.fields.__get__(exc)[field] = value
+    return exc
