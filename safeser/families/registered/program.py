@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +107,11 @@ def _is_beside(file: str, main: str) -> bool:
     installed = [Path(each).resolve() for each in sysconfig.get_paths().values()]
     if folder not in path.parents or any(each in path.parents for each in installed):
         return False
-    return not any(map(_holds_distribution, path.parents))
-
-
-@cache
-def _holds_distribution(folder: Path) -> bool:
     try:
-        return any(name.endswith(".dist-info") for name in os.listdir(folder))
+        beside = [name for each in path.parents for name in os.listdir(each)]
     except OSError:  # then it is not known
-        return True
+        return False
+    return not any(name.endswith(".dist-info") for name in beside)
 
 
 # --- classes --------------------------------------------------------------------------------------
