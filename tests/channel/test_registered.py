@@ -6,7 +6,7 @@ import pytest
 
 from safeser import Serialized, families
 from safeser.channel.sending import ordered
-from safeser.errors import PayloadError, PolicyDenied, SerializationError
+from safeser.errors import PolicyDenied, SerializationError
 from safeser.families import Parts, Typed
 from safeser.families.registered import dispatch
 from safeser.families.registered import program as own_program
@@ -107,7 +107,7 @@ def test_a_class_of_the_recipients_program_passes_where_it_says_so(send, doors, 
     ]
     # Not where this process is a scheduler, and not of an author that is no sender there.
     assert [sorted(grant.own) for grant in grants] == [["ann"], [], []]
-    with refusal(PayloadError, "families.type"):
+    with refusal(PolicyDenied, "families.type-not-granted"):
         send(Serialized(header, frames), "cy")[1]()
 
 
