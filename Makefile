@@ -133,6 +133,7 @@ brief: $(VENV)/dev.stamp
 	@$(BIN)/python -m verification.soak --seconds 180 --state .brief/soak
 	@$(BIN)/python -m verification.fuzz.pickles .brief/pickles --seconds 60
 	@$(BIN)/python -m verification.fuzz.trees --state .brief/trees --seconds 60
+	@$(BIN)/python -m verification.fuzz.values --state .brief/values --seconds 60
 	@$(BIN)/python -m verification.fuzz.files .brief/files --seconds 60
 	@$(BIN)/python -m verification.fuzz.estimators .brief/estimators --seconds 60
 	@$(BIN)/python -m verification.malformed --cases 5000

@@ -1,21 +1,18 @@
-"""Two sides of the one door in memory, a log that remembers order, and a cluster for a file."""
+"""Hooks of pytest, two sides of the one door in memory, and a log that remembers order."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import hashlib
-import json
+import itertools
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +26,36 @@ from safeser.identity import Identity, PrivateKey, Roster, SigningKey
 from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.values import Suite
-from tests.forking import DASK, Forked, can_fork
 from tests.needs import require
-from tests.shared import Shared
+from tests.processes import (
+    DASK,
+    MEASURED,
+    PATIENCE,
+    PRINCIPALS,
+    Cluster,
+    Ended,
+    Folder,
+    base_environment,
+    measured,
+    until,
+)
+from tests.shared import Shared, Visit
+
+#: What tests import from here.
+__all__ = [
+    "DASK",
+    "PATIENCE",
+    "Cluster",
+    "Doors",
+    "Ended",
+    "Folder",
+    "Marker",
+    "Witness",
+    "base_environment",
+    "in_suite",
+    "measured",
+    "until",
+]
 
 # The same examples every time, however slow or busy the machine is: luck has its place in the long
 # runs of verification/fuzz, verification/differential and verification/malformed.
@@ -47,32 +71,77 @@ providers._get_local_constants = lambda: providers._local_constants
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+#: Files that one test process runs one after the other, since they share a cluster that is slow to
+#: start; and then, each by itself, those that take longest, so that none of them is the last.
+TOGETHER = (
+    # demo
+    (
+        "dask/live/",
+        "dask/attacks/test_live_rows.py",
+        "dask/clusters/test_cluster.py",
+        "dask/clusters/test_commands.py",
+        "dask/clusters/test_encryption.py",
+        "dask/monitoring/test_metrics.py",
+        "cli/test_doctor.py",
+    ),
+    # default and sealed
+    (
+        "dask/notebook/",
+        "dask/clients/test_joblib.py",
+        "dask/clusters/test_key_conflicts.py",
+        "dask/clusters/test_one_client.py",
+        "dask/sealed/test_live.py",
+        "dask/values/test_live.py",
+        "seeds/test_compute_paths.py",
+        "seeds/test_refused_calls.py",
+        "seeds/test_trace.py",
+    ),
+    # confined and dask-cluster
+    (
+        "confinement/everyday/",
+        "confinement/test_live.py",
+        "dask/clusters/test_ready_policies.py",
+    ),
+    # clusters of their own
+    ("dask/clusters/test_observe_to_enforce_page.py",),
+    ("demo/test_whole_demo.py",),
+    ("dask/clusters/test_deployers.py",),
+    ("dask/clusters/test_revocation.py",),
+    ("dask/clusters/test_rotation.py",),
+    ("seeds/test_counts.py",),
+)
+
+
+def _group(path: str) -> int:
+    """Return the place of a file in :data:`TOGETHER`, or that after all of them."""
+    inside = path.removeprefix("tests/")
+    return next((n for n, names in enumerate(TOGETHER) if inside.startswith(names)), len(TOGETHER))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order files so that test processes, which take one after the other, end at the same time.
 
-    Files that start clusters come first, folder by folder, since some tests in them last a minute;
-    then those with many tests. Within a file the order stays pytest's own.
+    Files that start clusters come first, since some tests in them last a minute; then those with
+    many tests. Within a file the order stays pytest's own.
     """
     counts = Counter(item.path for item in items)
+    places = {path: _group(path.relative_to(config.rootpath).as_posix()) for path in counts}
     for item in items:
         if item.get_closest_marker("cluster") is not None:
             counts[item.path] = len(items)
-    items.sort(key=lambda item: (-counts[item.path], str(item.path)))
-
-
-#: Folders whose files one test process runs, since they share what is slow to start.
-TOGETHER = ("tests/dask/live/",)
+    items.sort(key=lambda item: (-counts[item.path], places[item.path], str(item.path)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give test processes one file after the other, or all of such a folder."""
+    """Give test processes one file after the other, or all that are together."""
     from xdist.scheduler import LoadFileScheduling
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return next((each for each in TOGETHER if file.startswith(each)), file)
+            place = _group(file)
+            return file if place == len(TOGETHER) else f"together {place}"
 
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
@@ -142,10 +211,6 @@ def _draws_examples(item: pytest.Item) -> bool:
     return getattr(getattr(item, "function", None), "is_hypothesis_test", False)
 
 
-#: What has a Python process measure its coverage; kept out of the environment that tests pass on.
-_MEASURED: dict[str, str] = {}
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Measure coverage in the processes that run tests, and below them where a test asks for it.
 
@@ -156,12 +221,7 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.settrace(None)
     else:
         names = [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]
-        _MEASURED.update({name: os.environ.pop(name) for name in names})
-
-
-def measured(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return *environment* for a process whose coverage is measured, if the tests' own is."""
-    return {**environment, **_MEASURED}
+        MEASURED.update({name: os.environ.pop(name) for name in names})
 
 
 @pytest.fixture(autouse=True)
@@ -325,243 +385,6 @@ def marker(tmp_path: Path) -> Iterator[Marker]:
     assert not found.made, "bytes of a peer were executed"
 
 
-# --- real processes ---------------------------------------------------------------------------
-
-#: Two cores that others share, and processes that import pandas: minutes are bugs, seconds are not.
-PATIENCE = 60.0
-
-
-def until(what: str, probe: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """Return what *probe* gives once it is true, or fail."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        found = probe()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"{what} did not happen within {patience:.0f} s")
-
-
-#: Settings of Dask for the processes that tests start. By its defaults, a cluster that has nothing
-#: to do takes a tenth of a processor, by loops that run up to a hundred times a second.
-SETTINGS = {
-    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
-    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "200ms",
-    "DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL": "100ms",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "1s",
-}
-
-
-def base_environment() -> dict[str, str]:
-    """Return the environment without settings of Dask but those that tests share."""
-    own = {name: text for name, text in os.environ.items() if not name.startswith("DASK_")}
-    return own | SETTINGS
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def answer(self) -> Any:
-        """What the program printed as its last line, as JSON."""
-        assert self.code == 0, f"{self.out}\n{self.err}"
-        return json.loads(self.out.splitlines()[-1])
-
-
-#: The demo's principals.
-PRINCIPALS = ("scheduler", "worker", "nanny", "alice", "bob")
-
-
-class Folder:
-    """Keys of the demo's principals, or others, logs, and processes that use them.
-
-    :ivar measured: whether coverage is measured in the processes that are started from now on.
-    :ivar fresh: whether each of them has an interpreter of its own, and imports by itself; those of
-        a :class:`Cluster` need not.
-    """
-
-    def __init__(
-        self, path: Path, policy: str = "demo", principals: tuple[str, ...] = PRINCIPALS
-    ) -> None:
-        from safeser.identities import make_identities
-
-        self.path = path
-        self.policy = policy
-        self.measured = False
-        self.fresh = True
-        self.audit = path / "audit"
-        self.keys = path / "keys"
-        make_identities(self.keys, principals)
-        self._running: list[subprocess.Popen[bytes]] = []
-        self._gently: set[int] = set()  # processes whose coverage is measured, by their numbers
-
-    def environment(self, principal: str, **more: str) -> dict[str, str]:
-        environment = base_environment() | {
-            "DASK_SAFESER__POLICY": self.policy,
-            "DASK_SAFESER__AUDIT": str(self.audit),
-            "DASK_SAFESER__IDENTITY": str(self.keys / f"{principal}.key"),
-        }
-        if principal == "worker":
-            environment["DASK_SAFESER__NANNY__IDENTITY"] = str(self.keys / "nanny.key")
-        return {**(measured(environment) if self.measured else environment), **more}
-
-    def start(self, name: str, *command: str, environment: Mapping[str, str]) -> Any:
-        """Start a process group whose output goes to the log called *name*."""
-        with (self.path / f"{name}.log").open("ab") as log:
-            process = self._popen(command, environment)(
-                command,
-                env=dict(environment),
-                cwd=self.path,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._running.append(process)
-        if _MEASURED and _MEASURED.keys() <= environment.keys():
-            self._gently.add(process.pid)
-        return process
-
-    def _popen(self, command: Sequence[str], environment: Mapping[str, str]) -> Any:
-        forked = not self.fresh and can_fork(command, environment, base_environment())
-        return Forked if forked else subprocess.Popen
-
-    def log(self, name: str) -> str:
-        return (self.path / f"{name}.log").read_text(errors="replace")
-
-    def printed(self, name: str) -> Any:
-        """Return the last JSON object in the log *name*, which has a program's errors as well."""
-        lines = [line for line in self.log(name).splitlines() if line.startswith("{")]
-        return json.loads(lines[-1])
-
-    def logs(self) -> str:
-        """Return the end of every log, for messages of failures."""
-        texts = ((path, path.read_text(errors="replace")) for path in self.path.glob("*.log"))
-        return "\n".join(f"--- {path.name}\n{text[-3000:]}" for path, text in texts)
-
-    def run(
-        self,
-        principal: str,
-        program: str | Path,
-        *arguments: str,
-        timeout: float = 100,
-        **more: str,
-    ) -> Ended:
-        """Run a Python program as *principal* and wait for its end."""
-        code = [str(program)] if isinstance(program, Path) else ["-c", program]
-        return self.call(
-            sys.executable,
-            *code,
-            *arguments,
-            timeout=timeout,
-            environment=self.environment(principal, **more),
-        )
-
-    def call(self, *command: str, environment: Mapping[str, str], timeout: float = 60) -> Ended:
-        process = self._popen(command, environment)(
-            command,
-            env=dict(environment),
-            cwd=self.path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            out, err = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            _signal(process, signal.SIGKILL)
-            out, err = process.communicate()
-            raise AssertionError(f"not ended in time:\n{out}\n{err}\n{self.logs()}") from None
-        finally:
-            _signal(process, signal.SIGKILL)
-        return Ended(process.returncode, out, err)
-
-    def stop(self, *, gently: bool = False) -> None:
-        """End every group that was started: at once, unless its coverage is yet to be written.
-
-        :param gently: have them all end as commands do that are told to.
-        """
-        waited = [each for each in self._running if gently or each.pid in self._gently]
-        for process in self._running:
-            if process not in waited:
-                _signal(process, signal.SIGKILL)
-        # A worker that its scheduler closes while it is told to end waits for itself, in stock Dask
-        # as well: the scheduler, which was started first, is told when the others have ended.
-        for together in (waited[1:], waited[:1]):
-            for process in together:
-                _signal(process, signal.SIGTERM)
-            for process in together:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=15)
-        for process in self._running:
-            _signal(process, signal.SIGKILL)
-            process.wait(timeout=15)
-        self._running.clear()
-
-
-def _signal(process: subprocess.Popen[Any], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
-class Cluster(Folder):
-    """A scheduler and two workers with nannies, by the commands that users type."""
-
-    def __init__(
-        self,
-        path: Path,
-        policy: str = "demo",
-        principals: tuple[str, ...] = PRINCIPALS,
-        **environment: str,
-    ) -> None:
-        super().__init__(path, policy, principals)
-        self.fresh = False
-        self.address = ""
-        self.scheduler = 0  # its process
-        self._own = environment
-        self._begun: dict[str, subprocess.Popen[bytes]] = {}
-
-    def environment(self, principal: str, **more: str) -> dict[str, str]:
-        return super().environment(principal, **{**self._own, **more})
-
-    def ended(self) -> list[str]:
-        """Return which of the processes that it began with have ended."""
-        return [name for name, each in self._begun.items() if each.poll() is not None]
-
-    def begin(self, workers: int = 2, *, nannies: int = 1) -> None:
-        """Start a scheduler and *workers* commands, each of so many *nannies* or a worker alone."""
-        where = self.path / "scheduler.json"
-        options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
-        scheduler = [DASK, "scheduler", "--protocol", "safeser", "--port", "0", *options]
-        scheduler += ["--scheduler-file", str(where)]
-        started = self.start("scheduler", *scheduler, environment=self.environment("scheduler"))
-        self.scheduler = started.pid
-        self._begun["scheduler"] = started
-
-        def written() -> Any:
-            assert started.poll() is None, self.logs()
-            with contextlib.suppress(OSError, ValueError):
-                return json.loads(where.read_text())
-            return None
-
-        self.address = until("the scheduler's file", written)["address"]
-        assert self.address.startswith("safeser://127.0.0.1:")
-        for number in range(workers):
-            scratch = ["--local-directory", str(self.path / f"scratch-{number}")]
-            self._begun[f"worker-{number}"] = self.start(
-                f"worker-{number}",
-                *(DASK, "worker", self.address, "--nthreads", "1"),
-                *(("--nworkers", str(nannies)) if nannies else ("--no-nanny",)),
-                *(*options, *scratch),
-                environment=self.environment("worker"),
-            )
-
-
 #: The one :class:`Shared` of this process, once a test has asked for it.
 _SHARED: list[Shared] = []
 
@@ -589,6 +412,13 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
 
 
 @pytest.fixture(scope="module")
+def visit(clusters: Shared, request: pytest.FixtureRequest) -> Callable[[str], Visit]:
+    """Return what gives a client on the cluster of that name, and keys that no other test has."""
+    prefixes = (f"{Path(request.node.name).stem}-{number}-" for number in itertools.count())
+    return lambda name: Visit(clusters[name], next(prefixes))
+
+
+@pytest.fixture(scope="module")
 def cluster(clusters: Shared) -> Cluster:
     """The shared cluster under policy ``demo``: alice may submit, bob may not."""
     return clusters["demo"]
@@ -607,13 +437,11 @@ def cluster_under(
         *,
         workers: int = 2,
         nannies: int = 1,
-        measured: bool = False,
     ) -> Iterator[Cluster]:
         path = tmp_path_factory.mktemp("own-cluster")
         policy = path / "policy.yaml"
         policy.write_text(text)
         made = Cluster(path, str(policy), principals)
-        made.measured = measured
         try:
             made.begin(workers, nannies=nannies)
             yield made

@@ -11,6 +11,7 @@ What such a process is started by is tested where it is not forked: see :attr:`F
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import json
@@ -49,10 +50,25 @@ _IMPORTED = (
 )
 
 
+#: How variables begin that a process reads when it needs them, or never. What ``PYTHONPATH`` names,
+#: a forked process looks at as well.
+_READ_LATER = (
+    "DASK_SAFESER__",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT",
+    "DASK_DISTRIBUTED__NANNY__PRELOAD",
+    "DASK_DISTRIBUTED__SCHEDULER__PRELOAD",
+    "DASK_DISTRIBUTED__WORKER__PRELOAD",
+    *("KEY_PREFIX", "LIVE_SECRET", "PYTEST_CURRENT_TEST", "PYTHONPATH", "SHIFTED", "WATCHED"),
+)
+
+
 def _others(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return *environment* without what processes read when they need it, or never."""
-    read_later = ("DASK_SAFESER__", "PYTEST_CURRENT_TEST", "LIVE_SECRET")
-    return {name: it for name, it in environment.items() if not name.startswith(read_later)}
+    """Return *environment* without what is read later."""
+    return {name: it for name, it in environment.items() if not name.startswith(_READ_LATER)}
+
+
+def _added_path(environment: Mapping[str, str]) -> list[str]:
+    return [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
 
 
 class _Origin:
@@ -122,9 +138,86 @@ def can_fork(
     script = command[0] == sys.executable and (command[1] == "-c" or command[1][0] != "-")
     if not script and command[0] != DASK:
         return False
+    if any(Path(each, "sitecustomize.py").exists() for each in _added_path(environment)):
+        return False  # which an interpreter reads before it imports anything else
+    return _origin(shared).environment == _others(environment)
+
+
+def _origin(shared: Mapping[str, str]) -> _Origin:
     if not _origins:
         _origins.append(_Origin(shared))
-    return _origins[0].environment == _others(environment)
+    return _origins[0]
+
+
+#: What a shell finds in the place of a command: it is that command's process as far as the shell
+#: knows, and passes signals on and the exit code back.
+_STAND_IN = """#!{python} -SE
+import json, os, signal, socket, sys
+umask = os.umask(0)
+told = {{"command": [{command!r}, *sys.argv[1:]], "cwd": os.getcwd(), "umask": umask}}
+told["environment"] = dict(os.environ)
+asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+asked.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, {most})
+asked.connect({where!r})
+socket.send_fds(asked, [json.dumps(told).encode()], [0, 1, 2])
+number = int(asked.recv(64))
+for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(each, lambda given, _: os.kill(number, given))
+code = int(asked.recv(64))
+sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
+class Commands:
+    """``python``, ``dask`` and ``safeser`` for a shell, as files of a new folder.
+
+    :param shared: what most processes of tests have in their environments.
+    """
+
+    def __init__(self, folder: Path, shared: Mapping[str, str]) -> None:
+        folder.mkdir()
+        self._origin = _origin(shared)
+        self._running: set[int] = set()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        where = folder / "asked"
+        self._listener.bind(str(where))
+        self._listener.listen()
+        for name in ("python", "dask", "safeser"):
+            path = folder / name
+            command = sys.executable if name == "python" else str(Path(DASK).with_name(name))
+            path.write_text(
+                _STAND_IN.format(
+                    python=sys.executable, command=command, where=str(where), most=2 * _MOST
+                )
+            )
+            path.chmod(0o700)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                asked, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(asked,), daemon=True).start()
+
+    def _serve(self, asked: socket.socket) -> None:
+        with asked, contextlib.suppress(ConnectionError):
+            said, files, _, _ = socket.recv_fds(asked, _MOST, 3)
+            number = self._origin.fork(json.loads(said), files)
+            self._running.add(number)
+            for each in files:
+                os.close(each)
+            asked.send(str(number).encode())
+            _, status = os.waitpid(number, 0)
+            self._running.discard(number)
+            asked.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+    def close(self) -> None:
+        """End what still runs."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for each in list(self._running):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(each, signal.SIGKILL)
 
 
 # --- in the process that the others are forked from -----------------------------------------------
@@ -174,9 +267,12 @@ def _become(told: dict[str, Any]) -> None:
     if program == sys.executable:
         program, *arguments = arguments
     os.chdir(told["cwd"])
+    if "umask" in told:
+        os.umask(told["umask"])
     os.environ.clear()
     os.environ.update(told["environment"])
     dask.config.refresh()
+    sys.path[1:1] = _added_path(os.environ)
     main = ModuleType("__main__")
     if program == "-c":
         code, *arguments = arguments

@@ -124,7 +124,7 @@ class Shell:
         self._number += 1
         end = f"{_END}{self._number} "
         # Nothing that runs may read the commands that follow.
-        self._process.stdin.write(f"{{ {command}\n}} </dev/null\necho; echo '{end}'$?\n")
+        self._process.stdin.write(f'{{ {command}\n}} </dev/null\necho "\n{end}$?"\n')
         self._process.stdin.flush()
         deadline = time.monotonic() + patience
         found: list[str] = []

@@ -115,8 +115,10 @@ def _long_enumerations(shape: Any) -> list[list[str]]:
     return [found for each in shape.values() for found in _long_enumerations(each)]
 
 
-def _shape(shape: dict[str, Any]) -> str:
+def _shape(shape: dict[str, Any] | bool) -> str:
     """Return in words what one value may be."""
+    if isinstance(shape, bool):  # JSON Schema's words for anything, and for nothing
+        return "any value"
     if "$ref" in shape:
         return "a mapping; see its own section"
     if "const" in shape:

@@ -96,7 +96,7 @@ def listing(target: str) -> str:
     path = ROOT / target
     paths = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
     paths = [each for each in paths if "__pycache__" not in each.parts]
-    parts = [f"# `{target}`\n"]
+    parts = [f"---\nsearch: {{exclude: true}}\n---\n\n# `{target}`\n"]
     for each in paths:
         if path.is_dir():
             parts.append(f"## `{each.relative_to(path)}`\n")

@@ -98,8 +98,8 @@ class Link(Receiving):
 
 
 # --- the header of a library message: a family header, a kind, an operation, and part counts ------
-# The one rule: a header has the exact form of ``docs/reference/envelope-v1.md``, or is refused. The
-# kind and operation that it claims decide nothing: they must be those that the recipient expects.
+# The one rule: a header has the exact form of ``docs/reference/envelope-v1-library.md``, or is
+# refused. Kind and operation that it claims decide nothing: the recipient expects its own.
 
 _MAX_OPERATION = 128
 _KINDS = frozenset(kind.value for kind in Kind)
@@ -152,5 +152,5 @@ def _malformed(problem: str) -> PayloadError:
     return PayloadError(
         f"the message's header {problem}",
         rule="payload.header",
-        fix="Seal messages with safeser.Channel, or as docs/reference/envelope-v1.md says.",
+        fix="Seal messages with safeser.Channel, or as docs/reference/envelope-v1-library.md says.",
     )

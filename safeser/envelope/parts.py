@@ -5,7 +5,7 @@ each of its parts but the last is exactly that long, and counts that say anythin
 before memory is taken for what they claim.
 
 The counts travel inside the message, where its MAC covers them
-(``docs/reference/envelope-v1.md``, section 6).
+(``docs/reference/envelope-v1-messages.md``, section 6).
 """
 
 from __future__ import annotations

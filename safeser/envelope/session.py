@@ -41,7 +41,7 @@ __all__ = ["MAX_SECONDS", "MAX_SESSION_BYTES", "Arrival", "Session", "Verified"]
 #: A session key that leaks is worth a day of traffic at most.
 MAX_SECONDS = 24 * 60 * 60
 #: In each direction. Keeps AES-GCM and AES-GMAC far from their bounds, and sequence numbers from
-#: their end; docs/reference/envelope-v1.md, section 9, has the arithmetic.
+#: their end; docs/reference/envelope-v1-messages.md, section 9, has the arithmetic.
 MAX_SESSION_BYTES = 1 << 48
 
 #: Bytes of frames up to which all buffers of a message are made at once.

@@ -142,7 +142,7 @@ def _adding(names: list[str]) -> str:
     return (
         f"Add the {what} {' and '.join(names)}: 'pickle: {{profile: [..., {more}]}}' in a policy,"
         f" or profile=[..., {quoted}] of pickles.loads."
-        " The risk: its sender can then make this process hold any such values within the limits."
+        " Risk: the sender can fill your memory up to the limits."
     )
 
 

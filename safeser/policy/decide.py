@@ -503,7 +503,7 @@ def _deny(query: Query, rule: Rule, denial: Decision, *, steps: _Steps = _STEPS)
 
 
 def _deny_unmatched(query: Query, steps: _Steps = _STEPS) -> Decision:
-    reason = f"no context lets {query.hop.sender} hand {query.hop.recipient} anything of this kind"
+    reason = f"no rule for messages of this kind from {query.hop.sender} to {query.hop.recipient}"
     fix = advice.fix("context.none", query, None, _judge_by(steps))
     return Decision(False, "context.none", reason, fix=fix)
 

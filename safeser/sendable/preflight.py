@@ -106,7 +106,7 @@ class Preflight:
             yield f"- {self.refusal}"
         own = [name for name in self.imports if not name.startswith(_WRITER) or name == _IMPORTS]
         if not _OF_CODE.isdisjoint(self.imports):
-            yield "- it holds functions or classes by their code, which the recipient runs"
+            yield "- it contains code, which the recipient will run"
         else:
             own = list(self.imports)
         called = set(self.calls)

@@ -23,7 +23,7 @@ def test_each_command_prints_what_the_page_says(tmp_path: Path) -> None:
         for command in PAGE.commands:
             printed, code = opened.run(command.text, 100)
             assert matches(printed, command.printed), f"{command.text}\n" + "\n".join(printed)
-            assert code == 0, command.text
+            assert code in (0, 1), command.text  # 1: denied, or something was found
         ran = {command.text for command in PAGE.commands}
         for text in IN_TABLE:
             if text == FOLLOWING or text in ran:

@@ -121,3 +121,19 @@ def test_a_message_of_many_pickles_gets_the_budget_of_one(doors, shop):
         p.two.open(p.there.session.seal(body, [calls, calls]), p.context)
     assert "max_calls" in caught.value.fix
     assert "admit" not in p.two.audit.order
+
+
+def test_so_does_a_message_of_many_payloads(doors, shop):
+    p = Pair(doors, "ann", "bea")
+    there, back = doors.shake(p.one, p.two)
+    data = pickle.dumps([shop.Order(n) for n in range(60)])
+    for _ in range(2):
+        # Each message has its own; its elements, which are admitted one by one, share one.
+        verified = back.verify(there.seal(None, p.context))
+        first = back.payload(verified, p.context, "part 0", PICKLE, [data])
+        admitted = back.admit(verified, p.context, [first])
+        assert len(back.load(admitted)[0]) == 60
+        with refusal(PayloadError, "pickle.max-calls"):
+            back.load(admitted)
+        with refusal(PayloadError, "pickle.max-calls"):
+            back.admit(verified, p.context, [first])

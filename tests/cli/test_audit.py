@@ -127,6 +127,30 @@ def test_tail_shows_what_was_refused_alone_when_asked(safeser, tmp_path):
     assert "mallory -> scheduler run operation.not-granted x3" in shown[1]
 
 
+def test_what_is_no_record_is_named_and_left_out(safeser, log, tmp_path):
+    folder = tmp_path / "audit"
+    (folder / "a\n\x1b[2J.log").write_bytes(b"\x1b[2J no log\n")
+    (folder / "notes.txt").write_text("mine")
+    later = Path(log.path).read_bytes().replace(b'"version":2', b'"version":9')
+    (folder / "later-1-2.log").write_bytes(later)
+    with open(log.path, "ab") as file:
+        file.write(b'nonsense\n{"mac":"00')
+    ended = safeser("audit", "tail", folder)
+    assert ended.code == 0
+    assert "field-29" in ended.out
+    assert "\x1b" not in ended.out + ended.err
+    named = ended.err.splitlines()
+    assert len(named) == 5
+    for text in (
+        "first line is no record",
+        "notes.txt: it is no file",
+        "version 9",
+        ", line 33: a",
+    ):
+        assert any(text in line for line in named), (text, named)
+    assert "its last line is not whole" in named[-1]
+
+
 def test_tail_prints_what_peers_wrote_as_plain_text(safeser, tmp_path):
     with _opened(tmp_path, "worker") as opened:
         opened.record({"event": "load", "operation": "\x1b[2J[red]x[/red]\n:boom:"})

@@ -23,7 +23,6 @@ from safeser.dask.settings import close_channels_in
 from safeser.dask.transport import listening
 from safeser.errors import PolicyDenied
 from safeser.identity import Identity, KeyState, Roster, RosterEntry
-from tests.conftest import DASK, Folder, until
 
 NOWHERE = "safeser://127.0.0.1:1"
 
@@ -273,7 +272,7 @@ def asked(cluster, tmp_path, safeser):
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("principal", "role"),
-    [("alice", "client"), ("bob", "client"), ("worker", "worker"), ("nanny", "nanny")],
+    [("alice", "client"), ("nanny", "nanny")],
 )
 def test_a_scheduler_that_answers(asked, cluster, principal, role):
     code, found = asked(principal, f"--role={role}")
@@ -309,22 +308,6 @@ def test_a_policy_that_differs_is_noted(asked, cluster, tmp_path):
     assert code == 0
     assert found["policy there"]["state"] == "note"
     assert "revision 1" in found["policy there"]["what"]
-
-
-@pytest.mark.cluster
-def test_a_stock_scheduler_is_no_safeser_scheduler(found, tmp_path):
-    stock = Folder(tmp_path / "stock")
-    where = stock.path / "stock.json"
-    command = (DASK, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-    try:
-        stock.start(
-            "stock", *command, "--scheduler-file", str(where), environment=stock.environment("bob")
-        )
-        until("the scheduler's file", lambda: where.exists() and where.read_text().strip())
-        address = json.loads(where.read_text())["address"].replace("tcp://", "safeser://")
-        require_wrong(found(address), "scheduler", fix="safeser")
-    finally:
-        stock.stop()
 
 
 # --- what a scheduler says of itself, honest or not ----------------------------------------------

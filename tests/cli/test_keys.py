@@ -67,8 +67,7 @@ def test_the_lines_work_in_a_shell_whatever_the_folder_is_called(safeser, tmp_pa
     [(("alice", "bob"), "demo"), (("alice",), "demo"), (("zoe",), "./policy.yaml")],
 )
 def test_init_names_a_policy_that_lists_the_users(safeser, tmp_path, users, policy):
-    options = [part for user in users for part in ("--principal", user)]
-    ended = safeser("keys", "init", tmp_path / "keys", *options)
+    ended = safeser("keys", "init", tmp_path / "keys", "--principals", ",".join(users))
     assert ended.code == 0
     assert f"DASK_SAFESER__POLICY={policy}" in ended.out
     assert not (tmp_path / "keys" / "client.key").exists()
@@ -79,10 +78,10 @@ def test_init_names_a_policy_that_lists_the_users(safeser, tmp_path, users, poli
     [
         (["full"], "is not empty"),
         (["full/file"], "cannot be used"),
-        (["new", "--principal=worker"], "worker would get two identities"),
+        (["new", "--principals=worker"], "worker would get two identities"),
         *(
-            (["new", f"--principal={name}"], "")
-            for name in ("../worker", "a b", "", "x" * 65, "-x")
+            (["new", f"--principals={name}"], "")
+            for name in ("../worker", "a b", "", "a,", "x" * 65, "-x")
         ),
     ],
 )
@@ -118,9 +117,9 @@ def test_a_failed_init_leaves_no_key_behind(safeser, tmp_path, monkeypatch):
 
 
 def test_new_shows_the_line_that_a_roster_takes(safeser, tmp_path):
-    ended = safeser("keys", "new", tmp_path / "dora.key", "--principal", "dora")
+    ended = safeser("keys", "new", "dora", "--file", tmp_path / "dora.key")
     assert ended.code == 0
-    line = ended.out.splitlines()[-1].removeprefix("roster line  ")
+    (line,) = (each[13:] for each in ended.out.splitlines() if each.startswith("roster line  "))
     identity = Identity.load(tmp_path / "dora.key")
     assert Roster.parse(line).principal_of(identity.public) == "dora"
     assert Roster.parse(line).author_of(identity.verifying) == "dora"
@@ -131,9 +130,55 @@ def test_new_shows_the_line_that_a_roster_takes(safeser, tmp_path):
     log_key = tmp_path / "audit.key"
     assert str(log_key) in ended.out
     before = AuditKey.load(log_key)
-    ended = safeser("keys", "new", tmp_path / "emil.key", "--principal", "emil")
+    ended = safeser("keys", "new", "emil", "--file", tmp_path / "emil.key")
     assert "log key" not in ended.out
     assert AuditKey.load(log_key).secret == before.secret
+
+
+TEAM = """safeser: 1
+name: team
+revision: 1
+extends: dask-cluster
+principals: {carol: {groups: [engineers]}, alice: {groups: [viewers]}}
+...
+"""
+
+
+def test_one_command_says_all_that_a_new_person_needs(safeser, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "team.yaml").write_text(TEAM)
+    out = safeser("keys", "new", "bob", "--group", "viewers", "--policy", "./team.yaml").out
+    assert "bob may send to" in out
+    assert "operations: look, get_task_stream, profile" in out
+    lines = [line.strip() for line in out.splitlines()]
+    assert "bob: {groups: [viewers]}" in lines
+    (command,) = (line for line in lines if line.startswith("safeser keys add ROSTER "))
+    (tmp_path / "team.yaml").write_text(
+        TEAM.replace("principals: {", "principals: {bob: {groups: [viewers]}, ")
+    )
+    words = command.split()[1:]
+    words[2] = "roster"
+    # The roster is begun by the first key.
+    assert safeser(*words, "--policy", "./team.yaml").code == 0
+    assert Roster.load("roster").principal_of(Identity.load("bob.key").public) == "bob"
+    out = safeser("keys", "new", "bob", "--file", "second.key", "--policy", "./team.yaml").out
+    assert "Put this under 'principals'" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (["--group", "viewrs"], "config.undefined"),
+        (["--policy", "./none.yaml"], "config.file"),
+    ],
+)
+def test_a_person_of_no_group_gets_no_key(safeser, tmp_path, monkeypatch, words, rule):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "team.yaml").write_text(TEAM)
+    ended = safeser("keys", "new", "bob", "--policy", "./team.yaml", *words)
+    assert ended.code == 2
+    assert f"[{rule}]" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["team.yaml"]
 
 
 @pytest.mark.parametrize("suffix", ["", "roster"])
@@ -185,14 +230,14 @@ def test_a_key_file_without_a_signing_key_says_so(safeser, tmp_path):
         ("fingerprint worker.key", 0o660, "chmod 600"),
         ("fingerprint worker.key", 0o644, "chmod 600"),
         ("fingerprint roster", 0o600, "safeser keys list"),  # it need not be hidden
-        ("new worker.key --principal=worker", 0o600, "exists already"),
+        ("new worker.key worker --file", 0o600, "exists already"),
     ],
 )
 def test_a_key_that_is_refused_stays_as_it_is(safeser, keys, words, mode, says):
     verb, name, *options = words.split()
     before = (keys / name).read_bytes()
     (keys / name).chmod(mode)
-    ended = safeser("keys", verb, keys / name, *options)
+    ended = safeser("keys", verb, *options, keys / name)
     assert (ended.code, says in ended.err) == (2, True)
     assert ("chmod" in ended.err) is (mode != 0o600)
     assert (keys / name).read_bytes() == before

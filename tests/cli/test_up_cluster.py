@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ import psutil
 import pytest
 
 from safeser.audit import verify
-from tests.conftest import measured
+from tests.processes import in_session, measured, until
 
 COMMAND = (sys.executable, "-c", "from safeser.cli import main; main()", "up")
 DEADLINE = 60
@@ -25,8 +24,8 @@ CHILD = (
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
+def test_a_cluster_comes_up_works_and_ends(tmp_path):
+    """By Ctrl-C; that of groups ends by SIGTERM in tests/dask/test_group_clusters.py."""
     folder = tmp_path / "cluster"
     command = (*COMMAND, folder, "--port=0", "--workers=1")
     with (
@@ -37,8 +36,7 @@ def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
             stderr=stderr,
             text=True,
             start_new_session=True,
-            # What comes before the end is the same for both.
-            env=measured(os.environ) if ending == signal.SIGTERM else None,
+            env=measured(os.environ),
         ) as running,
     ):
         try:
@@ -63,7 +61,7 @@ def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
             assert (asked.returncode, asked.stdout) == (0, "42\nset() True\n"), asked.stderr
             children = psutil.Process(running.pid).children(recursive=True)
             assert children  # the worker is a process of its own
-            running.send_signal(ending)
+            running.send_signal(signal.SIGINT)
             rest = running.stdout.read()
             assert running.wait(timeout=DEADLINE) == 0, (tmp_path / "stderr").read_text()
             assert f"Ended. Keys and logs are in {folder}\n" in rest
@@ -107,7 +105,7 @@ def test_interrupts_at_any_time_end_it_quietly_and_delete_what_was_temporary(tmp
     """As a terminal sends them: to every process of the group, more than once."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
-        (*COMMAND, "--port=0", "--workers=2"),
+        (*COMMAND, "--port=0", "--workers=1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -130,22 +128,6 @@ def test_interrupts_at_any_time_end_it_quietly_and_delete_what_was_temporary(tmp
     assert list(tmp_path.glob("safeser-*")) == []
 
 
-def until(what, probe):
-    deadline = time.monotonic() + DEADLINE
-    while not probe():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def nothing_is_left_of(leader):
     # multiprocessing's tracker ends when it sees that nobody holds its pipe any more.
     until("the end of every process", lambda: not in_session(leader))
-
-
-def in_session(leader):
-    found = []
-    for pid in psutil.pids():
-        with contextlib.suppress(ProcessLookupError):
-            if os.getsid(pid) == leader:
-                found.append(pid)
-    return found

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import socket
-from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from tests.conftest import DASK, Folder, until
+from safeser.policy.ready import locate
+from tests.confinement.conftest import without_capabilities
+from tests.processes import DASK, Folder, free_ports, until
 
 SAFESER = str(Path(DASK).with_name("safeser"))
 
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        made = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in made]
+#: Workers of the shared cluster.
+WORKERS = 2
 
 
 class Site(Folder):
@@ -26,7 +24,8 @@ class Site(Folder):
 
     def __init__(self, path: Path, principals: tuple[str, ...], *, ports: int) -> None:
         super().__init__(path, "", principals)
-        self.ports = _free_ports(ports)
+        self.fresh = False
+        self.ports = free_ports(ports)
         self.address = f"safeser://127.0.0.1:{self.ports[0]}"
         self.data, self.scratch, self.public = (path / n for n in ("data", "scratch", "etc"))
         for folder in (self.data, self.scratch, self.public):
@@ -56,6 +55,7 @@ class Site(Folder):
         command += ["--port", str(self.ports[0]), "--dashboard-address", "127.0.0.1:0"]
         command += ["--no-dashboard"]
         process = self.start("scheduler", *command, environment=self.environment("scheduler"))
+        self._begun["scheduler"] = process
 
         def listens() -> bool:
             assert process.poll() is None, self.logs()
@@ -68,3 +68,27 @@ class Site(Folder):
         command = ["dask", "worker", self.address, "--host", "127.0.0.1", "--no-nanny"]
         command += ["--no-dashboard", "--nthreads", "1", "--name", name, "--memory-limit", "0"]
         return command
+
+
+class Analysts(Site):
+    """The shared cluster ``confined``: the ready policy ``analysts``, and alice, who is one."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, ("scheduler", "worker", "nanny", "alice"), ports=3 + 2 * WORKERS)
+        told = f"read: [{self.data}], write: [{self.scratch}], ports: {self.ports}, execute: false"
+        stated = "read: [/data], write: [/scratch], execute: false"
+        policy = locate("analysts").read_text("utf-8")
+        assert stated in policy
+        self.write_policy(policy.replace(stated, told))
+
+    def begin(self) -> None:
+        self.start_scheduler()
+        for number in range(WORKERS):
+            self._begun[f"worker-{number}"] = self.start_worker(f"worker-{number}", 1 + 2 * number)
+
+    def start_worker(self, name: str, first: int = -2) -> Any:
+        """Start a confined worker on two of the :attr:`ports`: nobody is at the last two."""
+        ports = self.ports[first], self.ports[first + 1]
+        command = [*without_capabilities(), SAFESER, "confined", "--", *self.worker_command(name)]
+        command += ["--worker-port", str(ports[0]), "--dashboard-address", f"127.0.0.1:{ports[1]}"]
+        return self.start(name, *command, environment=self.environment("worker"))

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from safeser.confinement import PROBES
 from tests.confinement.conftest import without_capabilities
-from tests.confinement.test_live import Watched, records
+from tests.confinement.site import Site
+from tests.confinement.test_live import records
 from tests.dask.live.rig import Log
+from tests.dask.sealed.conftest import POLICY
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("landlock")]
 
@@ -102,16 +105,25 @@ print(json.dumps(done))
 """
 
 
-#: What the nanny of the confined worker is asked for.
-REFUSED = ("run", "plugin", "environment")
+class Nannies(Site):
+    """Two nannies of one principal: the worker of the first is confined, that of the other free."""
 
-
-class Nannies(Watched):
-    """Two nannies of one principal: the worker of the first is confined."""
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, ("scheduler", "worker", "nanny", "free", "alice", "bob"), ports=3)
+        self.write_policy(
+            POLICY.replace("recipient: worker\n", "recipient: [worker, free]\n")
+            .replace("sender: worker\n", "sender: [worker, free]\n")
+            .replace("sender: [worker, nanny]", "sender: [worker, free, nanny]")
+            .replace(
+                "  worker: {}\n",
+                "  free: {}\n  worker: {confined: "
+                f"{{write: [{self.scratch}], ports: {self.ports}}}}}\n",
+            )
+        )
 
     def nanny_environment(self, worker: str) -> dict[str, str]:
         own = self.environment(worker)
-        nanny = super().environment("nanny")
+        nanny = self.environment("nanny")
         return nanny | {
             "DASK_SAFESER__NANNY__IDENTITY": nanny["DASK_SAFESER__IDENTITY"],
             "DASK_SAFESER__WORKER__IDENTITY": own["DASK_SAFESER__IDENTITY"],
@@ -163,7 +175,7 @@ def done(site):
 
 def test_its_worker_has_proven_that_it_is_confined(done, site):
     assert done["report"]["probes"] == list(PROBES)
-    assert all(each["permitted"] for each in records(site, "worker"))
+    assert all(each["permitted"] for each in records(site.path / "log-worker"))
 
 
 def test_it_runs_no_function(done):
@@ -181,4 +193,4 @@ def test_it_takes_no_plugin_and_no_environment(done):
 def test_each_refusal_is_recorded(done, site):
     assert [each["rule"] for each in Log(site.path / "log-nanny").refusals()] == [
         "nanny.confined"
-    ] * len(REFUSED)
+    ] * 3

@@ -5,6 +5,8 @@ The one rule: each worker and each nanny has a key of its own, so that one can b
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +15,13 @@ from typing import Any
 from safeser.audit.names import Resolver
 from safeser.audit.record import parse
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
-from tests.conftest import DASK, Cluster, until
+from safeser.policy.ready import locate
+from tests.processes import DASK, Cluster, until
 
 __all__ = ["Team", "work"]
 
+
+_LOOKING = Path(__file__).with_name("looking.py")
 
 ENGINEERS = ("alice", "carol", "mallory")
 PRINCIPALS = ("scheduler", "worker", "nanny", *ENGINEERS, "bob")
@@ -46,10 +51,10 @@ print(json.dumps({"rounds": rounds}), flush=True)
 
 
 def policy_text() -> str:
-    """Return policy ``demo`` with three engineers."""
-    text = (Path(__file__).parents[2] / "policies" / "demo.yaml").read_text()
+    """Return policy ``demo`` with three engineers; workers may ask it to end workers."""
+    text = locate("demo").read_text("utf-8")
     more = "".join(f"  {name}: {{groups: [engineers]}}\n" for name in ENGINEERS[1:])
-    return text.replace("  bob:", f"{more}  bob:", 1)
+    return text.replace("  bob:", f"{more}  bob:", 1).replace("worker-reports", "cluster")
 
 
 class Team(Cluster):
@@ -66,6 +71,8 @@ class Team(Cluster):
     def environment(self, principal: str, **more: str) -> dict[str, str]:
         # Nobody listens where a revoked process was, and who asks there waits.
         more["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "8s"
+        for each in ("SCHEDULER", "WORKER", "NANNY"):
+            more[f"DASK_DISTRIBUTED__{each}__PRELOAD"] = json.dumps([str(_LOOKING)])
         if principal == "scheduler":
             more["DASK_SAFESER__POLICY"] = str(self._schedulers_policy)
         return super().environment(principal, **more)
@@ -132,6 +139,11 @@ class Team(Cluster):
             new.replace(path)
 
     # --- what was recorded -------------------------------------------------------------------
+
+    def in_force(self, revision: int) -> dict[str, int]:
+        """Return how many processes said in each log that they decide by *revision*."""
+        said = re.compile(rf"new policy is in force: demo revision {revision}\b")
+        return {log.stem: len(said.findall(log.read_text())) for log in self.path.glob("*.log")}
 
     def records(self, principal: str) -> list[dict[str, Any]]:
         """Return what all processes of *principal* recorded, as far as it is written."""

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from safeser.dask.group_clusters import GroupCluster, up_groups
 from safeser.errors import ConfigError
 from safeser.identity import Roster
 from safeser.policy.ready import locate
-from tests.conftest import measured
+from tests.processes import measured
 
 COMMAND = (sys.executable, "-c", "from safeser.cli import main; main()", "up")
 PROGRAM = """
@@ -37,6 +38,13 @@ def analysts(demand: str) -> str:
 READY = locate("analysts").read_text()
 
 
+def used(connect):
+    program = PROGRAM.format(connect=connect)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False
+    )
+
+
 @pytest.mark.cluster
 def test_each_group_has_a_cluster_that_no_other_groups_key_opens(tmp_path):
     policy = tmp_path / "sealed.yaml"
@@ -53,16 +61,8 @@ def test_each_group_has_a_cluster_that_no_other_groups_key_opens(tmp_path):
             one, two = next(lines), next(lines)
             assert str(tmp_path / "all" / "one" / "keys" / "alice.key") in one
             first, second = (re.search(r"safeser://[0-9.:]+", each)[0] for each in (one, two))
-            ended = [
-                subprocess.run(
-                    [sys.executable, "-c", PROGRAM.format(connect=connect)],
-                    capture_output=True,
-                    text=True,
-                    timeout=90,
-                    check=False,
-                )
-                for connect in (one, two, one.replace(first, second))
-            ]
+            with ThreadPoolExecutor() as beside:
+                ended = list(beside.map(used, (one, two, one.replace(first, second))))
             assert [each.stdout for each in ended] == ["2\n", "2\n", ""]
             assert "AuthenticationError" in ended[2].stderr
         finally:

@@ -388,8 +388,11 @@ def test_a_shadow_is_loaded_watched_and_taken_while_the_process_runs(made):
     shadow.write_text(text.replace("revision: 1", "revision: 2"))
     files.look()
     assert channel.shadow.revision == 2
+    shadow.write_text("broken\n...\n")
+    files.look()
+    assert channel.shadow.revision == 2
     rules = [each["rule"] for each in records(made) if each.get("event") == "reload"]
-    assert rules == ["shadow.adopted"]
+    assert rules == ["shadow.adopted", "config.yaml"]
 
 
 def test_a_shadow_that_is_not_there_stops_the_process(made):

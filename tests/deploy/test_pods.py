@@ -10,10 +10,9 @@ import pytest
 
 from safeser.audit import verify
 from safeser.identities import make_identities
-from safeser.policy.ready import locate
-from tests.conftest import until
 from tests.needs import needs
 from tests.pods import Network, Place, Pod, possible
+from tests.processes import until
 
 pytestmark = [pytest.mark.cluster, needs("the right to make namespaces", possible())]
 
@@ -29,14 +28,15 @@ with safeser.Client("ADDRESS", deserializers=["dask", "msgpack"], timeout=60) as
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("deploy") / "keys"
-    make_identities(folder, ("scheduler", "worker", "nanny", "client"))
+    make_identities(folder, ("scheduler", "worker", "nanny", "carol"))
     return folder
 
 
 @pytest.fixture(scope="module")
 def files(keys) -> dict[str, bytes]:
     made = {path.name: path.read_bytes() for path in keys.iterdir()}
-    return {**made, "policy.yaml": locate("default").read_bytes()}
+    policy = Path(__file__).parents[2] / "examples" / "deploy" / "policy.yaml"
+    return {**made, "policy.yaml": policy.read_bytes()}
 
 
 @pytest.fixture
@@ -126,12 +126,13 @@ class Cluster:
     def client(self, program: str) -> Pod:
         """A pod of a user, with a secret of its own."""
         config = {name: self.files[name] for name in ("roster", "policy.yaml")}
-        keys = {name: self.files[name] for name in ("client.key", "audit.key")}
+        keys = {name: self.files[name] for name in ("carol.key", "audit.key")}
         return Pod(
             "client", 10003, 10003,
             ["python", "-c", program.replace("ADDRESS", "safeser://safeser-scheduler:8786")],
             {
-                "DASK_SAFESER__IDENTITY": "/keys/client.key",
+                "DASK_SAFESER__IDENTITY": "/keys/carol.key",
+                "DASK_SAFESER__POLICY": "/config/policy.yaml",
                 "DASK_SAFESER__ROSTER": "/config/roster",
                 "DASK_SAFESER__AUDIT": "/logs/client",
             },

@@ -51,6 +51,17 @@ def test_there_is_one_encoding(frames, counts):
     assert list(map(bytes, again)) == list(map(bytes, parts))
 
 
+def test_no_other_encoding_of_the_same_bytes_is_joined():
+    # 2 + 1 parts and 1 + 2 parts of the same sizes are told apart by their counts, which are under
+    # the MAC; every other way to cut is refused.
+    parts = [b"a" * 10, b"b" * 10, b"c" * 10]
+    assert list(map(len, join(parts, [2, 1]))) == [20, 10]
+    assert list(map(len, join(parts, [1, 2]))) == [10, 20]
+    for sizes in ([10, 0], [9, 10], [5, 5], [0, 10], [10, 10, 0], [10, 9, 10]):
+        with pytest.raises(PayloadError):
+            join([bytes(size) for size in sizes], [len(sizes)])
+
+
 #: Of two parts, the first of which is as long as one may be.
 NO_COUNTS = [
     *(None, 2, "11", b"\2", {}, {2: 1}, [], [1], [1, 1], [2, 1], [0, 2], [3, -1]),

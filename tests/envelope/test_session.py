@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import copy
 import json
+import mmap
 import pickle
 import struct
 import tracemalloc
@@ -166,6 +167,14 @@ def test_limits_bind_both_sides(world):
         loose, _ = world.sessions()
         _, b = world.sessions(limits=tight)
         refused(world, b, world.sealed(loose, header, frames), "envelope.limits")
+
+
+def test_a_frame_over_a_gibibyte_is_refused(world):
+    a, _ = world.sessions(limits=Limits(max_bytes=4 << 30))
+    zeros = mmap.mmap(-1, (1 << 30) + 1)  # pages that nobody touches
+    with refusal(EnvelopeError, "envelope.limits", match="over the limit"):
+        a.seal(b"", [memoryview(zeros), b""])
+    assert a.seal(b"", [])
 
 
 def test_sealed_must_be_what_the_prelude_says(world):

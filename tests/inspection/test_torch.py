@@ -122,6 +122,15 @@ def test_a_second_pickle_behind_the_first():
     assert "data after its pickle" in looked_at(archive(made)).reason
 
 
+def test_nothing_of_it_is_loaded_by_a_profile():
+    # The list is for looking: safeser.pickles knows no such profile.
+    from safeser import pickles
+    from safeser.errors import ConfigError
+
+    with pytest.raises(ConfigError):
+        pickles.loads(b"\x80\x02N.", profile="torch")
+
+
 # -- before 1.6 ----------------------------------------------------------------------------------
 
 LEGACY = state_dict(tensor(storage("torch:FloatStorage", "7", 6, legacy=True)))

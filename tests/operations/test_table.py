@@ -242,3 +242,12 @@ def test_renewals_are_plain_data_on_streams_and_no_handler_of_dask_s_sees_them()
     assert passed_on.group == row(Server.WORKER, Channel.STREAM, "compute-task").group
     for each in (said, passed_on):
         assert (dict(each.fields), set(each.takes), each.inline) == ({}, {"statement"}, True)
+
+
+def test_rows_cannot_be_changed() -> None:
+    fields: Any = row(Server.WORKER, Channel.RPC, "run").fields
+    with pytest.raises(TypeError):
+        fields["function"] = Encoding.MARKED
+    groups: Any = GROUPS
+    with pytest.raises(TypeError):
+        groups["basic"] = NAMES

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import typer
 
 from safeser.cli.app import app
+from tests.conftest import PATIENCE
+from tests.pages import Page, matches, shell
 
 PROJECT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)#]+)")
@@ -30,11 +34,37 @@ def test_python_examples_run(tmp_path, page, count):
     )
 
 
+def test_the_library_tutorial_ends_with_two_processes(tmp_path):
+    page = Page("tutorials/library.md")
+    for name, text in page.files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    install = "pip install ."
+    texts = [command.text for command in page.commands]
+    deadline = time.monotonic() + PATIENCE
+    with shell(tmp_path, os.environ) as opened:
+        for command in page.commands[texts.index(install) + 1 :]:
+            printed, code = opened.run(command.text, PATIENCE)
+            while code and "trainer.py" in command.text and time.monotonic() < deadline:
+                time.sleep(0.2)  # the service does not listen yet
+                printed, code = opened.run(command.text, PATIENCE)
+            assert matches(printed, command.printed), "\n".join(printed)
+            assert code == 0, command.text
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
 def test_links_lead_to_files(page):
     for target in LINK.findall(page.read_text()):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_code_is_as_wide_as_its_box(page):
+    # What commands print wraps in the browser; code and commands would be cut off.
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), re.M | re.S):
+        printed = language in ("console", "text", "json")
+        assert [x for x in text.splitlines() if len(x) > 88 and not printed] == []
+        assert [x for x in text.splitlines() if len(x) > 88 and x.startswith("$ ")] == []
 
 
 def test_commands_that_the_documents_name_exist():

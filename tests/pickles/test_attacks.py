@@ -63,6 +63,17 @@ def test_a_denial_shows_hostile_names_short_and_plain():
     assert str(refused.value).isascii()
 
 
+@pytest.mark.parametrize(
+    ("held", "copies", "rule"),
+    [
+        (op.raw(bytes(1 << 20)), op.call("builtins:bytearray", b"h\x00") * 40, "max-bytes"),
+        (op.value([1] * 10_000), op.call("collections:deque", b"h\x00") * 500, "max-refs"),
+    ],
+)
+def test_repeated_copies_are_charged(held, copies, rule):
+    refused(f"pickle.{rule}", loads, op.pickled(held + b"q\x000](" + copies + b"e"))
+
+
 def test_a_name_allowed_as_argument_is_not_allowed_as_a_value():
     listed = op.name("builtins:list")
     assert loads(op.pickled(op.call("collections:defaultdict", listed))) == {}

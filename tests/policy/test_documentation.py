@@ -48,7 +48,7 @@ def test_a_policy_may_name_the_profiles_that_there_are() -> None:
 
 def test_the_policies_of_the_how_to_pages_load() -> None:
     found: list[str] = []
-    for name in ("policy.md", "confined-workers.md"):
+    for name in ("policy.md", "policy-contexts.md", "confined-workers.md"):
         text = (Path(__file__).parents[2] / "docs" / "how-to" / name).read_text("utf-8")
         found += re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)
     assert Policy.parse(found[0]).name == "production"

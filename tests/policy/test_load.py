@@ -60,10 +60,10 @@ def test_the_smallest_policy() -> None:
 
 def test_limits_take_numbers_and_sizes() -> None:
     more = "limits: {max_bytes: 3GiB, max_array: 512MiB, max_depth: 50, max_refs: 5_000,"
-    loaded = policy(more=more + " max_frames: 64}\n")
-    assert loaded.limits == Limits(
-        max_bytes=3 << 30, max_array=512 << 20, max_depth=50, max_refs=5000, max_frames=64
-    )
+    more += " max_frames: 64, max_string: 1MiB, max_int: 1KiB, max_calls: 500}\n"
+    sizes = {"max_bytes": 3 << 30, "max_array": 512 << 20, "max_string": 1 << 20, "max_int": 1024}
+    expected = Limits(max_depth=50, max_refs=5000, max_frames=64, max_calls=500, **sizes)
+    assert policy(more=more).limits == expected
 
 
 def test_inline_keys_make_the_roster() -> None:
@@ -227,6 +227,9 @@ def test_one_key_speaks_for_one_principal() -> None:
         "max_refs: 0",
         "max_frames: '9'",
         "max_header: 5",
+        "max_string: 1",
+        "max_int: 1GiB",
+        "max_calls: 1",
         "max_dept: 5",
     ],
 )
@@ -419,3 +422,46 @@ def test_any_tree_gives_a_policy_or_one_error(value: dict[str, object]) -> None:
     for error in refusals:
         assert error.where.startswith("p, line ")
         assert error.rule.startswith(("config.", "floor."))
+
+
+_CONTEXT = """safeser: 1
+name: t
+revision: 1
+principals: {a: {}, b: {}}
+contexts:
+  - name: c
+    sender: a
+    recipient: b
+    serializers: [dask, msgpack, pickle]
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "fix", "mended"),
+    [
+        ("    operations: [basic]", "Write operations: {grant: [basic]}.", None),
+        ("    operations: basic", "Write operations: {grant: basic}.", None),
+        ("    pickle: [data, numpy]", "Write pickle: {profile: [data, numpy]}.", None),
+        *(
+            (f"limits: {{max_bytes: {size}}}", "Write 2GiB.", "limits: {max_bytes: 2GiB}")
+            for size in ("2GB", "2 GiB", "2 gigs", "2g", "2_gib")
+        ),
+        *(
+            (f"{' ' * spaces}kinds: [data]", "Indent it by 4", "    kinds: [data]")
+            for spaces in (2, 3, 5, 6)
+        ),
+    ],
+)
+def test_a_fix_is_what_loads(line: str, fix: str, mended: str | None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(f"{_CONTEXT}{line}\n")
+    assert fix in caught.value.fix
+    mended = mended or f"    {caught.value.fix.removeprefix('Write ').removesuffix('.')}"
+    Policy.parse(f"{_CONTEXT}{mended}\n")
+
+
+@pytest.mark.parametrize("text", ["a: b: c", "  - name: x\n    sender: 'a", "x: [a\ny: b"])
+def test_a_line_that_stands_right_is_not_blamed(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(f"{_CONTEXT}{text}\n")
+    assert "indented" not in caught.value.message

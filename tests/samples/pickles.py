@@ -72,6 +72,8 @@ HOSTILE = {
             3) + value("harmless") + b"0" + call(FIRE),
     },
     "pickle.global": {
+        "other case": call("Builtins:complex", 1, 1),
+        "dotted through a listed module": call("uuid:os.system", "true"),
         "reduce": call(FIRE),
         "reduce by GLOBAL": call(line(FIRE)),
         "reduce inside a list": value([None, call(FIRE)]),

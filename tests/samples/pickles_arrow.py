@@ -78,6 +78,20 @@ def doubled():
 # fmt: off
 HOSTILE = {
     "pickle.arguments": {
+        "no schema": Called(TABLE, [COLUMN], None),
+        "buffer of text": Called(pa.py_buffer, "abc"),
+        "pairs of text": Called(pa.KeyValueMetadata, [("a", "b")]),
+        "schema of types": Called(pa.schema, [NUMBER], None),
+        "list as metadata": Called(pa.field, "a", NUMBER, True, [b"a"]),
+        "text as metadata": Called(pa.field, "a", NUMBER, True, {"a": "b"}),
+        "nullable by number": Called(pa.field, "a", NUMBER, 1, None),
+        "ordered by number": Called(pa.dictionary, pa.int8(), TEXT, 1),
+        "structure of types": Called(pa.struct, [NUMBER]),
+        "boolean precision": Called(pa.decimal64, True, 0),
+        "a list": Called(RESTORE, [*numbers(1)]),
+        "empty of no array": restored(LIST, 0, 0, 0, [None, None], [None], None),
+        "empty of a number": restored(LIST, 0, 0, 0, [None, 7], [numbers(0)], None),
+        "length of text": restored(NUMBER, "1", 0, 0, EMPTY, [], None),
         "long": restored(NUMBER, 1 << 60, 0, 0, EMPTY, [], None),
         "far": restored(NUMBER, 1, 0, 1 << 60, EMPTY, [], None),
         "short bitmap": restored(NUMBER, 9, 0, 0, [pa.py_buffer(b"\1"), raw([1] * 9, "i8")], [],
@@ -146,6 +160,7 @@ HOSTILE = {
             raw([0] * 5000, "i4"), raw([1000] * 5000, "i4")], numbers(1000)),
     },
     "value.arrow": {
+        "column of a list": Called(TABLE, [[1]], SCHEMA),
         "negative length": restored(NUMBER, -1, 0, 0, EMPTY, [], None),
         "negative offset": restored(NUMBER, 1, 0, -1, EMPTY, [], None),
         "endless": restored(NUMBER, 1 << 61, 0, 0, EMPTY, [], None),
@@ -189,6 +204,11 @@ HOSTILE = {
         "2 nulls": counted(2),
     },
     "value.arrow-type": {
+        "scalar without a type": Called(pa.scalar, 1, "int64"),
+        "untyped chunks": Called(pa.chunked_array, [pa.array([1])], None),
+        "field of text": Called(pa.field, "a", "int64", True, None),
+        "negative tensor": Called(pa.fixed_shape_tensor, NUMBER, [-1], None, None),
+        "list of text": Called(WIDE, "int64"),
         "empty of an array of no type": restored(LIST, 0, 0, 0, [None, None], [(7,
             *numbers(0)[1:])], None),
         "no type": restored("int64", 1, 0, 0, EMPTY, [], None),
@@ -218,6 +238,7 @@ HOSTILE = {
             1 << 24))),
     },
     "value.time-zone": {
+        "absolute zone": Called(pa.timestamp, "s", "/etc/passwd"),
         "zone above": Called(pa.timestamp, "s", "../../etc/passwd"),
     },
 }

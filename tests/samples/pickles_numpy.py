@@ -150,6 +150,11 @@ ONE = call("numpy._core.multiarray:scalar", i8(), raw((1).to_bytes(8, "little"))
 # fmt: off
 HOSTILE = {
     "pickle.arguments": {
+        "masked: filled with a list": masked(fill=[]),
+        "a seed that is none": bits("PCG64", going("PCG64"), 5),
+        "metadata that is none": with_metadata([None]),
+        "text as content": array("abcdefgh"),
+        "a number as shape": call("numpy._core.numeric:_frombuffer", raw(b""), dtype(), 0, "C"),
         "text as buffer": frombuffer(content=["abcdefgh"]),
         "array as buffer": frombuffer(content=[frombuffer()]),
         # CPython's own reader wants a whole number there; found by the differential test.
@@ -172,6 +177,8 @@ HOSTILE = {
         "a source built twice": build(bits("PCG64", going("PCG64")), (going("PCG64"), None)),
     },
     "pickle.dtype": {
+        "another alignment": dtype(align=True),
+        "subarray of nothing": dtype("V8", dtype_state(sub=(None, ()))),
         "object flags left out": frombuffer(b"A" * 8, dtype("O8", dtype_state(order="|", flags=0))),
         "object flags on a number": dtype("f8", dtype_state(flags=63)),
         "the shared dtype": dtype(copy=False),
@@ -206,6 +213,11 @@ HOSTILE = {
         "dtype built twice": build(value([dtype()]) + b"0" + dtype() + b"q\x50", dtype_state()),
     },
     "pickle.shape": {
+        "another version": array(raw(b"\0" * 8), version=0),
+        "no class": array(raw(b"\0" * 8), kind=b"N"),
+        "masked: begun large": masked(shape=5),
+        "axes for C": frombuffer(extra=[(0,)]),
+        "a memmap too short": array_of("numpy:memmap", (2,), i8(), raw(bytes(8))),
         "objects fewer than the shape": array([None], objects(), (1 << 27,)),
         "too few bytes": frombuffer(b"\0" * 7),
         "too many bytes": frombuffer(b"\0" * 16),
@@ -221,6 +233,8 @@ HOSTILE = {
         "masked: two flags": masked(mask=b"\x01\x01"),
     },
     "pickle.state": {
+        "two symbols": polynomial(symbol="y"),
+        "a random state of another kind": random_state(bit_generator="PCG64"),
         "no symbol": without_symbol(),
         "a symbol for the property alone": without_symbol(symbol="x"),
         "a method": polynomial(roots="x"),
@@ -249,6 +263,7 @@ HOSTILE = {
         "a shape that overflows": frombuffer(b"", shape=(0, 1 << 40, 1 << 40)),
     },
     "value.dtype": {
+        "metadata by number": with_metadata({1: None}),
         "object field": array([None], structured(("a", objects(), 0), size=8, flags=63)),
         "object field over bytes": frombuffer(b"A" * 8, structured(("a", objects(), 0), size=8,
             flags=16)),
@@ -270,12 +285,19 @@ HOSTILE = {
         "an infinity without": value(long_double(mantissa=0, exponent=0x7FFF)),
     },
     "value.polynomial": {
+        "coefficients of texts": poly1d(np.array(["a"])),
         "coefficients in a square": polynomial(coef=np.zeros((2, 2))),
         "coefficients of integers": polynomial(coef=np.array([1, 2])),
         "leading zeros": poly1d(np.array([0, 1])),
         "a symbol that is none": polynomial(_symbol="x y"),
     },
     "value.random-state": {
+        "children before the first": seed_of(spawned=-1),
+        "a key too large": seed_of(key=(1 << 70,)),
+        "a pool of another size": seed_of(pool=short(3, "u4")),
+        "a short state": bits("SFC64", going("SFC64", {"state": short(1)})),
+        "a short buffer": bits("Philox", going("Philox", buffer=short(3))),
+        "a left-over too large": bits("PCG64", going("PCG64", uinteger=1 << 32)),
         "a position behind the key": bits("MT19937", going("MT19937", {"pos": 625})),
         "a position before the key": bits("MT19937", going("MT19937", {"pos": -1})),
         "a key of other words": bits("MT19937", going("MT19937", {"key": short(624)})),

@@ -18,7 +18,7 @@ from pandas.core.indexes import base
 from pandas.core.internals import managers
 
 from tests.pickles.forging import Called, New
-from tests.samples.opcodes import build, call, name, new, raw
+from tests.samples.opcodes import build, call, name, new, pairs, raw
 
 arrays, offsets = pd.arrays, pd.offsets
 BACKED = pd.Categorical(["a"]).__reduce_ex__(5)[0]
@@ -26,6 +26,7 @@ INTERVALS = pd.arrays.IntervalArray.from_breaks([0, 1]).__reduce_ex__(5)[0]
 MOMENTS = pd.DatetimeIndex([]).__reduce__()[0]
 BETWEEN = pd.interval_range(0, 1).__reduce__()[0]
 UNPICKLED = pd.Timestamp("2026").__reduce__()[0]
+SPAN = pd.Timedelta(1).__reduce__()[0]
 INDEX = base._new_Index
 BLOCK = pd.DataFrame([[1]])._mgr.blocks[0].__reduce__()[0]
 MANAGER = managers.BlockManager
@@ -93,6 +94,11 @@ def plain(thing):
 def stated(value, **fields):
     """Return *value* with other fields in its state."""
     return New(type(value), value.__getstate__() | fields)
+
+
+def parts(*items):
+    """The parts of one partition of a shuffle by tasks."""
+    return new("dask.dataframe.backends:ShuffleGroupResult") + pairs(*items)[1:]
 
 
 def date_offset(without="", /, **change):
@@ -175,6 +181,20 @@ HOSTILE = {
             plain(vars(SPANNED["_offset"]))), plain(vars(SPANNED["_offset"]))),
     },
     "pickle.arguments": {
+        "parts from another dict": new("dask.dataframe.backends:ShuffleGroupResult", {}),
+        "offset of a list": Called(pd.DateOffset, state=[1]),
+        "span past the end": Called(SPAN, 1 << 70, 10),
+        "moment past the end": Called(UNPICKLED, 1 << 70, None, None, 10),
+        "frozen text": Called(type(pd.MultiIndex.from_arrays([[1]]).names), "abc"),
+        "intervals of a list": Called(BETWEEN, pd.IntervalIndex, {"data": [1], "closed": "left"}),
+        "categories of numbers": Called(INDEX, pd.CategoricalIndex, {"data": codes(1)}),
+        "periods of moments": Called(INDEX, pd.PeriodIndex, {"data": DAYS.array}),
+        "frequency of text (2)": Called(MOMENTS, pd.DatetimeIndex, {"data": DAYS.array,
+            "freq": "D"}),
+        "codes of floats (2)": levels([ones(1)]),
+        "bounds of text": between(np.array(["a"]), np.array(["b"])),
+        "periods of no frequency": backed(arrays.PeriodArray, np.dtype("i8"), codes(1, code="i8")),
+        "codes without categories": backed(pd.Categorical, np.dtype("i1"), codes(0)),
         "code past the categories": backed(pd.Categorical, AB, codes(0, 2)),
         "code before the categories": backed(pd.Categorical, AB, codes(-2)),
         "codes of floats": backed(pd.Categorical, AB, codes(0, code="f8")),
@@ -238,6 +258,9 @@ HOSTILE = {
             {"data": np.array([n * ((1 << 61) - 1) for n in range(1, 200)], object)}),
     },
     "pickle.dtype": {
+        "bounds of another type": between(ones(1), ones(1) + 1),
+        "wrapped as another type": backed(arrays.NumpyExtensionArray,
+            arrays.NumpyExtensionArray(ones(1)).dtype, codes(1)),
         "codes without an order": backed(pd.Categorical, pd.CategoricalDtype(["a", "b"],
             ordered=None), codes(0)),
         "spans as moments": backed(*(arrays.DatetimeArray, np.dtype("M8[ns]"), np.array([1],
@@ -267,6 +290,9 @@ HOSTILE = {
         "two dimensions": Called(INDEX, pd.Index, {"data": np.zeros((2, 2))}),
     },
     "pickle.state": {
+        "number type with state": New(pd.Int64Dtype, {"type": 1}),
+        "arrow type that remembers wrongly": New(pd.ArrowDtype, {"_storage": "pyarrow",
+            "pyarrow_dtype": pa.int64(), "_cache": {"kind": "f"}}),
         "half a type": New(pd.CategoricalDtype, {"categories": TWO}),
         "further state": backed(arrays.DatetimeArray, DAYS.dtype, DAYS.to_numpy(), {"_x": 1}),
         "fourth part": backed(arrays.DatetimeArray, DAYS.dtype, DAYS.to_numpy(), {}, {}),
@@ -286,6 +312,14 @@ HOSTILE = {
         "structures": Called(INDEX, pd.Index, {"data": np.zeros(2, [("a", "i4")])}),
     },
     "value.dtype": {
+        "missing": Called(pd.StringDtype, "python", 0.0),
+        "sparse structures": New(pd.SparseDtype, {"_dtype": np.dtype([("a", "i8")]),
+            "_fill_value": 0}),
+        "filled with a list": New(pd.SparseDtype, {"_dtype": np.dtype("f8"), "_fill_value": [1]}),
+        "types of intervals": New(pd.IntervalDtype, {"subtype": np.dtype("M8[7s]"),
+            "closed": "left"}),
+        "ordered by number": New(pd.CategoricalDtype, {"categories": TWO, "ordered": 1}),
+        "categories of a list": New(pd.CategoricalDtype, {"categories": ["a"], "ordered": False}),
         "closed in the middle": New(pd.IntervalDtype, {"subtype": np.dtype("i8"),
             "closed": "middle"}),
         "no zone": New(pd.DatetimeTZDtype, {"unit": "ns", "tz": None}),
@@ -307,6 +341,10 @@ HOSTILE = {
             "ordered": False}),
     },
     "value.offset": {
+        "weekday of days": New(relative.relativedelta, {"weekday": "MO"}),
+        "long mask": Called(offsets.CDay, 1, False, "1" * 1000, [], None),
+        "huge month": Called(offsets.YearEnd, 1, False, 1 << 40),
+        "business days": Called(offsets.BDay, 1 << 40, False),
         "holidays in a list": Called(offsets.CDay, 1, False, "1111100", [1]),
         "a set of starts": Called(offsets.BusinessHour, 1, False, {1}),
         "weekday of seven": New(relative.weekday, (None, {"weekday": 7, "n": 1})),
@@ -360,6 +398,7 @@ UNNAMED = {
         Called(pd.read_pickle, "x"), Called(pd.eval, "1"), Called(pd.DataFrame, {"a": [1]}),
         Called(pd.Index, [1]), Called(pa.memory_map, "x"),
         Called(pd.tseries.frequencies.to_offset, "D"),
+        build(parts(0, 1), {"keys": 1}), call("dask.dataframe.backends:ShuffleGroupResult", {}),
     ],
     "pickle.shape": [
         frame(block(numbers(1, 3), 0, 1)), frame(block(numbers(2, 3), 1, 3)),
@@ -395,7 +434,7 @@ UNNAMED = {
     ],
     "pickle.time-zone": [call("pandas._libs.tslibs.timestamps:_unpickle_timestamp", 0, None, 5)],
     "pickle.unfinished": [new("pandas:DataFrame")],
-    "pickle.unhashable": [index(3, name=[])],
+    "pickle.unhashable": [index(3, name=[]), parts([], 1)],
     "pickle.version": [
         *(with_layout(made, checksum) for made in (DAYS.array, pd.interval_range(0, 2).array)
             for checksum in (0, -1, 82904607 + 128, 1 << 40, 1 << 80)),
@@ -433,6 +472,7 @@ ACCEPTED = [
     text([0, 1, 3]), index(3),
     integers(_cache={"dtype": pd.Int64Dtype()}), New(pd.Int64Dtype, {"_cache": {"itemsize": 8}}),
     stated(pd.Series([1], name="a")), stated(pd.DataFrame({"a": [1]})),
+    parts(0, "a frame", 1, None),
 ]
 
 #: What the installed library cannot read any more, or what cannot be compared.

@@ -81,6 +81,14 @@ BROKEN += (lambda part: part.tobytes(),)
 # fmt: off
 HOSTILE = {
     "pickle.arguments": {
+        "a search tree of no state": build(new("scipy.spatial._ckdtree:cKDTree"), None),
+        "a matrix of no state": build(new("scipy.sparse._csr:csr_array"), None),
+        "keys: no dict": dok(_dict=[]),
+        "keys: of one": dok(_dict={0: 1.0}),
+        "lists: of tuples": changed(LIL, data=lists((1.0, 2.5), (3.0,))),
+        "coordinates: a list": changed(COO, coords=[ints(0, 0, 1), ints(0, 2, 2)]),
+        "flag of numbers": changed(CSR, _has_sorted_indices=1),
+        "a list for a shape": changed(CSR, _shape=[2, 3]),
         "no array": changed(CSR, indices=[0, 2, 2]),
         "shape of truth": changed(CSR, _shape=(2, True)),
         "lists: of floats": changed(LIL, rows=lists([0.0, 2.0], [2])),
@@ -104,6 +112,8 @@ HOSTILE = {
         "a search tree without its state": new("scipy.spatial._ckdtree:cKDTree"),
     },
     "value.scipy": {
+        "lists: object dtype": changed(LIL, dtype=np.dtype(object)),
+        "diagonals: flat": changed(DIA, data=np.ones(3)),
         "a large tree that may be a thousand levels deep": spatial.cKDTree(np.random.default_rng(
             0).random((5000, 2)), balanced_tree=False),
         "index beyond": changed(CSR, indices=ints(0, 2, 3)),

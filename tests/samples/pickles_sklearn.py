@@ -204,6 +204,13 @@ KNOWN = _loss.CyHalfMultinomialLoss().__reduce__()[1][1]
 # fmt: off
 HOSTILE = {
     "pickle.arguments": {
+        "a threshold of text": call(HINGE, "x"),
+        "trees by truth": forged(STAGES, n_trees_per_iteration_=True),
+        "a tree of text features": forged(TREE, n_features_in_="3"),
+        "size: degree of text": forged(TERMS_OF_3, _max_degree="3"),
+        "names for text": forged(KMEANS, _n_features_out="9"),
+        "machine: probabilities missing": forged(SVC, _probA=..., _probB=...),
+        "tree: depth of text": with_tree(max_depth="3"),
         "machine: kernel unknown": forged(SVC, kernel="none"),
         "word of text": forged(WORDS, vocabulary_={"dog": "0"}),
         "impossible parameter": forged(SGD, alpha=-1.0),
@@ -251,6 +258,8 @@ HOSTILE = {
         "structures of objects": forged(HOLDER, fill_value=np.zeros(1, [("a", object)])),
     },
     "value.scipy": {
+        "labels of floats": forged(NEIGHBOURS, _y=LABELS.astype(float)),
+        "machine: counts below": forged(SVC, _n_support=np.array([HELD + 1, -1], "i4")),
         "tree: values of objects": with_tree(values=np.zeros((NODES, 1, 2), object)),
         "machine: support beyond": forged(SVC, support_=np.full(HELD, 30, "i4")),
         "machine: vectors flat": forged(SVC, support_vectors_=SVC.support_vectors_.ravel()),
@@ -261,6 +270,12 @@ HOSTILE = {
         "labels past two outputs": forged(NEIGHBOURS_OF_2, _y=np.full((30, 2), 2)),
     },
     "value.sklearn": {
+        "machine: classes": forged(SVC, classes_=np.arange(5)),
+        "no features": forged(NEIGHBOURS, n_features_in_=...),
+        "feature before the first": histogram(feature_idx=-1),
+        "left past the nodes": histogram(left=len(PREDICTOR.nodes)),
+        "flat categories": forged(ONE_HOT, categories_=[np.zeros((2, 2))]),
+        "tree: features zero": with_tree(args=(0, np.array([2]), 1)),
         "tree: child beyond": with_tree(nodes_=setting("left_child", 0, NODES)),
         "tree: child of itself": with_tree(nodes_=setting("left_child", 0, 0)),
         "tree: circle": with_tree(nodes_=setting("right_child", 1, 0)),

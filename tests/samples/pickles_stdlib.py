@@ -5,6 +5,7 @@ The one rule: a row differs from what its helper makes by default in what its na
 
 from __future__ import annotations
 
+import configparser
 import decimal
 import http.client
 import re
@@ -106,6 +107,32 @@ HOSTILE = {
             {"__notes__": b"]q\x00"}) + b"h\x00" + value("late") + b"a0e",
     },
     "pickle.arguments": {
+        "a place before a line": broken(column=-2),
+        "a long attribute": call("operator:attrgetter", "a" * 300),
+        "an exit code that is text": Called(subprocess.CalledProcessError, None, "a"),
+        "an error of a configuration by number": Called(configparser.Error, 5),
+        "a read that was not whole, of a number": Called(http.client.IncompleteRead, 5, 6),
+        "an axis that is a list": Called(np.exceptions.AxisError, [1]),
+        "memory for a number as shape": Called(MEMORY_ERROR, 5, np.dtype("f8")),
+        "memory for a dtype that is text": Called(MEMORY_ERROR, (1,), "f8"),
+        "memory for a shape of text": Called(MEMORY_ERROR, (1, "a"), np.dtype("f8")),
+        "an alias with values": call("types:GenericAlias", name("builtins:list"), ("x",)),
+        "a method that is none": call("operator:methodcaller", 1),
+        "an attribute by number": call("operator:attrgetter", 1),
+        "a line that is no text": broken(text=5),
+        "a place that is no number": broken(column=None, end=1.5),
+        "a count of texts": call("itertools:count", "x"),
+        "an address of numbers": new("urllib.parse:DefragResult", 1, 1),
+        "a stat_result of text": call("os:stat_result", ("x",) * 10),
+        "a struct_time of other things": call("time:struct_time", ("x",) * 9),
+        "a mail's part": mail(_payload=[None]),
+        "a text that is none": held("collections:UserString", data=[]),
+        "a list that is none": held("collections:UserList", data={}),
+        "a dict that is none": held("collections:UserDict", data=[]),
+        "a section's error without its message": Called(configparser.NoSectionError, "a",
+            state={"message": None}),
+        "fields that were left out: CalledProcessError": rebuilt("subprocess:CalledProcessError",
+            "args", ("a", 1)),
         "a traceback with attributes that is text": call(f"{TBLIB}_with_attrs",
             name("builtins:ValueError"), {"args": ()}, None, "x", None, False, None, ()),
         "a traceback that is text": call(TBLIB, name("builtins:ValueError"), (), None, "x"),
@@ -193,6 +220,9 @@ HOSTILE = {
         "partial of a lambda's name": partial(name("functools:<lambda>")),
     },
     "pickle.state": {
+        "a twister's older version": twister(version=2),
+        "a stream's fields": build(new("_io:BytesIO"), (raw(b"x"), 0, {})),
+        "a record without": held("logging:LogRecord", msg="x"),
         "a field with a space": build(call("builtins:ValueError"), {"a b": None}),
         "a traceback in a field": build(call("builtins:ValueError"), {"__traceback__": None}),
         "a class in a field": build(call("builtins:ValueError"), {"__class__": None}),
@@ -238,6 +268,7 @@ HOSTILE = {
         "a map that is none": held("collections:ChainMap", maps=[[]]),
     },
     "value.number": {
+        "a position before a twister's words": twister(place=-1),
         "a position behind a twister's words": twister(place=625),
         "a word of a twister too large": twister(word=1 << 32),
         "a struct_time's offset": call("time:struct_time", (1,) * 9, {"tm_gmtoff": 1 << 40}),
@@ -261,6 +292,7 @@ HOSTILE = {
         "a struct_time's zone": call("time:struct_time", (1,) * 9, {"tm_zone": "x" * 300}),
     },
     "value.time-zone": {
+        "a zone with a line end": zone("UTC\n"),
         "a zone that is a path": zone("../../etc/passwd"),
         "a zone with a NUL": zone("UTC\0"),
         "a zone that there is not": zone("Europe/Nowhere"),
@@ -272,6 +304,10 @@ HOSTILE = {
 UNNAMED = {
     "pickle.arguments": [
         call("builtins:complex", "1j"), call("builtins:bytearray", 5),
+        call("builtins:complex", [], ZERO), call("collections:OrderedDict", {}),
+        call("collections:OrderedDict", ["ab"]), build(new("uuid:UUID"), None),
+        call("datetime:timedelta", b"G" + bytes(8), ZERO, ZERO),
+        call(TBLIB, name("builtins:ValueError"), (), None, None, None, None),
         call("builtins:bytearray", "x", "utf-16"), call("builtins:bytes", 5),
         call("_codecs:encode", "\u0100", "latin1"), call("_codecs:encode", raw(b"x"), "latin1"),
         call("builtins:range", "a", ZERO), call("builtins:slice", ZERO, ZERO),

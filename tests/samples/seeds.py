@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from tests.samples.values import collect
 from tests.types.only_one import PICKLE
 
@@ -23,6 +25,7 @@ def plain() -> Iterator[Any]:
     yield from collect(("stdlib",))[0].values()
     shared = ("x", 1)
     yield [shared, shared, {"k": shared}]
+    yield UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")
 
 
 def rarer() -> Iterator[Any]:
@@ -33,10 +36,17 @@ def rarer() -> Iterator[Any]:
 
 def arrays() -> Iterator[Any]:
     yield from collect(("arrays",))[0].values()
+    yield from (np.polynomial.Polynomial([1.0, 2.0]), np.polynomial.HermiteE([1.0, 2.0]))
+    yield from (np.array(["a"], np.dtypes.StringDType()), np.random.Generator(np.random.SFC64(1)))
 
 
 def frames() -> Iterator[Any]:
+    import pandas as pd
+
     yield from collect(("frames",))[0].values()
+    yield from (pd.array([0.5, None]), pd.period_range("2026", periods=2, freq="M"))
+    yield from (pd.CategoricalIndex(["a"]), pd.arrays.NumpyExtensionArray(np.arange(3)))
+    yield from (pd.Int8Dtype(), pd.Float64Dtype(), pd.offsets.MonthEnd(2), pd.offsets.Day(3))
 
 
 def tables() -> Iterator[Any]:
@@ -44,7 +54,12 @@ def tables() -> Iterator[Any]:
 
 
 def models() -> Iterator[Any]:
+    from sklearn import linear_model, neighbors
+
     yield from collect(("sparse", "estimators"))[0].values()
+    points = np.arange(24.0).reshape(12, 2)
+    yield linear_model.LinearRegression().fit(points, points[:, 0])
+    yield neighbors.BallTree(points, 2, "minkowski", p=3)
 
 
 @cache

@@ -81,29 +81,28 @@ def made(loop_task):
     }
 
 
-def main(policy: str) -> None:
+def main(client: safeser.Client) -> None:
     loop = asyncio.new_event_loop()
     task = loop.create_task(asyncio.sleep(0))
     said = {}
-    with safeser.Client(n_workers=1, threads_per_worker=1, policy=policy) as client:
-        for name, (function, culprit) in made(task).items():
-            node = dask.delayed(function, name=f"object-{name}", pure=False)(1)
-            paths = {
-                "submit": lambda f=function: client.submit(f, 1, pure=False).result(),
-                "map": lambda f=function: client.gather(client.map(f, [1], pure=False))[0],
-                "compute": lambda n=node: client.compute(n).result(),
-                "persist": lambda n=node: client.persist(n).compute(),
-                "dask.compute": lambda n=node: dask.compute(n)[0],
-            }
-            if culprit is not None:
-                paths["scatter"] = lambda f=function: client.scatter(f)
-            for path, run in paths.items():
-                try:
-                    found = str(run())
-                except safeser.SafeserError as error:
-                    found = f"[{error.rule}] {error.message}"
-                said[f"{name} by {path}"] = (found, culprit)
-            said[f"{name} by preflight"] = (str(client.preflight(function)), culprit)
+    for name, (function, culprit) in made(task).items():
+        node = dask.delayed(function, name=f"object-{name}", pure=False)(1)
+        paths = {
+            "submit": lambda f=function: client.submit(f, 1, pure=False).result(),
+            "map": lambda f=function: client.gather(client.map(f, [1], pure=False))[0],
+            "compute": lambda n=node: client.compute(n).result(),
+            "persist": lambda n=node: client.persist(n).compute(),
+            "dask.compute": lambda n=node: dask.compute(n)[0],
+        }
+        if culprit is not None:
+            paths["scatter"] = lambda f=function: client.scatter(f)
+        for path, run in paths.items():
+            try:
+                found = str(run())
+            except safeser.SafeserError as error:
+                found = f"[{error.rule}] {error.message}"
+            said[f"{name} by {path}"] = (found, culprit)
+        said[f"{name} by preflight"] = (str(client.preflight(function)), culprit)
     # In a thread of its own: a notebook runs an event loop in this one.
     thread = threading.Thread(target=loop.run_until_complete, args=(task,))
     thread.start()

@@ -25,7 +25,8 @@ CELL = """
 def written_here():
     yield 1
 
-client = safeser.Client(n_workers=1, threads_per_worker=1)
+import os
+client = safeser.Client(os.environ["SCHEDULER"])
 """
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -33,9 +34,9 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def main() -> None:
     definitions = PROGRAM.read_text("utf-8")
-    begun = [definitions, 'main("default")', CELL]
+    begun = [definitions, CELL, "main(client)"]
     notebook = executed([*begun, *REFUSED.values(), "client.close()"], Path.cwd())
-    printed = "".join(out.text for out in notebook.cells[1].outputs if out.output_type == "stream")
+    printed = "".join(out.text for out in notebook.cells[2].outputs if out.output_type == "stream")
     errors = {}
     for name, cell in zip(REFUSED, notebook.cells[len(begun) :], strict=False):
         for out in cell.outputs:

@@ -81,7 +81,7 @@ def unsendable(client: safeser.Client) -> dict[str, Callable[[], Any]]:
 def main() -> None:
     said = {}
     families = ["dask", "msgpack"]
-    with safeser.Client(n_workers=1, threads_per_worker=1, serializers=families) as client:
+    with safeser.Client(sys.argv[1], serializers=families) as client:
         for name, call in {**passed_on(client), **unsendable(client)}.items():
             print(f"--- {name}", file=sys.stderr, flush=True)
             said[name] = error_of(call)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import threading
 from pathlib import Path
@@ -38,13 +37,15 @@ def check_paths(said):
 
 
 @pytest.mark.cluster
-def test_in_a_jupyter_kernel_every_path_agrees_and_names_the_culprit(tmp_path):
-    environment = {
-        **{name: text for name, text in os.environ.items() if not name.startswith("DASK_")},
-        "PYTHONPATH": str(PROJECT),
-        "IPYTHONDIR": str(tmp_path / "ipython"),
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "jupyter"),
-    }
+def test_in_a_jupyter_kernel_every_path_agrees_and_names_the_culprit(clusters, tmp_path):
+    cluster = clusters["default"]
+    environment = cluster.environment(
+        "client",
+        SCHEDULER=cluster.address,
+        PYTHONPATH=str(PROJECT),
+        IPYTHONDIR=str(tmp_path / "ipython"),
+        JUPYTER_CONFIG_DIR=str(tmp_path / "jupyter"),
+    )
     ended = run("-m", "tests.seeds.in_notebook", cwd=tmp_path, env=environment, timeout=300)
     found = ended.answer
     check_paths(found["said"])

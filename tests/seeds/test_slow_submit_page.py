@@ -6,7 +6,6 @@ The sentence: a page "Why is my submit slow?" from symptom to cure on real outpu
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -57,48 +56,23 @@ def printed(word: str) -> list[str]:
     return [block for block in blocks if word in block]
 
 
-def shown(folder: Path, program: str) -> tuple[str, str]:
-    """Run *program* as it is copied from the page, with the comment that names its file."""
-    (folder / "models.py").write_text(PAGE.files["models.py"], "utf-8")
-    (folder / "slow.py").write_text(f"# slow.py\n{program}", "utf-8")
-    ended = run("slow.py", cwd=folder)
-    return ended.out, ended.err
-
-
 @pytest.mark.cluster
 def test_the_program_prints_what_the_page_says(tmp_path):
-    found, warned = shown(tmp_path, PAGE.files["slow.py"])
+    (tmp_path / "models.py").write_text(PAGE.files["models.py"], "utf-8")
+    # With the comment that names its file.
+    (tmp_path / "slow.py").write_text(f"# slow.py\n{PAGE.files['slow.py']}", "utf-8")
+    ended = run("slow.py", cwd=tmp_path)
+    found, warned = ended.out, ended.err
     said, _ = printed("process ")
     same(pickles(found), pickles(said))
     same(types(found), types(said))
     for text in (found, said):
         assert "no counts of scheduler: it is part of this process, which counts it\n" in text
     # A list's own frame is gone in newer releases of Python.
-    place = r"hash models\.Model\n +slow\.py, line 10, in (<listcomp>|main)$"
+    place = r"hash models\.Model\n +slow\.py, line 11, in (<listcomp>|main)$"
     assert re.search(place, found, re.M)
     assert re.search(place, said, re.M)
     [advice] = printed("SerializationAdvice")
-    assert warned.partition("slow.py:10: ")[2].splitlines() == (
-        advice.partition("slow.py:10: ")[2].splitlines()
+    assert warned.partition("slow.py:11: ")[2].splitlines() == (
+        advice.partition("slow.py:11: ")[2].splitlines()
     )
-
-
-@pytest.mark.cluster
-def test_the_first_cure_leaves_what_the_page_says(tmp_path):
-    cure = "held = client.scatter(model)"
-    assert f"`{cure}` once, and pass `held`" in PAGE.text
-    program = PAGE.files["slow.py"]
-    made = "        model = models.Model(8_000_000)\n"
-    cured = program.replace(made, f"{made}        {cure}\n").replace(
-        "score, model,", "score, held,"
-    )
-    found, warned = shown(tmp_path, cured)
-    _, said = printed("process ")
-    # One worker may run all five, or take the model from the other.
-    own = [
-        {row: count for row, count in pickles(text).items() if row[0] == "this process"}
-        for text in (found, said)
-    ]
-    same(*own)
-    assert "models.Model" not in found
-    assert "SerializationAdvice" not in warned

@@ -270,3 +270,19 @@ def test_threads_do_not_mix_their_tokens():
     alone = [tokenize(each) for each in values]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(tokenize, values * 5)) == alone * 5
+
+
+class Changing:
+    def __init__(self):
+        self.count = itertools.count()
+
+    def __getstate__(self):
+        return {"at": next(self.count)}
+
+
+@pytest.mark.parametrize("wrapped", [lambda x: x, lambda x: [x], lambda x: {"a": (1, x)}])
+def test_what_has_another_state_each_time_has_no_token(wrapped):
+    with pytest.raises(TokenizationError) as caught:
+        tokenize(wrapped(Changing()), ensure_deterministic=True)
+    assert caught.value.rule == "token.nondeterministic"
+    assert len(tokenize(wrapped(Changing()))) == 64

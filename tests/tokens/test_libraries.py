@@ -157,6 +157,7 @@ DISTINCT = {
     "frames": [
         FRAME, FRAME.assign(b=[3, 5]), FRAME.rename(columns={"a": "d"}), FRAME[["b", "a", "c"]],
         FRAME[::-1], NOTED, FRAME.set_index("a"), FRAME.astype({"a": "int32"}),
+        FRAME.set_flags(allows_duplicate_labels=False),
     ],
     "series": [
         pd.Series([1, 2]), pd.Series([1, 2], name="a"), pd.Series([1, 2], index=[1, 2]),

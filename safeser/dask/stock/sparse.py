@@ -57,7 +57,7 @@ def fields_of(
         made[key] = own.value(part["header"], frames[start:stop])
         at = stop
     if at != len(frames) or not all(type(key) is str for key in simple):
-        malformed("its attributes are not all that it has")
+        malformed("frames remain that no attribute uses")
     return simple, made
 
 

@@ -144,6 +144,18 @@ def test_a_file_that_another_process_compresses_is_left(small, place, fill, tend
     assert list(place.glob("*.gz"))
 
 
+def test_an_index_that_was_changed_compresses_and_removes_nothing(small, place, fill, tended, edit):
+    with small() as log:
+        fill(log, 3 * FULL)
+    edit(
+        place / "index", lambda lines: [lines[0], lines[1].replace(b"alice", b"malic"), *lines[2:]]
+    )
+    before = sorted(p.name for p in place.iterdir())
+    with pytest.raises(AuditError, match="index was changed"):
+        tended(AuditFiles(rotate_size=64 << 10, keep_age=1))
+    assert sorted(p.name for p in place.iterdir()) == before
+
+
 def test_a_full_disk_leaves_the_plain_file(
     small, place, fill, tended, monkeypatch, key, clean, caplog
 ):

@@ -88,6 +88,20 @@ def test_rotation_by_age(small, place, clock, fill, clean, key):
     assert clean(place, key).files == 3
 
 
+def test_counts_and_refusals_go_on_in_the_next_file(small, place, fill, count):
+    with small() as log:
+        count(log)
+        log.record_all([{"event": "refuse", "sender": "x", "rule": "r", "permitted": False}] * 120)
+        first = log.path
+        fill(log, 2 * FULL)
+        assert log.path != first
+        assert log.refusals == {"r": 120}
+    rows = [row for each in read(place) if each.type == "counts" for row in each.fields["counts"]]
+    assert sum(row[-1] for row in rows) == 1
+    suppressed = [each for each in read(place) if each.type == "suppressed"]
+    assert sum(row[2] for each in suppressed for row in each.fields["suppressed"]) == 20
+
+
 def test_where_no_new_file_can_be_made_the_present_one_goes_on(
     small, place, key, fill, clean, monkeypatch
 ):
@@ -381,6 +395,32 @@ def test_no_record_waits_for_a_rotation(make, place, key, clock, clean, monkeypa
             n = write(log, 1, n)
     log.close()
     assert sorted(numbers(place)) == list(range(n))
+    clean(place, key)
+
+
+def test_an_end_that_another_process_keeps_from_the_index_is_registered_later(
+    small, place, key, fill, clean, monkeypatch
+):
+    monkeypatch.setattr(log_files, "_ROTATION_WAIT", 0.01)
+
+    with small() as log, (place / "index").open("rb") as index:
+        fill(log, FULL)
+        switch = log._go_on
+
+        def locked(chain) -> bool:
+            fcntl.flock(index, fcntl.LOCK_EX)
+            return switch(chain)
+
+        log._go_on = locked
+        first = log.path
+        with pytest.raises(AuditError, match="holds the index"):
+            log.rotate_if_due()
+        assert log.path != first
+        log.record({**ADMIT, "bytes": FULL})
+        assert verify(place, key=key).ok
+        fcntl.flock(index, fcntl.LOCK_UN)
+        assert not log.rotate_if_due()  # nothing is due but that
+        assert log._ended is None
     clean(place, key)
 
 

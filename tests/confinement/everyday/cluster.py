@@ -1,4 +1,4 @@
-"""Two confined workers under the policy of examples/deploy/confined, and their files."""
+"""The operations on confined workers of the shared cluster and on stock Dask, and their files."""
 
 from __future__ import annotations
 
@@ -13,52 +13,17 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from tests.confinement.conftest import without_capabilities
-from tests.confinement.everyday.running import SHOWN, WORKERS
-from tests.confinement.site import SAFESER, Site
-from tests.conftest import base_environment
+from tests.confinement.everyday.running import SHOWN
+from tests.confinement.site import Analysts
+from tests.processes import base_environment
 
 ROOT = Path(__file__).parents[3]
-POLICY = ROOT / "examples" / "deploy" / "confined" / "policy.yaml"
-PRINCIPALS = ("scheduler", "worker", "alice")
+PROGRAM = Path(__file__).with_name("running.py")
 #: In the table, of an operation whose value is that of stock Dask: types, dtypes and contents.
 SAME = "as on stock Dask"
 
 #: Seconds for all operations on a busy machine.
 _PATIENCE = 180
-
-
-class Analysts(Site):
-    """The workers of a group that is confined, and alice, who belongs to it."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, PRINCIPALS, ports=1 + 2 * WORKERS)
-        told = f"read: [{self.data}], write: [{self.scratch}], ports: {self.ports}, execute: false"
-        stated = "read: [/data/sales], write: [/scratch/analysts], execute: false"
-        policy = POLICY.read_text()
-        assert stated in policy
-        self.write_policy(policy.replace(stated, told))
-        write_data(self.data)
-
-    def begin(self) -> None:
-        self.start_scheduler()
-        listed = iter(self.ports[1:])
-        for number in range(WORKERS):
-            name = f"worker-{number}"
-            command = [*without_capabilities(), SAFESER, "confined", "--"]
-            command += [*self.worker_command(name), "--worker-port", str(next(listed))]
-            command += ["--dashboard-address", f"127.0.0.1:{next(listed)}"]
-            self.start(name, *command, environment=self.environment("worker"))
-
-    def compute(self) -> dict[str, str]:
-        """Return what each operation shows here, or its error."""
-        asked = (*program("safeser"), self.address, str(self.data), str(self.scratch))
-        environment = self.environment("alice", PYTHONPATH=paths())
-        return dict(self.call(*asked, environment=environment, timeout=_PATIENCE).answer)
-
-
-def program(scheme: str) -> tuple[str, ...]:
-    return sys.executable, "-m", "tests.confinement.everyday.running", scheme
 
 
 def paths() -> str:
@@ -72,27 +37,25 @@ def start_stock(path: Path) -> subprocess.Popen[str]:
     scratch.mkdir()
     write_data(data)
     return subprocess.Popen(
-        (*program("tcp"), "", str(data), str(scratch)),
+        (sys.executable, str(PROGRAM), "tcp", "", str(data), str(scratch)),
         env={**base_environment(), "PYTHONPATH": paths()},
         cwd=path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def measure(path: Path) -> dict[str, str]:
-    """Return what became of each operation on confined workers, by its name.
+def measure(site: Analysts, path: Path) -> dict[str, str]:
+    """Return what became of each operation on the confined workers of *site*, by its name.
 
-    What stock Dask shows is what it is compared with.
+    What stock Dask shows in *path* is what it is compared with.
     """
-    for name in ("stock", "confined"):
-        (path / name).mkdir()
-    stock = start_stock(path / "stock")
-    site = Analysts(path / "confined")
+    stock = start_stock(path)
     try:
-        site.begin()
-        ours = site.compute()
+        write_data(site.data)
+        asked = ("safeser", site.address, str(site.data), str(site.scratch))
+        ended = site.run("alice", PROGRAM, *asked, PYTHONPATH=paths(), timeout=_PATIENCE)
+        ours = ended.answer
         out, _ = stock.communicate(timeout=_PATIENCE)
     finally:
-        site.stop()
         stock.kill()
         stock.wait()
     assert stock.returncode == 0

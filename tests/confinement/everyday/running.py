@@ -16,7 +16,7 @@ from tests.dask.notebook import digest
 from tests.dask.notebook.cells import operations, shown
 
 OPERATIONS = Path(__file__).with_name("operations.py")
-WORKERS = 2
+WORKERS = 2  # as the shared cluster has
 
 #: What the text of an operation begins with that gave a value; that of others is their error.
 SHOWN = "shown "

@@ -21,8 +21,8 @@ def table() -> list[str]:
 @pytest.mark.cluster
 @pytest.mark.unmeasured
 @pytest.mark.usefixtures("landlock")
-def test_the_page_says_what_is_measured(tmp_path) -> None:
-    outcomes = measure(tmp_path)
+def test_the_page_says_what_is_measured(clusters, tmp_path) -> None:
+    outcomes = measure(clusters["confined"], tmp_path)
     assert rows(outcomes) == table()
     assert list(outcomes.values()).count(SAME) >= 46
 

@@ -44,6 +44,9 @@ _PLUGIN = {"plugin": pickle.dumps(1), "name": "x"}
 #: Places of an error inside an answer, and what is asked.
 _INSIDE: tuple[tuple[dict[str, Any], Any], ...] = (
     ({"op": "register_worker_plugin", **_PLUGIN}, {"w": _ERROR}),
+    ({"op": "register_nanny_plugin", **_PLUGIN}, {"w": _ERROR}),
+    ({"op": "unregister_worker_plugin", "name": "x"}, {"w": _ERROR}),
+    ({"op": "variable_get", "name": "x"}, _ERROR),
     ({"op": "queue_get", "name": "x"}, _ERROR),
     ({"op": "queue_get", "name": "x"}, [_ERROR]),
     ({"op": "broadcast", "msg": _IDENTITY}, {"w": _ERROR}),

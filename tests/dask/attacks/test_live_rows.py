@@ -17,7 +17,6 @@ import pytest
 from safeser.errors import SafeserError
 from safeser.identity import Identity, Roster, RosterEntry, today
 from safeser.policy import Policy
-from tests.conftest import until
 from tests.dask.attacks import rows_of_the_demo
 from tests.dask.attacks.rows import MARKER, Raw, Row
 from tests.dask.attacks.table import ROWS, STRANGERS
@@ -25,6 +24,7 @@ from tests.dask.live.payloads import filled
 from tests.dask.live.rig import Log, Silent
 from tests.dask.live.table import REGISTER_WORKER
 from tests.dask.live.wires import Host, Sealing, Wire, channel_of, place
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 

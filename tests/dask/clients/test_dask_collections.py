@@ -94,6 +94,8 @@ EMPTY = np.zeros((0, 0))
         ("graph", "x", None, None),
         ("array", 5, EMPTY, ((1,), (1,))),
         ("array", "x" * 501, EMPTY, ((1,), (1,))),
+        ("array", "\x1b[2Jx", EMPTY, ((1,), (1,))),
+        ("bag", "\rx", None, 1),
         ("frame", "\u202ex", FRAME.iloc[:0], (1, 2)),
         ("array", "x", EMPTY, ((1,),)),
         ("array", "x", EMPTY, ((1,), 1)),

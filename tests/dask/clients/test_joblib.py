@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ from joblib import _dask, parallel
 
 from safeser.dask.clients import joblib_calls
 from safeser.errors import SerializationError
-from tests.conftest import base_environment
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "joblib_refused.py"
 
@@ -132,14 +130,11 @@ def test_without_joblib(monkeypatch):
 
 
 @pytest.mark.cluster
-def test_refused_calls_end(folder):
-    # Keys, folders and policies are those of a local cluster, which makes them for itself.
-    ended = folder.call(sys.executable, str(PROGRAM), environment=base_environment(), timeout=300)
-    refused = {"result": "SerializationError peer.unsent", "raised": "ValueError"}
-    for policy, nested in (("default", "returned [[1, 1]]"), ("strict", "PolicyDenied")):
-        told = ended.answer[policy]
-        assert {name: told[name] for name in refused} == refused
-        assert told["argument"].partition(" ")[0] != "returned"
-        assert told["scattered"].partition(" ")[0] != "returned"
-        assert told["nested"].startswith(nested)
-        assert told["then"] == "returned [1, 2]"
+def test_refused_calls_end(visit):
+    told = visit("default").answer("client", PROGRAM)
+    assert told["result"] == "SerializationError peer.unsent"
+    assert told["raised"] == "ValueError"
+    assert told["argument"].partition(" ")[0] != "returned"
+    assert told["scattered"].partition(" ")[0] != "returned"
+    assert told["nested"] == "returned [[1, 1]]"
+    assert told["then"] == "returned [1, 2]"

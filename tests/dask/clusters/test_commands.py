@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from safeser.identity import Roster
-from tests.conftest import Cluster
+from tests.processes import DASK, Cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -48,8 +48,7 @@ def open_key(folder):
 
 
 def dask(folder, command, environment):
-    tool = os.path.join(os.path.dirname(os.sys.executable), "dask")
-    return folder.call(tool, *command, environment=environment)
+    return folder.call(DASK, *command, environment=environment)
 
 
 def require_one_line(ended, named):
@@ -82,13 +81,12 @@ dask.dot.label = label
 """
 
 
-@pytest.mark.parametrize("command", [SCHEDULER, WORKER, None])
+@pytest.mark.parametrize("command", [WORKER, None])
 def test_a_release_whose_source_is_unknown_ends_a_command_with_a_table(folder, command):
     (folder.path / "sitecustomize.py").write_text(OTHER_SOURCE)
     environment = folder.environment("scheduler", PYTHONPATH=str(folder.path))
     if command is None:
-        tool = os.path.join(os.path.dirname(os.sys.executable), "safeser")
-        ended = folder.call(tool, "up", environment=environment)
+        ended = folder.call(str(Path(DASK).with_name("safeser")), "up", environment=environment)
     else:
         ended = dask(folder, command, environment)
     assert ended.code == 2, ended.err
@@ -168,17 +166,10 @@ def test_a_worker_whom_only_the_schedulers_policy_refuses_ends_the_command(close
     require_one_line(ended, "operation register-worker is not granted")
 
 
-@pytest.mark.parametrize("nanny", ["--nanny", "--no-nanny"])
-def test_at_the_schedulers_address_a_worker_meets_whom_it_expects_or_nobody(cluster, folder, nanny):
-    environment = cluster.environment("worker", DASK_SAFESER__EXPECTED_SCHEDULER="nanny")
-    ended = dask(folder, ("worker", cluster.address, *WORKER[2:], nanny), environment)
-    require_one_line(ended, "did not accept each other")
-
-
 @pytest.mark.parametrize(
     "module", [("dask", "scheduler"), ("distributed.cli.dask_scheduler",)], ids=" ".join
 )
 def test_by_its_module_a_command_ends_the_same(folder, module):
-    command = (os.sys.executable, "-m", *module, *SCHEDULER[1:])
+    command = (sys.executable, "-m", *module, *SCHEDULER[1:])
     ended = folder.call(*command, environment=folder.environment("alice"))
     require_one_line(ended, "'alice'")

@@ -1,8 +1,7 @@
 """``suite: encrypt`` on real clusters: everything works, and the network shows none of it.
 
-Relays stand before the scheduler and each worker and keep all that passes. Under suite
-authenticate they see the word that the program carries, so that the same relays prove that it is
-not to be seen under encrypt.
+Relays stand before the scheduler and each worker and keep all that passes. Where connections are
+only authenticated, one sees the word that the program carries.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ import pytest
 from safeser import audit
 from safeser.envelope import preamble
 from safeser.values import Suite
-from tests.conftest import DASK, in_suite, until
+from tests.conftest import in_suite
+from tests.processes import DASK, free_ports, until
 
 pytestmark = pytest.mark.cluster
 
@@ -80,13 +80,6 @@ class Relay:
         return b"".join(bytes(side) for both in self.seen for side in both)
 
 
-def free_port() -> int:
-    """Return a port for a worker whose own choice of one its relay could not know."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 @contextlib.contextmanager
 def relayed(cluster, workers=2):
     """Start workers that everyone reaches through a relay each; yield all relays."""
@@ -94,7 +87,7 @@ def relayed(cluster, workers=2):
     relays[0].to(int(cluster.address.rpartition(":")[2]))
     try:
         for number, relay in enumerate(relays[1:]):
-            port = free_port()
+            [port] = free_ports(1)  # for a worker whose own choice its relay could not know
             relay.to(port)
             cluster.start(
                 f"relayed-{number}",
@@ -139,52 +132,60 @@ DONE = {
 }
 
 
-@pytest.fixture(scope="module", params=list(Suite), ids=lambda suite: suite.word)
-def traffic(request, cluster_under):
-    """Return the suite, what the program printed, and what each relay saw."""
+@pytest.fixture(scope="module")
+def traffic(cluster_under):
+    """A cluster that encrypts, what the program printed there, and what each relay saw."""
     with (
-        cluster_under(in_suite("demo", request.param), workers=0) as cluster,
+        cluster_under(in_suite("demo", Suite.ENCRYPT), workers=0) as cluster,
         relayed(cluster) as relays,
     ):
         ended = cluster.run("alice", PROGRAM, relays[0].address, WORD, timeout=300)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
-        yield request.param, ended.answer, relays, cluster
+        yield ended.answer, relays, cluster
 
 
-def test_everything_works_in_either_suite(traffic):
-    suite, answer, _, _ = traffic
-    assert answer == {**DONE, "suite": suite.word}
+def test_everything_works(traffic):
+    answer, _, _ = traffic
+    assert answer == {**DONE, "suite": "encrypt"}
 
 
-def test_relays_see_the_word_where_traffic_is_readable_and_only_there(traffic):
-    suite, _, relays, _ = traffic
-    # The word; and words of Dask's that stand in its messages and in their headers.
-    words = (WORD, WORD.lower(), "serializer", "msgpack", "shuffle", "safeser://127.0.0.1")
+#: Words of Dask's that stand in its messages and in their headers, beside the program's.
+WORDS = (WORD, WORD.lower(), "serializer", "msgpack", "shuffle", "safeser://127.0.0.1")
+
+
+def seen_by(relay):
+    return {word for word in WORDS if word.encode() in relay.bytes}
+
+
+def test_relays_see_nothing_of_it(traffic):
+    _, relays, _ = traffic
     for relay in relays:
-        found = {word for word in words if word.encode() in relay.bytes}
-        if suite is Suite.ENCRYPT:
-            assert not found
-        else:
-            assert {WORD, "serializer", "msgpack", "shuffle"} <= found
+        assert not seen_by(relay)
         assert len(relay.bytes) > 100_000
-
-
-def test_every_connection_is_of_the_suite(traffic):
-    suite, _, relays, _ = traffic
-    for relay in relays:
         spoken = [there for there, _ in relay.seen if there]
         assert spoken
-        assert {bytes(there[:12]) for there in spoken} == {preamble(suite)}
+        assert {bytes(there[:12]) for there in spoken} == {preamble(Suite.ENCRYPT)}
+
+
+def test_a_relay_sees_what_is_only_authenticated(cluster):
+    """The control."""
+    relay = Relay()
+    relay.to(int(cluster.address.rpartition(":")[2]))
+    try:
+        ended = cluster.run("alice", PROGRAM, relay.address, WORD, timeout=300)
+        assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
+        assert {WORD, "serializer", "msgpack", "shuffle"} <= seen_by(relay)
+    finally:
+        relay.close()
 
 
 def test_the_audit_log_says_which_suite_each_pair_spoke(traffic):
-    suite, _, _, cluster = traffic
-    found = audit.verify(cluster.audit, key=cluster.keys / "audit.key")
-    assert found.ok
+    _, _, cluster = traffic
+    assert audit.verify(cluster.audit, key=cluster.keys / "audit.key").ok
     spoken = suites(cluster)
     for sender, recipient in (("alice", "scheduler"), ("worker", "scheduler"), ("worker",) * 2):
-        assert spoken[sender, recipient] == {(f"suite.{suite.word}", True)}
-    assert {said for each in spoken.values() for said in each} == {(f"suite.{suite.word}", True)}
+        assert spoken[sender, recipient] == {("suite.encrypt", True)}
+    assert {said for each in spoken.values() for said in each} == {("suite.encrypt", True)}
 
 
 # --- clusters whose processes differ -------------------------------------------------------------
@@ -203,9 +204,8 @@ except Exception as error:
 """
 
 
-@pytest.mark.parametrize("traffic", [Suite.ENCRYPT], indirect=True, ids=["encrypt"])
 def test_a_client_with_a_weaker_policy_is_refused_and_told_what_to_check(traffic):
-    _, _, relays, cluster = traffic
+    _, relays, cluster = traffic
     weaker = cluster.path / "weaker.yaml"
     weaker.write_text(in_suite("demo", Suite.AUTHENTICATE))
     said = cluster.run("alice", SUBMITS, relays[0].address, DASK_SAFESER__POLICY=str(weaker)).answer

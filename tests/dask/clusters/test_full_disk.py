@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from safeser.audit import read, verify
-from tests.conftest import until
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 

@@ -35,21 +35,15 @@ with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) 
     big = client.submit(lambda: bytes(SIZE), workers=[here])
     wait(big)
     attempt("result", lambda: len(big.result(timeout=60)))
-    attempt("gather", lambda: len(client.gather([big, client.submit(lambda: 1)])))
     attempt("direct", lambda: len(client.gather([big], direct=True)[0]))
     out["sent"] = sum(client.run(others).values())
     out["next"] = client.submit(lambda: 7).result(timeout=60)
 
     attempt("scatter", lambda: client.scatter(bytes(SIZE)) and None)
-    attempt("scatter_direct", lambda: client.scatter(bytes(SIZE), direct=True) and None)
     out["after_scatter"] = client.gather(client.scatter([5], hash=False))
 
     moved = client.submit(len, big, workers=[there])
     attempt("dependency", lambda: moved.result(timeout=60))
-    again = client.submit(lambda data: len(data), big, workers=[there])
-    attempt("dependency_again", lambda: again.result(timeout=60))
-    stays = client.submit(len, big, workers=[here], pure=False)
-    attempt("stays", lambda: stays.result(timeout=60))
     small = client.submit(lambda: bytes(1000), workers=[here])
     attempt("small", lambda: client.submit(len, small, workers=[there]).result(timeout=60))
 
@@ -66,8 +60,6 @@ with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) 
     wrong = client.submit(lambda: 1 / 0)
     got = client.gather([small, big, wrong], errors="skip")
     out["skipped"] = list(map(len, got))
-    got = client.gather({"small": small, "big": [big], "wrong": wrong}, errors="skip")
-    out["skipped_inside"] = [len(got["small"]), got["big"], got["wrong"]]
 
     several = [client.submit(lambda n: bytes(400_000), n, workers=[here]) for n in range(4)]
     wait(several)
@@ -75,7 +67,6 @@ with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) 
     out["one_by_one"] = [len(future.result(timeout=60)) for future in several]
 
     out["still"] = client.submit(len, big, workers=[here], pure=False).result(timeout=60)
-    out["moved"] = len(small.result(timeout=60))
 print(json.dumps(out))
 """
 
@@ -97,19 +88,7 @@ def small(cluster_under):
 
 
 @pytest.mark.parametrize(
-    "step",
-    [
-        "result",
-        "gather",
-        "direct",
-        "scatter",
-        "scatter_direct",
-        "dependency",
-        "dependency_again",
-        "batch",
-        "graph",
-        "together",
-    ],
+    "step", ["result", "direct", "scatter", "dependency", "batch", "graph", "together"]
 )
 def test_what_is_too_large_names_the_limit(small, step):
     rule, text = small[step]
@@ -122,20 +101,13 @@ def test_nothing_is_asked_for_again_and_again(small):
     assert small["sent"] <= 10, small
 
 
-@pytest.mark.parametrize(
-    ("step", "result"),
-    [
-        ("next", 7),
-        ("after_scatter", [5]),
-        ("stays", 3_000_000),
-        ("small", 1000),
-        ("beside", 1001),
-        ("one_by_one", [400_000] * 4),
-        ("skipped", [1000]),
-        ("skipped_inside", [1000, [None], None]),
-        ("still", 3_000_000),
-        ("moved", 1000),
-    ],
-)
-def test_everything_else_goes_on(small, step, result):
-    assert small[step] == result
+def test_everything_else_goes_on(small):
+    assert {
+        "next": 7,
+        "after_scatter": [5],
+        "small": 1000,
+        "beside": 1001,
+        "one_by_one": [400_000] * 4,
+        "skipped": [1000],
+        "still": 3_000_000,
+    }.items() <= small.items(), small

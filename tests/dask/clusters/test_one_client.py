@@ -1,86 +1,22 @@
-"""The table of keys that collide within one client, each row on real processes."""
+"""The table of keys that collide within one client, each row on real processes.
+
+Where the policy says warn instead, tests/dask/clients/test_future_reuse.py has it in memory.
+"""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 pytestmark = pytest.mark.cluster
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "one_client.py"
-POLICIES = Path(__file__).parents[3] / "policies"
-
-#: Under ``dask-cluster`` workers submit nothing; here they sign what their tasks submit.
-_WORKERS = """  - name: workers-submit
-    sender: worker
-    recipient: scheduler
-    submission: sealed
-    values: [group:engineers]
-"""
-
-
-class Submitted(NamedTuple):
-    """How the program submits: by which principal, under which ready policy.
-
-    :param changed: what that policy says, and what it says here.
-    :param contexts: those that keys of the program and of its tasks are compared in.
-    """
-
-    principal: str
-    policy: str
-    contexts: str
-    changed: tuple[tuple[str, str], ...] = ()
-
-    def text(self, word):
-        text = (POLICIES / f"{self.policy}.yaml").read_text()
-        for was, now in self.changed:
-            assert was in text
-            text = text.replace(was, now)
-        decided = rf"\1    key_conflicts: {{definition: {word}}}\n"
-        text, found = re.subn(rf"(  - name: (?:{self.contexts})\n)", decided, text)
-        assert found == 2
-        return text
-
-
-SUBMITTED = {
-    "code": Submitted("client", "default", "tasks-submit|client-submits-code"),
-    "sealed": Submitted(
-        *("carol", "dask-cluster", "workers-submit|engineers-submit-sealed"),
-        changed=(
-            (
-                "  - name: workers-report\n    sender: worker\n    recipient: scheduler\n",
-                _WORKERS,
-            ),
-            (
-                "    kinds: [task]\n    authors: [group:engineers]\n",
-                "    kinds: [task]\n    authors: [group:engineers, worker]\n",
-            ),
-        ),
-    ),
-}
-
-
-@pytest.fixture(scope="module", params=[("code", "warn"), ("sealed", "refuse")])
-def way(request):
-    return request.param
 
 
 @pytest.fixture(scope="module")
-def word(way):
-    return way[1]
-
-
-@pytest.fixture(scope="module")
-def seen(cluster_under, way):
-    submitted, word = SUBMITTED[way[0]], way[1]
-    principals = ("scheduler", "worker", "nanny", submitted.principal)
-    with cluster_under(submitted.text(word), principals, workers=1, nannies=0) as cluster:
-        ended = cluster.run(submitted.principal, PROGRAM, cluster.address, word, timeout=170)
-        assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
-        return ended.answer
+def seen(visit):
+    return visit("sealed").answer("alice", PROGRAM, timeout=170)
 
 
 #: What differs, by the submission.
@@ -97,21 +33,13 @@ DIFFERENT = {
     "task_over_data": "(a task instead of data)",
     "async_other": "(function: mul instead of add)",
 }
-FIRST = {"map": [5, 8], "scatter_other": 1, "task_over_data": 1}
-VALUELESS = {"actor", "async_other"}
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_another_definition_is_never_answered_without_a_word(seen, word, name):
-    value, warned = seen[name]
-    if word == "refuse":
-        rule, text = value
-        assert rule == "key.definition"
-        assert warned == []
-    else:
-        text = warned[0]
-        if name not in VALUELESS:
-            assert value == FIRST.get(name, 5)
+def test_another_definition_is_never_answered(seen, name):
+    (rule, text), warned = seen[name]
+    assert rule == "key.definition"
+    assert warned == []
     assert DIFFERENT[name] in text
     assert text.startswith("key '")
     assert len(text) < 400
@@ -145,22 +73,13 @@ def test_a_released_key_is_free_at_once(seen):
     assert seen["released"] == [6, []]
 
 
-def test_clients_of_tasks_compare_as_well(seen, word):
-    same, other, *rest = seen["in_a_task"]
-    assert same == 5
-    if word == "refuse":
-        assert [other, *rest] == ["key.definition", 5]
-    else:
-        assert other == 5
-        assert "(function: mul instead of add)" in rest[0]
+def test_clients_of_tasks_compare_as_well(seen):
+    assert seen["in_a_task"] == [5, "key.definition", 5]
 
 
-def test_what_was_handed_over_survives_a_refusal_of_what_came_later(seen, word):
+def test_what_was_handed_over_survives_a_refusal_of_what_came_later(seen):
     assert seen["handed_same"][0] == 23
     for name in ("handed_same", "handed_other"):
         assert "handed over" in seen[name][1][0]
-    if word == "refuse":
-        assert seen["handed_mapped"][0][0] == "key.definition"
-    else:
-        assert seen["handed_mapped"][0] == 23
+    assert seen["handed_mapped"][0][0] == "key.definition"
     assert seen["handed"] == [["finished", 23], ["finished", 23]]

@@ -8,10 +8,10 @@ import pytest
 
 from safeser.errors import EnvelopeError
 from safeser.identity import Identity
-from tests.conftest import until
 from tests.dask.live.rig import Silent
-from tests.dask.live.wires import Sealing, channel_of
+from tests.dask.live.wires import Sealing, channel_of, value_of
 from tests.dask.team import Team, work
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 
@@ -74,12 +74,10 @@ said["workers"] = sorted(named())
 print(json.dumps(said), flush=True)
 """
 
-NANNIES = """
-import json, sys, time
-import safeser
-
+NAMES = """
+import sys, safeser
 client = safeser.Client(sys.argv[1])
-print(json.dumps(sorted(map(str, client.run(lambda: 1, nanny=True, on_error="return").values()))))
+print([w["name"] for w in client.scheduler_info(n_workers=-1)["workers"].values()])
 """
 
 
@@ -105,6 +103,16 @@ def ends(team, name, process, within=120):
 
 def says(team, name, text, within=120):
     until(text, lambda: text in team.log(name), within)
+
+
+def test_code_in_one_worker_ends_no_other_worker(team):
+    """Its policy lets it ask, and tests/dask/scheduler/test_worker_authority.py has each way."""
+    channel = channel_of(team.keys, "worker-one", _policy(team), Silent())
+    with Sealing.to(team.address, channel) as wire:
+        said = wire.ask({"op": "unregister", "address": "two", "stimulus_id": "s", "reply": True})
+        assert value_of(said["exception"]).rule == "worker.another"
+        workers = wire.ask({"op": "identity", "n_workers": -1})["workers"]
+    assert "two" in {each["name"] for each in workers.values()}
 
 
 def test_a_revoked_engineer_is_out_and_the_work_of_others_goes_on(team):
@@ -134,7 +142,7 @@ def test_nothing_of_a_revoked_principal_is_accepted_whatever_it_ignores(team):
         assert wires[0].ask({"op": "identity"})["type"] == "Scheduler"
         team.retire(Identity.load(team.keys / "mallory.key"))
 
-        until("its end", lambda: _ends(team) and not _let_in(team, channel))
+        until("its end", lambda: _ends(team) and not _let_in(team, channel), every=0.1)
         admitted = [r for r in team.records("scheduler") if r.get("event") == "admit"]
         count = len([r for r in admitted if r["sender"] == "mallory"])
         for wire in wires:
@@ -193,20 +201,12 @@ def test_a_revoked_worker_is_out_its_results_are_computed_again_and_its_data_is_
 
 def test_a_revoked_nanny_is_out_and_its_worker_goes_on(team):
     with work(team):
+        channel = channel_of(team.keys, "nanny-three", _policy(team), Silent())
+        assert _let_in(team, channel)
         team.retire(Identity.load(team.keys / "nanny-three.key"))
         until("the nanny's word", lambda: "key of nanny is retired" in team.log("worker-three"))
-
-        def two_answer():
-            name, process = team.client("alice", NANNIES)
-            return ends(team, name, process).count("1") < 3
-
-        until("its silence", two_answer)
-        name, process = team.client(
-            "alice",
-            "import sys, safeser\n"
-            "c = safeser.Client(sys.argv[1])\n"
-            "print([w['name'] for w in c.scheduler_info(n_workers=-1)['workers'].values()])\n",
-        )
+        until("its end", lambda: not _let_in(team, channel), every=0.1)
+        name, process = team.client("alice", NAMES)
         until("the workers", lambda: process.poll() is not None)
         assert "three" in team.log(name)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from distributed.protocol import to_serialize
 from safeser.dask.contents import failures
 from safeser.dask.contents.failures import Relayed
 from safeser.dask.messages import translate
-from safeser.families.errors.wire import RemoteError
+from safeser.families.errors.wire import RemoteError, from_data
 from safeser.operations import Server
 
 CODE = """\
@@ -315,3 +316,58 @@ def test_a_worker_that_closes_logs_it_as_text():
     for said in (f"in {SECRET}", to_serialize(5)):  # what users log is theirs
         mine = {"op": "log-event", "topic": "mine", "msg": {"exception": said}}
         assert translate.outgoing(mine) is mine
+
+
+def raising(program, **names):
+    try:
+        exec(program, names)
+    except Exception as error:
+        return error
+    raise AssertionError(program)
+
+
+RAISED = {
+    "a file": "open('/nonexistent')",
+    "two files": "__import__('os').rename('/nonexistent', '/nor-this')",
+    "json": "__import__('json').loads('{')",
+    "a command": "__import__('subprocess').run(['false'], check=True)",
+    "a module": "import nonexistent_module",
+    "a name": "undefined_name",
+    "an attribute": "None.missing",
+    "bytes": "b'\\xff'.decode()",
+    "a group": "raise ExceptionGroup('g', [ValueError(1), KeyError('k')])",
+    "a cause": "try: 1 / 0\nexcept ArithmeticError as e: raise RuntimeError('r') from e",
+    "attributes and notes": "e = ValueError('x'); e.code = 7; e.add_note('n'); raise e",
+    "an attribute that is no data": "e = ValueError('x'); e.code = 7; e.lock = lock; raise e",
+    "a key": "{}['k']",
+}
+
+
+@pytest.mark.parametrize("program", RAISED.values(), ids=RAISED)
+def test_what_a_task_raises_is_what_it_raised(program):
+    error = raising(program, lock=threading.Lock())
+    element = {"op": "task-erred", "key": "x", **failures.told(error_message)(error)}
+    got = from_data(translate.outgoing(element, of_tasks=lambda: True)["exception"].data)
+    assert (type(got), str(got)) == (type(error), str(error))
+    kept = {name: value for name, value in vars(error).items() if name != "lock"}
+    notes = [*kept.pop("__notes__", []), *got.__notes__[-1:]]
+    assert vars(got) == {**kept, "__notes__": notes}
+    for name in ("filename", "filename2", "errno", "name", "path", "doc", "pos", "cmd", "object"):
+        assert getattr(got, name, None) == getattr(error, name, None)
+    assert type(got.__cause__) is type(error.__cause__)
+    assert [*map(str, getattr(got, "exceptions", ()))] == [
+        *map(str, getattr(error, "exceptions", ()))
+    ]
+
+
+def test_an_error_that_dask_cannot_pickle_keeps_its_text():
+    class Local(Exception):
+        def __str__(self):
+            return "as the worker saw it"
+
+    message = failures.told(error_message)(Local(threading.Lock()))
+    element = {"op": "task-erred", "key": "x", **message}
+    got = from_data(translate.outgoing(element, of_tasks=lambda: True)["exception"].data)
+    assert type(got) is RemoteError
+    assert "as the worker saw it" in str(got)
+    assert "Local" in got.remote_type

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import base_environment
 from tests.dask.live.controls import Traps
 from tests.dask.live.rig import Rig
 from tests.dask.live.told import Told
+from tests.processes import base_environment
 
 #: Names of processes that hold no key.
 STOCK = "stock"

@@ -6,12 +6,9 @@ whoever refused it; no attacker is believed.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 import os
 import pickle
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,13 +19,11 @@ from safeser.audit.record import parse
 from safeser.channel import Channel
 from safeser.identity import Identity, Roster
 from safeser.policy import Policy
-from tests.conftest import base_environment
 from tests.dask.live.wires import Sealing, Stock, Wire, value_of
+from tests.processes import DASK, address_in, base_environment, until
 from tests.shared import SECRET
 
-__all__ = ["DASK", "SECRET", "Log", "Rig", "Silent"]
-
-DASK = str(Path(sys.executable).parent / "dask")
+__all__ = ["SECRET", "Log", "Rig", "Silent"]
 
 #: What configuration holds and no answer to an attacker has a reason to.
 CONFIGURED = "allowed-imports"
@@ -172,17 +167,17 @@ class Rig:
         command = [DASK, "scheduler", "--port", "0", *options, "--scheduler-file", str(where)]
         started = self.cluster.start("stock-scheduler", *command, environment=plain)
         self.pids["scheduler"] = started.pid
-        self.stock["scheduler"] = _until(lambda: _address_in(where))
+        self.stock["scheduler"] = until("its file", lambda: address_in(where))
         scratch = ["--local-directory", str(self.path / "stock-scratch"), "--nthreads", "1"]
         command = [DASK, "worker", self.stock["scheduler"], *options, *scratch]
         self.cluster.start("stock-worker", *command, environment=plain)
         self.sealed["scheduler"] = self.cluster.address
         with self.stock_to("scheduler") as wire:
-            self.stock |= _until(lambda: _workers(wire, 1))
+            self.stock |= until("a worker", lambda: _workers(wire, 1))
             self.pids["worker"] = self._pid(wire, nanny=False)
             self.pids["nanny"] = self._pid(wire, nanny=True)
         with self.sealed_to("scheduler", "alice") as wire:
-            self.sealed |= _until(lambda: _workers(wire, 2))
+            self.sealed |= until("two workers", lambda: _workers(wire, 2))
 
     @staticmethod
     def _pid(wire: Wire, *, nanny: bool) -> int:
@@ -203,20 +198,6 @@ class Rig:
 
 def _refusal(sender: str, recipient: str, operation: str, rule: str) -> dict[str, Any]:
     return {"sender": sender, "recipient": recipient, "operation": operation, "rule": rule}
-
-
-def _until(probe: Callable[[], Any], patience: float = 90.0) -> Any:
-    deadline = time.monotonic() + patience
-    while not (found := probe()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-    return found
-
-
-def _address_in(where: Path) -> Any:
-    with contextlib.suppress(OSError, ValueError):
-        return json.loads(where.read_text())["address"]
-    return None
 
 
 def _workers(wire: Wire, count: int) -> dict[str, str] | None:

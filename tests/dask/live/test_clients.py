@@ -7,26 +7,20 @@ that client's log, and the same client completes another future.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Actor
-from distributed.protocol.serialize import Pickled
 
-from safeser import families
-from safeser.dask.clients import references
-from tests.conftest import until
 from tests.dask.live.client_table import CLIENT_ROWS, Told
-from tests.dask.live.controls import Traps
 from tests.dask.live.hostile import Hostile
 from tests.dask.live.payloads import in_all_forms, in_stock, places
 from tests.dask.live.rig import Rig
 from tests.dask.live.table import NEW_MODULES
 from tests.dask.live.told import Told as Victim
-from tests.dask.live.wires import Eager, PayloadRow
+from tests.dask.live.wires import PayloadRow
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 
@@ -137,10 +131,13 @@ def test_no_code_reaches_a_client(
 ) -> None:
     failures = []
     modules: dict[str, set[str]] = {}
+    asked: set[str] = set()  # each once by a guarded client: tests/dask/stock has all in memory
     for row in CLIENT_ROWS:
         failures.append(_control(rig, victims["stock"], servers["stock"], row))
         failures += _attacked(rig, victims["safeser"], servers["safeser"], row)
-        failures += _guarded(rig, victims["guarded"], servers["stock"], row)
+        if row.op not in asked:
+            failures += _guarded(rig, victims["guarded"], servers["stock"], row)
+        asked.add(row.op)
         for kind in ("safeser", "guarded"):
             now = set(victims[kind].ask({"does": "modules"}))
             new = {n for n in now - modules.setdefault(kind, now) if not n.startswith("importlib.")}
@@ -149,45 +146,3 @@ def test_no_code_reaches_a_client(
                 modules[kind] = now
     failures = [each for each in failures if each]
     assert not failures, "\n".join(failures)
-
-
-class _Actor:
-    """Opens as an actor that lives at *address*."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Actor, (int, self._address, "k")
-
-
-def test_no_actor_has_a_client_connect_elsewhere(
-    rig: Rig, victims: dict[str, Victim], servers: dict[str, Hostile], traps: Traps
-) -> None:
-    row = Told("an actor", "actor", "get_metadata", None)
-    marker = rig.marker("stock-actor")
-    traps.here(marker, stock=True)
-    data = pickle.dumps(_Actor(traps.stock.address))
-    said = _done(victims["stock"], servers["stock"], row, [Pickled({"pickled-obj": data}, [])])
-    assert int(marker.read_text()) == victims["stock"].process.pid, said
-
-    references.register()
-    marker = rig.marker("actor")
-    traps.here(marker, stock=False)
-    contacts, own = traps.stock.connections, traps.sealed.connections
-    header, frames = families.serialize(Actor(int, traps.sealed.address, "k"), ("dask", "msgpack"))
-    honest = PayloadRow(dict(header), tuple(bytes(frame) for frame in frames))
-    assert honest.header["sub-header"]["address"] == traps.sealed.address
-    lies = {**honest.header["sub-header"], "address": traps.stock.address}
-    typed = PayloadRow({**honest.header, "sub-header": lies}, honest.frames)
-    pickled = PayloadRow({"serializer": "pickle", "writeable": []}, (data,))
-    rig.log.new()
-    answers = [each for lie in (typed, pickled) for each in (lie, Eager(lie))]
-    said = _done(victims["safeser"], servers["safeser"], row, [*answers, honest])
-    assert said["then"] == 5, said
-    found = [r["rule"] for r in rig.log.refusals() if r["recipient"] == "alice"]
-    assert found.count("families.header") == 2, (found, said)
-    assert len(found) == 5, found  # what the honest one's worker says is refused as well
-    assert not rig.made(marker)
-    assert traps.sealed.connections > own
-    assert traps.stock.connections == contacts

@@ -64,3 +64,11 @@ def test_no_address_of_a_worker_leads_to_another_scheme(talk, field):
     t = talk("worker")
     t.refuses({**fine, "name": "w", field: "tcp://127.0.0.1:1"})
     assert t.refused_by_server == ["operation.field-shape"]
+
+
+@pytest.mark.parametrize("op", ["acquire-replicas", "refresh-who-has"])
+def test_no_element_leads_a_worker_to_another_scheme(talk, op):
+    where = {"op": op, "who_has": {"k": ["tcp://127.0.0.1:1"]}, "stimulus_id": "x"}
+    t = talk("worker").worker_stream()
+    t.attack_back([{**where, "nbytes": {"k": 1}} if op == "acquire-replicas" else where])
+    assert t.refused_by_asker == ["operation.field-shape"]

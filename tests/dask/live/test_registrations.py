@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import until
 from tests.dask.live.controls import Traps
-from tests.dask.live.payloads import CANARY, Evil, Here, filled, in_all_forms, in_stock, places
+from tests.dask.live.payloads import CANARY, Evil, in_all_forms, in_stock, places
 from tests.dask.live.rig import Rig
 from tests.dask.live.told import Told
 from tests.dask.live.wires import Host, Wire
+from tests.processes import until
 
 pytestmark = pytest.mark.cluster
 
@@ -193,23 +193,11 @@ def test_nobody_but_its_scheduler_has_a_worker_run_code(
 
 # --- addresses in the elements of a scheduler's stream --------------------------------------------
 
-_WHERE = {"k": [Here("elsewhere")]}
-_WAITS = {**_TASK, "key": Here("key"), "run_spec": None, "nbytes": {"k": 1}}
-_REFRESH = {"op": "refresh-who-has", "who_has": _WHERE, "stimulus_id": "x"}
 
-ELSEWHERE: dict[str, tuple[dict[str, Any], ...]] = {
-    "acquire-replicas": (
-        {"op": "acquire-replicas", "who_has": _WHERE, "nbytes": {"k": 1}, "stimulus_id": "x"},
-    ),
-    "compute-task": ({**_WAITS, "who_has": _WHERE},),
-    "refresh-who-has": ({**_WAITS, "who_has": {"k": []}}, _REFRESH),
-}
-
-
-def _led_to(name: str, address: str) -> list[Any]:
+def _led_to(address: str) -> list[Any]:
     # A task that was refused has failed for its worker: another one is told of each address.
-    named = {"elsewhere": address, "key": f"task at {address}"}
-    return list(filled(ELSEWHERE[name], lambda place: named[place.name]))
+    where = {"who_has": {"k": [address]}, "nbytes": {"k": 1}}
+    return [{**_TASK, "key": f"task at {address}", "run_spec": None, **where}]
 
 
 @contextmanager
@@ -224,14 +212,14 @@ def _recruited(recruit: Told, impostor: Impostor, policy: str | None) -> Iterato
         said |= recruit.hear()
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
 def test_no_element_has_a_worker_connect_elsewhere(
-    rig: Rig, recruits: dict[str, Told], traps: Traps, name: str
+    rig: Rig, recruits: dict[str, Told], traps: Traps
 ) -> None:
+    """Other elements that name addresses are in ``test_forms.py``."""
     marker = rig.marker("stock-elsewhere")
     traps.here(marker, stock=True)
     impostor = Impostor()
-    impostor.then = _led_to(name, traps.stock.address)
+    impostor.then = _led_to(traps.stock.address)
     with _recruited(recruits["stock"], impostor, None) as said:
         until("the control", lambda: marker.exists() and marker.read_text())
     assert int(marker.read_text()) == said["pid"]
@@ -241,8 +229,8 @@ def test_no_element_has_a_worker_connect_elsewhere(
     rig.log.new()
     impostor = Impostor(rig.channel("scheduler"))
     # The same elements are followed to a worker, whose answer is refused by itself.
-    impostor.then = _led_to(name, traps.stock.address) + _led_to(name, traps.sealed.address)
-    wanted = {(name, "operation.field-shape"), ("", "context.family")}
+    impostor.then = _led_to(traps.stock.address) + _led_to(traps.sealed.address)
+    wanted = {("compute-task", "operation.field-shape"), ("", "context.family")}
     with _recruited(recruits["safeser"], impostor, str(_careful(rig))) as said:
         seen = []
         rig.log.wait(lambda r: seen.append((r["operation"], r["rule"])) or wanted <= set(seen))

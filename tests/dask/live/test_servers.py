@@ -23,8 +23,8 @@ from tests.dask.live.wires import Sealing
 pytestmark = pytest.mark.cluster
 
 ROLES = {
-    "scheduler": ("bob", "carol", "worker", "nanny", "alice"),
-    "worker": ("bob", "carol", "worker", "nanny", "alice"),
+    "scheduler": ("bob", "carol", "worker", "alice"),
+    "worker": ("bob", "carol", "worker", "alice"),
     "nanny": ("carol", "worker"),
 }
 
@@ -84,12 +84,11 @@ def _attacked(rig: Rig, traps: Traps, row: Row, role: str, marker: Path) -> Iter
 def _recorded(rig: Rig, row: Row, role: str, target: str) -> bool:
     if "SSRF" in row.name and role in ("carol", "worker"):
         return True  # who may: it has nobody to talk to
-    # What a trap sends back, it sends as a worker; a nanny may not ask for the broadcast that would
-    # make the trap answer.
+    # What a trap sends back, it sends as a worker.
     hostile = "fake-worker" in row.name
     senders = {role, "worker"} if hostile else {role}
     about = {each["op"] for said in row.say for each in (said, said.get("msg", said))}
-    if row.say[0]["op"] == "greet" or (hostile and role != "nanny"):
+    if row.say[0]["op"] == "greet" or hostile:
         about = {""}
 
     def wanted(record: dict[str, Any]) -> bool:

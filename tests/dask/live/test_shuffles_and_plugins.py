@@ -13,10 +13,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from tests.dask.live.controls import Traps
 from tests.dask.live.payloads import Evil, evil, in_all_forms, in_stock
 from tests.dask.live.rig import Rig
-from tests.dask.live.wires import Host, Wire, value_of
+from tests.dask.live.wires import Host, Wire
 
 pytestmark = pytest.mark.cluster
 
@@ -98,17 +97,6 @@ async def gets_shuffle(address, key, dask_worker):
         await _ShuffleRunManager._fetch(manager, "s", key)
     except Exception as error:
         return type(error).__name__
-
-
-async def calls_actor(address, dask_worker):
-    from distributed import Actor
-
-    actor = Actor(int, address, "k", worker=dask_worker)
-    try:
-        call = actor._worker_rpc.actor_execute
-        await call(function="bit_length", actor="k", args=[], kwargs={})
-    except Exception as error:
-        return str(error)
 
 
 def _calls(wire: Wire, target: str, function: Any, *arguments: Any) -> Any:
@@ -203,24 +191,6 @@ def test_no_server_opens_why_another_failed(rig: Rig, name: str) -> None:
         assert liar.host.connections
         assert not [each for each in markers if rig.made(each)]
         assert rig.evaluate("alice", "scheduler", "1") == {rig.sealed["scheduler"]: 1}
-
-
-def test_no_actor_has_a_worker_connect_elsewhere(rig: Rig, traps: Traps) -> None:
-    marker = rig.marker("stock-actor")
-    traps.here(marker, stock=True)
-    with rig.stock_to("worker") as wire:
-        _calls(wire, "worker", calls_actor, traps.stock.address)
-    assert int(marker.read_text()) == rig.pids["worker"], "the control did not run"
-    traps.here(marker := rig.marker("actor"), stock=False)
-    contacts = traps.stock.connections
-    told = cloudpickle.dumps((traps.stock.address,))
-    call = {"op": "run", "function": _by_value(calls_actor), "args": told, "wait": True}
-    with rig.sealed_to("scheduler", "alice") as wire:
-        answers = wire.ask({"op": "broadcast", "msg": call})
-    for answer in answers.values():
-        assert "safeser://" in value_of(answer["result"])
-    assert not rig.made(marker)
-    assert traps.stock.connections == contacts
 
 
 def test_shards_are_opened_by_nobody_but_safeser(rig: Rig) -> None:

@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+import time
 import warnings
 from typing import Any
 
@@ -46,26 +47,20 @@ def element(client: Any) -> str:
     client.subscribe_topic("done", lambda event: arrived.set())
     client.k = Future("k", client)
     client.get_metadata(["hit"])
-    return "arrived" if arrived.wait(2 if STOCK else 30) else "lost"
+    # That of stock Dask ends with an element that it cannot read; older releases hide it.
+    listening = getattr(client, "_handle_report_task", None)
+    deadline = time.monotonic() + (2 if STOCK and listening is None else 30)
+    while not arrived.wait(0.01) and time.monotonic() < deadline:
+        if STOCK and listening is not None and listening.done():
+            break
+    return "arrived" if arrived.is_set() else "lost"
 
 
 async def feed(client: Any) -> None:
     await asyncio.wait_for(ProgressBar([Future("k", client)]).listen(), 10)
 
 
-def actor(client: Any) -> Any:
-    """Call a method of the actor that comes for an answer, where it says that it lives."""
-    found = client.get_metadata(["hit"])
-    client.direct_to_workers = True
-    try:
-        call = found._worker_rpc.actor_execute
-    finally:
-        client.direct_to_workers = None
-    return client.sync(call, function="bit_length", actor="k", args=[], kwargs={})
-
-
 ACTIONS = {
-    "actor": actor,
     "nothing": lambda client: None,
     "metadata": lambda client: client.get_metadata(["hit"]),
     "element": element,

@@ -56,9 +56,10 @@ def test_every_payload_is_recorded_before_one_is_opened(talk, monkeypatch, liste
     assert log.order == ["admit"] * 3 + ["load"] * 3
 
 
-def test_of_a_batch_that_cannot_be_recorded_nothing_is_opened(talk, marker):
+@pytest.mark.parametrize("broken", [{"admit"}, {"admit", "refuse"}], ids=len)
+def test_of_a_batch_that_cannot_be_recorded_nothing_is_opened(talk, marker, broken):
     t = talk("worker").worker_stream()
-    t.near.audit.broken = {"admit"}
+    t.near.audit.broken = broken
     row = t.Row({**PICKLE, "serializer": "cloudpickle"}, (marker.pickle,))
     wrong = t.Row({"serializer": "nothing-known"}, (b"",))
     tasks = [
@@ -165,3 +166,19 @@ def test_whoever_wrote_a_shard_wrote_the_pickle_in_it(opened, form):
     row = shard_row(t, pickle.dumps(SHARDS), form, author="bob")
     assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
     assert t.refused_by_server == ["author.relayed"]
+
+
+def test_a_shard_that_cannot_be_recorded_is_not_opened(opened):
+    t = opened
+    t.far.audit.broken = {"admit"}
+    row = shard_row(t, pickle.dumps(SHARDS), "msgpack")
+    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
+    assert not any(event.startswith("load") for event in t.far.audit.order)
+
+
+def test_a_shard_that_could_not_be_sent_is_its_reason(opened, marker):
+    t = opened
+    row = shard_row(t, marker.pickle, "msgpack", failed=True)
+    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
+    assert "peer.unsent" in t.refused_by_server
+    assert t.far.audit.order == ["admit", "load msgpack", "refuse"]

@@ -4,7 +4,7 @@ __all__ = ["CLIENT", "DASHBOARD"]
 
 #: Some tasks, of which one makes its own load refuse an attack.
 CLIENT = """
-import json, pickle, sys
+import json, os, pickle, sys
 import safeser
 
 class Evil:
@@ -21,7 +21,8 @@ def own_load(data):
 with safeser.Client(sys.argv[1]) as client:
     client.wait_for_workers(int(sys.argv[2]))
     assert client.gather(client.map(lambda x: x + 1, range(5))) == [1, 2, 3, 4, 5]
-    print(json.dumps(client.submit(own_load, pickle.dumps(Evil()), key="own-load").result()))
+    key = os.environ.get("KEY_PREFIX", "") + "load"
+    print(json.dumps(client.submit(own_load, pickle.dumps(Evil()), key=key).result()))
 """
 
 #: A scheduler whose log gets refusals as hostile as peers can make them.

@@ -10,11 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from safeser.audit import AuditKey, AuditLog, read
 from safeser.audit.outputs.feed import Outputs
 from safeser.dask.monitoring import metrics
 from safeser.dask.monitoring.metrics import Decisions
-from tests.conftest import Cluster, until
 from tests.dask.monitoring.programs import CLIENT
+from tests.processes import Cluster, Folder, until
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
@@ -46,8 +47,6 @@ def scraped(*channels) -> str:
 
 @pytest.fixture
 def recorded(doors, tmp_path):
-    from safeser.audit import AuditKey, AuditLog
-
     log = AuditLog.open(tmp_path / "audit", key=AuditKey.new(), principal="scheduler")
     yield doors.channel("scheduler", "demo", audit=log)
     log.close()
@@ -125,62 +124,49 @@ def scrape(cluster: Cluster, name: str) -> Samples:
 
 
 @pytest.mark.cluster
-def test_a_scheduler_and_a_worker_have_metrics(cluster):
+def test_a_scheduler_and_a_worker_have_metrics(visit, tmp_path):
+    alice = visit("demo")
+    cluster, own = alice.cluster, {"principal": "scheduler"}
     before = sum(refusals(scrape(cluster, f"worker-{n}")) for n in range(2))
-    assert cluster.run("alice", CLIENT, cluster.address, "2").answer == "pickle.global"
-    refused = cluster.run("bob", CLIENT, cluster.address, "2")
-    assert refused.code != 0
+    strangers = total(scrape(cluster, "scheduler"), "safeser_handshakes_refused_total")
+    assert alice.answer("alice", CLIENT, "2") == "pickle.global"
+    # A peer with a key of alice's name that the cluster does not list.
+    stranger = Folder(tmp_path)
+    stranger.fresh = False
+    assert stranger.run("alice", CLIENT, cluster.address, "2").code != 0
 
     found = scrape(cluster, "scheduler")
-    own = {"principal": "scheduler"}
     decided = "safeser_decisions_total"
     assert total(found, decided, **own, outcome="permitted", kind="task") >= 2
     assert total(found, decided, **own, outcome="permitted", family="dask") >= 0
     assert total(found, "safeser_sessions", **own) >= 4
     assert total(found, "safeser_policy_info", **own, policy="demo") == 1
     assert total(found, "safeser_audit_failures_total", **own) == 0
+    assert total(found, "safeser_handshakes_refused_total") > strangers
 
     both = [scrape(cluster, f"worker-{n}") for n in range(2)]
     for each in both:
         assert total(each, decided, principal="worker", outcome="permitted") > 0
         assert total(each, "safeser_policy_info", principal="worker") == 1
     assert sum(map(refusals, both)) == before + 1
-
-
-def refusals(found: Samples) -> float:
-    return total(found, "safeser_decisions_total", rule="pickle.global", outcome="refused")
-
-
-@pytest.mark.cluster
-def test_a_peer_without_a_listed_key_is_a_refused_handshake(cluster, tmp_path):
-    from tests.conftest import Folder
-
-    stranger = Folder(tmp_path)  # keys of the same names, which the cluster does not list
-    before = total(scrape(cluster, "scheduler"), "safeser_handshakes_refused_total")
-    assert stranger.run("alice", CLIENT, cluster.address, "2").code != 0
-    found = scrape(cluster, "scheduler")
-    assert total(found, "safeser_handshakes_refused_total") > before
-
-
-@pytest.mark.cluster
-def test_what_a_task_is_refused_while_it_runs_is_a_record(cluster):
-    from safeser.audit import read
-
-    assert cluster.run("alice", CLIENT, cluster.address, "2").answer == "pickle.global"
-    found = [
-        record.fields
-        for record in read(cluster.audit)
-        if record.text("operation") == "safeser.pickles.loads"
+    # What the task was refused while it ran is a record as well.
+    records = [
+        each
+        for each in read(cluster.audit)
+        if (each.text("task"), each.text("rule")) == (alice.prefix + "load", "pickle.global")
     ]
-    assert found
+    assert [each.fields["global"] for each in records] == ["builtins:print"]
     assert {
         "event": "refuse",
+        "operation": "safeser.pickles.loads",
         "permitted": False,
         "rule": "pickle.global",
         "sender": "worker",
         "recipient": "worker",
-        "task": "own-load",
         "task_author": "alice",
-        "global": "builtins:print",
-    }.items() <= found[0].items()
-    assert found[0]["reason"].startswith("builtins:print")
+    }.items() <= records[0].fields.items()
+    assert records[0].fields["reason"].startswith("builtins:print")
+
+
+def refusals(found: Samples) -> float:
+    return total(found, "safeser_decisions_total", rule="pickle.global", outcome="refused")

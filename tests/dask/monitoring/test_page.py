@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.browser import tab
-from tests.conftest import Folder, until
 from tests.dask.monitoring.programs import DASHBOARD
 from tests.needs import needs
+from tests.processes import Folder, until
 
 pytestmark = pytest.mark.cluster
 

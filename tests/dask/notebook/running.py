@@ -1,7 +1,8 @@
 """Runs the operations as cells of a notebook in a real Jupyter kernel, on one scheme or the other.
 
-``python -m tests.dask.notebook.running tcp`` (or ``safeser``) runs them in the current folder, or
-those of the areas that follow. It shows what each of them printed, and last all of it as JSON.
+``python -m tests.dask.notebook.running tcp`` runs them in the current folder, or those of the areas
+that follow; ``safeser`` on the cluster that ``SCHEDULER`` names, whose workers are in this folder.
+It shows what each of them printed, and last all of it as JSON.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def keep(cls):
     return cls
 """,
     "safeser": """
-import safeser
-client = safeser.Client(n_workers=2, threads_per_worker=1)
+import os, safeser
+client = safeser.Client(os.environ["SCHEDULER"])
 keep = safeser.register_class
 """,
 }

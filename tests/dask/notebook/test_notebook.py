@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ import pytest
 
 from tests.dask.notebook.cells import operations
 from tests.dask.notebook.running import BEGINNINGS, OPERATIONS
+from tests.processes import base_environment
 
 PROJECT = Path(__file__).parents[3]
 DOCS = PROJECT / "docs"
@@ -25,19 +25,24 @@ DIFFERENT = {
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
+def outcomes(clusters, tmp_path_factory):
     """What each operation printed on both schemes, in kernels that run beside each other."""
-    own = {name: text for name, text in os.environ.items() if not name.startswith("DASK_")}
-    environment = {**own, "PYTHONPATH": str(PROJECT)}
+    cluster = clusters["default"]
+    shared = {"PYTHONPATH": str(PROJECT)}
     for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR"):
-        environment[variable] = str(tmp_path_factory.mktemp(variable.lower()))
+        shared[variable] = str(tmp_path_factory.mktemp(variable.lower()))
+    environments = {
+        "tcp": base_environment() | shared,
+        "safeser": cluster.environment("client", SCHEDULER=cluster.address, **shared),
+    }
+    folders = {"tcp": tmp_path_factory.mktemp("tcp"), "safeser": cluster.path}
 
     def run(scheme):
         # In processes of their own: event loops and sockets of kernels stay where they were made.
         return subprocess.run(
             [sys.executable, "-m", "tests.dask.notebook.running", scheme],
-            cwd=tmp_path_factory.mktemp(scheme),
-            env=environment,
+            cwd=folders[scheme],
+            env=environments[scheme],
             stdout=subprocess.PIPE,
             text=True,
         )

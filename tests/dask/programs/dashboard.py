@@ -21,16 +21,8 @@ def looks(client: Any, squares: Future) -> dict[str, Any]:
         "future": squares.result(timeout=20).tolist(),
         "direct": client.gather(squares, direct=True).tolist(),
         "who_has": len(client.who_has([squares])["squares"]),
-        "has_what": len(client.has_what()),
-        "nthreads": len(client.nthreads()),
-        "ncores": len(client.ncores()),
-        "nbytes": sorted(client.nbytes(summary=False)),
-        "processing": len(client.processing()),
         "metadata": client.get_metadata("owner"),
-        "events": isinstance(client.get_events("all"), tuple | list),
-        "versions": "distributed" in str(client.sync(client.scheduler.versions)),
         "stream": isinstance(client.get_task_stream(), tuple | list),
-        "profile": isinstance(client.profile(), dict),
         "set": Event("never").is_set(),
     }
 

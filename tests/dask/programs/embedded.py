@@ -1,31 +1,23 @@
-"""A cluster that a program starts by itself; prints what came out as JSON.
+"""Clusters that a program starts by itself; prints what came out as JSON.
 
 Run as a program, which is imported again by each worker.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
-import time
 from typing import Any
 
 import dask
+import distributed
 import numpy as np
 from distributed import wait
 
 import safeser
 from safeser.dask.cluster import LocalCluster
-
-
-def until(probe: Any) -> Any:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if found := probe():
-            return found
-        time.sleep(0.02)
-    raise TimeoutError("it did not happen")
 
 
 def recomputes(client: Any) -> Any:
@@ -50,27 +42,50 @@ def spills(client: Any) -> Any:
     return [on_disk > 0, [int(each[0]) for each in got], len(got[0]), mode == 0]
 
 
-def local() -> Any:
-    out: dict[str, Any] = {}
-    memory = {"target": 0.02, "spill": False, "pause": False, "terminate": False}
-    limits = {f"distributed.worker.memory.{name}": value for name, value in memory.items()}
-    options = {"n_workers": 1, "threads_per_worker": 1, "memory_limit": "1GiB"}
-    with (
-        dask.config.set(limits),
-        LocalCluster(**options) as cluster,
-        safeser.Client(cluster) as client,
+def needs_code(client: Any) -> Any:
+    """A result that needs code fails once, and the client goes on."""
+    future = client.submit(lambda: print)
+    try:
+        future.result(timeout=30)
+    except safeser.PayloadError as error:
+        named = "numbers, text, arrays or frames" in str(error)
+        return [error.rule, named, client.submit(lambda: 7).result(timeout=30)]
+    return None
+
+
+async def awaited() -> Any:
+    async with (
+        LocalCluster(n_workers=1, threads_per_worker=1, asynchronous=True) as cluster,
+        cluster.get_client() as client,
     ):
-        out["address"] = cluster.scheduler_address.startswith("safeser://127.0.0.1:")
-        out["spills"] = spills(client)
-        out["recomputes"] = recomputes(client)
-        out["shows"] = "safeser://" in repr(cluster) and "Workers" in cluster._repr_html_()
-        out["logs"] = sorted(str(name).partition(":")[0] for name in cluster.get_logs())
-    return out
+        return [type(client) is safeser.Client, await client.submit(sum, [1, 2])]
 
 
 def main() -> None:
-    print(json.dumps(local()))
+    out: dict[str, Any] = {"awaited": asyncio.run(awaited())}
+    memory = {"target": 0.02, "spill": False, "pause": False, "terminate": False}
+    limits = {f"distributed.worker.memory.{name}": value for name, value in memory.items()}
+    options = {"n_workers": 1, "threads_per_worker": 1, "memory_limit": "1GiB"}
+    with dask.config.set(limits), LocalCluster(**options) as cluster:
+        with distributed.Client(cluster), cluster.get_client() as client:
+            # The current one is not one of safeser's.
+            own = type(client) is safeser.Client, cluster.get_client() is client
+            out["clients"] = [*own, client.submit(sum, [1, 2]).result(timeout=60)]
+        with cluster.get_client() as client:
+            out["again"] = client.safeser.identity.principal
+            out["address"] = cluster.scheduler_address.startswith("safeser://127.0.0.1:")
+            out["spills"] = spills(client)
+            out["recomputes"] = recomputes(client)
+            out["code"] = needs_code(client)
+            out["shows"] = "safeser://" in repr(cluster) and "Workers" in cluster._repr_html_()
+            out["logs"] = sorted(str(name).partition(":")[0] for name in cluster.get_logs())
+    out["left"] = os.path.exists(cluster.directory)
+    # And one that is left open with its client, at the end of the program.
+    kept.append(safeser.Client(n_workers=1, threads_per_worker=1))
+    print(json.dumps(out))
 
+
+kept: list[Any] = []
 
 if __name__ == "__main__":
     main()

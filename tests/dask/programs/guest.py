@@ -27,6 +27,8 @@ def calls(client, folder):
     worker = next(iter(client.scheduler_info()["workers"]))
 
     return {
+        "submit": lambda: client.submit(len, "x"),
+        "map": lambda: client.map(len, ["x"]),
         "run": lambda: client.run(len, "x"),
         "run_function": lambda: client.run_on_scheduler(len, "x"),
         "register_worker_plugin": lambda: client.register_plugin(OnWorkers()),

@@ -1,7 +1,4 @@
-"""What one client gets under a key whose future it holds. Prints it as JSON; argument: address.
-
-Run under a policy whose word for ``definition`` is the second argument.
-"""
+"""What one client gets under a key whose future it holds. Prints it as JSON; argument: address."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ import warnings
 import dask
 import dask.array as da
 from distributed import Queue, Variable, wait, worker_client
+from steps import own
 
 import safeser
 
@@ -101,15 +99,18 @@ def named(function):
 def handed(client):
     """What came from elsewhere under a key that this client then submits under."""
     with safeser.Client(sys.argv[1], timeout=30, set_as_default=False) as another:
-        one = another.submit(add, 20, 3, key="handed")
-        Variable("one", client=another).set(one)
-        Queue("two", client=another).put(one)
-        futures = [Variable("one", client=client).get(60), Queue("two", client=client).get(60)]
+        one = another.submit(add, 20, 3, key=own("handed"))
+        Variable(own("one"), client=another).set(one)
+        Queue(own("two"), client=another).put(one)
+        futures = [
+            Variable(own("one"), client=client).get(60),
+            Queue(own("two"), client=client).get(60),
+        ]
         wait(futures)
-        out["handed_same"] = tried(lambda: client.submit(add, 20, 3, key="handed").result())
-        out["handed_other"] = tried(lambda: client.submit(mul, 20, 3, key="handed").result())
-        mapped = client.map(mul, [20], [3], key=["handed"])
-        until(lambda: sys.argv[2] == "warn" or mapped[0].status == "error")
+        out["handed_same"] = tried(lambda: client.submit(add, 20, 3, key=own("handed")).result())
+        out["handed_other"] = tried(lambda: client.submit(mul, 20, 3, key=own("handed")).result())
+        mapped = client.map(mul, [20], [3], key=[own("handed")])
+        until(lambda: mapped[0].status == "error")
         out["handed_mapped"] = tried(lambda: mapped[0].result())
         out["handed"] = [[each.status, each.result()] for each in futures]
 

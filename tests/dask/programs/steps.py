@@ -1,10 +1,12 @@
 """The steps of a program that tests run, one after the other, whether or not one of them fails.
 
-Programs print what :func:`taken` returns, and the tests compare it step by step.
+Programs print what :func:`taken` returns, and the tests compare it step by step. What outlives a
+program on its cluster has a name by :func:`own`.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import traceback
@@ -12,6 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 Step = Callable[[Any], Any]
+
+
+def own(name: str) -> str:
+    """Return a key, or the name of a variable, that no other test has on this cluster."""
+    return os.environ["KEY_PREFIX"] + name
+
 
 _STEPS: list[Step] = []
 

@@ -98,6 +98,15 @@ def test_many_conflicts_are_told_once_and_recorded_each(setup):
     assert len(setup.rules) == 50
 
 
+def test_a_key_is_shown_in_part_and_without_what_is_not_printed(setup):
+    key = "evil\n\x1b[31m" + "x" * 500
+    setup.submit("alice", add(key, 1, 2))
+    (told,) = setup.submit("carol", add(key, 1, 3))
+    text = str(told["exception"].data)
+    assert "x" * 61 not in text
+    assert "\x1b" not in text
+
+
 def test_whoever_has_left_is_told_nothing(setup):
     setup.submit("alice", add("k", 1, 2))
     setup.fake.client_comms["Client-carol"].closed = True

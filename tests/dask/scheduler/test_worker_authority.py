@@ -119,6 +119,9 @@ def test_a_nanny_is_known_however_it_is_spelt(doors, monkeypatch, spelt):
         await c.register(1, nanny=address(9))
         other = await c.register(2, "other", nanny=spelt)
         assert other.said[0]["exception"].rule == "worker.nanny"
+        # Its own worker, started anew, may come before the old one is known to be gone.
+        await c.register(5, nanny=spelt)
+        assert address(5) in c.scheduler.workers
         await c.register(3, "other", nanny="safeser://node.invalid:8")
         # Where the name leads later is nobody's business.
         assert c.scheduler.workers[address(3)].nanny == address(8)

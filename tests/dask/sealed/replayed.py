@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import operator
 import os
 import sys
 
 import dask.array as da
-from dask import delayed
 from distributed import wait
 
 import safeser
@@ -64,13 +62,8 @@ def told_the_truth(client):
     yield "itself", failing
     above = client.submit(add, client.submit(add, failing))
     yield "three graphs", above
-    yield "an earlier graph and others", client.compute(delayed(add)(delayed(add)(delayed(above))))
-    yield "one graph", client.compute(delayed(add)(delayed(add)(delayed(add)(delayed(divide)()))))
-    legacy = {"x": (operator.truediv, 1, 0), "alias": "x", "y": (add, "alias"), "z": (add, "y")}
-    yield "an alias", client.get(legacy, "z", sync=False)
     ones = da.ones(4, chunks=2).map_blocks(spoiled, dtype=float, meta=da.ones(1)._meta)
     yield "a collection", (ones.rechunk(4) + 1).sum().persist(optimize_graph=False)
-    yield "one of several", client.submit(sum, [client.submit(add, i) for i in range(9)] + [above])
 
 
 def main(address, path):

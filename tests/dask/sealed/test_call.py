@@ -121,6 +121,7 @@ MALFORMED = {
     "text for a tree": {"tree": "x"},
     "another tree": {"tree": b"\xc0"},
     "no places": {"places": []},
+    "a number for places": {"places": 0},
     "a place too few": {"places": [0]},
     "a place too many": {"places": [0, 1, 1]},
     "places exchanged": {"places": [1, 0]},

@@ -368,6 +368,24 @@ def test_trees_cost_what_it_takes_to_open_them(lies, monkeypatch):
     assert len(opened) == 1
 
 
+@pytest.mark.parametrize(
+    ("tree", "cost"),
+    [
+        ([*CALL[:4], [1] * 1000, []], 1100),
+        ([*CALL[:4], [[form.GATHERED, 0]] * 1000, []], 19_100),
+        ([*CALL[:4], [[form.REFERENCE, 1]] * 1000, []], 21_100),
+    ],
+)
+def test_lists_and_references_cost_more_than_bytes(lies, monkeypatch, tree, cost):
+    task = lies(tree, [b"one"], [bytes(32)])["x"]
+    monkeypatch.setattr("safeser.dask.equality.outline.open_task", lambda *_: "opened")
+    monkeypatch.setattr("safeser.dask.equality.outline._MOST_SPENT", cost * 1.1)
+    assert outline(task, Limits(), Allowance()) == "opened"
+    monkeypatch.setattr("safeser.dask.equality.outline._MOST_SPENT", cost * 0.9)
+    with pytest.raises(PayloadError, match="too long to read"):
+        outline(task, Limits(), Allowance())
+
+
 def test_an_actor_is_no_task(lies):
     tasks = [lies(CALL, [b"one"], [bytes(32)], flags) for flags in (0, 4)]
     assert compared(*tasks, "x") is DIFFERENT

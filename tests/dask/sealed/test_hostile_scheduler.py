@@ -183,6 +183,22 @@ def test_no_request_that_was_changed_does(marker, recipient, rule, name):
     assert server.refused_by_server == [rule]
 
 
+@pytest.mark.parametrize(
+    ("recipient", "op", "field", "rule"),
+    [
+        ("worker", "run_coroutine", "function", "sealed.place"),
+        ("worker", "plugin-add", "plugin", "sealed.place"),
+        ("nanny", "plugin_add", "plugin", "sealed.place"),
+        ("nanny", "run_coroutine", "function", "operation.unknown"),
+    ],
+)
+def test_a_function_to_run_counts_in_no_other_operation(recipient, op, field, rule):
+    server = talk("scheduler", recipient)
+    request = {"op": op, field: signed_parts({"function": FUNCTION})["function"]}
+    server.refuses({**request, "name": "p"} if field == "plugin" else request)
+    assert server.refused_by_server == [rule]
+
+
 REGISTRATIONS = {
     "worker": ({"op": "register-worker", "reply": False}, "worker-plugins", "plugin-add"),
     "nanny": ({"op": "register_nanny"}, "nanny-plugins", "plugin_add"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cluster
 from tests.dask.live.rig import Log
+from tests.processes import Cluster
 
 pytestmark = pytest.mark.cluster
 

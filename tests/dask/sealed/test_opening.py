@@ -67,6 +67,7 @@ BAD = {
     "a dictionary by lists": task((form.PLAIN, 4, (form.PLAIN, 0), 1)),
     "an unknown gatherer": task((form.GATHERED, 4)),
     "a gatherer without a kind": task((form.GATHERED,)),
+    "a slice of two": task((form.SLICE, 1, 2)),
     "half a dictionary of tasks": task((form.GATHERED, 3, (form.DEPENDENCY, 0))),
     "data without a value": (form.DATA, "x"),
     "data without a key": (form.DATA, None, 1),

@@ -460,3 +460,13 @@ def test_a_worker_to_whom_policy_does_not_let_it_be_said_is_not_told(
     told.note(graph.current)
     assert scheduler.loop.passes() == 1
     assert stream.said == []
+
+
+def test_a_scheduler_that_is_gone_tells_no_worker(sealed):
+    gone = Scheduler()
+    told, loop, current = Renewals(gone, None), gone.loop, sealed({"x": task("x")}).current
+    told.note(current)
+    del gone
+    gc.collect()
+    assert loop.passes() == 1
+    told.note(current)

@@ -278,6 +278,7 @@ def test_a_sealed_task_needs_a_policy_that_says_sealed(doors, author):
             for field in ("key", "priority", "actor", "span_id")
         ),
         lambda row: element(annotations={"x": row}, run_spec=Talk.Eager(row)),
+        lambda row: element(nbytes={"x": row}, run_spec=Talk.Eager(row)),
         lambda row: {"op": "acquire-replicas", "data": Talk.Eager(row)},
         lambda row: {"op": "steal-request", "run_spec": Talk.Eager(row)},
         # A failure in the place of a task: what an honest scheduler says if it may not send it.

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +19,8 @@ from distributed.protocol import dumps
 from safeser.channel import OpenLink
 from safeser.dask.stock.conversation import GuardedConversation
 from safeser.policy import Policy
-from tests.conftest import Witness, base_environment
+from tests.conftest import Witness
+from tests.processes import DASK, Folder, address_in, base_environment, until
 
 GREETING = {"compression": None, "python": (3, 11, 7), "pickle-protocol": 5}
 ADDRESS = "tcp://127.0.0.1:8786"
@@ -86,68 +83,34 @@ def peer(make_peer: Any) -> Peer:
 
 # --- real clusters without safeser ----------------------------------------------------------------
 
-DASK = str(Path(sys.executable).parent / "dask")
-PATIENCE = 60.0
 HERE = str(Path(__file__).parent)
 
 
-class Stock:
+class Stock(Folder):
     """A scheduler and a worker by the commands that users type, without safeser."""
 
     def __init__(self, path: Path, scheme: str) -> None:
-        self.path = path
+        super().__init__(path)
         self.scheme = scheme
         self.tls = certificates(path) if scheme == "tls" else {}
-        self._running: list[subprocess.Popen[bytes]] = []
 
-    def begin(self) -> Stock:
+    def begin(self) -> None:
         where = self.path / "scheduler.json"
-        files = [f"--tls-{name}={path}" for name, path in self.tls.items()]
         common = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
-        common += files
-        self._start("scheduler", "--port", "0", "--scheduler-file", str(where), *common)
-        self.address = self._until(where)
-        scratch = ["--local-directory", str(self.path / "scratch"), "--nthreads", "2"]
-        self._start("worker", self.address, "--no-nanny", *scratch, *common)
-        return self
-
-    def _start(self, role: str, *arguments: str) -> None:
-        if role == "scheduler":
-            arguments = ("--protocol", self.scheme, *arguments)
-        with (self.path / f"{role}.log").open("ab") as log:
-            self._running.append(
-                subprocess.Popen(
-                    [DASK, role, *arguments],
-                    **{"stdout": log, "stderr": log, "env": environment(), "cwd": self.path},
-                    start_new_session=True,
-                )
-            )
-
-    def _until(self, where: Path) -> str:
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                return str(json.loads(where.read_text())["address"])
-            time.sleep(0.02)
-        raise AssertionError((self.path / "scheduler.log").read_text())
-
-    def stop(self) -> None:
-        """End all at once: nothing that they would do at their ends is tested."""
-        for process in self._running:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(timeout=15)
+        common += [f"--tls-{name}={path}" for name, path in self.tls.items()]
+        scheduler = [DASK, "scheduler", "--protocol", self.scheme, "--port", "0", *common]
+        scheduler += ["--scheduler-file", str(where)]
+        self.start("scheduler", *scheduler, environment=environment())
+        self.address = until("the scheduler's file", lambda: address_in(where))
+        worker = [DASK, "worker", self.address, "--no-nanny", "--nthreads", "2", *common]
+        worker += ["--local-directory", str(self.path / "scratch")]
+        self.start("worker", *worker, environment=environment())
 
     def user(self, program: Path, *arguments: str, **settings: str) -> dict[str, Any]:
         """Run a program as a user of this cluster; return what it prints as JSON."""
-        ended = subprocess.run(
-            [sys.executable, str(program), self.address, json.dumps(self.tls), *arguments],
-            **{"capture_output": True, "text": True, "check": False, "timeout": 120},
-            env=environment(**settings),
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        said: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-        return {**said, "err": ended.stderr}
+        command = (sys.executable, str(program), self.address, json.dumps(self.tls), *arguments)
+        ended = self.call(*command, environment=environment(**settings), timeout=120)
+        return {**ended.answer, "err": ended.err}
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -180,10 +143,17 @@ def certificates(path: Path) -> dict[str, str]:
     return {"ca-file": cert, "cert": cert, "key": key_file}
 
 
-@pytest.fixture(scope="module", params=["tcp", "tls"])
-def stock(request: Any, tmp_path_factory: Any) -> Any:
-    made = Stock(tmp_path_factory.mktemp(request.param), request.param)
-    try:
-        yield made.begin()
-    finally:
-        made.stop()
+@pytest.fixture(scope="module")
+def stocks(tmp_path_factory: Any) -> Any:
+    """Return what gives the stock cluster of a scheme."""
+    made: dict[str, Stock] = {}
+
+    def of(scheme: str) -> Stock:
+        if scheme not in made:
+            made[scheme] = Stock(tmp_path_factory.mktemp(scheme), scheme)
+            made[scheme].begin()
+        return made[scheme]
+
+    yield of
+    for each in made.values():
+        each.stop()

@@ -15,10 +15,8 @@ HERE = Path(__file__).parent
 pytestmark = pytest.mark.cluster
 
 
-@pytest.fixture(scope="module")
-def day(stock, tmp_path_factory):
+def a_day(stock, log):
     """Return what one user said at the end of a day, and the folder of their log."""
-    log = tmp_path_factory.mktemp("log")
     AuditKey.new().save(log / "audit.key")
     settings = {
         "DASK_SAFESER__AUDIT": str(log / "audit"),
@@ -27,12 +25,20 @@ def day(stock, tmp_path_factory):
     return stock.user(HERE / "user.py", **settings), log, stock
 
 
+@pytest.fixture(scope="module")
+def day(stocks, tmp_path_factory):
+    return a_day(stocks("tcp"), tmp_path_factory.mktemp("log"))
+
+
+VALUES = {
+    **{"number": 3, "array": [0, 1, 2], "text": "hello you", "nested": [[3, 1], [2, 1]]},
+    **{"sum": [0, 2, 4, 6], "direct": [[0], [0, 1]], "scattered": [0, 1]},
+    **{"collection": [4.0] * 4, "first": [1, 2], "ran": [0], "on scheduler": 0},
+}
+
+
 def test_values(day):
-    assert day[0]["values"] == {
-        **{"number": 3, "array": [0, 1, 2], "text": "hello you", "nested": [[3, 1], [2, 1]]},
-        **{"sum": [0, 2, 4, 6], "direct": [[0], [0, 1]], "scattered": [0, 1]},
-        **{"collection": [4.0] * 4, "first": [1, 2], "ran": [0], "on scheduler": 0},
-    }
+    assert day[0]["values"] == VALUES
 
 
 def test_frames_and_groups(day):
@@ -74,7 +80,10 @@ def test_what_only_a_pickle_could_carry_is_refused_and_the_client_goes_on(day):
 
 
 def test_the_process_speaks_nothing_else(day):
-    said = day[0]["schemes"]
+    check_schemes(day[0]["schemes"])
+
+
+def check_schemes(said):
     for way in ("other scheme", "safeser", "without a guard", "listen", "stock client"):
         assert "scheme.guarded" in said[way], (way, said[way])
     for way in ("ws", "inproc", "late"):
@@ -87,7 +96,17 @@ def test_a_second_client_and_what_it_asks_for(day):
 
 
 def test_the_log_calls_them_unauthenticated(day):
-    _, log, stock = day
+    check_log(*day[1:])
+
+
+def test_so_it_is_over_tls(stocks, tmp_path):
+    said, log, stock = a_day(stocks("tls"), tmp_path)
+    assert said["values"] == VALUES
+    check_schemes(said["schemes"])
+    check_log(log, stock)
+
+
+def check_log(log, stock):
     key = AuditKey.load(log / "audit.key")
     assert verify(log / "audit", key=key).ok
     events = [each for each in read(log / "audit") if each.type == "event"]
@@ -105,8 +124,8 @@ def test_the_log_calls_them_unauthenticated(day):
         assert each.text("address").startswith(f"{stock.scheme}://127.0.0.1:")
 
 
-@pytest.mark.parametrize("stock", ["tcp"], indirect=True)  # the example has no certificates
-def test_the_example_of_a_guarded_client(stock):
+def test_the_example_of_a_guarded_client(stocks):
+    stock = stocks("tcp")
     example = Path(__file__).parents[3] / "examples" / "guarded_client.py"
     ended = subprocess.run(
         [sys.executable, str(example), stock.address],

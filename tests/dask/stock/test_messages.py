@@ -309,6 +309,11 @@ def test_other_elements_are_left_out(peer, element):
     assert peer.hear([element, OK]) == (OK,)
 
 
+def test_a_restart_reaches_the_client(peer):
+    peer.stream()
+    assert peer.hear([{"op": "restart"}]) == ({"op": "restart"},)
+
+
 def test_malformed_messages_of_a_stream(peer):
     peer.stream()
     for frames in ([b"\xc1"], [b""], [msgpack.packb(msgpack.ExtType(3, b"\x90"))], []):

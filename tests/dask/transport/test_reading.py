@@ -139,6 +139,15 @@ async def test_the_table_of_frames_counts_towards_the_budget(wire, monkeypatch):
 # --- one budget ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("greeting", [{"op": "identity"}, [1], {"x": {"python": "3"}}])
+async def test_whoever_greets_otherwise_than_dask_is_closed(wire, greeting):
+    w = wire("bob")
+    w.say(greeting)
+    with pytest.raises(SafeserError):
+        await w.comm.read()
+    assert w.comm.closed()
+
+
 async def test_a_connection_that_ends_inside_a_message_gives_its_bytes_back(wire, monkeypatch):
     budget = Unfinished(1 << 20)
     monkeypatch.setattr(module, "unfinished", budget)

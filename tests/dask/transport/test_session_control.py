@@ -7,6 +7,7 @@ import gc
 import weakref
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import dask
 import pytest
@@ -16,6 +17,7 @@ from distributed.core import ConnectionPool
 from safeser.channel import Ending
 from safeser.dask import comm_backend
 from safeser.dask.settings import channel_for
+from safeser.dask.transport.session_control import SessionControl
 from safeser.errors import SafeserError
 from safeser.identity import Identity, KeyState, Roster, RosterEntry, today
 from tests.refusal import refusal
@@ -149,6 +151,25 @@ async def test_before_this_side_is_accepted_there_is_nothing_to_renew(net):
             await comm._send_sealed(b"renew", [b"hello", b"x" * 44])
             await net_asks(comm)  # the refusal is skipped, and the session goes on
             comm.abort()
+
+
+def test_a_loop_that_is_closed_keeps_nobody_connected():
+    """Whoever retires a key tells all connections, one after the other."""
+    over = []
+    link = SimpleNamespace(when_over=over.append, when_stale=lambda _: None, handshake=dict)
+
+    class Closed:
+        def add_callback(self, _):
+            raise RuntimeError("the loop is closed")
+
+    class Connection:
+        stream = SimpleNamespace(io_loop=Closed())
+
+    connection = Connection()
+    control = SessionControl(connection, link, initiator=True)
+    over[0](RETIRED)
+    del control
+    over[0](RETIRED)
 
 
 async def test_a_connection_that_is_dropped_is_collected_at_once(net):

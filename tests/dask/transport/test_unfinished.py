@@ -125,6 +125,18 @@ def test_who_waits_in_another_event_loop_is_woken(budget, run):
     run(main())
 
 
+def test_who_waits_in_a_loop_that_is_closed_ends_nobody(budget):
+    async def begin():
+        arriving = Arriving(budget, "p", pytest.fail)
+        await arriving.take(600)
+        arriving.waits = asyncio.Event()
+        return arriving
+
+    arriving = asyncio.run(begin())
+    arriving.wake()
+    arriving.abort()
+
+
 async def test_a_wait_that_is_cancelled_leaves_nothing(budget):
     with Arriving(budget, "p", pytest.fail) as one:
         await one.take(300)

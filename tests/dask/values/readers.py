@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from distributed import Future, Queue, Variable
+from distributed import Future, Variable
 from distributed.comm import connect
 from distributed.core import send_recv
 
@@ -94,63 +94,41 @@ def ask(principal, address, op, **fields):
 def main():
     alice, carol, erin, vera = map(client, ("alice", "carol", "erin", "vera"))
     alice.wait_for_workers(2, timeout=TIMEOUT)
-    one, other = alice.scheduler_info(n_workers=-1)["workers"]
+    one, _ = alice.scheduler_info(n_workers=-1)["workers"]
     theirs = carol.submit(made, 3, key="theirs", workers=[one])
     own = alice.submit(made, 2, key="own", workers=[one])
-    data = carol.scatter({"data": 7})
-    brought = carol.scatter({"brought": 8}, direct=True, workers=[one])
-    held = data, brought  # while they are asked for
     for each in (theirs, own):
         each.exception(TIMEOUT)
     done = {}
 
-    # -- a worker asks another worker, or the scheduler: it may read everything
-    for name in ("theirs", "brought"):
-        done[f"worker, {name}"] = ask("worker", one, "get_data", keys=[name])
-    done["worker gathers"] = ask("worker", ADDRESS, "gather", keys=["theirs", "data"])
-    relayed = {"op": "get_data", "keys": ["theirs"]}
-    done["relayed"] = ask("alice", ADDRESS, "proxy", worker=one, msg=relayed)
-
     # -- a user asks by key
     done["by key"] = rule(lambda: named(alice, "theirs").result(TIMEOUT))
-    done["by key, data"] = rule(lambda: named(alice, "data").result(TIMEOUT))
     done["by key, own"] = rule(lambda: named(alice, "own").result(TIMEOUT))
-    done["by key, listed"] = rule(lambda: vera.gather(named(vera, "data")))
+    done["by key, listed"] = rule(lambda: vera.gather(named(vera, "theirs")))
     done["why"] = said(lambda: named(alice, "theirs").result(TIMEOUT))
-    done["skipped"] = [
-        each.tolist() for each in alice.gather([own, named(alice, "theirs")], errors="skip")
-    ]
 
     # -- directly
     done["direct"] = rule(lambda: alice.gather(named(alice, "theirs"), direct=True))
     done["direct, own"] = rule(lambda: alice.gather(own, direct=True))
     done["direct, listed"] = rule(lambda: vera.gather(named(vera, "theirs"), direct=True))
     done["from a worker"] = ask("alice", one, "get_data", keys=["theirs"])
-    done["from a worker, own"] = ask("alice", one, "get_data", keys=["own"])
     done["from a worker, listed"] = ask("vera", one, "get_data", keys=["own", "theirs"])
     done["meant"] = ask("vera", one, "get_data", keys=["own", "theirs"], author="carol")
 
     # -- by what depends on it
     done["input"] = rule(lambda: alice.submit(add, named(alice, "theirs")).result(TIMEOUT))
     done["input, listed"] = rule(lambda: erin.submit(add, named(erin, "theirs")).result(TIMEOUT))
-    done["input, own"] = rule(lambda: alice.submit(add, own, workers=[other]).result(TIMEOUT))
     same = carol.submit(made, 3, key="same")
     same.exception(TIMEOUT)
     done["same task"] = rule(lambda: alice.submit(made, 3, key="same").result(TIMEOUT))
 
     # -- by what holds a future
     Variable("variable", client=carol).set(theirs)
-    Queue("queue", client=carol).put(theirs)
     done["variable"] = rule(lambda: Variable("variable", client=alice).get(TIMEOUT).result(TIMEOUT))
-    done["queue"] = rule(lambda: Queue("queue", client=alice).get(TIMEOUT).result(TIMEOUT))
 
     # -- by a dataset
-    done["publish"] = rule(lambda: alice.publish_dataset(stolen=named(alice, "theirs")))
-    done["still"] = rule(lambda: named(alice, "theirs").result(TIMEOUT))
     carol.publish_dataset(given=carol.submit(made, 1, key="given"))
     done["published"] = rule(lambda: alice.get_dataset("given").result(TIMEOUT))
-    given = named(alice, "given")
-    done["published, direct"] = rule(lambda: alice.gather(given, direct=True))
 
     # -- by copies, which stay their author's
     carol.replicate([theirs])
@@ -161,8 +139,6 @@ def main():
     asked = {"actor": "actor", "attribute": "secret"}
     done["actor"] = ask("alice", actor._address, "actor_attribute", **asked)
     done["actor, listed"] = ask("erin", actor._address, "actor_attribute", **asked)["result"]
-    done["actor, own"] = actor.secret
-    del held
     return done
 
 

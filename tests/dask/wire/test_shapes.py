@@ -104,6 +104,21 @@ def test_a_request_names_no_client_of_another_principals(talk):
 # --- streams ------------------------------------------------------------------------------------
 
 
+def test_an_element_that_would_end_a_stream_is_left_out(talk):
+    elements = (
+        {"op": "client-desires-keys", "keys": "abc"},
+        {"op": "client-releases-keys", "keys": {"x": 1}},
+        {"op": "update-data", "who_has": {"x": ["tcp://a:1"]}, "nbytes": {}},
+        {"op": "cancel-keys", "keys": ["x"], "force": "no"},
+        {"op": "subscribe-topic", "topic": ["x"]},
+        {"op": "heartbeat-client", "stimulus_id": "x"},
+        {"op": "report-key", "key": "x", "ts": 1},
+    )
+    t = talk("alice").client_stream()
+    assert t.attack([*elements, {"op": "heartbeat-client"}]) == ({"op": "heartbeat-client"},)
+    assert len(t.refused_by_server) == len(elements)
+
+
 @pytest.mark.parametrize("change", [{"nbytes": float("nan")}, {"metadata": ["x"]}, {"cause": "y"}])
 def test_a_report_that_makes_no_sense_becomes_a_failure_of_its_task(talk, change):
     t = talk("worker").worker_stream()

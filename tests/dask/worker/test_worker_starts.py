@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from queue import Empty
 from types import SimpleNamespace
@@ -26,9 +26,10 @@ from tornado.ioloop import IOLoop
 
 from safeser.dask.servers import served
 from safeser.dask.worker import start_pipes, worker_folders
+from safeser.dask.worker.nannies import require_own_start
 from safeser.dask.worker.start_pipes import MOST, START_RULE, StartPipe, StopPipe
 from safeser.dask.worker.worker_folders import WorkerFolder
-from safeser.errors import PayloadError, SafeserError
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import plain
 from safeser.families.errors.wire import encode, to_data
 from safeser.operations import Server
@@ -145,9 +146,8 @@ def test_a_pickle_in_the_place_of_a_start_message_runs_nowhere(nanny, marker, tm
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", ["declares too much", "never ends", "two messages"])
-def test_what_is_no_start_message_ends_the_start(nanny, impatient, name):
-    data, why = HOSTILE[name]
+def test_what_is_no_start_message_ends_the_start(nanny):
+    data, why = HOSTILE["two messages"]
     with patched(*ROWS):
         found, failure = started(nanny, functools.partial(Writes, data), ends_later=True)
     assert (failure.rule, found.status) == (START_RULE, Status.failed)
@@ -169,31 +169,43 @@ def test_a_worker_that_starts_is_running_and_stops_when_it_is_told(nanny):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        ({"dir": "/home"}, "folder"),
-        ({"dir": "{own}"}, "folder"),
-        ({"dir": "{own}/../nanny-x/y"}, "folder"),
-        ({"dir": "{theirs}"}, "folder"),
-        ({"dir": "{own}/worker-x", "address": "safeser://127.0.0.1:{port}"}, "address"),
-    ],
-)
-def test_a_worker_speaks_of_its_own_folder_and_address_alone(nanny, tmp_path, said, why):
-    """Its nanny deletes the one and unregisters the other."""
-    # Another nanny's, with the same local_directory and account.
+def test_a_worker_that_names_a_folder_of_another_nanny_s_does_not_start(nanny, tmp_path):
+    """Its nanny would delete the folder, and unregister the address."""
     theirs = Path(Watcher(tmp_path)._original_local_dir, "worker-y")
     theirs.mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as other, patched(*ROWS):
-        own, port = nanny._original_local_dir, other.getsockname()[1]
-        names = {"own": own, "port": port, "theirs": theirs}
-        told = {name: text.format(**names) for name, text in said.items()}
-        found, failure = started(nanny, functools.partial(Says, **told))
+    with patched(*ROWS):
+        found, failure = started(nanny, functools.partial(Says, dir=str(theirs)))
     assert failure.rule == START_RULE
-    assert why in str(failure)
+    assert "folder" in str(failure)
     assert found.address is None
     assert theirs.is_dir()
     assert nanny.channel.audit.rules == [START_RULE]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({}, None),
+        ({"dir": "/home"}, "folder"),
+        ({"dir": "{own}"}, "folder"),
+        ({"dir": "{own}/../nanny-x/y"}, "folder"),
+        ({"dir": "{theirs}/worker-y"}, "folder"),
+        ({"address": "safeser://127.0.0.1:1"}, "address"),
+    ],
+)
+def test_a_worker_speaks_of_its_own_folder_and_address_alone(nanny, tmp_path, said, why):
+    # Another nanny's, with the same local_directory and account.
+    names = {"own": nanny._original_local_dir, "theirs": Watcher(tmp_path)._original_local_dir}
+    told = {name: text.format(**names) for name, text in said.items()}
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        own = {
+            "address": f"safeser://127.0.0.1:{listener.getsockname()[1]}",
+            "dir": f"{names['own']}/worker-x",
+        }
+        expected = nullcontext() if why is None else pytest.raises(PolicyDenied, match=why)
+        with expected as caught:
+            require_own_start(nanny, folder_of(nanny), {**own, **told}, pid=os.getpid())
+    assert why is None or caught.value.rule == START_RULE
 
 
 class Starts:

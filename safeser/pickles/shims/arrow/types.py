@@ -313,9 +313,7 @@ def _check_noted_type(said: Any, texts: frozenset[str]) -> None:
     if said is None or (type(said) is str and (said in texts or said.endswith(_OF_ARROW))):
         return
     if type(said) is not str or len(said) > _MAX_NOTED or _is_wide(said):
-        raise refused(
-            "arrow-type", "a type that pandas noted with an Arrow table is none of a column"
-        )
+        raise refused("arrow-type", "the pandas metadata names a dtype that no column has")
 
 
 def _is_wide(said: str) -> bool:

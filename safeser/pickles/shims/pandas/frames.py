@@ -46,9 +46,10 @@ def _empty(_: Site, name: str) -> Draft:
     return Draft(name)
 
 
-def _split(_: Site, __: str) -> Any:
+def _split(_: Site, name: str) -> Any:
     # Dask's own dict of frames, which overrides nothing but how its size is estimated.
-    return importlib.import_module("dask.dataframe.backends").ShuffleGroupResult()
+    module, __, kind = name.partition(":")
+    return getattr(importlib.import_module(module), kind)()
 
 
 # -- blocks ------------------------------------------------------------------------------------

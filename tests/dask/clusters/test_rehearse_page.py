@@ -1,29 +1,24 @@
-"""docs/how-to/observe-to-enforce.md: the walk on a live cluster, as the page has it."""
+"""docs/how-to/rehearse.md: the walk on a live cluster, as the page has it."""
 
 from __future__ import annotations
 
-import socket
+import contextlib
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import PATIENCE, base_environment
+from tests.forking import Commands
 from tests.pages import Command, Page, Shell, matches, shell
+from tests.processes import PATIENCE, base_environment, free_ports
 
 pytestmark = pytest.mark.cluster
 
-PAGE = Page("how-to/observe-to-enforce.md")
+PAGE = Page("how-to/rehearse.md")
 PORT = "8786"
 
 #: Commands that end with another code than 0, because of what they found.
-FOUND = ("policy lint ./team", "policy lint ./learned", "policy replay", "carol.py", "alice.py")
-
-
-def free_port() -> str:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return str(opened.getsockname()[1])
+FOUND = ("policy lint", "policy replay", "policy diff", "attempt.py", "restart.py")
 
 
 def run(opened: Shell, command: Command) -> tuple[list[str], int]:
@@ -38,11 +33,13 @@ def run(opened: Shell, command: Command) -> tuple[list[str], int]:
 
 
 def test_the_walk_prints_what_the_page_says(tmp_path):
-    port = free_port()
+    [port] = map(str, free_ports(1))
     for name, text in PAGE.files.items():
         (tmp_path / name).write_text(text.replace(PORT, port), "utf-8")
     environment = base_environment() | {"PYTHONUNBUFFERED": "1"}
-    with shell(tmp_path, environment) as opened:
+    commands = Commands(tmp_path / ".commands", base_environment())
+    with contextlib.closing(commands), shell(tmp_path, environment) as opened:
+        opened.run(f"export PATH={tmp_path}/.commands:$PATH", 10)
         for command in PAGE.commands:
             asked = command._replace(text=command.text.replace(PORT, port))
             printed, code = run(opened, asked)
