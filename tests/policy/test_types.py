@@ -109,12 +109,7 @@ def test_own_classes_hold_for_what_listed_senders_wrote() -> None:
     relays = replace(grant, authors=frozenset({"b"}))
     assert not relays.written_by("b", sender="a").own
     assert not grant.narrowed(["msgpack"]).own
-
-
-def test_own_classes_reach_no_admin_messages_and_no_sender() -> None:
-    loaded = with_classes("own")
-    assert not loaded.grant(Context("a", "b", Kind.ADMIN)).own
-    assert not loaded.grant(Context("a", "b"), sealing=True).own
+    assert not with_classes("own").grant(Context("a", "b", Kind.ADMIN)).own
     assert not with_classes("registered").grant(Context("a", "b")).own
 
 
@@ -136,10 +131,7 @@ def test_classes_are_shown_explained_and_compared() -> None:
     old, new = with_classes("registered"), with_classes("own")
     said = "own: instances of the recipient's own classes are rebuilt"
     assert ("classes", said, False) in list(new.contexts[0].rows())
-    assert said in list(new.contexts[0].explanations())
-    assert all(label != "classes" for label, *_ in old.contexts[0].rows())
+    assert [said] == [*new.contexts[0].explanations()] != [*old.contexts[0].explanations()]
     (line,) = lines(compare(old, new))
-    assert (line.effect, line.text) == (
-        "loosens",
-        "a, c -> b: now may have instances of the recipient's own classes rebuilt",
-    )
+    assert line.effect == "loosens"
+    assert line.text.endswith("b: now may have instances of the recipient's own classes rebuilt")

@@ -51,8 +51,17 @@ class Sealed:
     _y: int = attrs.field(default=1, validator=lambda *given: None)
 
 
-class Base:
-    kind = "base"
+def made(name, *bases, **members):
+    """Define a class of this module that needs no statement of its own."""
+    globals()[name] = type(name, bases, {"__module__": __name__, **members})
+    return globals()[name]
+
+
+Base = made("Base", kind="base")
+Outer = made(
+    "Outer", Inner=type("Inner", (), {"__module__": __name__, "__qualname__": "Outer.Inner"})
+)
+Lacking, FileGone = made("Lacking", AttributeError), made("FileGone", OSError)
 
 
 class Slotted(Base):
@@ -60,11 +69,6 @@ class Slotted(Base):
 
     def __init__(self):
         self.a = self.__hidden = 1
-
-
-class Outer:
-    class Inner:
-        pass
 
 
 class Color(enum.Enum):
@@ -96,65 +100,32 @@ class Told(KeyError):
         return f"told {self.args[0]} {self.why}"
 
 
-class FileGone(OSError):
-    pass
-
-
-class Lacking(AttributeError):
-    pass
-
-
 # --- what cannot arrive ---------------------------------------------------------------------------
 
-
-def _with(name, found=never, bases=(), **more):
-    return type(name, bases, {"__module__": __name__, **more, name: found})
-
-
-HOOKED = {
-    hook: type(f"Has{hook}", (), {"__module__": __name__, hook: never})
-    for hook in (
-        *("__new__", "__setstate__", "__reduce__", "__reduce_ex__", "__getattr__", "__del__"),
-        *("__getattribute__", "__setattr__", "__delattr__", "__getstate__", "__getnewargs__"),
-        *("__class__", "__getnewargs_ex__"),
-    )
-}
-globals().update({cls.__name__: cls for cls in HOOKED.values()})
-
-
-class Meta(type):
-    __call__ = never
-
-
-class WithMeta(metaclass=Meta):
-    pass
-
-
-class OfInstalled(types.SimpleNamespace):
-    pass
-
-
-class OfBuiltin(dict):
-    pass
-
-
-class OfHooked(HOOKED["__setstate__"]):
-    pass
-
-
-class Stale(type("Base", (), {"__module__": __name__})):
-    """Its base has the name of another class by now, as one has whose cell ran again."""
-
-
-class OwnDict:
-    __dict__ = property(never)
-
-
-class Lying:
-    __module__ = "numpy"
-
-
+HOOKS = (
+    *("__new__", "__setstate__", "__reduce__", "__reduce_ex__", "__getattr__", "__del__"),
+    *("__getattribute__", "__setattr__", "__delattr__", "__getstate__", "__getnewargs__"),
+    *("__class__", "__getnewargs_ex__"),
+)
+HOOKED = {hook: made(f"Has{hook}", **{hook: never}) for hook in HOOKS}
+#: By its name the base is another class by now, as where a cell ran again.
+made("Stale", type("Base", (), {"__module__": __name__}))
+made("OfInstalled", types.SimpleNamespace)
+made("OfBuiltin", dict)
+made("OfHooked", HOOKED["__setstate__"])
+made("OwnDict", __dict__=property(never))
+made("Lying", __module__="numpy")
+made("BadNotes", Exception, __notes__=property(never))
+made("BadArgs", Exception, args=property(never))
+made("BadNew", Exception, __new__=never)
+made("BadGroup", ExceptionGroup)
+made("Leaving", KeyboardInterrupt)
+made("SlottedError", Exception, __slots__=("a",))
 Alias = Point
+
+
+class WithMeta(metaclass=type("Meta", (type,), {"__call__": never})):
+    pass
 
 
 def local():
@@ -162,27 +133,3 @@ def local():
         pass
 
     return Local
-
-
-class BadNotes(Exception):
-    __notes__ = property(never)
-
-
-class BadArgs(Exception):
-    args = property(never)
-
-
-class BadNew(Exception):
-    __new__ = never
-
-
-class BadGroup(ExceptionGroup):
-    pass
-
-
-class Leaving(KeyboardInterrupt):
-    pass
-
-
-class SlottedError(Exception):
-    __slots__ = ("a",)

@@ -75,8 +75,11 @@ class Span(typing.NamedTuple):
     last: int
 
 
-class Unlucky(Exception):
-    pass
+class Unlucky(KeyError):
+    most = 0
+
+    def __str__(self):
+        return f"{self.args[0]} of {self.most}"
 
 
 class Counter:
@@ -106,17 +109,6 @@ class Fixed:
 @attrs.frozen
 class Measured:
     points: list
-
-
-class OverQuota(KeyError):
-    most = 0
-
-    def __init__(self, used, most):
-        super().__init__(used)
-        self.most = most
-
-    def __str__(self):
-        return f"{self.args[0]} of {self.most}"
 
 
 keep(Span)
@@ -408,14 +400,15 @@ said
 
 # %% own classes: an own exception keeps its attributes and says what it said
 def over():
-    error = OverQuota(5, 3)
+    error = Unlucky(5)
+    error.most = 3
     error.add_note("noted")
     raise error from ValueError("why")
 
 
 try:
     client.submit(over).result()
-except OverQuota as error:
+except Unlucky as error:
     said = [str(error), error.most, error.__notes__[0], repr(error.__cause__)]
 said
 
