@@ -485,7 +485,8 @@ def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
         operations=rule.operations,
         types=rule.types if typed else frozenset(),
         authors=rule.authors,
-        own=rule.senders if typed and rule.classes == "own" else frozenset(),
+        # What the recipient wrote itself comes back to it from a queue or as a data set.
+        own=rule.senders | {hop.recipient} if typed and rule.classes == "own" else frozenset(),
     )
 
 
