@@ -485,8 +485,7 @@ def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
         operations=rule.operations,
         types=rule.types if typed else frozenset(),
         authors=rule.authors,
-        # What the recipient wrote itself comes back to it from a queue or as a data set.
-        own=rule.senders | {hop.recipient} if typed and rule.classes == "own" else frozenset(),
+        own=rule.senders if typed and rule.classes == "own" else frozenset(),
     )
 
 
