@@ -20,6 +20,7 @@ __all__ = [
     "ANY_AUTHOR",
     "AUDIT_FAILURES",
     "AUDIT_LEVELS",
+    "CLASSES",
     "CONFLICT_WORDS",
     "FAMILIES",
     "FAMILY",
@@ -70,6 +71,9 @@ AUDIT_FAILURES = ("refuse", "queue", "go-on")
 
 #: The submitted work that a context lets through: none, code that workers alone open, any code.
 SUBMISSIONS = ("none", "sealed", "code")
+
+#: Which classes of a recipient's program are rebuilt beside those that safeser lists.
+CLASSES = ("own", "registered")
 
 #: What may become of a submission whose keys are taken.
 CONFLICT_WORDS = ("refuse", "warn")
@@ -292,6 +296,7 @@ class Grant:
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
         them with distributed's own decorators, which safeser's authors have not reviewed.
     :param authors: principals whose payloads the sender may relay under all of this grant.
+    :param own: principals whose instances of the recipient program's own classes are rebuilt.
     :ivar of_others: what others may write that the sender relays: families that cannot reach code,
         no type that only its library reads. None where that is all of this grant.
     """
@@ -304,6 +309,7 @@ class Grant:
     operations: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     authors: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
     of_others: Grant | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -323,7 +329,8 @@ class Grant:
     def narrowed(self, families: Sequence[str]) -> Grant:
         """Return this grant cut to *families*: callers can take away, never add."""
         kept = tuple(family for family in self.families if family in families)
-        return replace(self, families=kept, types=self.types if "dask" in kept else frozenset())
+        typed = self if "dask" in kept else replace(self, types=frozenset(), own=frozenset())
+        return replace(typed, families=kept)
 
     def vouches_for(self, author: str, *, sender: str) -> bool:
         """Tell whether what *author* wrote passes as if *sender*, who hands it over, wrote it."""
@@ -331,9 +338,10 @@ class Grant:
 
     def written_by(self, author: str, *, sender: str) -> Grant:
         """Return this grant cut to what *author* may write, where *sender* hands it over."""
-        if self.of_others is None or self.vouches_for(author, sender=sender):
-            return self
-        return self.of_others
+        grant = self
+        if self.of_others is not None and not self.vouches_for(author, sender=sender):
+            grant = self.of_others
+        return grant if author in grant.own or not grant.own else replace(grant, own=frozenset())
 
 
 class Described(Protocol):

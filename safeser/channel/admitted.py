@@ -90,6 +90,7 @@ class ReceivedFields(NamedTuple):
     denial: PolicyDenied | None = None
     wraps: bool = False
     relayed: bool = False
+    takes_own: bool = True
     bare: bool = False
     sealed: Any = None
 
@@ -107,6 +108,7 @@ class Received(_OfLink, ReceivedFields):  # type: ignore[misc]  # it refuses _ma
     :param denial: the names in a pickle that make it code, where the pickle was read.
     :param wraps: whether its handler unpickles bytes that it may hold.
     :param relayed: whether this process relays it and never opens it.
+    :param takes_own: whether classes of this process's program may be rebuilt under *policy*.
     :param bare: whether it is bytes that its handler unpickles, not a value of a family.
     :param sealed: the signed graph or task in it; its author's signature is verified.
     """

@@ -8,6 +8,7 @@ is decided before any of them is decoded (DESIGN, invariants 5 and 9).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -63,6 +64,7 @@ class Receiving(Sending):
         author: str | None = None,
         wraps: bool = False,
         relayed: bool = False,
+        takes_own: bool = True,
         policy: Policy | None = None,
         task: str = "",
         task_author: str = "",
@@ -76,6 +78,7 @@ class Receiving(Sending):
 
         :param wraps: whether its handler unpickles bytes that it may hold.
         :param relayed: whether this process relays it and never opens it.
+        :param takes_own: whether classes of this process's program may be rebuilt under *policy*.
         :param policy: the policy that decides its message; without it the one in force.
         :param task: key of the task that its message is about, and *task_author* whose task that
             is, as the peer states; for the log.
@@ -84,6 +87,8 @@ class Receiving(Sending):
         own, policy = dict(header), policy or self.channel.policy
         author = author or self.peer
         grant = policy.bound(context).written_by(author, sender=self.peer)
+        if grant.own and not takes_own:
+            grant = replace(grant, own=frozenset())
         try:
             reading = serialization.read(
                 own,
@@ -114,6 +119,7 @@ class Receiving(Sending):
                 denial=reading.denial,
                 wraps=wraps,
                 relayed=relayed,
+                takes_own=takes_own,
             )
         )
 
@@ -315,6 +321,7 @@ class Receiving(Sending):
             author=payload.author,
             wraps=payload.wraps,
             relayed=payload.relayed,
+            takes_own=payload.takes_own,
             policy=policy,
             task=payload.task,
             task_author=payload.task_author,

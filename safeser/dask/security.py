@@ -46,6 +46,8 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         scheduler's address, where another insider might have taken its place; None accepts any
         principal that the policy lets them meet.
     :param deserializers: families that this side is willing to open; narrows the policy.
+    :param own: loaded modules whose classes count as the program's own, under a policy that says
+        ``classes: own``, besides ``__main__`` and those beside its file.
     :param tls_ca_file: certificate of the authority of a ``tls://`` cluster without safeser; with
         it *tls_client_cert* and *tls_client_key*, as :class:`distributed.Security` has them.
     :raises ConfigError: if an argument or a role is none that there is.
@@ -68,6 +70,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         expected_scheduler: str | None = None,
         shadow: str | None = None,
         deserializers: Sequence[str] | None = None,
+        own: Sequence[str] | None = None,
         tls_ca_file: str | None = None,
         tls_client_cert: str | None = None,
         tls_client_key: str | None = None,
@@ -81,6 +84,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
             "audit_key": audit_key,
             "expected_scheduler": expected_scheduler,
             "shadow": shadow,
+            "own": ", ".join([own] if isinstance(own, str) else own or ()) or None,
         }
         if unknown:
             raise ConfigError(

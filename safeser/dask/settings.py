@@ -15,6 +15,7 @@ Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
       roster: null                  # default: 'roster' beside the identity
       audit-key: null               # default: 'audit.key' beside the identity
       audit-outputs: null           # beside the folder: stdout, syslog, otlp; see monitoring.md
+      own: null                     # modules whose classes count as the program's own
       expected-scheduler: null      # principal that must answer at the scheduler's address
       tokenizer: dask               # dask, or safeser: whose tokens Dask's keys are made of
       worker: {identity: ...}       # what differs for one role: scheduler, worker, nanny, client
@@ -39,6 +40,7 @@ from distributed.deploy.spec import close_clusters
 from safeser.audit import AuditFiles, AuditLog
 from safeser.channel import Channel, LiveFiles, unwatch, watch
 from safeser.errors import AuditError, ConfigError
+from safeser.families.registered.program import name_modules
 from safeser.identity import Identity, Roster
 from safeser.operations import Server
 from safeser.policy import Policy, ready_policies
@@ -73,6 +75,7 @@ class Settings:
     expected_scheduler: str | None = None
     shadow: str | None = None
     audit_outputs: str | None = None
+    own: str | None = None
     audit_files: AuditFiles | None = None
 
     def __post_init__(self) -> None:
@@ -108,9 +111,9 @@ class Settings:
                 rule="config.settings",
                 fix=did_you_mean(name, [each.replace("_", "-") for each in known]),
             )
-        outputs = named.get("audit_outputs")
-        if isinstance(outputs, list | tuple):
-            named["audit_outputs"] = ", ".join(map(str, outputs)) or None
+        for name in ("audit_outputs", "own"):
+            if isinstance(named.get(name), list | tuple):
+                named[name] = ", ".join(map(str, named[name])) or None
         files = named.get("audit_files")
         if files is not None and not isinstance(files, AuditFiles):
             if not isinstance(files, Mapping):
@@ -149,7 +152,7 @@ class Settings:
 
 
 #: Settings that are no paths.
-_NAMES = frozenset({"audit_outputs", "expected_scheduler"})
+_NAMES = frozenset({"audit_outputs", "expected_scheduler", "own"})
 
 
 def _is_ready(setting: str, value: str) -> bool:
@@ -360,6 +363,7 @@ def _open(role: str, settings: Settings) -> Channel:
     settings.require_complete(role)
     assert settings.identity is not None
     assert settings.audit is not None
+    name_modules((settings.own or "").replace(",", " ").split())
     identity_path = Path(settings.identity).expanduser()
     identity, policy, roster = _read(identity_path, settings)
     shadow = None if settings.shadow is None else Policy.load(settings.shadow)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from safeser.allowed import Allowed
-from safeser.errors import PolicyDenied, SafeserError
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import pickled, plain
 from safeser.families.building import built
 from safeser.families.errors import wire as errors
@@ -232,12 +232,11 @@ class _Listed:
         found = registry.ready.get(name)
         if found is not None:
             return found
-        self.waits = True
-        if self._relayed or registry.knows(name) or functions.waits_for(name):
+        granted = self._grant is not None and name in self._grant.types
+        if self._relayed or registry.knows(name) or functions.waits_for(name) or granted:
+            self.waits = True
             return None
-        if self._grant is not None and name in self._grant.types:
-            return None
-        return _refused(name, node.where, self._grant)
+        return _own(name, node.where, self._grant)
 
 
 def deserialize(
@@ -336,7 +335,13 @@ def _named(name: str, where: str, grant: Grant, *, beside: Sequence[Node] = ()) 
     found = functions.named(name, grant.types)
     if found is not None:
         return found
-    return _refused(name, where, grant)
+    return _own(name, where, grant)
+
+
+def _own(name: str, where: str, grant: Grant | None) -> Typed:
+    """Return the deserializer of a class of the program's own, if *grant* takes those."""
+    found = registry.own(name, where) if grant is not None and grant.own else None
+    return found or _refused(name, where, grant)
 
 
 def _refused(name: str, where: str, grant: Grant | None) -> NoReturn:
@@ -412,6 +417,7 @@ def _check(
     budget.spend(refs=len(nodes), calls=0)
     room = budget.refs
     known: dict[str, Typed] = {}
+    owned = False
     for node in reversed(nodes):
         if node.serializer == "msgpack":
             frame = node.frames[0]
@@ -432,10 +438,29 @@ def _check(
                 room = budget.refs - node.refs
                 if room < 0:
                     node.refuse("a message holds more than max_refs values", "families.refs")
+                node.own = typed.own
+                owned = owned or typed.own
         elif node.serializer not in _PICKLES:
             hosted.check_header(node, limits)
+        if owned and any(child.own for child in node.children):
+            _check_kept(node, known.get(node.type))
     budget.refs = room
     return known
+
+
+def _check_kept(node: Node, typed: Typed | None) -> None:
+    """Refuse *node* if building it could run code of an own class of which it holds an instance."""
+    keys = node.children[0] if node.serializer == "collection" and node.type == "dict" else None
+    keyed = node.type in ("set", "frozenset") if keys is None else keys.own
+    if keyed or not (typed is None or typed.keeps):
+        what = "a key or a member of a set" if keyed else f"a part of a {node.type}"
+        raise PayloadError(
+            f"an instance of a class of this program that is not registered is {what}",
+            rule="families.own",
+            where=node.where,
+            fix="Register its class with safeser.register_class, or send its attributes.",
+        )
+    node.own = True
 
 
 def _checked(node: Node, typed: Typed, limits: Limits, budget: Budget | None) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from safeser.errors import ConfigError, PayloadError, SafeserError
 
-__all__ = ["Parts", "Registry", "Typed", "is_name", "is_remade", "registry"]
+__all__ = ["Parts", "Registry", "Typed", "is_name", "is_remade", "registering", "registry"]
 
 #: ``<locals>`` stands in the qualified names of classes that functions define.
 _NAME = re.compile(
@@ -58,6 +58,8 @@ class Typed:
     :param contextual: *encode* and *decode* are handed the communication context as well.
     :param budgeted: *check* and *decode* are handed the budget of the message as well.
     :param takes: whether an instance travels so; the others are as those of an unlisted class.
+    :param own: its class is the program's own and not registered: no code of it runs.
+    :param keeps: *decode* keeps its children as they are: it hashes, compares and calls none.
     """
 
     name: str
@@ -69,6 +71,8 @@ class Typed:
     contextual: bool = False
     budgeted: bool = False
     takes: Callable[[Any], bool] | None = None
+    own: bool = False
+    keeps: bool = False
 
     def __post_init__(self) -> None:
         if not is_name(self.name):
@@ -91,12 +95,11 @@ class _Lazy:
 
 
 def is_remade(old: type, new: type) -> bool:
-    """Tell whether *new* is *old*, defined once more: by the same name in the same module."""
-    same = (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
-    return same and old is not new
+    """Tell whether *new* is *old*, or *old* defined once more: by its name in the same module."""
+    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
 
 
-def _registering(name: str) -> str:
+def registering(name: str) -> str:
     """Return the line of Python that registers the class *name*."""
     module, _, qualname = name.partition(":")
     cls = qualname.rpartition("<locals>.")[2]
@@ -127,6 +130,7 @@ class Registry:
     _remade: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _plan: Callable[[type], Typed | None] = lambda cls: None
+    _find: Callable[[str, str], Typed | None] = lambda name, where: None
 
     def register(self, typed: Typed, *, remade: bool = False) -> None:
         """List *typed*, or raise ConfigError if its name or class is listed already.
@@ -152,7 +156,7 @@ class Registry:
                 self._remade.add(typed.name)
 
     def remakes(self, name: str, cls: type) -> bool:
-        """Tell whether *cls* is what is listed as *name*, made anew by its module."""
+        """Tell whether *cls* is what is listed as *name*, maybe made anew by its module."""
         if name not in self._remade:
             return False
         return any(is_remade(before, cls) for before in self.ready[name].classes)
@@ -201,6 +205,17 @@ class Registry:
     def write_others(self, plan: Callable[[type], Typed | None]) -> None:
         """Let :meth:`for_writing` ask *plan* for classes that are not listed."""
         self._plan = plan
+
+    def find_others(self, find: Callable[[str, str], Typed | None]) -> None:
+        """Let :meth:`own` ask *find* for names that are not listed."""
+        self._find = find
+
+    def own(self, name: str, where: str) -> Typed | None:
+        """Return the serializer of a class of the program's own that is not listed, or None.
+
+        :raises PayloadError: if it is one that arrives only where it is registered.
+        """
+        return self._find(name, where)
 
     def is_own(self, name: str) -> bool:
         """Tell whether a class of the program was registered as *name*, by the class alone."""
@@ -260,7 +275,7 @@ class Registry:
             f"no type {name} is registered here",
             rule="families.type",
             where=where,
-            fix=f"If it is a class of your own, register it in this process: {_registering(name)}"
+            fix=f"If it is a class of your own, register it in this process: {registering(name)}"
             f"{_elsewhere(name)}",
         )
 

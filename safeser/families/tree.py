@@ -75,6 +75,8 @@ class Node:
     :param value: the value decoded by the check, for families whose check is their decoding.
     :param refs: how many values it holds, which count towards those of the message.
     :param parsed: the program of a pickle, parsed to derive its family.
+    :param own: whether it is, or holds, an instance of a class of the program's own that is not
+        registered, and of which no code may run.
     """
 
     serializer: str
@@ -88,6 +90,7 @@ class Node:
     value: Any = None
     refs: int = 0
     parsed: Parsed | None = None
+    own: bool = False
 
     @property
     def where(self) -> str:

@@ -473,7 +473,7 @@ def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
         families = tuple(family for family in families if family in HARMLESS)
     # What libraries registered with distributed may do anything with bytes, unpickling included.
     # The side that seals must know what the other reads: it has other families to choose from.
-    foreign = "dask" in families and not stranger
+    typed = "dask" in families and not stranger
     if hop.kind is not Kind.ADMIN and "msgpack" in families:
         families = (*families, "error")
     return Grant(
@@ -483,8 +483,9 @@ def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
         allow=rule.allow if "pickle" in families else (),
         submission=rule.submission,
         operations=rule.operations,
-        types=rule.types if foreign else frozenset(),
+        types=rule.types if typed else frozenset(),
         authors=rule.authors,
+        own=rule.senders if typed and rule.classes == "own" else frozenset(),
     )
 
 

@@ -69,6 +69,13 @@ def _check_unknown(entry: Entry, rule: Rule) -> None:
             rule="floor.unknown",
             fix="Give unknown a context of its own without 'dask: types'.",
         )
+    if rule.classes == "own":
+        entry.refuse(
+            "no policy can let unknown make instances of a program's own classes",
+            "classes",
+            rule="floor.unknown",
+            fix="Give unknown a context of its own without 'classes: own'.",
+        )
     if rule.submission != "none":
         entry.refuse("no policy can let unknown submit work", "submission", rule="floor.unknown")
     beyond = sorted(rule.operations - UNKNOWN_OPERATIONS)
@@ -182,6 +189,13 @@ def _check_types(entry: Entry, rule: Rule) -> None:
             "dask",
             rule="config.no-effect",
             fix="Take them out, or list dask.",
+        )
+    if rule.classes == "own" and "dask" not in rule.deserializers:
+        entry.refuse(
+            "'classes: own' has no effect where 'deserializers' does not hold dask",
+            "classes",
+            rule="config.no-effect",
+            fix="Take it out, or list dask.",
         )
 
 

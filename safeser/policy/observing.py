@@ -42,6 +42,7 @@ def observing(written: Table, principals: Collection[str]) -> Table:
         deserializers=families,
         pickle=PickleModel.model_construct(profile=PROFILES, allow=tuple(allow.values())),
         types=frozenset().union(*(rule.types for rule in rules)),
+        classes="own" if any(rule.classes == "own" for rule in rules) else "registered",
         submission="code",
         key_conflicts=KeyConflicts(definition="warn", principal="warn"),
         operations=NAMES,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from safeser import Serialized, families
 from safeser.channel.sending import ordered
 from safeser.errors import PolicyDenied, SerializationError
 from safeser.families import Parts, Typed
 from safeser.families.registered import dispatch
+from safeser.families.registered import program as own_program
 from safeser.families.registered.own import OwnFamilies, OwnFamily
-from safeser.values import Context
+from safeser.values import Context, Grant
 from tests.refusal import refusal
+from tests.samples import program
 
 POLICY = """
 safeser: 1
@@ -25,6 +28,7 @@ contexts:
     kinds: [admin, data]
     serializers: [dask, msgpack, shout]
     deserializers: [dask, msgpack, shout]
+    classes: own
     dask: {types: ["tests.channel.test_registered:Tiles"]}
   - name: too-much
     sender: ann
@@ -86,6 +90,25 @@ def send(doors):
         return two, lambda: two.open(frames, context)
 
     return send
+
+
+@pytest.mark.usefixtures("calls")
+@pytest.mark.parametrize("value", [program.Frozen(1), program.Color.RED], ids=repr)
+def test_a_class_of_the_recipients_program_passes_where_it_says_so(send, doors, value, monkeypatch):
+    monkeypatch.setattr(own_program, "_named", {program.__name__})
+    context = Context("ann", "bea")
+    header, frames = families.serialize([value], ("dask", "msgpack"), reads=Grant("", ("dask",)))
+    assert send(Serialized(header, frames), "bea")[1]() == [value]
+    near, reader = doors.links("ann", "bea", POLICY)
+    message = reader.verify(near.session.seal(b"", []))
+    grants = [
+        reader.payload(message, context, "x", header, frames, **options).grant
+        for options in ({}, {"takes_own": False}, {"author": "cy"})
+    ]
+    # Not where this process is a scheduler, and not of an author that is no sender there.
+    assert [sorted(grant.own) for grant in grants] == [["ann"], [], []]
+    with refusal(PolicyDenied, "families.type-not-granted"):
+        send(Serialized(header, frames), "cy")[1]()
 
 
 def test_an_own_family_passes_where_both_sides_list_it(send, calls):

@@ -14,6 +14,7 @@ from safeser.audit import AuditFiles, read
 from safeser.channel import watcher
 from safeser.dask import settings as module
 from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
+from safeser.dask.security import Security
 from safeser.dask.settings import (
     Settings,
     channel_for,
@@ -22,6 +23,7 @@ from safeser.dask.settings import (
     unrecorded_channel,
 )
 from safeser.errors import AuditError, ConfigError
+from safeser.families.registered import program
 from safeser.identities import make_identities
 from safeser.identity import KeyState, Roster
 from safeser.operations import Server
@@ -87,6 +89,15 @@ def test_a_child_shares_no_channel_of_its_parent(made, monkeypatch):
     child = channel_for("worker")
     assert child is not parent
     parent.audit.close()
+
+
+@pytest.mark.parametrize("own", [["a.b", "c"], "a.b c", "a.b, c"], ids=repr)
+def test_modules_of_the_program_are_named_for_the_whole_process(made, monkeypatch, own):
+    monkeypatch.setattr(program, "_named", set())
+    given = Security(own=own).overrides("client") if isinstance(own, list) else {"own": own}
+    channel_for("client", given)
+    assert program._named == {"a.b", "c"}
+    assert Settings().updated(given).absolute() == {"own": given["own"]}
 
 
 def test_closed_channels_are_forgotten_and_watched_no_more(made, tmp_path):

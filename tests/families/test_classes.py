@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import typing
 
+import attrs
 import pytest
 
 import safeser
@@ -16,7 +17,7 @@ from safeser.values import Limits
 from tests.samples import classes as own
 from tests.samples import models
 from tests.samples.hostile.models import forged
-from tests.samples.typed import FAMILIES, GRANT, refused, through, typed
+from tests.samples.typed import FAMILIES, GRANT, refused, through, typed, unsent
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ class Kid(own.Point):
 @pytest.mark.parametrize(
     ("cls", "options", "word"),
     [
-        (own.Color, {}, "registered"), (type("Local<x>", (), {}), {}, "name="),
+        (type("Local<x>", (), {}), {}, "name="),
         (Taken, {"name": f"{PREFIX}:Point"}, "registered already"),
         (Taken, {"name": "pandas:DataFrame"}, "registered already"),
         (Taken, {"name": "decimal:Context"}, "standard library"),
@@ -153,7 +154,6 @@ class Kid(own.Point):
         (Kid, {}, "none itself"), (Plain, {"assigned": ["x"]}, "no fields"),
         (Hooked, {}, "__setstate__"), (int, {}, "name="), (5, {}, "only classes"),
         (lambda: 1, {}, "only classes"), (Group, {}, "group"), (Leaving, {}, "leave the process"),
-        (own.AppError, {}, "registered already"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_registered(cls, options, word):
@@ -177,6 +177,26 @@ def test_registration_as_a_decorator_and_under_another_name():
 
     assert register_class(Shade, name="somewhere.models:Shade") is Shade
     assert through(Shade.DARK) is Shade.DARK
+
+
+def test_a_class_of_attrs_is_made_from_its_fields():
+    positive = attrs.field(validator=attrs.validators.gt(0))
+
+    @register_class(name="somewhere.models:Mint")
+    @attrs.frozen
+    class Mint:
+        size: int = positive
+        _parts: tuple = attrs.field(default=(), converter=tuple)
+
+    assert through([Mint(2, [1])]) == [Mint(2, (1,))]
+    forged = typed("somewhere.models:Mint", plain=plain.encode({"size": 0, "_parts": ()}))
+    assert refused(*forged) == "families.build"
+
+
+def test_attributes_that_are_no_fields_are_named():
+    loose = own.Point(1)
+    vars(loose).update(dict.fromkeys("abcde"))
+    assert "not fields of its class: 'a', 'b', 'c' and 2 more" in unsent(loose)
 
 
 def test_a_named_tuple_that_is_generic():

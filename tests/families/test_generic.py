@@ -98,7 +98,7 @@ class Heir(OwnSet):
         (OwnState, "__setstate__"), (OwnReduce, "__reduce__"), (Heir, "__setattr__"),
         (Closing, "__del__"), (Listy, "built-in"), (ValueError, "built-in"),
         (Pretending, "__class__"), (OwnDict, "__dict__"), (Abstract, "abstract"),
-        (own.Frozen, "__setattr__"), (own.Bag, "registered already"), (dict, "built-in"),
+        (dict, "built-in"),
         (object, "name="), (7, "only classes"), (type("Local<x>", (), {}), "name="),
     ],
 )  # fmt: skip

@@ -68,11 +68,16 @@ def test_the_new_class_takes_the_old_ones_place(module):
             serialize(value, ["dask"])
 
 
+def test_registering_again_changes_nothing(module):
+    for cls in (module.Point, module.Color, module.Failed):
+        assert register_class(register_class(cls)) is cls
+    assert [through(value) for value in module.values()] == module.values()
+    assert type(through(module.Failed("no"))) is module.Failed
+
+
 def test_nothing_else_does(module):
     with pytest.raises(ConfigError, match="registered already"):
-        register_class(module.Point)
-    with pytest.raises(ConfigError, match="registered already"):
-        register_class(module.Failed)
+        register_class(module.Point, name="reloaded_classes:Other")
     stranger = type("Other", (module.Failed,), {"__module__": "reloaded_classes"})
     with pytest.raises(ConfigError, match="registered already"):
         register_class(stranger, name="reloaded_classes:Failed")

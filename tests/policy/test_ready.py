@@ -16,7 +16,7 @@ from safeser.errors import ConfigError
 from safeser.operations import GROUPS, NAMES, OPERATIONS, Server
 from safeser.operations.groups import PARTS, WHOLE
 from safeser.policy import Policy
-from safeser.policy.ready import locate
+from safeser.policy.ready import locate, ready_policies
 from safeser.policy.rules import CODE_OPERATIONS
 from safeser.values import Context, Kind
 
@@ -109,6 +109,20 @@ def test_what_others_wrote_is_data(name: str) -> None:
             own = author == sender or author in listed
             expected = most if own else min("dask", most, key=LADDER.index)
             assert families(policy, sender, recipient, Kind.DATA, author) == expected
+
+
+_OWN = {
+    "default": _RESULTS,
+    **dict.fromkeys(("strict", "sealed"), f"{_RESULTS} worker>worker"),
+}
+
+
+@pytest.mark.parametrize("name", ready_policies())
+def test_own_classes_arrive_on_ones_own_cluster_alone(name: str) -> None:
+    policy = Policy.load(name)
+    pairs = itertools.product(policy.principals, repeat=2)
+    found = {f"{one}>{other}" for one, other in pairs if policy.bound(Context(one, other)).own}
+    assert found == set(_OWN.get(name, "").split())
 
 
 #: Operations by which code comes to workers and nannies, and the kinds of their messages.

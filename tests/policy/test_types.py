@@ -1,12 +1,16 @@
-"""``dask: {types: ...}``: what libraries registered with distributed, by exact name, to be read."""
+"""What family ``dask`` may read beside what is registered: ``dask: {types: ...}``, ``classes``."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from safeser.errors import ConfigError
 from safeser.policy import Policy
-from safeser.values import Context, Grant, Kind
+from safeser.policy.questions.difference import compare
+from safeser.policy.questions.difference_text import lines
+from safeser.values import ANY_AUTHOR, Context, Grant, Kind
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\n"
 
@@ -84,3 +88,50 @@ def test_a_grant_holds_exact_names() -> None:
     with pytest.raises(ConfigError) as caught:
         Grant("x", ("dask",), types=frozenset({"my.lib.Thing"}))
     assert caught.value.rule == "config.types"
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+BODY = "contexts:\n- name: x\n  sender: {}\n  recipient: {}\n  deserializers: {}\n  classes: {}\n"
+
+
+def with_classes(word: str, families: str = "[dask, msgpack]", sender: str = "[a, c]") -> Policy:
+    head = HEAD.replace("b: {}", "b: {}, c: {}")
+    return Policy.parse(head + BODY.format(sender, "b", families, word), source="p.yaml")
+
+
+def test_own_classes_hold_for_what_listed_senders_wrote() -> None:
+    grant = with_classes("own").grant(Context("a", "b"))
+    assert grant.own == {"a", "c"}
+    assert grant.written_by("c", sender="a").own == grant.own
+    for author in ("b", "unknown", ANY_AUTHOR):
+        assert not grant.written_by(author, sender="a").own
+    relays = replace(grant, authors=frozenset({"b"}))
+    assert not relays.written_by("b", sender="a").own
+    assert not grant.narrowed(["msgpack"]).own
+    assert not with_classes("own").grant(Context("a", "b", Kind.ADMIN)).own
+    assert not with_classes("registered").grant(Context("a", "b")).own
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"word": "own", "families": "[msgpack]"}, "config.no-effect"),
+        ({"word": "own", "sender": "[a, unknown]"}, "floor.unknown"),
+        ({"word": "all"}, "config.kind-of-classes"), ({"word": "[own]"}, "config.value"),
+    ],
+)  # fmt: skip
+def test_what_classes_cannot_say(options: dict[str, str], rule: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        with_classes(**options)
+    assert caught.value.rule == rule
+
+
+def test_classes_are_shown_explained_and_compared() -> None:
+    old, new = with_classes("registered"), with_classes("own")
+    said = "own: instances of the recipient's own classes are rebuilt"
+    assert ("classes", said, False) in list(new.contexts[0].rows())
+    assert [said] == [*new.contexts[0].explanations()] != [*old.contexts[0].explanations()]
+    (line,) = lines(compare(old, new))
+    assert line.effect == "loosens"
+    assert line.text.endswith("b: now may have instances of the recipient's own classes rebuilt")

@@ -479,6 +479,7 @@ def _payload(
             author=row.author,
             wraps=slot.role.wrapped and not row.failed,
             relayed=relayed,
+            takes_own=side.opens,  # a scheduler, which has no program of its own, opens no values
             policy=message.policy,
             **(task_of(body) if isinstance(body, dict) and "key" in body else {}),
         )

@@ -11,6 +11,7 @@ import builtins
 import functools
 import re
 import sys
+from functools import partial
 from typing import Any
 
 from safeser import errors as safeser_errors
@@ -23,6 +24,7 @@ from safeser.families.errors.failures import (
     shown,
 )
 from safeser.families.plain import DEFAULTS
+from safeser.families.registered import program
 from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import is_remade
 from safeser.pickles.profiles import Profile
@@ -69,7 +71,7 @@ def register_exception(cls: type[BaseException], name: str) -> None:
             fix="Register classes that derive from Exception; groups come as ExceptionGroup.",
         )
     before = _REGISTERED.get(name)
-    if before is not None and is_remade(before, cls):  # its module was run again
+    if before is not None and is_remade(before, cls):  # the same code was run again
         del _NAMES[before]
     elif before is not None or cls in _NAMES:
         refuse_class(cls, "or its name is registered already")
@@ -115,11 +117,13 @@ def _imported(name: str) -> Any:
     return found
 
 
-def from_data(data: ExceptionData) -> BaseException:
+def from_data(data: ExceptionData, *, own: bool = False) -> BaseException:
     """Return the exception that *data* describes, to be raised or kept by the caller.
 
     Listed classes come as themselves, all others as :class:`RemoteError`. The remote traceback is
     a note, so that a printed exception shows it.
+
+    :param own: whether classes of the program's own count as listed.
     """
     # By identity: a peer may let one failure be the cause and the context of each of a long chain.
     built: dict[int, BaseException] = {}
@@ -132,12 +136,12 @@ def from_data(data: ExceptionData) -> BaseException:
             continue
         todo.pop()
         if id(link) not in built:
-            built[id(link)] = _rebuild(link, built)
+            built[id(link)] = _rebuild(link, built, own=own)
     return built[id(data)]
 
 
-def _rebuild(data: ExceptionData, built: dict[int, BaseException]) -> BaseException:
-    exc = _as_itself(data, [built[id(member)] for member in data.members])
+def _rebuild(data: ExceptionData, built: dict[int, BaseException], *, own: bool) -> BaseException:
+    exc = _as_itself(data, [built[id(member)] for member in data.members], own=own)
     if exc is None:
         exc = RemoteError(data.message, remote_type=data.type)
     for note in data.notes:
@@ -156,7 +160,9 @@ def _rebuild(data: ExceptionData, built: dict[int, BaseException]) -> BaseExcept
     return exc
 
 
-def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseException | None:
+def _as_itself(
+    data: ExceptionData, members: list[BaseException], *, own: bool
+) -> BaseException | None:
     """Call the listed class with plain arguments; None if its message differs from the sent one."""
     if data.type in _SAFESER and len(data.state) == len(STATE):
         return _SAFESER[data.type](_first_text(data), **dict(zip(STATE, data.state, strict=True)))
@@ -166,26 +172,31 @@ def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseExcepti
     if data.args is None:
         return None
     try:
-        return _told(data, data.args)
+        return _told(data, data.args, own=own)
     except Exception:  # a listed constructor that dislikes the arguments: then it is only data
         return None
 
 
-def _told(data: ExceptionData, args: tuple[Any, ...]) -> BaseException | None:
+def _told(data: ExceptionData, args: tuple[Any, ...], *, own: bool) -> BaseException | None:
     """Return the exception if its message is the sent one, with control characters escaped.
 
     A SyntaxError loses the folder of its file, because programs that display it may open the file.
     """
-    exc = called(data.type, args, data.fields)
-    text = "" if exc is None else str(exc)
-    if exc is None or shown(text)[:MAX_MESSAGE] != data.message:
+    call = partial(called, data.type, own=own)
+    exc = call(args, data.fields)
+    if exc is None:
+        return None
+    # The ``__str__`` of a class that is not registered runs where its user prints it, not here.
+    silent = program.speaks(type(exc)) and not is_listed(type(exc))
+    text = data.message if silent else str(exc)
+    if shown(text)[:MAX_MESSAGE] != data.message:
         return None
     # A traceback shows the line of code that a SyntaxError is about, which str() does not.
-    if shown(text) == text and not isinstance(exc, SyntaxError):
+    if not silent and shown(text) == text and not isinstance(exc, SyntaxError):
         return exc
     fields = {name: _shown_arg(value) for name, value in data.fields.items()}
-    exc = called(data.type, _shown_args(type(exc), without_file(type(exc), args)), fields)
-    return exc if exc is not None and shown(str(exc)) == str(exc) else None
+    exc = call(_shown_args(type(exc), without_file(type(exc), args)), fields)
+    return exc if exc is not None and (silent or shown(str(exc)) == str(exc)) else None
 
 
 def _as_member(member: BaseException) -> Exception:
@@ -199,10 +210,13 @@ def _first_text(data: ExceptionData) -> str:
     return data.message
 
 
-def called(name: str, args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException | None:
+def called(
+    name: str, args: tuple[Any, ...], fields: dict[str, Any], *, own: bool = False
+) -> BaseException | None:
     """Call the class that is listed as *name* with *args*; return None if none is listed.
 
     :param fields: attributes that were set on it, none of which may hide a part of the class.
+    :param own: whether to look among the classes of the program, too, of which nothing is called.
     """
     site = Site(DEFAULTS, given=_ROOM)
     cls: Any = _REGISTERED.get(name) or _BUILTIN.get(name)
@@ -215,7 +229,8 @@ def called(name: str, args: tuple[Any, ...], fields: dict[str, Any]) -> BaseExce
             return None
         exc = SHIMS["foreign"](site, name, *args)
     else:
-        return None
+        cls = program.find_exception(name) if own else None
+        return None if cls is None else program.made(cls, args, fields)
     if type(exc) is not cls:
         return None
     if fields:

@@ -15,6 +15,7 @@ from safeser.families.errors.failures import MAX_MESSAGE, STATE, ExceptionData, 
 from safeser.families.errors.paths import relative_frames
 from safeser.families.errors.raising import from_data, is_listed, name_of, register_exception
 from safeser.families.plain import DEFAULTS, Unencodable
+from safeser.families.registered.program import speaks
 from safeser.values import Limits
 
 __all__ = [
@@ -170,23 +171,27 @@ def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
     fields: Any = {}
     if isinstance(exc, BaseExceptionGroup):
         return (exc.message,) if _is_small(exc.message) else None, {}
-    if is_listed(type(exc)):
-        try:
-            # An OSError hides its file names from args, a JSONDecodeError its document.
-            reduced: Any = exc.__reduce_ex__(4)
-            if type(reduced) is tuple and reduced[0] is type(exc):
-                args, fields = reduced[1], reduced[2] if len(reduced) > 2 else {}
-        except Exception:  # the class's own code; the message alone is sent then
-            args = exc.args
+    try:
+        # An OSError hides its file names from args, a JSONDecodeError its document.
+        reduced: Any = exc.__reduce_ex__(4)
+        if type(reduced) is tuple and reduced[0] is type(exc) is not RemoteError:
+            args, fields = reduced[1], reduced[2] if len(reduced) > 2 else {}
+    except Exception:  # the class's own code; the message alone is sent then
+        args = exc.args
     if type(args) is not tuple or not _is_small(args):
         args = None
     if type(fields) is not dict:
         fields = {}
     if isinstance(exc, AttributeError | NameError):
         fields = {**fields, "name": exc.name}  # which Python 3.11 leaves out of its state
-    return args, {
+    kept = {
         name: value for name, value in fields.items() if records.is_attribute(name) and _fits(value)
     }
+    if speaks(type(exc)) and not is_listed(type(exc)):
+        # A reader that has this class as its own does not call it, and cannot see what is missing.
+        whole = fields.keys() - {"__notes__"} <= kept.keys() and len(kept) <= _MAX_MEMBERS
+        args = args if whole else None
+    return args, kept
 
 
 def _fits(value: object) -> bool:

@@ -210,7 +210,14 @@ def array_child(
 def register() -> None:
     """List NumPy's arrays; called once, when safeser.families is imported."""
     registry.register(
-        Typed("numpy:ndarray", (np.ndarray,), _encode_array, _check_array, _decode_array)
+        Typed(
+            "numpy:ndarray",
+            (np.ndarray,),
+            _encode_array,
+            _check_array,
+            _decode_array,
+            keeps=True,
+        )
     )
 
 

@@ -248,7 +248,12 @@ def register() -> None:
     waiting = [getattr(typing, name) for name in typing.__all__ if name.endswith(_WAITING)]
     for typed in (
         charged("pandas:GroupBy", tuple(waiting), _refuse_waiting, _check_waiting, _decode),
-        charged("pandas:DataFrame", (pd.DataFrame,), _encode_frame, _check_frame, _decode),
-        charged("pandas:Series", (pd.Series,), _encode_series, _check_series, _decode),
+        *(
+            charged(f"pandas:{cls.__name__}", (cls,), encode, check, _decode, keeps=True)
+            for cls, encode, check in (
+                (pd.DataFrame, _encode_frame, _check_frame),
+                (pd.Series, _encode_series, _check_series),
+            )
+        ),
     ):
         registry.register(typed)

@@ -162,13 +162,15 @@ def charged(
     encode: Callable[[Any, Limits], Parts],
     check: Callable[[Node, Limits], None],
     decode: Callable[[Node, list[Any], Budget], Any],
+    *,
+    keeps: bool = False,
 ) -> Typed:
     """Return the type *name*, whose *decode* is charged to the budget of the message."""
 
     def checked(node: Node, limits: Limits, _: Budget) -> None:
         check(node, limits)
 
-    return Typed(name, classes, encode, checked, decode, budgeted=True)
+    return Typed(name, classes, encode, checked, decode, budgeted=True, keeps=keeps)
 
 
 class Writer:
@@ -249,7 +251,7 @@ class Part(NamedTuple):
 class Reader:
     """Walks the description of one object, and the buffers and objects that belong to it."""
 
-    __slots__ = ("child_at", "frame_at", "limits", "nesting", "node")
+    __slots__ = ("child_at", "frame_at", "kept", "limits", "nesting", "node")
 
     def __init__(self, node: Node, limits: Limits) -> None:
         self.node = node
@@ -257,6 +259,8 @@ class Reader:
         self.frame_at = 0
         self.child_at = 0
         self.nesting = 0
+        #: The objects that only stand in a column, where nothing compares them.
+        self.kept: list[Node] = []
 
     def refuse(self, message: str, rule: str = "families.header") -> NoReturn:
         self.node.refuse(message, rule)
@@ -284,6 +288,8 @@ class Reader:
             self.refuse("it has buffers that nothing describes", "families.frame-count")
         if self.child_at != len(self.node.children):
             self.refuse("it has objects that nothing describes", "families.child-count")
+        if any(child.own and child not in self.kept for child in self.node.children):
+            self.refuse("a label of it is of a class that has to be registered", "families.own")
 
     def split(self, described: Any, count: int) -> Any:
         """Return *described* if it is a list of *count* items, or refuse."""
@@ -347,6 +353,8 @@ class Reader:
         at = self.child("builtins:list")
         child = self.node.children[at]
         held = child.children if child.serializer == "collection" else child.value
+        if self.nesting == 0:  # labels are nested in an index
+            self.kept.append(child)
         count = len(held)
         return count, lambda values: values[at]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -16,10 +17,10 @@ from safeser.errors import ConfigError, PayloadError
 from safeser.families import plain
 from safeser.families.errors import wire as errors
 from safeser.families.plain import Unencodable
-from safeser.families.registered import constructed
-from safeser.families.registered.generic import plan_generic
+from safeser.families.registered import constructed, program
+from safeser.families.registered.generic import plan_generic, plan_own
 from safeser.families.registered.naming import refuse_class, wire_name
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, Typed, registering, registry
 from safeser.families.tree import Node
 from safeser.pickles.building.members import Members
 from safeser.pickles.profiles import Entry
@@ -79,18 +80,19 @@ def register_class(
     On a Dask cluster the client that reads them is enough: workers write what tasks return, whether
     or not they registered its class.
 
-    An enum's members are known by name and value. A dataclass or named tuple is made by calling the
-    class with its fields, and must then hold exactly what was sent. An exception is raised as
-    itself if calling the class with its arguments says the same again. So a peer can call that
+    An enum's members are known by name and value. A dataclass, class of attrs or named tuple is
+    made by calling the class with its fields, and must then hold exactly what was sent. An
+    exception is raised as itself if calling the class with its arguments says the same again. So a
+    peer can call that
     constructor with any values that may travel: register classes whose constructors only check and
     keep. Any other class is taken if its instances are their attributes and no more, as
     :func:`~safeser.families.registered.generic.register_generic` says, which calls no constructor.
-    Works as a decorator; it returns *cls*.
+    Works as a decorator; it returns *cls*. Run again, it takes the class as it is defined now.
 
     :param name: ``module:qualname`` on the wire; the class's own, if it can be imported by that.
     :param assigned: fields with ``init=False`` that are set after the class was called. All other
         such fields are computed by it, and must come out as they were sent.
-    :raises ConfigError: for a class that cannot travel exactly, or that is registered already.
+    :raises ConfigError: for a class that cannot travel exactly, or whose name another class has.
     """
     if cls is None:
         return lambda decorated: register_class(decorated, name=name, assigned=assigned)
@@ -128,15 +130,42 @@ def _for_writing(cls: type) -> Typed | None:
 registry.write_others(_for_writing)
 
 
+def _find_own(name: str, where: str) -> Typed | None:
+    """Return the serializer of the program's own class *name*, which is not registered."""
+    cls = program.find(name)
+    if cls is None or issubclass(cls, BaseException):
+        return None
+    why = program.obstacle(cls)
+    try:
+        if not why and isinstance(cls, enum.EnumMeta):
+            return replace(_enum(cls, name, (), composed=False), own=True)
+        if not why:
+            return plan_own(cls, name)
+    except ConfigError as error:
+        why = error.message.partition(" ")[2]
+    raise PayloadError(
+        f"{name} is a class of this program that has to be registered: it {why}",
+        rule="families.type",
+        where=where,
+        fix=f"Register it in this process: {registering(name)}.",
+    )
+
+
+registry.find_others(_find_own)
+
+
 # -- enums -------------------------------------------------------------------------------------
 
 
-def _enum(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
-    """Members travel by name and value, both at once; flags of several members by their number."""
+def _enum(cls: Any, name: str, assigned: Sequence[str], *, composed: bool = True) -> Typed:
+    """Members travel by name and value, both at once; flags of several members by their number.
+
+    :param composed: whether the class may make flags of several members.
+    """
     members = Members(Entry(name, "enum"), cls)
     words = {key: _word(member) for key, member in cls._member_map_.items() if key == member._name_}
     by_word = {word: cls._member_map_[key] for key, word in words.items()}
-    composes = _composes(cls)
+    composes = composed and _composes(cls)
 
     def composite(flags: object) -> Any:
         try:
@@ -185,4 +214,5 @@ def _word(member: Any) -> bytes:
 
 register_kind("enum", lambda cls: isinstance(cls, enum.EnumMeta), _enum)
 register_kind("dataclass", dataclasses.is_dataclass, constructed.plan_dataclass)
+register_kind("class of attrs", constructed.is_attrs, constructed.plan_dataclass)
 register_kind("named tuple", constructed.is_named_tuple, constructed.plan_named_tuple)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import records
-from safeser.families.plain import Unencodable
+from safeser.families.plain import Unencodable, label
 from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import Parts, Typed
 from safeser.families.sending import serialize
@@ -26,12 +26,14 @@ from safeser.values import Limits
 __all__ = [
     "Altered",
     "cached_names",
+    "is_attrs",
     "is_named_tuple",
     "is_same",
     "other_bases",
     "plan_dataclass",
     "plan_named_tuple",
     "record",
+    "refuse_others",
 ]
 
 
@@ -86,6 +88,18 @@ def record(
     return Typed(name, (cls,), encode, check, decode)
 
 
+def refuse_others(x: object, held: Iterable[str], known: frozenset[str]) -> None:
+    """Refuse an object that holds attributes which are not *known* fields, and name them."""
+    others = [label(name) for name in held if name not in known]
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        named = f"{', '.join(others[:_NAMED])}{more}"
+        raise Unencodable(x, f"it has attributes that are not fields of its class: {named}")
+
+
+_NAMED = 3
+
+
 class Altered(Exception):
     """A field of the constructed instance differs from the sent value."""
 
@@ -119,26 +133,34 @@ def _bytes_of(value: object) -> tuple[object, list[bytes]]:
 # -- dataclasses -------------------------------------------------------------------------------
 
 
+def is_attrs(cls: type) -> bool:
+    """Whether a decorator of attrs made *cls* itself, and not only a class above it."""
+    return "__attrs_attrs__" in vars(cls)
+
+
 def plan_dataclass(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
-    """Return the serializer of the dataclass *cls*; see ``register_class``."""
-    fields = dataclasses.fields(cls)
-    names = [field.name for field in fields]
-    given = [field.name for field in fields if field.init]
+    """Return the serializer of *cls*, a dataclass or a class of attrs; see ``register_class``."""
+    if is_attrs(cls):
+        # What ``__init__`` calls the field; private ones without their underscores.
+        called = {each.name: (each.init, each.alias) for each in cls.__attrs_attrs__}
+    else:
+        called = {each.name: (each.init, each.name) for each in dataclasses.fields(cls)}
+    names = [*called]
+    given = {field: alias for field, (init, alias) in called.items() if init}
     later = frozenset(assigned)
     _check_dataclass(cls, names, given, later)
     has_dict = hasattr(cls, "__dictoffset__") and cls.__dictoffset__ != 0
     known = frozenset(names) | cached_names(cls)
 
     def read(x: Any) -> dict[str, Any]:
-        if has_dict and not known.issuperset(vars(x)):
-            raise Unencodable(x, "it has attributes that are not fields of its class")
+        refuse_others(x, vars(x) if has_dict else (), known)
         try:
             return {field: getattr(x, field) for field in names}
         except AttributeError:
             raise Unencodable(x, "one of its fields has no value") from None
 
     def build(sent: dict[str, Any]) -> Any:
-        made = cls(**{field: sent[field] for field in given})
+        made = cls(**{alias: sent[field] for field, alias in given.items()})
         if type(made) is not cls:
             raise Altered("class")
         for field in names:
@@ -152,9 +174,9 @@ def plan_dataclass(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
 
 
 def _check_dataclass(
-    cls: type, names: Sequence[str], given: Sequence[str], later: frozenset[str]
+    cls: type, names: Sequence[str], given: Mapping[str, str], later: frozenset[str]
 ) -> None:
-    if "__dataclass_fields__" not in vars(cls):
+    if "__dataclass_fields__" not in vars(cls) and not is_attrs(cls):
         refuse_class(cls, "inherits from a dataclass, but is none itself")
     if other_bases(cls):
         refuse_class(cls, "derives from a built-in class, whose content is in no field")
@@ -165,7 +187,7 @@ def _check_dataclass(
     if inspect.isabstract(cls):
         refuse_class(cls, "is abstract")
     try:
-        inspect.signature(cls).bind(**dict.fromkeys(given))
+        inspect.signature(cls).bind(**dict.fromkeys(given.values()))
     except (TypeError, ValueError):
         refuse_class(
             cls,
@@ -206,8 +228,7 @@ def plan_named_tuple(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
     def read(x: Any) -> dict[str, Any]:
         if tuple.__len__(x) != len(names):
             raise Unencodable(x, "it has another number of elements than of fields")
-        if not cached.issuperset(getattr(x, "__dict__", ())):
-            raise Unencodable(x, "it has attributes beside its fields")
+        refuse_others(x, getattr(x, "__dict__", ()), cached)
         return dict(zip(names, tuple.__iter__(x), strict=True))
 
     def build(sent: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from safeser.errors import ConfigError, PayloadError
@@ -20,30 +21,16 @@ from safeser.families.registered.constructed import cached_names, other_bases
 from safeser.families.registered.dispatch import dask_deserialize, dask_serialize
 from safeser.families.registered.hosted import current_limits
 from safeser.families.registered.naming import refuse_class, wire_name
+from safeser.families.registered.program import HOOKS, is_generated
 from safeser.families.registry import Typed, registry
 from safeser.families.sending import serialize
 from safeser.families.tree import Node
 from safeser.pickles.reading.layout import layout
 from safeser.values import Grant, Limits
 
-__all__ = ["plan_generic", "register_generic"]
+__all__ = ["plan_generic", "plan_own", "register_generic"]
 
 T = TypeVar("T", bound=type)
-
-#: What decides how instances are made, kept and looked at; of these a class may have object's only.
-_OWN = (
-    "__new__",
-    "__getattribute__",
-    "__setattr__",
-    "__delattr__",
-    "__class__",
-    "__reduce__",
-    "__reduce_ex__",
-)
-
-#: What says that an object is more, or less, than its attributes; of these a class may have none.
-#: Since Python 3.11 object itself has a __getstate__, which adds nothing to the attributes.
-_STATE = ("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 _BY_FUNCTIONS = "Register it with register_serialization, whose functions say what it consists of."
 
@@ -124,6 +111,15 @@ def plan_generic(cls: type, name: str | None, allowed: frozenset[str] | None = N
     return _typed(cls, wire_name(cls, name), allowed)
 
 
+def plan_own(cls: type, name: str) -> Typed:
+    """Return the serializer of a class of the program's own that is not registered.
+
+    :raises ConfigError: for a class that is more than its attributes.
+    """
+    _review(cls)
+    return replace(_typed(cls, name, None, own=True), own=True)
+
+
 def _review(cls: type) -> None:
     """Refuse a class whose instances consist of more than their attributes."""
     if other_bases(cls):
@@ -134,8 +130,9 @@ def _review(cls: type) -> None:
         )
     if inspect.isabstract(cls):
         refuse_class(cls, "is abstract")
-    for member in (*_OWN, *_STATE):
-        if any(member in vars(base) for base in cls.__mro__[:-1]):
+    for member in HOOKS:
+        bases = [base for base in cls.__mro__[:-1] if member in vars(base)]
+        if not all(is_generated(base, member) for base in bases):
             refuse_class(
                 cls,
                 f"has a {member} of its own, so it is not simply its attributes",
@@ -155,13 +152,15 @@ class _Attributes:
     """The attributes of direct instances of one reviewed class.
 
     :param allowed: the only names that they may have; None for any that source could spell.
+    :param own: whether the class is not registered, and its attributes hide plain defaults alone.
     """
 
-    def __init__(self, cls: type, allowed: frozenset[str] | None) -> None:
+    def __init__(self, cls: type, allowed: frozenset[str] | None, *, own: bool = False) -> None:
         self._cls = cls
         self._allowed = allowed
         known = layout(cls)
-        self._fields, self._methods = known.fields, known.methods
+        self._fields = known.fields
+        self._methods = known.methods | known.callables if own else known.methods
         self._slots = {n: s for n, s in known.slots.items() if n not in _NO_STATE}
         self._cached = cached_names(cls)
 
@@ -215,8 +214,8 @@ class _Attributes:
         return self.made(found)
 
 
-def _typed(cls: type, name: str, allowed: frozenset[str] | None) -> Typed:
-    held = _Attributes(cls, allowed)
+def _typed(cls: type, name: str, allowed: frozenset[str] | None, *, own: bool = False) -> Typed:
+    held = _Attributes(cls, allowed, own=own)
 
     def check(node: Node, limits: Limits) -> None:
         if not all(map(held.fits, records.check(node, limits))):
@@ -231,6 +230,7 @@ def _typed(cls: type, name: str, allowed: frozenset[str] | None) -> Typed:
         lambda x, limits: records.encode(held.of(x), limits),
         check,
         lambda node, values: held.made(records.values(node, values)),
+        keeps=True,
     )
 
 

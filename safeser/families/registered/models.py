@@ -11,7 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from safeser.families.plain import Unencodable, label
-from safeser.families.registered.constructed import Altered, cached_names, is_same, record
+from safeser.families.registered.constructed import (
+    Altered,
+    cached_names,
+    is_same,
+    record,
+    refuse_others,
+)
 from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import Typed
 from safeser.pickles.reading.layout import layout
@@ -57,8 +63,7 @@ def plan_model(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
         held, extra = vars(x), x.__pydantic_extra__
         if not fields.keys() <= held.keys():
             raise Unencodable(x, "one of its fields has no value")
-        if not known.issuperset(held) or (extra and not open_ended):
-            raise Unencodable(x, "it has attributes that are not fields of its class")
+        refuse_others(x, [*held, *(() if open_ended else extra or ())], known)
         sent = {field: held[field] for field in fields}
         names = [*fields, *(extra or ())]
         sent[_SET] = tuple(n for n, name in enumerate(names) if name in x.model_fields_set)

@@ -214,7 +214,12 @@ def register() -> None:
         _singleton("builtins:NotImplementedType", NotImplemented),
         Typed("builtins:slice", (slice,), _encode_slice, _check_slice, _decode_slice),
         Typed(
-            "collections:deque", (collections.deque,), _encode_deque, _check_deque, _decode_deque
+            "collections:deque",
+            (collections.deque,),
+            _encode_deque,
+            _check_deque,
+            _decode_deque,
+            keeps=True,
         ),
         Typed(
             "collections:OrderedDict",
@@ -222,6 +227,7 @@ def register() -> None:
             _encode_ordered,
             _check_ordered,
             _decode_ordered,
+            keeps=True,
         ),
         around("collections:Counter", collections.Counter, dict, _counted, _counter_of),
         _user("collections:UserDict", collections.UserDict, dict),
@@ -234,6 +240,7 @@ def register() -> None:
             _encode_defaultdict,
             _check_defaultdict,
             _decode_defaultdict,
+            keeps=True,
         ),
         Typed(
             "collections:ChainMap",
@@ -248,6 +255,7 @@ def register() -> None:
             _encode_namespace,
             _check_namespace,
             _decode_namespace,
+            keeps=True,
         ),
     ):
         registry.register(typed)

@@ -31,11 +31,13 @@ class Layout:
     :param fields: the interpreter's way to an instance's ``__dict__``, or None.
     :param slots: the interpreter's ways to slots that Python code declares, by name.
     :param methods: names by which the class has a method, property or other descriptor.
+    :param callables: names by which it has anything else that can be called.
     """
 
     fields: Any
     slots: dict[str, Any]
     methods: frozenset[str]
+    callables: frozenset[str]
 
 
 def _layout(cls: type) -> Layout:
@@ -60,7 +62,8 @@ def _layout(cls: type) -> Layout:
         and not isinstance(found, functools.cached_property)
         and (isinstance(found, type) or any(hasattr(type(found), part) for part in _GUARDS))
     }
-    return Layout(fields, slots, frozenset(methods))
+    callables = {name for name, found in seen.items() if name not in slots and callable(found)}
+    return Layout(fields, slots, frozenset(methods), frozenset(callables - methods))
 
 
 #: Returns where instances of a class keep what they hold.

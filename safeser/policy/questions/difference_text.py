@@ -105,7 +105,7 @@ def _order(said: _Said) -> tuple[object, ...]:
 
 #: What passes before what may be asked for.
 _ORDER = (
-    *("submit", "carry", "sealed", "profile", "name", "type", "read", "conflict"),
+    *("submit", "carry", "sealed", "profile", "name", "type", "classes", "read", "conflict"),
     *("ask", "until"),
 )
 
@@ -326,6 +326,7 @@ def _phrase(said: _Said) -> str:
         "profile": lambda: f"use profile {values} in pickles",
         "name": lambda: f"use {values} in pickles",
         "type": lambda: f"use {values} in family dask",
+        "classes": lambda: f"have instances of the recipient's {values} classes rebuilt",
         "submit": lambda: f"submit {values}",
         "read": lambda: f"read values{by}",
         "conflict": lambda: " and ".join(_CONFLICTS[each] for each in sorted(said.values)),

@@ -206,6 +206,8 @@ def _permits_more(later: Rule, rule: Rule, kind: Kind) -> bool:
         return True
     if kind is Kind.ADMIN:
         return False
+    if later.classes == "own" != rule.classes:
+        return True
     return SUBMISSIONS.index(later.submission) > SUBMISSIONS.index(rule.submission) or any(
         set(getattr(later, field)) - set(getattr(rule, field)) for field in _PERMITTING
     )

@@ -32,9 +32,9 @@ class Permission(NamedTuple):
 
     :param what: ``ask`` (an operation), ``carry`` (a family), ``sealed`` (sealed calls in an
         operation), ``profile``, ``name`` and ``type`` (what pickles and family dask may use),
-        ``submit`` (a submission), ``call`` (a listed function), ``read`` (values of the author),
-        ``conflict`` (of keys, which passes with a warning), or ``until`` (the date on which all of
-        it ends).
+        ``classes`` (of the recipient's own program that need no registration), ``submit`` (a
+        submission), ``call`` (a listed function), ``read`` (values of the author), ``conflict`` (of
+        keys, which passes with a warning), or ``until`` (the date on which all of it ends).
     :param value: which one.
     :param side: ``write`` or ``open`` where the two ends have lists of their own, else empty.
     :param author: who wrote it, if not the sender.
@@ -124,6 +124,7 @@ def _within(policy: Policy, context: Context) -> Iterator[Permission]:
             ("profile", grant.profiles),
             ("name", map(spelled, grant.allow)),
             ("type", grant.types),
+            ("classes", ["own"] if context.sender in grant.own and not sealing else ()),
         ):
             yield from (Permission(what, name, side) for name in names)
 

@@ -68,6 +68,7 @@ class _Grant(NamedTuple):
     profiles: tuple[str, ...]
     allowed: tuple[str, ...]
     values: frozenset[str]
+    own: bool
 
 
 class _Place(NamedTuple):
@@ -79,8 +80,8 @@ class _Place(NamedTuple):
 def learn(traffic: Traffic, *, like: Policy | None = None) -> str:
     """Return the text of a policy that permits *traffic*.
 
-    :param like: the policy under which it was recorded: groups, profiles, allowed names, values
-        and the suite, which no log names, are taken from it as far as they are needed.
+    :param like: the policy under which it was recorded: groups, profiles, allowed names, classes,
+        values and the suite, which no log names, are taken from it as far as they are needed.
     """
     if like is not None:
         like = like.written or like  # what a policy says, where it only observes
@@ -213,6 +214,7 @@ def _grant(
         profiles=(rule.profiles if rule is not None else ("data",)) if pickles else (),
         allowed=allow,
         values=frozenset(values),
+        own=rule is not None and rule.classes == "own" and "dask" in families,
     )
 
 
@@ -344,6 +346,8 @@ def _context(
         listed = ", ".join(map(_text, grant.families))
         yield f"    serializers: [{listed}]    # {seen}"
         yield f"    deserializers: [{listed}]"
+    if grant.own:
+        yield "    classes: own"
     if grant.profiles:
         allow = "".join(
             f'{", " if at else ""}"{name}": {role}'

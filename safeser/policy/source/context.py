@@ -48,6 +48,7 @@ from safeser.values import (
     ANY_AUTHOR,
     AUDIT_FAILURES,
     AUDIT_LEVELS,
+    CLASSES,
     CONFLICT_WORDS,
     FAMILIES,
     FAMILY,
@@ -364,12 +365,8 @@ def _end(rule: Rule) -> str:
 _OVER = ", which is over: it refuses all that it matches"
 
 
-def _failing(rule: Rule) -> str:
-    return f"{rule.audit_failure}" if rule.audit_failure.level else ""
-
-
-def _profiles(rule: Rule) -> str:
-    return ", ".join(rule.profiles) if "pickle" in rule.listed else ""
+def _classes(rule: Rule) -> str:
+    return "own: instances of the recipient's own classes are rebuilt" * (rule.classes == "own")
 
 
 # --- the context ----------------------------------------------------------------------------------
@@ -461,7 +458,7 @@ class Rule(Strict):
         Reading(PickleModel, lambda section, scope: section),
         default=PickleModel.model_construct(),  # an instance by call builds its schema at import
         shown=(
-            Shown("profiles", _profiles),
+            Shown("profiles", lambda rule: ", ".join(rule.profiles * ("pickle" in rule.listed))),
             Shown("allowed", lambda rule: ", ".join(f"{e.name} as {e.role}" for e in rule.allow)),
         ),
     )
@@ -477,6 +474,14 @@ class Rule(Strict):
         ),
     )
     """What else family `dask` may read."""
+    classes: str = stated(
+        one_of(CLASSES, "kind of classes"),
+        default="registered",
+        spelled="registered",
+        shown=Shown("classes", _classes),
+        explained=_classes,
+    )
+    """Which classes of the recipient are rebuilt: its program's own, or those it registered."""
     submission: str = stated(
         Reading(str, _submission_word, _SUBMISSION.schema),
         default="none",
@@ -512,7 +517,9 @@ class Rule(Strict):
         Reading(str, _audit_failure, lambda made: {**made, "pattern": pattern(_FAILURE)}),
         default=AuditFailure(),
         spelled="refuse",
-        shown=Shown("log fails", _failing),
+        shown=Shown(
+            "log fails", lambda rule: f"{rule.audit_failure if rule.audit_failure.level else ''}"
+        ),
     )
     """Where the log cannot be written: messages are refused, pass while records wait, or pass."""
     _place: str = PrivateAttr(default="")

@@ -28,6 +28,8 @@ _IDENTITY = {"op": "identity"}
 _GATHER = {"op": "gather", "keys": ["x"]}
 _FAILED = {"status": "uncaught-error", "exception": None, "traceback": None}
 
+_INSTANCE = {"serializer": "dask", "sub-header": {"plain": b"\x80"}}
+
 # --- pickles -------------------------------------------------------------------------------------
 
 _CODE = pickle.dumps(len)
@@ -194,4 +196,20 @@ _FORM = (
     ),
 )
 
-ROWS: tuple[Row, ...] = (*_PICKLES, *_FORM)
+#: Classes that are loaded here and not of the client's program, and names that lead elsewhere.
+_OF_OTHERS = (
+    *("distributed.client:Future", "safeser.values:Grant", "builtins:object", "os:_Environ"),
+    *("__main__:sys.modules", "__mp_main__:P", "tests.dask.attacks.rows:Row", "tests:dask.Row"),
+)
+_CLASSES = tuple(
+    Row(
+        f"an instance of {name} by {author}",
+        *(sender, "client"),
+        {"data": {"x": PayloadRow({**_INSTANCE, "type": name}, (), author)}},
+        *("families.type", "default", _GATHER),
+    )
+    for name in _OF_OTHERS
+    for sender, author in (("scheduler", "worker"), ("scheduler", "nobody"))
+)
+
+ROWS: tuple[Row, ...] = (*_PICKLES, *_FORM, *_CLASSES)

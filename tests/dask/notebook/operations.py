@@ -1,7 +1,8 @@
 """Operations of ordinary notebooks: each cell below is one, and its last expression is compared.
 
 ``# %% area: what it does`` begins a cell. ``client`` is connected to a cluster of two workers,
-``keep(cls)`` is ``safeser.register_class`` on ``safeser://`` and returns its argument on ``tcp://``.
+``keep(cls)`` is ``safeser.register_class`` on ``safeser://`` and returns its argument on ``tcp://``. Of
+the classes here it is needed for a named tuple alone.
 """
 
 # %% setup
@@ -20,6 +21,7 @@ import time
 import typing
 import uuid
 
+import attrs
 import dask
 import dask.array as da
 import dask.bag as db
@@ -73,8 +75,11 @@ class Span(typing.NamedTuple):
     last: int
 
 
-class Unlucky(Exception):
-    pass
+class Unlucky(KeyError):
+    most = 0
+
+    def __str__(self):
+        return f"{self.args[0]} of {self.most}"
 
 
 class Counter:
@@ -96,8 +101,17 @@ def fail(x):
     raise ValueError(f"no {x}")
 
 
-for cls in (Point, Model, Color, Span, Unlucky):
-    keep(cls)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    color: Color = Color.RED
+
+
+@attrs.frozen
+class Measured:
+    points: list
+
+
+keep(Span)
 
 # %% arrays: reduce by blocks
 ARRAY.sum().compute(), ARRAY.mean(axis=0).compute(), ARRAY.std().compute()
@@ -382,6 +396,37 @@ try:
 except Unlucky as error:
     said = str(error)
 said
+
+
+# %% own classes: an own exception keeps its attributes and says what it said
+def over():
+    error = Unlucky(5)
+    error.most = 3
+    error.add_note("noted")
+    raise error from ValueError("why")
+
+
+try:
+    client.submit(over).result()
+except Unlucky as error:
+    said = [str(error), error.most, error.__notes__[0], repr(error.__cause__)]
+said
+
+# %% own classes: frozen dataclasses and frozen classes of attrs, in each other
+client.submit(lambda: {"m": Measured([Fixed(), Fixed(Color.BLUE), Point(1, ["a"])])}).result()
+
+# %% own classes: a cell that runs twice, and registers twice
+for _ in range(2):
+
+    class Again:
+        pass
+
+    class Twice(Span):
+        pass
+
+    keep(Twice)
+made = client.gather([client.submit(lambda: Again()), client.submit(lambda: Twice(1, 2))])
+type(made[0]) is Again, type(made[1]) is Twice, made[1]
 
 # %% own classes: results of many standard types
 client.submit(
