@@ -12,7 +12,7 @@ Public names, by what they are for:
 - whether an object can be sent, and what keeps it from it: :func:`preflight`
 - tokens of values and definitions that agree between processes: :func:`tokenize`
 - what is serialized, by which family and where: :func:`trace_serialization`
-- Dask (needs the ``[dask]`` extra): :class:`Client`, :class:`Security`
+- Dask (needs the ``[dask]`` extra): :class:`Client`, :class:`LocalCluster`, :class:`Security`
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from safeser.audit import AuditLog
     from safeser.channel import Channel
     from safeser.dask.client import Client
+    from safeser.dask.cluster import LocalCluster
     from safeser.dask.security import Security
     from safeser.families.marked import Serialize, Serialized, to_serialize
     from safeser.families.registered.classes import register_class
@@ -77,6 +78,7 @@ __all__ = [
     "Identity",
     "Kind",
     "Limits",
+    "LocalCluster",
     "Payload",
     "PayloadError",
     "Policy",
@@ -115,15 +117,13 @@ def _has_dask() -> bool:
         return False
 
 
-if not _has_dask():  # what cannot be had is not offered to "import *"
-    __all__ = [name for name in __all__ if name not in ("Client", "Security")]
-
 # Loaded when first used: the command line starts without NumPy, the library without Dask.
 _LAZY = {
     "AuditLog": "safeser.audit",
     "Channel": "safeser.channel",
     "Client": "safeser.dask.client",
     "Identity": "safeser.identity",
+    "LocalCluster": "safeser.dask.cluster",
     "Policy": "safeser.policy",
     "Preflight": "safeser.sendable.preflight",
     "Roster": "safeser.identity",
@@ -145,8 +145,11 @@ _LAZY = {
     "tokenize": "safeser.tokens",
     "trace_serialization": "safeser.trace.tracing",
 }
-_NEED_DASK = ("Client", "Security")
+_NEED_DASK = ("Client", "LocalCluster", "Security")
 _MODULES = ("audit", "pickles")
+
+if not _has_dask():  # what cannot be had is not offered to "import *"
+    __all__ = [name for name in __all__ if name not in _NEED_DASK]
 
 
 def __getattr__(name: str) -> Any:

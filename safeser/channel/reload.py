@@ -19,7 +19,8 @@ from safeser.channel.door import Channel
 from safeser.errors import SafeserError
 from safeser.identity import Identity, Roster
 from safeser.policy import Policy
-from safeser.policy.ready import is_ready, locate, read_file
+from safeser.policy.ready import is_ready, locate, read_policy
+from safeser.policy.source.extends import document
 
 __all__ = ["LiveFiles"]
 
@@ -29,8 +30,9 @@ logger = logging.getLogger("safeser.channel")
 #: the file system's clock have one status.
 _READ_ANYWAY = 3
 
-#: The content of a file as text to compare, and a function that makes its value.
-_Found = tuple[str, Callable[[], Any]]
+#: The content of a file as text to compare, a function that makes its value, and the other files
+#: that it depends on.
+_Found = tuple[str, Callable[[], Any], tuple[Path, ...]]
 
 
 class _File:
@@ -42,9 +44,10 @@ class _File:
     def __init__(self, path: Path, read: Callable[[Path], _Found], *, done: str = "") -> None:
         self.path = path.absolute()  # programs change their working directory
         self._read = read
+        self._beside: tuple[Path, ...] = ()
         self._done = done  # the content handed out last
-        status = self._status_now()
-        self._status = status if done and self._found()[0] == done else ()
+        known = bool(done) and self._found()[0] == done
+        self._status = self._status_now() if known else ()
         self._looks = 0  # since it was read
 
     def change(self) -> Callable[[], Any] | None:
@@ -64,18 +67,23 @@ class _File:
         """Tell whether the content handed out last is current, judged by the file's status."""
         return self._status_now() == self._status
 
-    def _found(self) -> _Found:
+    def _found(self) -> tuple[str, Callable[[], Any]]:
         try:
-            return self._read(self.path)
+            found, make, self._beside = self._read(self.path)
         except SafeserError as error:
             return f"error {error.rule} {error}", _raising(error.without_frames())
+        return found, make
 
     def _status_now(self) -> tuple[int, ...]:
-        try:
-            found = os.stat(self.path)  # follows links: Kubernetes swaps a link to a folder
-        except (OSError, ValueError):
-            return ()
-        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return (*_status(self.path), *(part for path in self._beside for part in _status(path)))
+
+
+def _status(path: Path) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)  # follows links: Kubernetes swaps a link to a folder
+    except (OSError, ValueError):
+        return ()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _raising(error: SafeserError) -> Callable[[], Any]:
@@ -87,7 +95,7 @@ def _raising(error: SafeserError) -> Callable[[], Any]:
 
 def _identity(path: Path) -> _Found:
     identity = Identity.load(path)
-    return _named(identity), lambda: identity
+    return _named(identity), lambda: identity, ()
 
 
 def _named(identity: Identity) -> str:
@@ -96,21 +104,21 @@ def _named(identity: Identity) -> str:
 
 def _roster(path: Path) -> _Found:
     data = Roster.read(path)
-    return hashlib.sha256(data).hexdigest(), lambda: Roster.decode(data, str(path))
+    return hashlib.sha256(data).hexdigest(), lambda: Roster.decode(data, str(path)), ()
 
 
 def _held(path: Path, listed: Roster) -> str:
     """Return the content of the roster file at *path* if it is that of *listed*, else ""."""
     try:
-        found, make = _roster(path)
+        found, make, _ = _roster(path)
         return found if make() == listed else ""
     except SafeserError:
         return ""
 
 
 def _policy(path: Path) -> _Found:
-    data = read_file(path)
-    return hashlib.sha256(data).hexdigest(), lambda: Policy.parse(data, source=str(path))
+    text = read_policy(path)
+    return document(text).sha256, lambda: Policy.parse(text), text.paths[1:]
 
 
 class LiveFiles:

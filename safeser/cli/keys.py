@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +29,9 @@ from safeser.identity import (
 from safeser.identity.roster import parse_date
 from safeser.policy.source.faults import did_you_mean, shown
 from safeser.values import check_principal
+
+if TYPE_CHECKING:
+    from safeser.policy import Policy
 
 __all__ = ["app"]
 
@@ -51,16 +54,13 @@ RosterPath = Annotated[
 @app.command()
 def init(
     directory: Annotated[Path, typer.Argument(help="A folder that is empty or not there yet.")],
-    principal: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A user to make an identity for; may be repeated. [default: client]",
-        ),
-    ] = None,
+    principals: Annotated[
+        str,
+        typer.Option(metavar="NAME,...", help="The users to make identities for."),
+    ] = "client",
 ) -> None:
     """Make identities, a roster and a log key for a small cluster."""
-    users = principal or ["client"]
+    users = principals.split(",")
     names = [check_principal(name) for name in (*_PROCESSES, *users)]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(
@@ -122,23 +122,100 @@ def _next_steps(directory: Path, users: list[str]) -> None:
     line('>>> safeser.Client("safeser://HOST:8786", deserializers=["dask", "msgpack"])')
 
 
-@app.command(short_help="Make one key file, and its line for a roster.")
+@app.command(short_help="Add a person: make a key, and lines for roster and policy.")
 def new(
-    file: Annotated[Path, typer.Argument(help="Where the private key goes; must not exist.")],
-    principal: Annotated[str, typer.Option(metavar="NAME", help="Whose key it is.")],
+    principal: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")],
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where the private key goes; must not exist. [default: NAME.key]"
+        ),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GROUP", help="A group of the policy; may be repeated."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="POLICY", help="Tell what that policy lets them do.")
+    ] = None,
 ) -> None:
-    """Make a key file and show the public keys that the operator lists in the roster.
+    """Make a key file and show what an operator puts into roster and policy.
 
     It holds a key for sessions and one for signatures. A folder without a log key gets one as well:
     a process finds it beside its own key.
     """
     identity = Identity.generate(principal)
-    identity.save(file)
-    log_key = file.with_name("audit.key")
+    joined, listed = (None, False) if policy is None else _joined(policy, principal, group or [])
+    path = file or Path(f"{principal}.key")
+    identity.save(path)
+    log_key = path.with_name(_AUDIT_KEY)
     if not log_key.exists():
         AuditKey.new().save(log_key)
         line(f"log key      {log_key} (made: there was none beside it)")
+    line(f"private key  {path} (readable by you alone)")
     _show(identity)
+    spelled = f"{{groups: [{', '.join(group)}]}}" if group else "{}"
+    if joined is None or policy is None:
+        line(f"policy line  {principal}: {spelled}")
+        return
+    _show_powers(joined, principal)
+    line()
+    if not listed:
+        say(f"Put this under 'principals' of {policy}, and raise its revision:", hang=0)
+        line(f"  {principal}: {spelled}")
+    say("Put the roster line into the roster, or list the key by command:", hang=0)
+    line(f"  safeser keys add ROSTER {identity.public_text} --principal {principal}")
+    say(
+        f"{principal} starts Python with these two, and with roster and policy beside the key:",
+        hang=0,
+    )
+    line(f"  export DASK_SAFESER__IDENTITY={shlex.quote(path.name)}")
+    line(f"  export DASK_SAFESER__POLICY={shlex.quote(policy)}")
+
+
+def _joined(named: str, principal: str, groups: list[str]) -> tuple[Policy, bool]:
+    """Return the policy *named*, with *principal* in *groups*, and whether it lists it already.
+
+    :raises ConfigError: if nobody else is in one of the groups, which may be misspelt.
+    """
+    from safeser.policy import Policy
+    from safeser.policy.ready import locate, read_policy
+    from safeser.policy.source.extends import with_principal
+
+    loaded = Policy.load(named)
+    if principal in loaded.principals:
+        return loaded, True
+    known = {group for each in loaded.principals.values() for group in each.groups}
+    for group in groups:
+        if group not in known:
+            raise ConfigError(
+                f"policy {shown(named)} has no group {shown(group)}",
+                rule="config.undefined",
+                fix=did_you_mean(group, known),
+            )
+    text = read_policy(locate(named))
+    return Policy.parse(with_principal(text, principal, groups), source=text.source), False
+
+
+def _show_powers(policy: Policy, principal: str) -> None:
+    """Say what *principal* may send, and what may be sent to it."""
+    from safeser.policy.source.words import joined
+
+    for says, ours, theirs in (
+        ("may send to", "senders", "recipients"),
+        ("may be sent by", "recipients", "senders"),
+    ):
+        rows = [
+            (
+                joined(getattr(rule, theirs)),
+                "\n".join(f"{label}: {text}" for label, text, _ in rule.rows()),
+            )
+            for rule in policy.contexts
+            if principal in getattr(rule, ours)
+        ]
+        line()
+        table((f"{principal} {says}", "what"), rows or [("none", "")])
 
 
 @app.command("list")
@@ -224,15 +301,16 @@ def add(
     not_after: Day = None,
     comment: Annotated[str, typer.Option(help="Who keeps it, say.")] = "",
 ) -> None:
-    """List a key in a roster, or let in one that is listed as pending.
+    """List a key in a roster, which is made where there is none, or let in a pending one.
 
     Nothing proves that the public text came unchanged: before you list it, compare both
     fingerprints with those that its owner reads out from 'safeser keys fingerprint'. The owner of
     a listed signing key can sign as that principal.
     """
     state = KeyState.PENDING if pending else KeyState.ACTIVE
-    with RosterFile.edit(_roster_in(roster)) as file:
-        _require_principal(file.roster, principal, policy)
+    with RosterFile.edit(_roster_in(roster), make=True) as file:
+        if file.roster.entries or policy is not None:
+            _require_principal(file.roster, principal, policy)
         first, last = _day(not_before), _day(not_after)
         public, verifying = _public(key, principal)
         entry = RosterEntry(public, principal, state, today(), comment, first, last, verifying)

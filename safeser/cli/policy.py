@@ -140,7 +140,7 @@ def show(
         bool, typer.Option("--operations", help="Name each operation, not only their groups.")
     ] = False,
     source: Annotated[
-        bool, typer.Option("--yaml", help="Print its file, to begin one's own with.")
+        bool, typer.Option("--yaml", help="Print its file, with what it extends in its place.")
     ] = False,
     page: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write one page of HTML instead.")
@@ -148,7 +148,7 @@ def show(
 ) -> None:
     """Show what a policy says, groups of principals spelled out; without one, the ready ones."""
     from safeser.policy import Policy, ready_policies
-    from safeser.policy.ready import locate, read_file
+    from safeser.policy.ready import locate, read_policy
 
     if policy is None:
         table(
@@ -158,7 +158,7 @@ def show(
         return
     loaded = Policy.load(policy)
     if source:
-        line(read_file(locate(policy)).decode().removesuffix("\n"))
+        line(read_policy(locate(policy)).expanded.decode().removesuffix("\n"))
         return
     if page is not None:
         _write_page(loaded, page)
@@ -295,7 +295,7 @@ def _taken(policy: Policy, takes: Takes, scheduler: str) -> list[str]:
 def _show_context(rule: Rule, *, every: bool) -> None:
     from safeser.policy.source.words import joined
 
-    line(f"line {rule.line}, {rule.name}", style="bold")
+    line(f"{rule.place}, {rule.name}", style="bold")
     kinds = [kind.value for kind in sorted(rule.kinds, key=lambda kind: kind.strength)]
     say(f"  {joined(rule.senders)} -> {joined(rule.recipients)}: {', '.join(kinds)}")
     for label, text, strong in rule.rows():

@@ -69,9 +69,11 @@ def diff(
     if output is Format.JSON:
         line(json.dumps(as_json(found), indent=2))
     else:
-        for effect, text in lines(found):
+        for effect, text, below in lines(found):
             sign, style = _SIGNS[effect]
             say(f"{sign} {text}", style=style, hang=4)
+            for each in below:
+                say(f"    {each}", style=style, hang=6)
         mark(not found.loosens, _verdict(loosens=found.loosens, differs=bool(found)))
     if fail_on is not None and (found.loosens or (fail_on is FailOn.ANY and bool(found))):
         raise typer.Exit(DENIED)

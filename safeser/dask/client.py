@@ -410,7 +410,16 @@ def _configured_address(scheduler_file: str | None) -> str | None:
 _SCHEDULER_FILE = 1 << 20
 
 _CLIENT_OPTIONS = frozenset(inspect.signature(_DaskClient.__init__).parameters) - {"self", "kwargs"}
-_CLUSTER_OPTIONS = ("n_workers", "threads_per_worker", "memory_limit", "scheduler_port", "host")
+#: What distributed's own client hands on to a cluster that it starts, and its workers.
+_CLUSTER_OPTIONS = frozenset(
+    (
+        *("n_workers", "threads_per_worker", "scheduler_port", "host", "interface"),
+        *("dashboard_address", "worker_dashboard_address", "silence_logs", "memory_limit"),
+        *("local_directory", "resources", "env", "preload", "preload_argv", "preload_nanny"),
+        *("preload_nanny_argv", "death_timeout", "lifetime", "lifetime_stagger"),
+        *("lifetime_restart", "directory"),
+    )
+)
 
 
 def _location(address: Any) -> str | None:
@@ -443,8 +452,8 @@ def _refuse_cluster_options(policy: str | None, arguments: dict[str, Any]) -> No
             " comes from safeser.Security(policy=...) or DASK_SAFESER__POLICY",
             rule="config.policy",
         )
-    for name in _CLUSTER_OPTIONS:
-        if name in arguments:
+    for name in sorted(arguments):
+        if name in _CLUSTER_OPTIONS:
             raise ConfigError(
                 f"{name}= is for a new local cluster, and an address names one that runs",
                 rule="config.client",

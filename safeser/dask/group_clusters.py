@@ -24,7 +24,7 @@ from safeser.errors import ConfigError
 from safeser.identities import AUDIT_KEY, ROSTER, key_path, make_identities
 from safeser.identity.files import replace_file
 from safeser.policy import Policy
-from safeser.policy.ready import is_ready, locate, read_file, ready_policies
+from safeser.policy.ready import is_ready, locate, read_policy, ready_policies
 
 __all__ = ["GroupCluster", "up_groups"]
 
@@ -92,8 +92,8 @@ class GroupCluster:
     def _make(self, named: str) -> None:
         # Read once: what is copied is what was judged.
         path = locate(named)
-        data = read_file(path)
-        policy = Policy.parse(data, source=str(path))
+        text = read_policy(path)
+        policy = Policy.parse(text)
         for name in (_SCHEDULER, _WORKER):
             if name not in policy.principals:
                 raise ConfigError(
@@ -108,7 +108,7 @@ class GroupCluster:
         for name in (_SCHEDULER, _WORKER):
             # It lists a part of them, and no change would reach it.
             self.key(name).with_name(ROSTER).unlink()
-        placed = self._placed(policy, named, data.decode("utf-8")).encode("utf-8")
+        placed = self._placed(policy, named, text.expanded.decode("utf-8")).encode("utf-8")
         replace_file(self.policy_path, placed, rule="config.up")
 
     def _placed(self, policy: Policy, named: str, text: str) -> str:

@@ -39,9 +39,9 @@ class RosterFile:
     :ivar roster: what it lists, with the changes so far.
     """
 
-    def __init__(self, path: Path, *, close: bool = False) -> None:
+    def __init__(self, path: Path, *, close: bool = False, empty: bool = False) -> None:
         self.path = path
-        self._data = Roster.read(path)
+        self._data = Roster().closing.encode("ascii") if empty else Roster.read(path)
         if close:
             require_ended(self._data, path, rule="roster.unfinished")
         self.roster = Roster.decode(self._data, str(path), closed=not close)
@@ -49,22 +49,25 @@ class RosterFile:
 
     @classmethod
     @contextlib.contextmanager
-    def edit(cls, path: Path, *, close: bool = False) -> Iterator[RosterFile]:
+    def edit(cls, path: Path, *, close: bool = False, make: bool = False) -> Iterator[RosterFile]:
         """Yield the roster at *path*, locked; write it back at the end if nothing was raised.
 
         :param close: whether a closing line that is missing or wrong is written anew: the operator
             states that the file lists every key.
+        :param make: whether a roster is begun where no file is.
         :raises ConfigError: if it cannot be read or written, or would not load.
         """
-        Roster.read(path)  # judges the folders and links of its path, which are followed next
+        if not make or os.path.lexists(path):
+            Roster.read(path)  # judges the folders and links of its path, which are followed next
         target = path.resolve()  # a link stays a link
         with _locked(target.parent, path):
-            file = cls(target, close=close)
+            like = target.stat() if not make or target.exists() else None
+            file = cls(target, close=close, empty=like is None)
             yield file
             data = (file._text + file.roster.closing).encode("utf-8")
             if data != file._data:
                 Roster.decode(data, str(path))
-                replace_file(target, data, like=target.stat(), rule="config.roster")
+                replace_file(target, data, like=like, rule="config.roster")
 
     # --- changes ---------------------------------------------------------------------------------
 

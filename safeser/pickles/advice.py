@@ -37,6 +37,11 @@ _ONLY_CODE = (
     " such a sender can run anything."
 )
 _AN_ENUM = " Of an enum, the role is enum: nothing of it runs."
+#: By package, what serves instead of an object that no line of policy should let in.
+_INSTEAD = {
+    "partd": "Shuffle by 'p2p' or 'tasks': shuffle_method='tasks' for frames, shuffle='tasks' for"
+    " bags. By 'disk', workers hand each other a folder in which the receiver reads and writes.",
+}
 _RISKS = {
     "reference": "loading never calls it, but what receives the object might.",
     "class": "its constructor runs with arguments, and its fields hold values, of the sender's"
@@ -50,11 +55,14 @@ def deny(use: Use, *more: Use, profile: Profile) -> PolicyDenied:
     :param more: other uses that are refused with it; they are named, and advised on together.
     """
     name = shown(use.name)
+    instead = next(
+        (known for each in (use, *more) if (known := _INSTEAD.get(each.name.partition(".")[0]))), ""
+    )
     others = list(dict.fromkeys(shown(other.name) for other in more if other.name != use.name))
     listed = ", ".join(others[:_NAMES_SHOWN])
     beyond = " and others" if len(others) > _NAMES_SHOWN else ""
     also = f"; refused too: {listed}{beyond}" if others else ""
-    fix = _fix_all([use, *more], profile) if others else _fix(use, profile)
+    fix = instead or (_fix_all([use, *more], profile) if others else _fix(use, profile))
     every = profile.name.startswith("+".join(DATA_PROFILES))
     denies = "no profile allows" if every else f"profile {profile.name} does not allow"
     denial = PolicyDenied(

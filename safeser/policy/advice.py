@@ -210,7 +210,7 @@ def fix(name: str, query: Query, rule: Rule | None, judge: Judge) -> str:
     if isinstance(changes, str):
         return _impossible(changes, query, rule, judge)
     words = ", ".join(str(change) for change in changes)
-    advice = f"In context {rule.name!r} (line {rule.line}), {words}. Risk: {_risk(changes, rule)}."
+    advice = f"In context {rule.name!r} ({rule.place}), {words}. Risk: {_risk(changes, rule)}."
     if query.family == "cloudpickle" and "pickle" in rule.families(sealing=query.sealing):
         # What a pickle names beyond the profile makes it code, and listing that name is far less.
         advice += " If it only lacks a class of your own, list that under 'pickle: allow' instead."
@@ -218,7 +218,7 @@ def fix(name: str, query: Query, rule: Rule | None, judge: Judge) -> str:
 
 
 def _later(query: Query, rule: Rule, judge: Judge) -> str:
-    place = f"In context {rule.name!r} (line {rule.line}), set a later 'until'"
+    place = f"In context {rule.name!r} ({rule.place}), set a later 'until'"
     denied = judge(query, rule.before_end)
     if denied is None:
         return f"{place}. Risk: it then grants again what it granted."
@@ -333,7 +333,7 @@ def _impossible(name: str, query: Query, rule: Rule, judge: Judge) -> str:  # no
         return _NEVER
     spelled, risk = own
     return (
-        f"Context {rule.name!r} (line {rule.line}) also covers unknown: put this context above it:"
+        f"Context {rule.name!r} ({rule.place}) also covers unknown: put this context above it:"
         f" '{spelled}'. Risk: {risk or 'it decides there in its place'}."
     )
 

@@ -10,15 +10,26 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
 from safeser.identity.files import Kept, Unfit, load, replace_file, require_ended
 from safeser.identity.paths import Cause
+from safeser.policy.source.extends import Text
 from safeser.policy.source.faults import did_you_mean, shown
-from safeser.policy.source.loader import MAX_BYTES
+from safeser.policy.source.loader import MAX_BYTES, read
 
-__all__ = ["MARK", "is_ready", "locate", "read_file", "ready_policies", "write_mark"]
+__all__ = [
+    "MARK",
+    "is_ready",
+    "locate",
+    "read_file",
+    "read_policy",
+    "ready_policies",
+    "text_of",
+    "write_mark",
+]
 
 #: YAML's end of a document, as the last line of a policy's file.
 MARK = b"..."
@@ -75,12 +86,44 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def write_mark(path: Path, parse: Callable[[bytes, str], object]) -> bool:
+def read_policy(path: Path) -> Text:
+    """Return the bytes of the policy at *path*, with those of the one that it extends, if it does.
+
+    :raises ConfigError: as :func:`read_file`, for either.
+    """
+    text = text_of(read_file(path), str(path), folder=path.parent)
+    return text if path.parent == _SHIPPED else replace(text, path=path)
+
+
+def text_of(data: bytes, source: str, *, folder: Path | None = None) -> Text:
+    """Return *data* with the bytes of the policy that it extends, if it does.
+
+    :param folder: where a path that it extends begins; None where it may extend ready ones alone.
+    :raises ConfigError: if that cannot be read.
+    """
+    named = read(data, source=source).value.get("extends") if b"extends" in data else None
+    if not isinstance(named, str):
+        return Text(data, source)
+    path = locate(named)
+    if path.parent != _SHIPPED:
+        if folder is None:
+            raise ConfigError(
+                "a policy without a file extends ready policies alone",
+                rule="config.extends",
+                where=source,
+                fix="Load it from a file: what it extends is found from that file's folder.",
+            )
+        path = folder / path
+        return Text(data, source, Text(read_file(path), str(path), path=path))
+    return Text(data, source, Text(read_file(path), path.stem))
+
+
+def write_mark(path: Path, parse: Callable[[Text], object]) -> bool:
     """Make :data:`MARK` the last line of the policy at *path*, and its only one.
 
     The operator states that the file is whole.
 
-    :param parse: raises :class:`ConfigError` for bytes that are no policy, from the source named.
+    :param parse: raises :class:`ConfigError` for a text that is no policy.
     :returns: whether that changed the file.
     :raises ConfigError: if it is no policy, or its last line has no end.
     """
@@ -88,10 +131,11 @@ def write_mark(path: Path, parse: Callable[[bytes, str], object]) -> bool:
     if _is_whole(data):
         return False
     require_ended(data, path, rule="policy.unfinished")
-    parse(data, str(path))  # before the mark is moved: nothing but comments may follow it
+    # Before the mark is moved: nothing but comments may follow it.
+    parse(text_of(data, str(path), folder=path.parent))
     lines = data.splitlines(keepends=True)
     whole = b"".join([*(line for line in lines if line.rstrip(b"\r\n") != MARK), MARK, b"\n"])
-    parse(whole, str(path))
+    parse(text_of(whole, str(path), folder=path.parent))
     target = path.resolve()  # a link stays a link
     replace_file(target, whole, like=target.stat(), rule="config.file")
     return True

@@ -92,28 +92,28 @@ def _check_observed(
 
 def _check_rules(rules: Sequence[Rule], document: Document, scope: Scope) -> None:
     """Refuse all contexts whose name is taken or whose fields do not fit together."""
-    lines: dict[str, int] = {}
+    places: dict[str, str] = {}
     faults: list[ConfigError] = []
     for index, rule in enumerate(rules):
         try:
-            _check_rule(Entry(rule, index, document, scope), lines)
+            _check_rule(Entry(rule, index, document, scope), places)
         except ConfigError as error:
             faults.append(error)
     if faults:
         raise together(faults[:MOST])
 
 
-def _check_rule(entry: Entry, lines: dict[str, int]) -> None:
+def _check_rule(entry: Entry, places: dict[str, str]) -> None:
     rule = entry.rule
     place = entry.document.place(("contexts", entry.index))
-    rule.stand_at(place.line if place else 0)
-    if rule.name in lines:
+    rule.stand_at(place.of_line if place else "")
+    if rule.name in places:
         entry.refuse(
-            f"another context of that name stands at line {lines[rule.name]}",
+            f"another context of that name stands at {places[rule.name]}",
             "name",
             rule="config.duplicate-name",
         )
-    lines[rule.name] = rule.line
+    places[rule.name] = rule.place
     floors.check(entry)
 
 

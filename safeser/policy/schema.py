@@ -18,9 +18,10 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from safeser.policy.source import fields
+from safeser.policy.source.extends import ALONE
 from safeser.policy.source.fields import pattern
 from safeser.policy.source.loader import INTEGER
-from safeser.policy.source.model import PolicyModel
+from safeser.policy.source.model import ExtendsModel, PolicyModel
 
 __all__ = ["json_schema"]
 
@@ -28,6 +29,15 @@ __all__ = ["json_schema"]
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a policy file."""
     made = PolicyModel.model_json_schema(schema_generator=Generator)
+    beside = ExtendsModel.model_json_schema(schema_generator=Generator)
+    made["properties"] |= beside["properties"]
+    made["$defs"] |= beside["$defs"]
+    # What a policy extends gives what it does not say itself.
+    rest = [name for name in made["required"] if name not in ALONE]
+    made |= {
+        "required": list(ALONE),
+        "anyOf": [{"required": rest}, {"required": beside["required"]}],
+    }
     tidied: dict[str, Any] = _tidied(made)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

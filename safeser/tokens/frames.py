@@ -19,14 +19,21 @@ from safeser.tokens.reduction import describe_reduced
 __all__: list[str] = []
 
 
+def _marks(labelled: Any) -> Any:
+    """Return the attributes, and that labels may not repeat if that is so."""
+    if labelled.flags.allows_duplicate_labels:
+        return labelled.attrs
+    return (labelled.attrs, "allows no duplicate labels")
+
+
 def _describe_frame(frame: Any) -> Form:
     columns = list(frame._mgr.column_arrays)
-    values = [frame.columns, frame.index, frame.attrs, columns]
+    values = [frame.columns, frame.index, _marks(frame), columns]
     return Form(b"DataFrame", values, steps=("columns", "index", "attrs", "values"))
 
 
 def _describe_series(series: Any) -> Form:
-    values = [series.name, series.index, series.attrs, series._values]
+    values = [series.name, series.index, _marks(series), series._values]
     return Form(b"Series", values, steps=("name", "index", "attrs", "values"))
 
 

@@ -53,13 +53,8 @@ def tokenize_in_order(obj: Any, *, ensure_deterministic: bool = False) -> str:
 
     A task that gets a dictionary sees its order, which is that of a frame's columns.
     """
-    return tokenize_by(
-        _describe_in_order,
-        _ORDERED_DOMAIN,
-        obj,
-        ensure_deterministic=ensure_deterministic,
-        in_order=True,
-    )
+    tokenizer = Tokenizer(_describe_in_order, _ORDERED_DOMAIN, in_order=True)
+    return tokenizer.token(obj, ensure_deterministic=ensure_deterministic)
 
 
 def _describe_in_order(value: Any) -> Form:
@@ -72,23 +67,32 @@ def tokenize_by(
     obj: Any,
     *,
     ensure_deterministic: bool,
-    in_order: bool = False,
 ) -> str:
     """Return the token of *obj* by another canonical form.
 
     :param described: returns what an object is made of.
     :param domain: names the form, so that its tokens never meet those of others.
-    :param in_order: whether the order of dictionaries counts; *described* sees to those that are
-        not plain.
+    :param ensure_deterministic: raise for what has no token, or another one each time.
     """
-    tokenizer = Tokenizer(described, domain, in_order=in_order)
-    return tokenizer.token(obj, ensure_deterministic=ensure_deterministic)
+    strictly = {"ensure_deterministic": ensure_deterministic}
+    token = Tokenizer(described, domain).token(obj, **strictly)
+    if ensure_deterministic and token != Tokenizer(described, domain).token(obj, **strictly):
+        raise TokenizationError(
+            f"An object of type {_name(type(obj))}, or one in it, has another state each time that"
+            " it is pickled, so that no token of it would be the same twice",
+            fix="Have its __getstate__ or __reduce__ return what its meaning depends on, or"
+            " tokenize without ensure_deterministic=True.",
+        )
+    return token
 
 
 class Tokenizer:
     """Gives tokens of several objects that do not change meanwhile; what they share counts once.
 
-    Parameters as for :func:`tokenize_by`.
+    :param described: returns what an object is made of.
+    :param domain: as for :func:`tokenize_by`.
+    :param in_order: whether the order of dictionaries counts; *described* sees to those that are
+        not plain.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from safeser.policy import Policy, ready_policies
 from safeser.policy.ready import locate
 from safeser.policy.schema import json_schema
 from safeser.policy.source.context import Rule
-from safeser.policy.source.model import LimitsModel, PolicyModel
+from safeser.policy.source.model import ExtendsModel, LimitsModel, PolicyModel
 from safeser.values import FAMILIES
 
 
@@ -109,7 +109,7 @@ def test_each_bound_of_a_limit_is_in_the_schema(schema):
 
 def test_every_field_is_in_the_schema_and_families_are_offered():
     made = json_schema()
-    assert set(made["properties"]) == set(PolicyModel.model_fields)
+    assert set(made["properties"]) == {*PolicyModel.model_fields, *ExtendsModel.model_fields}
     context = made["$defs"]["Rule"]["properties"]
     assert set(context) == {field.alias or name for name, field in Rule.model_fields.items()}
     offered = context["serializers"]["items"]["anyOf"][0]["enum"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from distributed.protocol.serialize import Serialize, Serialized
+from distributed.protocol.serialize import Serialize, Serialized, to_serialize
 
 from safeser import pickles
 from safeser.errors import PayloadError, SafeserError
@@ -29,6 +29,7 @@ __all__ = [
     "TRACEBACK",
     "Failure",
     "Relayed",
+    "Told",
     "described",
     "failure_of",
     "from_pickled_error",
@@ -39,6 +40,7 @@ __all__ = [
     "record_text",
     "relayed_answer",
     "serialize_failure",
+    "told",
 ]
 
 #: As much of a traceback as family ``error`` carries.
@@ -62,6 +64,27 @@ class Failure:
     data: ExceptionData
     #: Whether it stands in place of a value.
     failed: bool = False
+
+
+class Told(bytes):
+    """Dask's pickle of an exception of this process, with what the exception itself says.
+
+    The pickle lacks what ``__reduce__`` leaves out, and is a text of what cannot be pickled.
+    """
+
+    data: ExceptionData
+
+
+def told(stock: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Return Dask's ``error_message`` *stock* so that it reads the exception while it is there."""
+
+    def error_message(e: BaseException, status: str = "error") -> dict[str, Any]:
+        message = stock(e, status)
+        pickled = Told(message["exception"].data)
+        pickled.data = to_data(e)
+        return {**message, "exception": to_serialize(pickled)}
+
+    return error_message
 
 
 class Relayed(Serialized):  # type: ignore[misc]  # distributed ships no types
@@ -152,6 +175,8 @@ def _failure(value: Any, message: Mapping[str, Any]) -> Any:
         value = value.data
     if isinstance(value, Serialized):
         value = bytes(value.frames[0]) if len(value.frames) == 1 else b""
+    if isinstance(value, Told):
+        return Failure(_with_traceback(value.data, traceback))
     if isinstance(value, BaseException):
         return Failure(_with_traceback(to_data(value), traceback))
     if isinstance(value, bytes | bytearray):
@@ -181,7 +206,7 @@ def _whole(failure: Any, message: Mapping[str, Any]) -> Serialized | None:
             return None
     if not isinstance(value, bytes):
         return None
-    return Serialized({"serializer": "pickle", "writeable": ()}, [value])
+    return Serialized({"serializer": "pickle", "writeable": ()}, [bytes(value)])
 
 
 def is_partly_named(error: BaseException | None) -> bool:

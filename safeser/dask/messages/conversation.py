@@ -314,7 +314,7 @@ class Conversation:
             self._identity.claim_client_id(row, body)
             own = answered(row, side.link.peer, built := build(judged))
         except SafeserError as error:
-            refusals.note(error, body)
+            refusals.note(error, body, heard=reply)
             if reply:
                 self._answer(error)
             return SKIP
@@ -343,8 +343,9 @@ class Conversation:
         """Answer *request*, which was admitted but not yet served, with *error*."""
         self._current = None
         self._happens(Event.REQUEST_ENDED)
-        Refusals(self.link).note(error, request)
-        if request.get("reply", True) is not False:
+        reply = request.get("reply", True) is not False
+        Refusals(self.link).note(error, request, heard=reply)
+        if reply:
             self._answer(error)
 
     def _answer(self, error: SafeserError) -> None:
@@ -424,11 +425,11 @@ class Conversation:
             replies.require_form(asked.message, reply)
             reply, refused = translate.incoming_reply(asked.fields.encodings, reply)
             for error in refused:
-                refusals.note(error)
+                refusals.note(error, heard=True)
             if self._opens and message.rows:
                 replies.require_bounded_repr(asked, reply)
         except SafeserError as error:
-            refusals.note(error)
+            refusals.note(error, heard=asked is not NO_REQUEST)
             return self._without_values(error)
         if self._opens and asked.is_actor_call:
             return self._called(reply)
@@ -464,10 +465,10 @@ class Conversation:
             return build(judge_reply(side, self._asked, message))
         fetched = judge_fetched(side, self._asked, message)
         for error in fetched.refused:
-            refusals.note(error)
+            refusals.note(error, heard=True)
         reply, failed, refused = build_fetched(fetched)
         for error in refused:
-            refusals.note(error)
+            refusals.note(error, heard=True)
         if failed:
             reply["data"] |= self._instead_of_values(failed)
         return reply

@@ -308,11 +308,13 @@ class Elements:
         graphs: GraphFailures | None,
     ) -> _Decided:
         """Note the refusal of *element*, and return it with its replacement, if it has one."""
-        refusals.note(error, element)
         if element["op"] == "update-graph" and graphs is not None:
+            refusals.note(error, element, heard=True)
             graphs.add(element.get("keys"), error)
             return _Decided(element, None)
         if self.reads is Server.SCHEDULER and error.rule in _NOT_PERMITTED:
+            refusals.note(error, element)
             return _Decided(element, None)
         instead = element_instead(self.row_of(element), element, error, local=self.link.local)
+        refusals.note(error, element, heard=instead is not None)
         return _Decided(element, None, instead)

@@ -49,8 +49,12 @@ class Refusals:
         self.count = 0
         self.latest: SafeserError | None = None
 
-    def note(self, error: SafeserError, about: Any = None) -> None:
-        """Log and record *error*, with the operation that the request or element *about* names."""
+    def note(self, error: SafeserError, about: Any = None, *, heard: bool = False) -> None:
+        """Log and record *error*, with the operation that the request or element *about* names.
+
+        :param heard: whether it reaches a user, as an exception here or at the peer, who need not
+            read it in a log as well. Dask's commands, which have no user, log all.
+        """
         about = about or {"op": error.operation}
         error.without_frames()
         self._link.attribute(error)
@@ -59,7 +63,8 @@ class Refusals:
             if not error.recorded:
                 self._link.count_refusal(self._context(about), error)
             return
-        logger.warning("Refused from %s: %s", self._link.peer, error)
+        level = logging.INFO if heard else logging.WARNING
+        logger.log(level, "Refused from %s: %s", self._link.peer, error)
         error.logged = True
         if self.count == _NOTED:
             logger.warning("Further refusals of this message from %s are counted", self._link.peer)

@@ -402,7 +402,7 @@ class _Values:
         except SafeserError as error:
             if not self._fails:
                 raise
-            logger.warning("Not sent to %s: %s", self._link.peer, error)
+            logger.info("Not sent to %s: %s", self._link.peer, error)  # who waits for it is told
             return _failure_row(failures.failure_of(error), failed=True), eager
 
     def take_code(self) -> bool:

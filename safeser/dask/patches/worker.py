@@ -14,6 +14,7 @@ from distributed import Client
 from distributed.comm import Comm
 
 from safeser.dask.clients.joblib_calls import register_backend
+from safeser.dask.contents.failures import told
 from safeser.dask.messages.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
 from safeser.dask.patches.patch import Patch, without_comm
 from safeser.dask.servers import part_of, served
@@ -135,6 +136,18 @@ def _update_data(stock: Callable[..., Any]) -> Callable[..., Any]:
 _patch = partial(Patch, process=("worker",))
 
 ROWS = (
+    *(
+        Patch(
+            target=f"distributed.{module}:error_message",
+            reason="The pickle that Dask makes of what a task raised lacks file names, members and"
+            " attributes, and is its text alone where it cannot be pickled.",
+            process=("worker", "nanny", "scheduler"),
+            needed=False,
+            replace=told,
+            source=("distributed.core:error_message",),
+        )
+        for module in ("worker", "worker_state_machine", "nanny")
+    ),
     _patch(
         target="distributed.worker:Worker.gather",
         reason="A worker does not know the authors of the values that it is told to fetch, and"

@@ -182,6 +182,8 @@ def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
         args = None
     if type(fields) is not dict:
         fields = {}
+    if isinstance(exc, AttributeError | NameError):
+        fields = {**fields, "name": exc.name}  # which Python 3.11 leaves out of its state
     return args, {
         name: value for name, value in fields.items() if records.is_attribute(name) and _fits(value)
     }

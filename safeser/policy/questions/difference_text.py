@@ -35,10 +35,16 @@ class Line(NamedTuple):
     """One line for people.
 
     :param effect: what it does, or ``renames``, which does both.
+    :param below: the rest of a long one, a line for each thing that it lists.
     """
 
     effect: str
     text: str
+    below: tuple[str, ...] = ()
+
+
+#: Characters of a line beyond which what it lists stands below it.
+_LONG = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,11 @@ def lines(difference: Difference) -> list[Line]:
         may = "now may" if effect == "loosens" else "may no longer"
         who = f"{people(difference.new, senders)} -> {people(difference.new, recipients)}"
         how = way_words(tuple(ways), difference.domain)
-        found.append(Line(effect, f"{who}{how}: {may} {'; '.join(phrases)}"))
+        text = f"{who}{how}: {may} {'; '.join(phrases)}"
+        if len(text) <= _LONG or len(phrases) == 1:
+            found.append(Line(effect, text))
+        else:
+            found.append(Line(effect, f"{who}{how}: {may}", tuple(phrases)))
     for setting in difference.settings:
         if setting.what.removeprefix("principal ") not in hidden:
             found.append(Line(setting.effect, _setting(setting)))

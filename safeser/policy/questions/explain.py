@@ -100,10 +100,10 @@ def _walk(policy: Policy, context: Context) -> list[str]:
     steps = []
     for rule in policy.contexts:
         if rule is matched:
-            steps.append(f"line {rule.line}, {rule.name}: matches; nothing below is checked")
+            steps.append(f"{rule.place}, {rule.name}: matches; nothing below is checked")
             steps.extend(f"  {each}" for each in rule.explanations())
             return steps
-        steps.append(f"line {rule.line}, {rule.name}: {_mismatch(policy, context, rule)}")
+        steps.append(f"{rule.place}, {rule.name}: {_mismatch(policy, context, rule)}")
     return [*steps, "no context is left: deny"]
 
 

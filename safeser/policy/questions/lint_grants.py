@@ -228,9 +228,9 @@ def _left_to(rule: Rule, later: Rule) -> Finding:
     narrowing = " and ".join(transport + same_host)
     return Finding(
         "lint.narrowed",
-        f"context {rule.name!r} (line {rule.line}) grants less than {later.name!r} (line"
-        f" {later.line}) and asks for {narrowing}: a peer of which that is not known is decided by"
-        f" {later.name!r}",
+        f"context {rule.name!r} ({rule.place}) grants less than {later.name!r}"
+        f" ({later.place}) and asks for {narrowing}: a peer of which that is not known is decided"
+        f" by {later.name!r}",
         f"Take {narrowing} out of {rule.name!r}, and put a context above it for the peers that may"
         f" do more; or let {later.name!r} ask for {narrowing} as well. What is not known matches"
         " no value.",
@@ -240,8 +240,8 @@ def _left_to(rule: Rule, later: Rule) -> Finding:
 def _not_followed(rule: Rule, later: Rule) -> Finding:
     return Finding(
         "lint.narrowed",
-        f"context {rule.name!r} (line {rule.line}) grants less than {later.name!r} (line"
-        f" {later.line}) until {rule.until}, and refuses all of it from then on:"
+        f"context {rule.name!r} ({rule.place}) grants less than {later.name!r}"
+        f" ({later.place}) until {rule.until}, and refuses all of it from then on:"
         f" {later.name!r} does not follow",
         f"Take {rule.name!r} out on the day from which {later.name!r} is to decide.",
         is_note=True,
@@ -305,7 +305,7 @@ def find_ends(policy: Policy, *, today: datetime.date) -> Iterator[Finding]:
         over = rule.until < today
         yield Finding(
             "lint.until",
-            f"context {rule.name!r} (line {rule.line}) {'ended' if over else 'ends'} with"
+            f"context {rule.name!r} ({rule.place}) {'ended' if over else 'ends'} with"
             f" {rule.until}; {'it' if over else 'then it'} refuses all that it matches",
             "Take it out, so that a context below it decides, or set a later 'until'.",
             is_note=not over,

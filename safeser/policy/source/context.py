@@ -515,17 +515,17 @@ class Rule(Strict):
         shown=Shown("log fails", _failing),
     )
     """Where the log cannot be written: messages are refused, pass while records wait, or pass."""
-    _line: int = PrivateAttr(default=0)
+    _place: str = PrivateAttr(default="")
     _before_end: Rule | None = PrivateAttr(default=None)
 
     @property
-    def line(self) -> int:
-        """The line of the file on which it begins; 0 for a rule that is not from a file."""
-        return self._line
+    def place(self) -> str:
+        """The line on which it begins, with its file if that is another one than the policy's."""
+        return self._place
 
-    def stand_at(self, line: int) -> None:
-        """Record on which line of its file it begins."""
-        self._line = line
+    def stand_at(self, place: str) -> None:
+        """Record where it begins."""
+        self._place = place
 
     @property
     def end(self) -> float:
@@ -548,7 +548,7 @@ class Rule(Strict):
         """Return what is left of it when its date has passed: it matches, and grants nothing."""
         bare = {name: getattr(self, name) for name in _PLACE}
         left = Rule.model_construct(**bare, serializers=(), deserializers=())
-        left._line, left._before_end = self._line, self
+        left._place, left._before_end = self._place, self
         return left
 
     @property

@@ -23,13 +23,22 @@ _COMPARED_MAX = 200
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A position in the text of a policy, counted from 1 as editors do."""
+    """A position in the text of a policy, counted from 1 as editors do.
+
+    :param source: the file, where it is not the one that the policy was read from.
+    """
 
     line: int
     column: int
+    source: str = ""
 
     def __str__(self) -> str:
         return f"line {self.line}, column {self.column}"
+
+    @property
+    def of_line(self) -> str:
+        """The line, with the file that it is in where that is another one."""
+        return f"line {self.line}{f' of {self.source}' if self.source else ''}"
 
 
 def shown(text: str) -> str:
@@ -82,6 +91,7 @@ def fault(
     message: str, *, source: str, place: Place | None, rule: str, fix: str = ""
 ) -> ConfigError:
     """Return the error for a fault at *place* of *source*."""
+    source = place.source if place is not None and place.source else source
     name = source if source.isprintable() else ascii(source)
     where = f"{name}, {place}" if place else name
     return ConfigError(message, rule=rule, where=where, fix=fix)

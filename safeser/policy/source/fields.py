@@ -96,7 +96,9 @@ def sized(value: Any) -> Any:
     if match:
         return int(match[1]) * _UNITS[match[2]]
     if isinstance(value, str):
-        raise PydanticCustomError("size", "a size must be bytes or a number of KiB, MiB or GiB")
+        raise PydanticCustomError(
+            "size", "a size is a number of bytes, or of KiB, MiB or GiB, such as 2GiB"
+        )
     return value
 
 

@@ -311,7 +311,8 @@ def read(data: bytes, *, source: str, what: str = "a policy") -> Document:
             builder.take(event)
     except MarkedYAMLError as error:
         place = _place(error.problem_mark) if error.problem_mark else None
-        raise fault(_not_yaml(error), source=source, place=place, rule="config.yaml") from None
+        message, fix = _not_yaml(error, text)
+        raise fault(message, source=source, place=place, rule="config.yaml", fix=fix) from None
     except (YAMLError, ValueError, OverflowError):
         # ValueError and OverflowError: escapes such as "\\UFFFFFFFF" that name no character.
         raise fault("that is not YAML", source=source, place=None, rule="config.yaml") from None
@@ -329,16 +330,50 @@ def read(data: bytes, *, source: str, what: str = "a policy") -> Document:
     )
 
 
-def _not_yaml(error: MarkedYAMLError) -> str:
-    """Return the parser's message, and where the construct began that it found incomplete."""
+def _not_yaml(error: MarkedYAMLError, text: str) -> tuple[str, str]:
+    """Return what the parser says, where an incomplete construct began, and a fix."""
     what = "that is not YAML"
+    shifted = _shifted(error, text)
+    if shifted is not None:
+        above, spaces, own = shifted
+        return (
+            f"this line is indented by {own} spaces, and line {above}, which it follows, by"
+            f" {spaces}",
+            f"Indent it by {spaces} if it belongs beside that line.",
+        )
     # What it says of escapes in quotes names characters; everything else was checked before.
     if error.problem and error.problem.isascii() and error.problem.isprintable():
         what += f": {error.problem[:_MAX_PROBLEM]}"
     began, seen = error.context_mark, error.problem_mark
     if began and seen and began.line != seen.line:
         what += f" ({error.context}, which began at {_place(began)})"
-    return what
+    return what, ""
+
+
+def _shifted(error: MarkedYAMLError, text: str) -> tuple[int, int, int] | None:
+    """Return the line above that of *error* and the spaces before both, if that is what is wrong.
+
+    A line that opens a block, or ends with a comma or bracket, may have any line below it.
+    """
+    if error.problem_mark is None or not (error.problem or "").startswith(_OF_INDENTATION):
+        return None
+    lines = text.split("\n")[: error.problem_mark.line + 1]
+    written = [(n, t) for n, t in enumerate(lines, 1) if t.strip() and t.lstrip()[0] != "#"]
+    if len(written) < 2:
+        return None
+    (above, line), (_, here) = written[-2:]
+    spaces = len(line) - len(line.lstrip(" -"))  # an entry's keys stand behind its dash
+    own = len(here) - len(here.lstrip(" "))
+    opens = line.rstrip().endswith((":", ",", "[", "{"))
+    near = not opens and here[own] != "-" and 0 < abs(own - spaces) <= _NEARLY
+    return (above, spaces, own) if near else None
+
+
+#: What the parser says of a line that stands too far left or right, among other things.
+_OF_INDENTATION = ("expected <block end>", "mapping values are not allowed")
+
+#: Spaces by which a line is off that was meant to stand beside the one above it.
+_NEARLY = 3
 
 
 def _decode(data: bytes, source: str, what: str) -> str:

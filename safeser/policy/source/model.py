@@ -7,7 +7,7 @@ nowhere else.
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
@@ -19,6 +19,7 @@ from safeser.policy.source.fields import (
     Distinct,
     Listed,
     Name,
+    Names,
     Reading,
     Strict,
     one_of,
@@ -39,7 +40,9 @@ from safeser.values import (
 __all__ = [
     "MODES",
     "AcknowledgedModel",
+    "AmendModel",
     "DashboardModel",
+    "ExtendsModel",
     "LimitsModel",
     "PolicyModel",
     "PrincipalModel",
@@ -186,6 +189,38 @@ class AcknowledgedModel(Strict):
     """Principals and groups: a holder of the key of one can run code as the next."""
     reason: Annotated[str, Reading(str, _reason)]
     """Why it is meant."""
+
+
+class AmendedPickleModel(Strict):
+    """``pickle: {allow: {"my.lib:Point": class}}``, as a context spells it."""
+
+    allow: Annotated[dict[str, Any], Field(min_length=1, max_length=1_000)]
+    """Single globals that are added to those of the context, each with its role."""
+
+
+class AmendedOperationsModel(Strict):
+    """``operations: {grant: [set_metadata]}``, as a context spells it."""
+
+    grant: Names[str]
+    """Operations, by group or name, that are added to those of the context."""
+
+
+class AmendModel(Strict):
+    """``viewers-look: {operations: {grant: [set_metadata]}}``: what a context of the base gains."""
+
+    pickle: AmendedPickleModel | None = None
+    """What family `pickle` may use there as well."""
+    operations: AmendedOperationsModel | None = None
+    """What the sender may ask for there as well."""
+
+
+class ExtendsModel(Strict):
+    """The fields that only a policy that extends another has."""
+
+    extends: str
+    """A ready policy by name, or a file by its path from this one's folder."""
+    amend: Annotated[dict[Name, AmendModel], Field(default_factory=dict)]
+    """Contexts of what is extended, by name, with what is added to them."""
 
 
 class PolicyModel(Strict):

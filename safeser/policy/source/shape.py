@@ -5,6 +5,7 @@ The one rule: a field that this version does not enforce is refused by name, nev
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -14,8 +15,8 @@ from pydantic_core import ErrorDetails
 from safeser.errors import ConfigError
 from safeser.policy.source.faults import UndefinedName, did_you_mean, fault, shown, together
 from safeser.policy.source.fields import MEANING, Stated
-from safeser.policy.source.loader import INTEGER, Document, Path
-from safeser.policy.source.model import PolicyModel
+from safeser.policy.source.loader import INTEGER, Document, Path, is_plain
+from safeser.policy.source.model import ExtendsModel, PolicyModel
 from safeser.policy.source.scope import Scope
 
 __all__ = ["MOST", "shape", "shape_as"]
@@ -160,6 +161,7 @@ _ONE_OF = {
     "contexts": "a context",
     "acknowledge": "an acknowledged path",
     "cases": "a case",
+    "amend": "an amendment",
 }
 
 
@@ -193,12 +195,32 @@ def _sentence(
         word, _ = _fields_at(path[:-1], form)
         return f"{word} needs {field!r}", "config.missing-key", ""
     if kind in ("name", "size", "empty", "twice"):
-        return f"{_subject(path, form)}: {detail['msg']}", f"config.{kind}", ""
+        fix = _in_units(detail["input"]) if kind == "size" else ""
+        return f"{_subject(path, form)}: {detail['msg']}", f"config.{kind}", fix
     return (
         f"{_subject(path, form)} {_expectation(kind, context)}",
         "config.value",
-        _quotes(kind, detail["input"]),
+        _quotes(kind, detail["input"]) or _wrapped(kind, detail["input"], path, form),
     )
+
+
+def _in_units(given: object) -> str:
+    """Return the size that *given* probably means."""
+    found = _SIZE.match(given) if isinstance(given, str) else None
+    return "" if found is None else f"Write {found[1]}{found[2].upper()}iB."
+
+
+_SIZE = re.compile(r"([1-9][0-9]{0,9})[ _]?([kmg])i?(?:b|ig|igs|bytes?)?\Z", re.IGNORECASE)
+
+
+def _wrapped(kind: str, given: object, path: Path, form: Form) -> str:
+    """Return how a section is written whose first field was given in its place."""
+    listed = given if isinstance(given, list) else [given]
+    if kind != "model_type" or not all(isinstance(each, str) and is_plain(each) for each in listed):
+        return ""
+    _, fields = _fields_at(path, form)
+    text = f"[{', '.join(map(str, listed))}]" if isinstance(given, list) else given
+    return f"Write {path[-1]}: {{{fields[0]}: {text}}}."
 
 
 def _quotes(kind: str, given: object) -> str:
@@ -226,6 +248,8 @@ def _owner(path: Path, document: Document) -> str:
 
 def _extra(field: str, parent: Path, form: Form) -> tuple[str, str, str]:
     word, fields = _fields_at(parent, form)
+    if form == POLICY and not parent:
+        fields += ExtendsModel.model_fields
     if form == POLICY and field in _LATER:
         return (
             f"{shown(field)} is not supported by this version of safeser and would not be enforced",

@@ -39,7 +39,10 @@ def edited(name: str, *changes: tuple[str, str]) -> Difference:
 
 def said(difference: Difference) -> list[str]:
     signs = {"loosens": "+", "tightens": "-", "renames": "~"}
-    return [f"{signs[effect]} {text}" for effect, text in lines(difference)]
+    return [
+        " ".join([signs[e], text, "; ".join(below)]).rstrip()
+        for e, text, below in lines(difference)
+    ]
 
 
 # --- exact ----------------------------------------------------------------------------------------
