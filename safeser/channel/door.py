@@ -193,11 +193,13 @@ class Channel:
             before, self._silenced = self._silenced, standing.silenced(day)
             for tell in self._told if self._silenced - before else ():
                 tell(self._silenced)
+            logged: set[tuple[str, Ending]] = set()
             for link in self.live_links():
                 link.limit(standing.policy.limits)
                 ending = self._end_of(link, standing, day)
                 if ending is not None:
-                    link.finish(ending)
+                    link.finish(ending, logged=(link.peer, ending) in logged)
+                    logged.add((link.peer, ending))
             self._reviewed = state  # last, so that the next call resumes after an error
 
     def _follow_dates(self) -> None:

@@ -283,12 +283,16 @@ class Recording:
         self.note_suite()
         self.note_drift()
 
-    def finish(self, ending: Ending) -> None:
-        """Refuse all further messages of the peer, record why, and end the session; thread-safe."""
+    def finish(self, ending: Ending, *, logged: bool = False) -> None:
+        """Refuse all further messages of the peer, record why, and end the session; thread-safe.
+
+        :param logged: whether that was logged, of another session with the same peer.
+        """
         if self.over is not None or self.session.ended:
             return
         self.over = ending
-        logger.warning("Ending the session with %s: %s", self.peer, ending)
+        level = logging.DEBUG if logged else logging.WARNING
+        logger.log(level, "Ending the session with %s: %s", self.peer, ending)
         try:
             self.audit.record(self.event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
         except AuditError as failure:

@@ -31,7 +31,7 @@ from safeser.tokens.kinds import describe, describe_dict_in_order, describe_othe
 from safeser.tokens.reduction import Unordered
 from safeser.tokens.references import class_name, importable, is_held, reference_of
 
-__all__ = ["DIGEST_SIZE", "NO_DIGEST", "Definitions", "canonical_digest", "digest"]
+__all__ = ["DIGEST_SIZE", "NO_DIGEST", "Definitions", "canonical_digest", "digest", "is_imported"]
 
 DIGEST_SIZE = 32
 
@@ -138,7 +138,7 @@ def _digest_by(tokenizer: Tokenizer, obj: Any) -> bytes:
 
 def _describe(value: Any, reductions: Reductions = _NO_REDUCTIONS) -> Form:
     cls = type(value)
-    if cls is FunctionType and _is_imported(value):
+    if cls is FunctionType and is_imported(value):
         return Form(b"function by name" + _imported(value))
     kind = kind_of(cls)
     if kind is not None:
@@ -163,7 +163,7 @@ class _Imported(NamedTuple):
 _functions: dict[int, _Imported] = {}
 
 
-def _is_imported(function: FunctionType) -> bool:
+def is_imported(function: FunctionType) -> bool:
     """Tell whether workers import *function*, rather than receive it."""
     name = function.__module__
     return (
