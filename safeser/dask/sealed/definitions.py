@@ -30,6 +30,7 @@ from safeser.tokens.graph import Form, Group, Undetermined, Walk
 from safeser.tokens.kinds import describe, describe_dict_in_order, describe_other, kind_of
 from safeser.tokens.reduction import Unordered
 from safeser.tokens.references import class_name, importable, is_held, reference_of
+from safeser.trace.probe import Done, is_traced, watch
 
 __all__ = ["DIGEST_SIZE", "NO_DIGEST", "Definitions", "canonical_digest", "digest", "is_imported"]
 
@@ -98,7 +99,12 @@ class Definitions:
         return found
 
     def _written(self, obj: Any) -> bytes:
-        return self._known(obj) or pickles.dumps(obj, code=True, reductions=self._reductions)
+        known = self._known(obj)
+        if known is None:
+            return pickles.dumps(obj, code=True, reductions=self._reductions)
+        if is_traced():  # it was pickled for its key, and is sent now
+            watch("serialize", lambda: known, lambda sent: Done(obj, "cloudpickle", len(sent)))
+        return known
 
     def name(self, digests: Iterable[bytes]) -> None:
         """Record that a leaf names *digests*; a task that was begun anew leaves others behind."""

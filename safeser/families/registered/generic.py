@@ -45,6 +45,9 @@ _OWN = (
 #: Since Python 3.11 object itself has a __getstate__, which adds nothing to the attributes.
 _STATE = ("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
+#: Bases of libraries whose hooks add nothing to the attributes of other packages' classes.
+_BARE_BASES = frozenset({("sklearn.base", "BaseEstimator")})
+
 _BY_FUNCTIONS = "Register it with register_serialization, whose functions say what it consists of."
 
 #: Families that carry attributes where the program has a dispatch of its own.
@@ -73,7 +76,9 @@ def register_generic(
 
     Attributes are those in ``__dict__`` and ``__slots__``. Each is a value like any other, held to
     the same policy; small ones stand in the header. Nothing of the class is called: it must not
-    need more than ``object.__new__(cls)``. A subclass is another class, registered on its own.
+    need more than ``object.__new__(cls)``. A subclass is another class, registered on its own; but
+    ``sklearn.base.BaseEstimator`` registers all estimators that derive from it and are loaded,
+    except scikit-learn's own.
 
     A peer can make an instance with any attributes, so where that would be harmful (a path that
     ``close()`` removes, a flag that identifies a user) let the constructor check them, and use
@@ -105,6 +110,9 @@ def register_generic(
             fix="Pass both, or neither.",
         )
     allowed = None if attributes is None else frozenset(attributes)
+    if all(own) and _is_bare_base(cls):
+        registry.register_below(cls, lambda derived: _plan_derived(derived, allowed))
+        return cls
     if all(own):
         registry.register(plan_generic(cls, name, allowed), remade=True)
         return cls
@@ -124,6 +132,18 @@ def plan_generic(cls: type, name: str | None, allowed: frozenset[str] | None = N
     return _typed(cls, wire_name(cls, name), allowed)
 
 
+def _is_bare_base(base: type) -> bool:
+    return (base.__module__, base.__qualname__) in _BARE_BASES
+
+
+def _plan_derived(cls: type, allowed: frozenset[str] | None) -> Typed | None:
+    """Return the serializer of *cls*, which derives from a bare base, or None."""
+    try:
+        return plan_generic(cls, None, allowed)
+    except ConfigError:
+        return None
+
+
 def _review(cls: type) -> None:
     """Refuse a class whose instances consist of more than their attributes."""
     if other_bases(cls):
@@ -134,8 +154,14 @@ def _review(cls: type) -> None:
         )
     if inspect.isabstract(cls):
         refuse_class(cls, "is abstract")
+    package = cls.__module__.partition(".")[0]
+    bases = [
+        base
+        for base in cls.__mro__[:-1]
+        if not _is_bare_base(base) or base.__module__.partition(".")[0] == package
+    ]
     for member in (*_OWN, *_STATE):
-        if any(member in vars(base) for base in cls.__mro__[:-1]):
+        if any(member in vars(base) for base in bases):
             refuse_class(
                 cls,
                 f"has a {member} of its own, so it is not simply its attributes",
