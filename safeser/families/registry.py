@@ -169,7 +169,8 @@ class Registry:
         """List the class *name* if it derives from a registered base; nothing is imported."""
         ahead, seen, found = [*self._bases], set[type](), False
         for base in ahead:  # which grows; of classes of one name the latest is taken
-            below: list[type] = [cls for cls in type.__subclasses__(base) if cls not in seen]
+            subclasses: list[type] = type.__subclasses__(base)
+            below = [cls for cls in subclasses if cls not in seen]
             seen.update(below)
             ahead += below
             for cls in below:
