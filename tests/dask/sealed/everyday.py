@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -39,6 +39,11 @@ async def later(value):
     return value + 1
 
 
+@cache
+def cached(n):
+    return n if n < 2 else cached(n - 1) + cached(n - 2)
+
+
 def failure(future):
     try:
         future.result(timeout=60)
@@ -61,6 +66,10 @@ def tasks(client):
     yield "no resources", client.submit(add, 7, 8, resources={"GPU": 1}).status
     equal = client.submit(only_on_workers.in_place, np.zeros(3), np.zeros(3))
     yield "equal arguments", client.submit(sum, equal).result(timeout=60)
+    yield "a function with a cache", client.submit(cached, 9).result(timeout=60)
+    [held] = client.scatter([Counter(5)], broadcast=True)
+    summed = client.submit(sum, [client.submit(Counter.plus, held, n) for n in range(9)])
+    yield "an own object scattered", summed.result(timeout=60)
     yield "scattered", client.submit(sum, client.scatter([1, 2, 3])[0:1]).result(timeout=60)
 
 

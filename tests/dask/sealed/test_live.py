@@ -220,6 +220,8 @@ DAY = {
     "retries": "at last",
     "no resources": "pending",
     "equal arguments": 3.0,
+    "a function with a cache": 34,
+    "an own object scattered": 81,
     "scattered": 1,
     "array": 3200.0,
     "rechunk among peers": 79800,
