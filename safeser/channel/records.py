@@ -283,15 +283,12 @@ class Recording:
         self.note_suite()
         self.note_drift()
 
-    def finish(self, ending: Ending, *, logged: bool = False) -> None:
-        """Refuse all further messages of the peer, record why, and end the session; thread-safe.
-
-        :param logged: whether that was logged, of another session with the same peer.
-        """
+    def finish(self, ending: Ending) -> None:
+        """Refuse all further messages of the peer, record why, and end the session; thread-safe."""
         if self.over is not None or self.session.ended:
             return
         self.over = ending
-        level = logging.DEBUG if logged else logging.WARNING
+        level = self.channel.level_of_end(self.peer, ending)
         logger.log(level, "Ending the session with %s: %s", self.peer, ending)
         try:
             self.audit.record(self.event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
