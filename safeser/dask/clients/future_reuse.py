@@ -142,7 +142,12 @@ class FutureReuse:
         traceback, so that a key would never be released.
         """
         with self._refcount_lock:
-            found = [key for key in keys if _is_refused(self.futures.get(key))]
+            states = {key: self.futures[key] for key in keys if key in self.futures}
+            found = [
+                key
+                for key, state in states.items()
+                if state.status == "error" and isinstance(state.exception, SafeserError)
+            ]
             for key in found:
                 del self.futures[key]
                 self._kept.drop(key)
@@ -329,11 +334,6 @@ class FutureReuse:
         self._kept.drop(key)
         self._later.pop(key, None)
         super()._release_key(key)  # type: ignore[misc]  # as above
-
-
-def _is_refused(state: Any) -> bool:
-    failed = state is not None and state.status == "error"
-    return failed and isinstance(state.exception, SafeserError)
 
 
 def _kept_form(graph: Serialized, actors: Any) -> SentGraph:

@@ -104,7 +104,12 @@ class Sealing(FutureReuse):
             actors = list(self._expand_key(actors))  # type: ignore[attr-defined]  # of Dask's client
         named: set[Any] = set()
         self._call.named, self._call.signer = named, identity.verifying
-        held = [each for key, each in self._scattered.items() if each[0] is self.futures.get(key)]
+        held = []
+        for key, each in self._scattered.copy().items():  # another thread may scatter or release
+            if each[0] is self.futures.get(key):
+                held.append(each)
+            else:  # Dask drops futures by itself, too
+                self._scattered.pop(key, None)
         known = {id(node.value): pickle for _, node, pickle in held}
         return Serialized(
             *write_out(
