@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Any, NoReturn
 from weakref import WeakSet
 
@@ -32,6 +33,10 @@ from safeser.values import UNKNOWN, Context, Kind
 __all__ = ["Channel"]
 
 logger = logging.getLogger("safeser.channel")
+
+
+#: Seconds in which all sessions end that rest on one key.
+_OTHERS_END = 30.0
 
 
 class Channel:
@@ -71,6 +76,7 @@ class Channel:
         self._declare_families(policy)
         _require_listed(self._standing, on=today())
         self._is_settled: Callable[[], bool] = lambda: True
+        self._ends: dict[tuple[str, str], float] = {}
         self._told: list[Callable[[frozenset[str]], None]] = []
         self._reviewed = (self._standing, today())
         self._silenced = self._standing.silenced(today())
@@ -238,6 +244,17 @@ class Channel:
         ending = self._end_of(link, self._standing, self._today())
         if ending is not None:
             link.finish(ending)
+
+    def level_of_end(self, peer: str, why: object) -> int:
+        """Return the level of the line that a session with *peer* ends: a warning for the first.
+
+        The others of the two processes end for the same reason in the seconds that follow.
+        """
+        now, about = monotonic(), (peer, str(why))
+        self._ends = {each: at for each, at in self._ends.items() if now - at < _OTHERS_END}
+        level = logging.DEBUG if about in self._ends else logging.WARNING
+        self._ends[about] = now
+        return level
 
     @staticmethod
     def _end_of(link: Recording, standing: Standing, day: datetime.date) -> Ending | None:

@@ -288,7 +288,8 @@ class Recording:
         if self.over is not None or self.session.ended:
             return
         self.over = ending
-        logger.warning("Ending the session with %s: %s", self.peer, ending)
+        level = self.channel.level_of_end(self.peer, ending)
+        logger.log(level, "Ending the session with %s: %s", self.peer, ending)
         try:
             self.audit.record(self.event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
         except AuditError as failure:

@@ -82,6 +82,9 @@ class ChannelView(Protocol):
     def renewing(self, link: Any, *, initiator: bool) -> Handshake:
         """Return a handshake that renews the session of *link*."""
 
+    def level_of_end(self, peer: str, why: object) -> int:
+        """Return the level at which to log that a session with *peer* ends."""
+
     def inspect(self, link: Any) -> None:
         """End the session of *link* if it is no longer allowed."""
 

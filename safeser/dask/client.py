@@ -270,7 +270,9 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
             for state in self.futures.values():
                 state.cancel(reason="session-ended", msg=f"{self._ended_because}. {_TRY_AGAIN}")
             self.futures.clear()
-        await super()._reconnect()
+        # Without Dask's decorator, which logs that the client was closed meanwhile as an error.
+        stock = _DaskClient._reconnect
+        await getattr(stock, "__wrapped__", stock)(self)
 
     async def _update_scheduler_info(self, *args: Any, **kwargs: Any) -> None:
         """Ask the scheduler about itself, as Dask does every few seconds.
@@ -281,7 +283,7 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
         try:
             await super()._update_scheduler_info(*args, **kwargs)
         except SafeserError as error:
-            if self.status != "running":
+            if self.status != "running" and not self._ended_because:
                 raise
             logger.debug("The scheduler reports nothing about itself: %s", error)
 

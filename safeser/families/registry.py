@@ -131,6 +131,7 @@ class Registry:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _plan: Callable[[type], Typed | None] = lambda cls: None
     _find: Callable[[str, str], Typed | None] = lambda name, where: None
+    _bases: dict[type, Callable[[type], Typed | None]] = field(default_factory=dict)
 
     def register(self, typed: Typed, *, remade: bool = False) -> None:
         """List *typed*, or raise ConfigError if its name or class is listed already.
@@ -154,6 +155,34 @@ class Registry:
                 self._by_class[cls] = typed
             if remade:
                 self._remade.add(typed.name)
+
+    def register_below(self, base: type, plan: Callable[[type], Typed | None]) -> None:
+        """List each class that derives from *base*, once one of it is written or named.
+
+        :param plan: returns its serializer, or None for a class that is not to be listed.
+        """
+        self._bases[base] = plan
+
+    def _derived(self, cls: type) -> Typed | None:
+        """Return the serializer of *cls* by what is registered of its bases, and list it."""
+        plans = [plan for base, plan in self._bases.items() if base in cls.__mro__[1:]]
+        typed = plans[0](cls) if plans else None
+        if typed is not None:
+            self.register(typed, remade=True)
+        return typed
+
+    def _find_derived(self, name: str) -> bool:
+        """List the class *name* if it derives from a registered base; nothing is imported."""
+        ahead, seen, found = [*self._bases], set[type](), False
+        for base in ahead:  # which grows; of classes of one name the latest is taken
+            subclasses: list[type] = type.__subclasses__(base)
+            below = [cls for cls in subclasses if cls not in seen]
+            seen.update(below)
+            ahead += below
+            for cls in below:
+                if f"{cls.__module__}:{cls.__qualname__}" == name:
+                    found = self._derived(cls) is not None or found
+        return found
 
     def remakes(self, name: str, cls: type) -> bool:
         """Tell whether *cls* is what is listed as *name*, maybe made anew by its module."""
@@ -200,6 +229,7 @@ class Registry:
                 candidate = self._by_class.get(base)
                 if candidate is not None and candidate.subclasses:
                     return candidate
+            found = self._derived(cls) if self._bases else None
         return found
 
     def write_others(self, plan: Callable[[type], Typed | None]) -> None:
@@ -247,7 +277,8 @@ class Registry:
         return "", ""
 
     def knows(self, name: str) -> bool:
-        return name in self.ready or name in self._lazy_names
+        listed = name in self.ready or name in self._lazy_names
+        return listed or (bool(self._bases) and self._find_derived(name))
 
     def names(self) -> frozenset[str]:
         """Return all names that are listed; imports nothing."""

@@ -12,9 +12,9 @@ import io
 import pickle
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import WRAPPER_ASSIGNMENTS, lru_cache, partial
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import Any, ClassVar, NewType
 
 import cloudpickle
 
@@ -146,7 +146,56 @@ class _Recording(pickle.Pickler):
         return _recorded(obj, self.kept)
 
 
-class _RecordingByValue(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ships no types
+class _Caching:
+    """What is written as ``lru_cache(maxsize, typed)``, to be called with the function."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        self._given = parameters["maxsize"], parameters["typed"]
+
+    def __call__(self, function: Any) -> Any:
+        return lru_cache(*self._given)(function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return lru_cache, self._given
+
+
+def _cached(obj: Any) -> Any:
+    """Return how to write a function with a cache that workers cannot import: without content."""
+    if cloudpickle.cloudpickle._lookup_module_and_qualname(obj) and not is_sent_by_value(
+        obj.__module__
+    ):
+        return obj.__reduce__()
+    state = {name: each for name, each in vars(obj).items() if name not in _REMADE}
+    return _Caching(obj.cache_parameters()), (obj.__wrapped__,), state or None
+
+
+def _new_type(obj: Any) -> Any:
+    if cloudpickle.cloudpickle._lookup_module_and_qualname(obj):
+        return obj.__reduce__()
+    return NewType, (obj.__name__, obj.__supertype__), vars(obj)
+
+
+_REMADE = {"cache_parameters", "__wrapped__", "__annotations__", *WRAPPER_ASSIGNMENTS}
+
+
+class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ships no types
+    """Writes by content, too, what says itself that it is a name in its module."""
+
+    _dispatch_table: ClassVar[dict[Any, Any]] = {
+        **cloudpickle.Pickler._dispatch_table,
+        type(lru_cache(len)): _cached,
+        NewType: _new_type,
+    }
+    dispatch_table: ClassVar[Any] = ChainMap(_dispatch_table, copyreg.dispatch_table)
+
+
+def _dumps_by_value(obj: Any, **options: Any) -> bytes:
+    file = io.BytesIO()
+    _ByValue(file, **options).dump(obj)
+    return file.getvalue()
+
+
+class _RecordingByValue(_ByValue):
     """Writes a pickle with code by value and records what reducers of other objects return."""
 
     kept: dict[int, tuple[Any, Any]]
@@ -218,7 +267,7 @@ def _writers(
 ) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
     """Return the writers of plain pickles and of pickles with code by value."""
     if persistent_id is None:
-        return pickle.dumps, cloudpickle.dumps
+        return pickle.dumps, _dumps_by_value
     named = persistent_id
     methods: dict[str, Any] = {"persistent_id": lambda _, obj: named(obj)}
 
@@ -232,7 +281,7 @@ def _writers(
 
         return dump
 
-    return writer(pickle.Pickler), writer(cloudpickle.Pickler)
+    return writer(pickle.Pickler), writer(_ByValue)
 
 
 def _dump(dump: Callable[..., bytes], obj: Any, buffers: list[Any], *, out_of_band: bool) -> bytes:

@@ -113,6 +113,14 @@ def test_a_session_ends_though_its_record_cannot_be_written_and_others_go_on(
     assert "disk is full" in caplog.text
 
 
+def test_sessions_that_end_for_one_reason_are_one_warning(doors, policy, bea, caplog):
+    links = [doors.shake(doors.channel("ann", policy), bea)[1] for _ in range(3)]
+    bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.RETIRED))
+    assert all(link.over for link in links)
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    assert bea.level_of_end("ann", "another") > bea.level_of_end("ann", "another")
+
+
 def test_sessions_that_an_error_keeps_from_ending_end_with_the_next_look(doors, policy, bea):
     links = [doors.shake(doors.channel("ann", policy), bea)[1] for _ in range(3)]
     record, failed = bea.audit.record, []

@@ -4,12 +4,15 @@ import abc
 import statistics
 import types
 
+import numpy
 import pytest
 
 from safeser import families
-from safeser.errors import ConfigError, PolicyDenied, SafeserError
+from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
 from safeser.families.registered.generic import register_generic
+from safeser.families.registry import registry
 from safeser.values import Grant
+from tests.refusal import refusal
 from tests.samples import classes as own
 from tests.samples.hostile.registered import attributes
 from tests.samples.typed import FAMILIES, GRANT, through
@@ -141,3 +144,28 @@ def test_many_attributes_cost_what_they_weigh():
     many = {f"a{n}": n for n in range(10_000)}
     header, frames = attributes("Bag", many)
     assert vars(families.deserialize(header, frames, GRANT)) == many
+
+
+def test_base_estimator_registers_the_estimators_that_derive_from_it(monkeypatch):
+    """Scikit-learn's own have a way of their own, whose parts are checked."""
+    base = pytest.importorskip("sklearn.base").BaseEstimator
+    monkeypatch.setattr(registry, "_bases", {})
+    for each in ("ready", "_by_class", "_remade"):
+        monkeypatch.setattr(registry, each, getattr(registry, each).copy())
+    names = {"__module__": __name__, "__qualname__": "Mine"}
+    mine, hooked = type("Mine", (base,), names), {"__getstate__": dict}
+    made = type("Hooked", (base,), {"__module__": __name__, "__qualname__": "Hooked", **hooked})
+    assert register_generic(base) is base is register_generic(base)
+    value = mine()
+    value.mean_ = numpy.arange(3.0)
+    header, frames = families.serialize(value, FAMILIES)
+    del registry.ready[header["type"]], registry._by_class[mine]  # as in another process
+    registry._remade.discard(header["type"])
+    back = families.deserialize(header, frames, GRANT)
+    assert type(back) is mine
+    assert back.mean_.tolist() == [0, 1, 2]
+    with pytest.raises(SafeserError):
+        through(made())
+    for name in ("sklearn.svm._classes:SVC", "sklearn.base:BaseEstimator", f"{__name__}:Hooked"):
+        with refusal(PayloadError, "families.type"):
+            families.deserialize({**header, "type": name}, frames, GRANT)

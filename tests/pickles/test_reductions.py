@@ -10,6 +10,7 @@ import functools
 import operator
 import pathlib
 import pickle
+import typing
 import uuid
 
 import cloudpickle
@@ -111,3 +112,34 @@ def test_the_canonical_digest_is_the_same_whether_reductions_are_known(monkeypat
     known = [written(value) for value in values]
     monkeypatch.setattr(Reductions, "get", lambda self, obj: None)
     assert [written(value) for value in values] == known
+
+
+@functools.lru_cache(maxsize=7, typed=True)
+def cached(n):
+    return n if n < 2 else cached(n - 1) + cached(n - 2)
+
+
+cached.mark = [1]
+
+
+@pytest.mark.parametrize("made", [cached, typing.NewType("Number", int)], ids=["cache", "type"])
+@pytest.mark.parametrize("reductions", [None, Reductions()], ids=["plain", "recorded"])
+def test_what_is_a_name_in_main_is_written_by_content(monkeypatch, made, reductions):
+    """Workers have another ``__main__``; a function that calls itself calls its cache there too."""
+    monkeypatch.setattr(made, "__module__", "__main__")
+    function = getattr(made, "__wrapped__", None)
+    if function is not None:
+        monkeypatch.setattr(function, "__module__", "__main__")
+    back = pickle.loads(dumps(made, code=True, reductions=reductions))
+    assert back is not made
+    if function is None:
+        assert (back.__supertype__, back.__module__) == (int, "__main__")
+        return
+    assert (back(20), back.cache_parameters()) == (6765, {"maxsize": 7, "typed": True})
+    assert back.__wrapped__.__globals__["cached"] is back
+    assert (back.mark, back.__name__, made.cache_info().currsize) == ([1], "cached", 0)
+    assert pickle.loads(dumps(len_of, code=True)) is len_of
+
+
+len_of = functools.lru_cache(len)
+len_of.__module__, len_of.__qualname__ = __name__, "len_of"

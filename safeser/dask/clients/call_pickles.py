@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from dask.tokenize import _ENSURE_DETERMINISTIC
 
 from safeser import pickles
 from safeser.errors import PayloadError
+from safeser.pickles.stock import load_code
 from safeser.trace.probe import Done, is_traced, watch
 
 __all__ = ["OneCall", "pickled_in_call", "replace_normalizer"]
@@ -32,6 +34,9 @@ _MOST_BYTES = 64 << 20
 
 #: Bytes from which on pickling takes a millisecond and more for each key, which is worth advice.
 _LARGE = 1_000_000
+
+#: What pickles of classes by value call.
+_CLASS = b"_class_setstate"
 
 _Token = tuple[Any, list[str]]
 
@@ -75,7 +80,15 @@ class CallPickles:
         return stock(obj) if strict and not known.agreed else known.token
 
     def _pickled(self, obj: Any) -> _Pickled:
+        if isinstance(obj, BaseException):
+            vars(obj)  # made when it is first asked for, as reducers do
         written, buffers = _pickled(obj)
+        if _CLASS in written:
+            # What is loaded becomes the class that is here, which shares no strings with *obj* then
+            # as none does with a copy of it. Dask's own function loads each pickle as well.
+            with suppress(Exception):  # the object's own code may raise anything
+                load_code(written, buffers=buffers)
+            written, buffers = _pickled(obj)
         size = len(written) + sum(each.raw().nbytes for each in buffers)
         large = size >= _LARGE
         if large or type(obj).__module__ == "__main__":

@@ -100,6 +100,8 @@ class FutureReuse:
         for is_last in (False, True):
             self._call.sent = False
             future = super().submit(func, *args, **kwargs)  # type: ignore[misc]  # of Dask's client
+            if not self._call.sent and self._forget_refused([future.key]):
+                continue
             sent = None if self._call.sent else self._kept.find(future.key, future._state)
             found = {} if sent is None else self._compare_call(future.key, sent, func, args, kwargs)
             if not found:
@@ -122,6 +124,7 @@ class FutureReuse:
             # Dask makes a token anew for each call, by which equal submissions would differ.
             expr._determ_token = _TOKEN
         keys = list(keys)
+        self._forget_refused(keys)
         held = {key for key in keys if key in self.futures}
         try:
             return self._submitted(held, expr, keys, args, kwargs, is_last=False)
@@ -130,6 +133,25 @@ class FutureReuse:
         # What was released is released on the event loop; so are the futures of this attempt.
         self._await_releases()
         return self._submitted(held, expr, keys, args, kwargs, is_last=True)
+
+    def _forget_refused(self, keys: Iterable[Any]) -> bool:
+        """Let *keys* be submitted anew whose graph was refused; tell whether there are any.
+
+        Of a refused graph the scheduler has nothing. Where the task itself failed, it compares with
+        what it has. Futures that a program holds keep their error, which holds them in turn by its
+        traceback, so that a key would never be released.
+        """
+        with self._refcount_lock:
+            states = {key: self.futures[key] for key in keys if key in self.futures}
+            found = [
+                key
+                for key, state in states.items()
+                if state.status == "error" and isinstance(state.exception, SafeserError)
+            ]
+            for key in found:
+                del self.futures[key]
+                self._kept.drop(key)
+        return bool(found)
 
     def _submitted(
         self, before: set[Any], expr: Any, keys: list[Any], args: Any, kwargs: Any, *, is_last: bool

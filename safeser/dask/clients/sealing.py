@@ -14,21 +14,30 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import dask
-from distributed.client import Client
+from dask._task_spec import DataNode
+from dask.tokenize import tokenize
+from distributed.client import Client, Future
 from distributed.protocol.serialize import Serialized, ToPickle
 from tornado.ioloop import PeriodicCallback
 
+from safeser import pickles
 from safeser.channel import Channel, Link
 from safeser.dask.clients.call_pickles import pickled_in_call
 from safeser.dask.clients.future_reuse import FutureReuse
 from safeser.dask.clients.sent_definitions import Stated
 from safeser.dask.sealed.definitions import Definitions
+from safeser.dask.sealed.form import SCALARS
 from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
+from safeser.dask.sealed.node import same
 from safeser.dask.sealed.statement import RENEWED_AFTER, SignedStatement
 from safeser.errors import ConfigError, PolicyDenied
+from safeser.families.registered.dispatch import functions
+from safeser.families.registry import registry
 from safeser.identity import Identity
+from safeser.pickles.stock import load_code
 from safeser.policy.rules import RENEW, SUBMIT
 from safeser.values import SEALED, Grant, Kind
 
@@ -38,6 +47,10 @@ __all__ = ["Sealing", "TaskClient", "grant_of"]
 _OF_FUTURES = ToPickle({"collections": [{"type": "Future"}]})
 
 logger = logging.getLogger("safeser.dask")
+
+_CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
+#: Levels of containers in which own classes are looked for.
+_DEEPEST = 20
 
 #: Seconds between two checks whether a statement is due.
 _EVERY = 60
@@ -59,6 +72,8 @@ class Sealing(FutureReuse):
         FutureReuse.begin_to_keep(self)
         self._due = math.inf
         self._signer: Any = None
+        #: What was scattered by a task, by key: the state of its future, a copy, and its pickle.
+        self._scattered: dict[Any, tuple[Any, DataNode, bytes]] = {}
 
     @property
     def seals(self) -> bool:
@@ -89,6 +104,13 @@ class Sealing(FutureReuse):
             actors = list(self._expand_key(actors))  # type: ignore[attr-defined]  # of Dask's client
         named: set[Any] = set()
         self._call.named, self._call.signer = named, identity.verifying
+        held = []
+        for key, each in self._scattered.copy().items():  # another thread may scatter or release
+            if each[0] is self.futures.get(key):
+                held.append(each)
+            else:  # Dask drops futures by itself, too
+                self._scattered.pop(key, None)
+        known = {id(node.value): pickle for _, node, pickle in held}
         return Serialized(
             *write_out(
                 expr,
@@ -98,9 +120,56 @@ class Sealing(FutureReuse):
                 annotations=dask.get_annotations(),
                 actors=actors,
                 keys=named,
-                definitions=Definitions(pickled_in_call),
+                definitions=Definitions(lambda obj: known.get(id(obj)) or pickled_in_call(obj)),
+                values={node.key: node for _, node, _ in held},
             )
         )
+
+    async def _scatter(self, data: Any, *args: Any, **kwargs: Any) -> Any:
+        """Scatter *data*; what only workers may open is the result of a task that gives it.
+
+        Workers hand no such object to each other. So in later graphs of this client it stands in
+        the place of that result, as it was when it was scattered.
+        """
+        kind = type(data)
+        items = list(data.values() if kind is dict else data if kind in _CONTAINERS else [data])
+        stays = (
+            args or kwargs.get("local_worker") or (kind is not tuple and isinstance(data, tuple))
+        )
+        if stays or not (self.seals and any(map(_needs_code, items))):
+            return await super()._scatter(data, *args, **kwargs)
+        if kind is dict:
+            named = [*data.items()]
+        else:
+            by_content = kwargs.pop("hash", True)
+            named = [
+                (f"{type(x).__name__}-{tokenize(x) if by_content else uuid4().hex}", x)
+                for x in items
+            ]
+        rest = {key: value for key, value in named if not _needs_code(value)}
+        made = await super()._scatter(rest, **kwargs) if rest else {}
+        for key, value in named:
+            if key not in made:
+                made[key] = await self._give(key, value, kwargs.get("workers"))
+        if kind is dict:
+            return made
+        futures = [made[key] for key, _ in named]
+        return kind(futures) if kind in _CONTAINERS else futures[0]
+
+    async def _give(self, key: Any, value: Any, workers: Any) -> Any:
+        """Return a future of *value* under *key*, once it is on a worker."""
+        written = pickles.dumps(value, code=True)
+        copy = load_code(written)  # this process's own
+        future = self.submit(same, copy, key=key, workers=workers)
+        self._scattered[key] = future._state, DataNode(key, copy), written
+        await future._state.wait()
+        if future.status == "error":
+            raise future._state.exception
+        return future
+
+    def _release_key(self, key: Any) -> None:
+        self._scattered.pop(key, None)
+        super()._release_key(key)
 
     def _send_to_scheduler(self, msg: Any) -> None:
         if msg["op"] == "update-graph":
@@ -204,6 +273,19 @@ class TaskClient(Sealing, Client):  # type: ignore[misc]  # distributed ships no
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
         expr = self._as_sent(expr, actors=kwargs.get("actors"))
         return super()._graph_to_futures(expr, keys, *args, **kwargs)
+
+
+def _needs_code(value: Any, depth: int = 0) -> bool:
+    """Tell whether *value* is or contains what family ``dask`` has no listed type for."""
+    kind = type(value)
+    if kind in _CONTAINERS:
+        parts = [*value, *value.values()] if kind is dict else value
+        if depth > _DEEPEST or SCALARS.issuperset(map(type, parts)):
+            return False
+        return any(_needs_code(part, depth + 1) for part in parts)
+    if kind in SCALARS or isinstance(value, Future):
+        return False
+    return registry.for_object(value) is None and functions.for_object(value, None) is None
 
 
 def grant_of(link: Link) -> Grant:

@@ -30,8 +30,9 @@ from safeser.tokens.graph import Form, Group, Undetermined, Walk
 from safeser.tokens.kinds import describe, describe_dict_in_order, describe_other, kind_of
 from safeser.tokens.reduction import Unordered
 from safeser.tokens.references import class_name, importable, is_held, reference_of
+from safeser.trace.probe import Done, is_traced, watch
 
-__all__ = ["DIGEST_SIZE", "NO_DIGEST", "Definitions", "canonical_digest", "digest"]
+__all__ = ["DIGEST_SIZE", "NO_DIGEST", "Definitions", "canonical_digest", "digest", "is_imported"]
 
 DIGEST_SIZE = 32
 
@@ -98,7 +99,12 @@ class Definitions:
         return found
 
     def _written(self, obj: Any) -> bytes:
-        return self._known(obj) or pickles.dumps(obj, code=True, reductions=self._reductions)
+        known = self._known(obj)
+        if known is None:
+            return pickles.dumps(obj, code=True, reductions=self._reductions)
+        if is_traced():  # it was pickled for its key, and is sent now
+            watch("serialize", lambda: known, lambda sent: Done(obj, "cloudpickle", len(sent)))
+        return known
 
     def name(self, digests: Iterable[bytes]) -> None:
         """Record that a leaf names *digests*; a task that was begun anew leaves others behind."""
@@ -138,7 +144,7 @@ def _digest_by(tokenizer: Tokenizer, obj: Any) -> bytes:
 
 def _describe(value: Any, reductions: Reductions = _NO_REDUCTIONS) -> Form:
     cls = type(value)
-    if cls is FunctionType and _is_imported(value):
+    if cls is FunctionType and is_imported(value):
         return Form(b"function by name" + _imported(value))
     kind = kind_of(cls)
     if kind is not None:
@@ -163,7 +169,7 @@ class _Imported(NamedTuple):
 _functions: dict[int, _Imported] = {}
 
 
-def _is_imported(function: FunctionType) -> bool:
+def is_imported(function: FunctionType) -> bool:
     """Tell whether workers import *function*, rather than receive it."""
     name = function.__module__
     return (

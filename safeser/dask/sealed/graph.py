@@ -19,7 +19,7 @@ from typing import Any
 
 import msgpack
 import numpy as np
-from dask._task_spec import Alias, GraphNode, convert_legacy_graph
+from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph
 from distributed.protocol.serialize import Serialized
 from distributed.shuffle._core import ShuffleSpec
 
@@ -134,6 +134,7 @@ def write_out(
     actors: bool | Collection[Any] | None = None,
     keys: set[Any] | None = None,
     definitions: Definitions | None = None,
+    values: Mapping[Any, DataNode] = _NONE,
 ) -> Sent:
     """Return *expr* written out into tasks and signed, as a header and frames.
 
@@ -143,12 +144,18 @@ def write_out(
     :param actors: keys of tasks that return actors; True for all.
     :param keys: gets the keys of all tasks and of what they need.
     :param definitions: gets functions and values; those that pickle them where nothing is said.
+    :param values: what stands in tasks in place of results of these keys.
     :raises PayloadError: that names the first task which cannot be written.
     :raises ConfigError: if *identity* has no signing key.
     """
     signer = identity.require_verifying()
     definitions, graph = definitions or Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
     tasks = convert_legacy_graph(dict(expr.__dask_graph__()))
+    if values := {key: node for key, node in values.items() if key not in tasks}:
+        tasks = {
+            key: node if isinstance(node, Alias) else node.substitute(values)
+            for key, node in tasks.items()
+        }
     if keys is not None:
         keys.update(tasks, *(node.dependencies for node in tasks.values() if node.dependencies))
     most = most_structure(len(tasks))

@@ -24,7 +24,7 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.pickles.stock import load_code
 from safeser.values import Limits
 
-__all__ = ["Sealed", "VerifiedTask", "nodes"]
+__all__ = ["Sealed", "VerifiedTask", "nodes", "same"]
 
 
 class Sealed:
@@ -174,7 +174,7 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
             if isinstance(node, Task):
                 self._opened = node.func, node.args, node.kwargs
             elif isinstance(node, Alias):
-                self._opened = _same, (TaskRef(node.target),), {}
+                self._opened = same, (TaskRef(node.target),), {}
             else:
                 self._opened = node, (), {}
         return self._opened
@@ -216,7 +216,8 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
         return f"<SealedTask {self.key!r} of {self.author}>"
 
 
-def _same(value: Any) -> Any:
+def same(value: Any) -> Any:
+    """Return *value*: what a task calls that is another name, or that gives scattered data."""
     return value
 
 

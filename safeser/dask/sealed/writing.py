@@ -7,9 +7,12 @@ of the call; see form.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from functools import partial
 from itertools import chain
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, NamedTuple, cast
 
 import msgpack
@@ -25,9 +28,10 @@ from distributed.shuffle._core import P2PBarrierTask, barrier_key
 
 from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
-from safeser.dask.sealed.definitions import Definitions, canonical_digest
+from safeser.dask.sealed.definitions import Definitions, canonical_digest, is_imported
 from safeser.envelope import Buffer
 from safeser.errors import PayloadError
+from safeser.pickles.reading.layout import layout
 from safeser.values import Limits
 from safeser.wording import shortened
 
@@ -69,6 +73,14 @@ _MUTABLE = frozenset({list, set, dict})
 _SETS = frozenset({set, frozenset})
 _TEXTS = frozenset({str, bytes})
 _NO_NAMES: Mapping[Any, Any] = MappingProxyType({})
+
+#: Objects inside of those of one task that are looked at.
+_MOST_LOOKED_AT = 10_000
+
+_IMMUTABLE = frozenset({tuple, frozenset, partial, MethodType, FunctionType})
+
+#: Packages of whose objects nothing is looked at inside.
+_WHOLE = frozenset({"builtins", "types", "numpy", "pandas", "pyarrow", "scipy", "polars", "torch"})
 
 #: The tree of the first definition of a task.
 _FIRST = (form.DEFINITION, 0)
@@ -142,6 +154,7 @@ class TaskWriter:
         written = _Task(inputs, definitions, self._most, *self._spelled)
         try:
             tree = pack(written.value(node, 0))
+            _require_apart(written.objects, written.containers)
         except (_NoTreeError, RecursionError, ValueError, OverflowError):
             written = _Task(inputs, definitions, self._most, *self._spelled)
             tree = pack(written.definition(node))
@@ -169,7 +182,7 @@ class TaskWriter:
 
 
 class _NoTreeError(Exception):
-    """A task has more levels or items than a reader takes, or has a container in two places."""
+    """A task has more levels or items than a reader takes, or has an object in two places."""
 
 
 class _Task:
@@ -194,7 +207,8 @@ class _Task:
         self._definitions = definitions
         self._left = most
         self._longest, self._items = longest, items
-        self._containers: set[int] = set()
+        self.containers: set[int] = set()
+        self.objects: list[Any] = []
         self._defined: dict[int, int] = {}
         self.digests: list[bytes] = []
 
@@ -207,6 +221,7 @@ class _Task:
         if place is None:
             place = self._defined[id(obj)] = len(self.digests)
             self.digests.append(self._definitions.add(obj))
+            self.objects.append(obj)
         return [form.DEFINITION, place]
 
     def value(self, obj: Any, depth: int, *, literal: bool = False) -> Any:
@@ -263,14 +278,70 @@ class _Task:
 
     def _container(self, obj: Any, depth: int) -> list[Any]:
         if type(obj) in _MUTABLE:
-            if id(obj) in self._containers:
+            if id(obj) in self.containers:
                 raise _NoTreeError  # one object in two places stays one
-            self._containers.add(id(obj))
+            self.containers.add(id(obj))
         items = chain.from_iterable(obj.items()) if type(obj) is dict else obj
         if type(obj) in _SETS:
             items = _members(obj)
         spelled = (self.value(item, depth, literal=True) for item in items)
         return [form.PLAIN, _PLAIN[type(obj)], *spelled]
+
+
+def _require_apart(objects: Sequence[Any], containers: Collection[int]) -> None:
+    """Refuse *objects*, each pickled alone, of which one holds what another one is or holds.
+
+    In one pickle that stays one object, which a task may compare or change. What functions name
+    beside their closures, and what libraries keep inside of arrays and frames, does not count.
+
+    :param containers: ids of those whose items are among *objects*, or are scalars.
+    """
+    if len(objects) + len(containers) < 2:
+        return
+    seen = dict.fromkeys(containers, -1)
+    left = _MOST_LOOKED_AT
+    for number, root in enumerate(objects):
+        ahead = [root]
+        while ahead and left:
+            obj = ahead.pop()
+            known = seen.get(id(obj))
+            if known == number or type(obj) in form.SCALARS:
+                continue
+            parts = _parts(obj)
+            is_mutable = type(obj).__hash__ is None or parts is not None
+            if known is not None and is_mutable and type(obj) not in _IMMUTABLE:
+                raise _NoTreeError
+            seen[id(obj)] = number
+            left -= 1
+            if parts and not form.SCALARS.issuperset(map(type, parts)):
+                ahead += parts
+
+
+def _parts(obj: Any) -> list[Any] | None:
+    """Return what *obj* holds, by the interpreter's own means; None for what is looked at whole."""
+    kind = type(obj)
+    if kind in _PLAIN:
+        return [*obj, *obj.values()] if kind is dict else [*obj]
+    if kind is partial:
+        return [obj.func, *obj.args, *obj.keywords.values()]
+    if kind is MethodType:
+        return [obj.__self__, obj.__func__]
+    held: list[Any] = []
+    if kind is FunctionType:
+        for cell in () if is_imported(obj) else obj.__closure__ or ():
+            with suppress(ValueError):  # it is empty
+                held.append(cell.cell_contents)
+        return held
+    package = str(kind.__module__).partition(".")[0]
+    if package in _WHOLE or issubclass(kind, type | Enum):
+        return None
+    known = layout(kind)
+    if known.fields is not None:
+        held += known.fields.__get__(obj).values()
+    for slot in known.slots.values():
+        with suppress(AttributeError):  # it was never set
+            held.append(slot.__get__(obj))
+    return held
 
 
 _SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {

@@ -142,7 +142,7 @@ class SessionControl:
         link = self._link
         why = "it gives no reason that is known here" if ending is None else str(ending)
         self.ended_because = f"{link.peer} ended the session with {link.local}: {why}"
-        logger.warning("%s", self.ended_because)
+        logger.log(link.channel.level_of_end(link.peer, why), "%s", self.ended_because)
         rule = "session.ended" if ending is None else ending.rule
         link.note_refusal(link.inbound(Kind.ADMIN), EnvelopeError(self.ended_because, rule=rule))
         link.session.end(self.ended_because)

@@ -8,6 +8,7 @@ them; registration refuses a class that needs one.
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -60,7 +61,9 @@ def register_generic(
 
     Attributes are those in ``__dict__`` and ``__slots__``. Each is a value like any other, held to
     the same policy; small ones stand in the header. Nothing of the class is called: it must not
-    need more than ``object.__new__(cls)``. A subclass is another class, registered on its own.
+    need more than ``object.__new__(cls)``. A subclass is another class, registered on its own; but
+    ``sklearn.base.BaseEstimator`` registers all estimators that derive from it and are loaded,
+    except scikit-learn's own.
 
     A peer can make an instance with any attributes, so where that would be harmful (a path that
     ``close()`` removes, a flag that identifies a user) let the constructor check them, and use
@@ -92,6 +95,9 @@ def register_generic(
             fix="Pass both, or neither.",
         )
     allowed = None if attributes is None else frozenset(attributes)
+    if all(own) and _is_bare_base(cls):
+        registry.register_below(cls, lambda derived: _plan_derived(derived, allowed))
+        return cls
     if all(own):
         registry.register(plan_generic(cls, name, allowed), remade=True)
         return cls
@@ -120,6 +126,19 @@ def plan_own(cls: type, name: str) -> Typed:
     return replace(_typed(cls, name, None, own=True), own=True)
 
 
+def _is_bare_base(base: type) -> bool:
+    """Tell whether *base* adds nothing to the attributes of other packages' classes."""
+    return base is getattr(sys.modules.get("sklearn.base"), "BaseEstimator", None)
+
+
+def _plan_derived(cls: type, allowed: frozenset[str] | None) -> Typed | None:
+    """Return the serializer of *cls*, which derives from a bare base, or None."""
+    try:
+        return plan_generic(cls, None, allowed)
+    except ConfigError:
+        return None
+
+
 def _review(cls: type) -> None:
     """Refuse a class whose instances consist of more than their attributes."""
     if other_bases(cls):
@@ -130,9 +149,14 @@ def _review(cls: type) -> None:
         )
     if inspect.isabstract(cls):
         refuse_class(cls, "is abstract")
+    package = cls.__module__.partition(".")[0]
+    bases = [
+        base
+        for base in cls.__mro__[:-1]
+        if not _is_bare_base(base) or base.__module__.partition(".")[0] == package
+    ]
     for member in HOOKS:
-        bases = [base for base in cls.__mro__[:-1] if member in vars(base)]
-        if not all(is_generated(base, member) for base in bases):
+        if not all(is_generated(base, member) for base in bases if member in vars(base)):
             refuse_class(
                 cls,
                 f"has a {member} of its own, so it is not simply its attributes",

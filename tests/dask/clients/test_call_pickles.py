@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import pickle
+import sys
 import threading
+import types
 
+import cloudpickle
 import dask
 import numpy as np
 import pytest
@@ -41,6 +45,43 @@ def counted(monkeypatch):
     monkeypatch.setattr(Counted, "pickles", 0)
     monkeypatch.setattr(Counted, "unpickles", 0)
     monkeypatch.setattr(dask.tokenize, "_normalize_pickle", replace_normalizer(STOCK))
+
+
+@pytest.mark.filterwarnings("ignore:Class:UserWarning")
+def test_a_copy_has_the_key_of_its_object(main_module):
+    """What cloudpickle loads becomes the class that is here, of other strings and defaults."""
+
+    def key(each):
+        with OneCall():
+            return tokenize(each)
+
+    for make in (main_module.Rich, lambda: main_module.Rich("of words"), main_module.function):
+        made = make()
+        first = key(made)
+        copy = pickle.loads(cloudpickle.dumps(made))
+        assert [key(each) for each in (made, copy, make())] == [first] * 3, make
+
+
+@pytest.fixture
+def main_module(monkeypatch):
+    """A module as __main__ is: what it defines is pickled by value."""
+    module = types.ModuleType("__main__")
+    exec(_MAIN, vars(module))
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    return module
+
+
+_MAIN = """
+class Rich:
+    "A class of some words."
+    def __init__(self, words="of words", pair=("a b", 1)):
+        self.words, self.pair = words, pair
+    def total(self):
+        return "of words", self.pair
+
+def function():
+    return ValueError("of words", Rich("x y"))
+"""
 
 
 def counts():
@@ -184,7 +225,9 @@ def test_a_trace_has_one_record_of_each_pickle_for_a_key():
     with trace_serialization() as trace, OneCall():
         tokenize(made)
         tokenize(made)
-    [record] = trace.records
+        Definitions(pickled_in_call).add(made)
+    record, sent = trace.records
+    assert (sent.action, sent.size) == ("serialize", record.size)
     assert (record.action, record.family) == ("hash", "cloudpickle")
     assert record.type == f"{__name__}.Counted"
     assert record.size > 50

@@ -207,6 +207,23 @@ def test_a_dependency_that_is_gone_is_left_to_the_scheduler(client, asked, known
         assert asked()[-1] == ["a"]
 
 
+@pytest.mark.parametrize("again", [add, mul])
+@pytest.mark.parametrize("how", ["submit", "map"])
+def test_after_a_refusal_a_key_is_submitted_anew(client, asked, how, again):
+    """The error of the future that was refused holds that future, so that it is never released."""
+    client._policy_link = Link
+    refused = client.submit(add, 1, key="a")._state
+    refused.status, refused.exception = "error", PolicyDenied("no", rule="key.definition")
+    if how == "submit":
+        made = client.submit(again, 1, key="a")
+    else:
+        (made,) = client.map(again, [1], key=["a"])
+    assert asked() == [["a"], ["a"]]
+    assert made._state is client.futures["a"] is not refused
+    with refusal(PolicyDenied, "key.definition"):
+        client.submit(add, 3, key="a")
+
+
 def test_the_failure_of_a_refused_graph_leaves_the_first_future_alone(client):
     held = client.handed("a")
     state = held._state

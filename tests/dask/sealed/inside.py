@@ -1,15 +1,29 @@
-"""Tasks that submit tasks, under ``submission: sealed``: what they get, as one line of JSON."""
+"""Tasks that submit tasks, and what tasks take with them, under ``submission: sealed``, as JSON."""
 
 from __future__ import annotations
 
 import json
 import sys
+from functools import cache
 
 import dask
 import dask.array as da
 from distributed import get_client, worker_client
 
 import safeser
+
+
+class Counter:
+    def __init__(self, value):
+        self.value = value
+
+    def plus(self, other):
+        return self.value + other
+
+
+@cache
+def cached(number):
+    return number if number < 2 else cached(number - 1) + cached(number - 2)
 
 
 def gathered(count):
@@ -44,6 +58,10 @@ def main(address):
         steps = {"gathered": (gathered, 5), "submitted": (submitted, 7), "computed": (computed, 10)}
         answers = {name: outcome(client.submit(*call)) for name, call in steps.items()}
         answers["keyed"] = outcome(client.submit(keyed, 1))
+        answers["cached"] = outcome(client.submit(cached, 9))
+        [held] = client.scatter([Counter(5)], broadcast=True)
+        added = [client.submit(Counter.plus, held, number) for number in range(9)]
+        answers["scattered"] = outcome(client.submit(sum, added))
     print(json.dumps(answers))
 
 

@@ -6,6 +6,7 @@ import math
 import operator
 import threading
 from collections import OrderedDict, namedtuple
+from functools import partial
 
 import numpy as np
 import pytest
@@ -42,6 +43,9 @@ class Box:
 
     def __init__(self, value):
         self.value = value
+
+    def same(self):
+        return self
 
 
 def both(*args, **kwargs):
@@ -160,6 +164,34 @@ def test_one_argument_in_two_places_is_one_object(reopened, make):
     value = make()
     task = Task("x", lambda a, b: a is b, value, value)
     assert reopened({"x": task})["x"]() is True
+
+
+@pytest.mark.parametrize("make", [lambda: np.zeros(2), lambda: Box(1), list, lambda: Box([1])])
+@pytest.mark.parametrize("inside", ["partial", "attribute", "closure", "long list", "method"])
+def test_one_object_inside_of_another_too_is_one_object(reopened, make, inside):
+    value = make()
+    held = {
+        "partial": partial(both, value),
+        "attribute": Box(value),
+        "closure": lambda: value,
+        "long list": [value, *range(100)],
+        "method": Box(value).same,
+    }[inside]
+    found = {
+        "partial": lambda held: held.args[0],
+        "attribute": lambda held: held.value,
+        "closure": lambda held: held(),
+        "long list": lambda held: held[0],
+        "method": lambda held: held.__self__.value,
+    }[inside]
+    task = Task("x", lambda a, b: found(b) is a, value, held)
+    assert reopened({"x": task})["x"]() is True
+
+
+def test_objects_that_hold_one_class_or_scalar_are_written_one_by_one(sealed):
+    word, kind = "word" * 1000, type("Mine", (Box,), {"__module__": "__main__"})
+    graph = sealed({"x": Task("x", both, kind(word), kind(word), partial(both, word))})
+    assert len(graph.heads[0].digests) == 4
 
 
 def test_equal_definitions_travel_once(sealed):
