@@ -87,13 +87,13 @@ def test_guests_go_on_and_code_is_refused_while_the_log_cannot_grow(cluster_unde
             environment=cluster.environment("alice"),
         )
         assert "result 3" in again.out, again
-        records = list(read(log))
-        # What the workers and the guest asked meanwhile is counted, and none of it is lost.
-        rows = [row for each in records for row in each.fields.get("counts", ())]
-        assert {"bob", "worker"} <= {row[0] for row in rows}
-        assert not any(each.number("lost") > 0 for each in records)
-        late = {each.text("context") for each in records if "delayed" in each.fields}
-        assert late <= set(PASSING)
+    # What workers and the guest asked meanwhile is counted, if only at the end, and none is lost.
+    records = list(read(log))
+    rows = [row for each in records for row in each.fields.get("counts", ())]
+    assert {"bob", "worker"} <= {row[0] for row in rows}
+    assert not any(each.number("lost") > 0 for each in records)
+    late = {each.text("context") for each in records if "delayed" in each.fields}
+    assert late <= set(PASSING)
     assert verify(log, key=cluster.keys / "audit.key").ok
 
 
