@@ -33,17 +33,6 @@ from safeser.operations import Server
 from safeser.policy import Policy
 from safeser.policy.taken_tasks import anywhere
 
-__all__ = [
-    "REGISTRATIONS",
-    "Roles",
-    "exits_with_worker",
-    "is_command",
-    "require_fit",
-    "scheduler_of",
-    "served_by",
-    "stop_command",
-]
-
 #: The last parts of the path of whatever runs Dask's command line: installed, or by ``python -m``.
 _COMMANDS = frozenset(
     {

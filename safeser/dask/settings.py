@@ -50,16 +50,6 @@ from safeser.values import check_principal
 if TYPE_CHECKING:
     from safeser.audit.outputs.feed import Outputs
 
-__all__ = [
-    "ROLES",
-    "Settings",
-    "channel_for",
-    "close_channels_in",
-    "settings_for",
-    "unrecorded_channel",
-    "uses_own_tokenizer",
-]
-
 ROLES = tuple(server.value for server in Server)
 
 

@@ -25,24 +25,6 @@ from safeser.families.errors.wire import (
 )
 from safeser.operations import Operation
 
-__all__ = [
-    "TRACEBACK",
-    "Failure",
-    "Relayed",
-    "Told",
-    "described",
-    "failure_of",
-    "from_pickled_error",
-    "is_failure",
-    "is_of_user",
-    "is_partly_named",
-    "logged",
-    "record_text",
-    "relayed_answer",
-    "serialize_failure",
-    "told",
-]
-
 #: As much of a traceback as family ``error`` carries.
 TRACEBACK = 100_000
 

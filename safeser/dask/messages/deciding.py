@@ -50,24 +50,6 @@ from safeser.policy.rules import HARMLESS
 from safeser.values import Context, Kind, Limits
 from safeser.wording import legible
 
-__all__ = [
-    "Judged",
-    "Message",
-    "Part",
-    "Side",
-    "is_graph",
-    "judge_operation",
-    "judge_reply",
-    "judge_values",
-    "names_operation",
-    "nested",
-    "operation_of",
-    "read",
-    "read_apart",
-    "unknown_operation",
-]
-
-
 #: Requests that a worker serves for its scheduler alone: they set, read and free its values and
 #: shards. Relayed, they would arrive as the scheduler's: a client that may scatter could read any
 #: value, or store one under the key of another's task, which the worker would take for its result.

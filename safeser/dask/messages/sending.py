@@ -40,16 +40,6 @@ from safeser.policy import Policy
 from safeser.policy.rules import SUBMIT
 from safeser.values import SEALED, Context, Grant, Kind, Limits, Payload
 
-__all__ = [
-    "ElementWriter",
-    "encode_message",
-    "encode_plain",
-    "encode_request",
-    "has_much_structure",
-    "is_overfull",
-    "may_be_large",
-]
-
 logger = logging.getLogger("safeser.dask")
 
 #: Families for a stray leaf of an otherwise plain message, such as a NumPy integer in a key.

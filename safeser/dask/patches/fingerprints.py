@@ -26,17 +26,6 @@ from typing import Any
 
 from safeser.dask.patches.patch import Patch, stock_of
 
-__all__ = [
-    "KnownSources",
-    "digest",
-    "file_of",
-    "fingerprint",
-    "is_there",
-    "known_sources",
-    "normalized",
-    "unknown",
-]
-
 #: The file that :mod:`verification.compat.fingerprints` writes.
 DATA = "fingerprints.toml"
 

@@ -26,27 +26,6 @@ from dask._task_spec import Dict, List, Set, Tuple
 
 from safeser.errors import PayloadError
 
-__all__ = [
-    "ALIAS",
-    "CONTAINERS",
-    "DATA",
-    "DEFINITION",
-    "DEPENDENCY",
-    "GATHERED",
-    "GATHERERS",
-    "PLAIN",
-    "REFERENCE",
-    "SCALARS",
-    "SLICE",
-    "TASK",
-    "fits",
-    "is_key",
-    "key_elements",
-    "key_form",
-    "same_key",
-    "spelling",
-]
-
 DEPENDENCY, DEFINITION, TASK, GATHERED, PLAIN, ALIAS, DATA, SLICE, REFERENCE = range(9)
 
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})

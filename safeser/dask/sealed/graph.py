@@ -63,19 +63,6 @@ from safeser.identity import Identity, PublicKey
 from safeser.pickles.stock import load_code
 from safeser.values import SEALED, Limits
 
-__all__ = [
-    "Head",
-    "SealedGraph",
-    "barrier_plan",
-    "is_sealed",
-    "parse",
-    "read_head",
-    "read_statement",
-    "reopened",
-    "without_functions",
-    "write_out",
-]
-
 _COMPRESSION = "zlib"
 
 Sent = tuple[dict[str, Any], list[bytes]]

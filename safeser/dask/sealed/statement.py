@@ -17,18 +17,6 @@ from safeser.errors import ConfigError, PayloadError
 from safeser.identity import Identity, PublicKey, VerifyingKey
 from safeser.values import check_principal
 
-__all__ = [
-    "ASK_OPERATOR",
-    "GRAPH_ID_SIZE",
-    "LIFETIME",
-    "MOST_PACKED",
-    "MOST_TASKS",
-    "RENEWED_AFTER",
-    "SKEW",
-    "SignedStatement",
-    "Statement",
-]
-
 #: What to do where a scheduler alters or moves what someone signed.
 ASK_OPERATOR = "If it happens again, ask the operator whether the scheduler's key was stolen."
 

@@ -35,18 +35,6 @@ from safeser.pickles.reading.layout import layout
 from safeser.values import Limits
 from safeser.wording import shortened
 
-__all__ = [
-    "ACTOR",
-    "COROUTINE",
-    "FLAGS",
-    "PRODUCER",
-    "Leaf",
-    "TaskWriter",
-    "leaf_parts",
-    "require_own_plan",
-    "unwritable",
-]
-
 #: Flags of a head: the function is a coroutine function; the task produces data from nothing; what
 #: it returns is an actor.
 COROUTINE, PRODUCER, ACTOR = 1, 2, 4

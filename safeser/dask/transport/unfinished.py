@@ -24,18 +24,6 @@ from typing import Self
 from distributed.protocol.utils import host_array
 from tornado.iostream import IOStream
 
-__all__ = [
-    "COUNTED_FROM",
-    "PIECE",
-    "Arriving",
-    "Unfinished",
-    "fill",
-    "frame_memory",
-    "read_frame",
-    "receive",
-    "unfinished",
-]
-
 #: Bytes of all unfinished messages of a process: as much as one array or buffer may be by default.
 BUDGET = 1 << 30
 

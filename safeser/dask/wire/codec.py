@@ -43,22 +43,6 @@ from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.operations import FLOOR
 from safeser.values import SEALED, Limits, check_principal
 
-__all__ = [
-    "MOST_STRANGE",
-    "Encoder",
-    "Leaf",
-    "Parsed",
-    "PayloadRow",
-    "Reference",
-    "expanded",
-    "has_large_element",
-    "parse",
-    "parse_apart",
-    "slices",
-    "substitute",
-]
-
-
 #: Elements of one batch that name no known operation, after which its rest is left out: encoders
 #: of other releases may write a few.
 MOST_STRANGE = 100

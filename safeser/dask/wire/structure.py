@@ -12,17 +12,6 @@ from typing import Any
 from safeser.errors import PayloadError
 from safeser.operations import MANY
 
-__all__ = [
-    "DEFINITIONS",
-    "LISTS",
-    "MOST_STRUCTURE",
-    "byte_strings",
-    "most_elements",
-    "most_structure",
-    "structure_of",
-    "too_much",
-]
-
 #: Lists of a sealed graph: heads, trees, definitions, canonical digests, annotations.
 LISTS = 5
 

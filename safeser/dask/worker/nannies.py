@@ -26,14 +26,6 @@ from safeser.dask.worker.worker_folders import WorkerFolder
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = [
-    "refused_plugin",
-    "refusing_start",
-    "require_own_start",
-    "require_own_worker",
-    "require_unconfined",
-]
-
 logger = logging.getLogger("safeser.dask")
 
 
