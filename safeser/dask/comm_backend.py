@@ -41,8 +41,7 @@ from safeser.dask.transport.connection_limits import connections
 from safeser.dask.transport.connection_roles import own_connections
 from safeser.dask.transport.other_schemes import note_left
 from safeser.dask.worker.confinement import REPORT, prove
-from safeser.dask.worker.endings import silence_closed_connections
-from safeser.dask.worker.interrupts import unblock
+from safeser.dask.worker.endings import silence_closed_connections, unblock
 from safeser.dask.worker.process_surface import confine
 from safeser.dask.worker.task_loads import record_refused_loads
 from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused

@@ -27,8 +27,9 @@ from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw
 from safeser.dask.sealed.value import Requests
 from safeser.dask.wire.ceilings import CeilingOf
-from safeser.dask.wire.codec import PayloadRow, Reference, parse, parse_apart
+from safeser.dask.wire.codec import PayloadRow, parse, parse_apart
 from safeser.dask.wire.fields import pickled, references, select, transform
+from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.shapes import Later, check_fields, check_inner
 from safeser.dask.wire.slots import (
     DECLARED,

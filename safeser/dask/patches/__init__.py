@@ -15,16 +15,13 @@ from threading import Lock
 from safeser.dask.patches import (
     client,
     display,
-    extensions,
     nanny,
     node,
     progress,
-    registering,
     scheduler,
+    serializing,
     shuffle,
     small_tasks,
-    tokenizer,
-    tracing,
     worker,
 )
 from safeser.dask.patches.fingerprints import is_there, known_sources, unknown
@@ -39,7 +36,6 @@ logger = logging.getLogger("safeser.dask")
 PATCHES: tuple[Patch, ...] = (
     *node.ROWS,
     *scheduler.ROWS,
-    *extensions.ROWS,
     *small_tasks.ROWS,
     *worker.ROWS,
     *nanny.ROWS,
@@ -47,9 +43,7 @@ PATCHES: tuple[Patch, ...] = (
     *client.ROWS,
     *progress.ROWS,
     *display.ROWS,
-    *tokenizer.ROWS,
-    *registering.ROWS,
-    *tracing.ROWS,
+    *serializing.ROWS,
 )
 
 _lock = Lock()

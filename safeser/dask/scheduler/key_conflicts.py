@@ -37,7 +37,7 @@ from safeser.dask.equality.difference import find_difference
 from safeser.dask.messages.author_statements import stating
 from safeser.dask.messages.refused import GraphFailures
 from safeser.dask.messages.replies import error_reply
-from safeser.dask.scheduler.cancellation import Cancellation
+from safeser.dask.scheduler.cancellation import Cancellation, release_unattended
 from safeser.dask.scheduler.conflicts import (
     FIX,
     Conflict,
@@ -49,7 +49,6 @@ from safeser.dask.scheduler.conflicts import (
 )
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
-from safeser.dask.scheduler.unattended_tasks import release_unattended
 from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part
@@ -490,7 +489,11 @@ class Guard(Part):
                 stream.send(message)
 
     def report(
-        self, stock: Callable[..., Any], msg: dict[str, Any], ts: Any, client: str | None
+        self,
+        stock: Callable[..., Any],
+        msg: dict[str, Any],
+        ts: Any = None,
+        client: str | None = None,
     ) -> None:
         """Report as *stock* does, but the failure of a graph only to the client that submitted it.
 

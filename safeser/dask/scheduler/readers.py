@@ -97,8 +97,10 @@ class Readers(Part):
         inputs = chain.from_iterable(node.dependencies for node in graph.values())
         return self.refusal(context, chain(graph, (key for key in inputs if key not in graph)))
 
-    async def gathered(self, gather: Callable[[], Awaitable[Any]], keys: Collection[Any]) -> Any:
-        """Return what *gather* returns, if *keys* are of the same tasks as when it was called.
+    async def gathered(
+        self, stock: Callable[..., Awaitable[Any]], keys: Collection[Any], serializers: Any = None
+    ) -> Any:
+        """Return what ``Scheduler.gather``, *stock*, returns, if *keys* still are of their tasks.
 
         Dask looks for workers again after each that does not answer (distributed 2026.8.0,
         ``Scheduler.gather``). By then the key that was asked for may be another author's task.
@@ -106,7 +108,7 @@ class Readers(Part):
         tasks = self._server.tasks
         before = [(key, tasks.get(key)) for key in keys]
         with stating("get_data", authors=self._authors(task for _, task in before)):
-            reply = await gather()
+            reply = await stock(keys, serializers)
         changed = [key for key, task in before if tasks.get(key) is not task]
         return {"status": "error", "keys": changed} if changed else reply
 
