@@ -223,14 +223,10 @@ def _data(record: pickles.ExceptionRecord) -> ExceptionData:
         context=None if record.context is None else _data(record.context),
         suppress=record.cause is not None or record.suppress_context,
         # Of another class it would say nothing.
-        state=_state(record)
+        state=(record.rule, record.where, record.fix, record.policy, record.process)
         if (record.name.partition(":")[0] == PayloadError.__module__ and bool(record.rule))
         else (),
     )
-
-
-def _state(record: pickles.ExceptionRecord) -> tuple[str, ...]:
-    return (record.rule, record.where, record.fix, record.policy, record.process)
 
 
 def record_text(record: pickles.ExceptionRecord) -> str:

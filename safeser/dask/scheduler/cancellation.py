@@ -28,7 +28,7 @@ from weakref import ref
 from distributed.scheduler import TaskState
 
 from safeser.channel import Channel, Link
-from safeser.dask.servers import Part
+from safeser.dask.servers import Part, link_of
 from safeser.errors import PolicyDenied
 from safeser.values import Kind
 
@@ -72,12 +72,13 @@ class Cancellation(Part):
         """Do what Dask's ``stimulus_cancel`` does, for the keys that *client* may cancel."""
         scheduler = self._server
         stream = scheduler.client_comms.get(client)
-        link = getattr(getattr(stream, "comm", None), "link", None)
+        link = link_of(stream)
         scheduler.log_event(client, {"action": "cancel", "count": len(keys), "force": force})
         if client not in scheduler.clients:
             return
-        if force and link is not None and not _may_restart(link):
-            keys = self._own(link, keys)
+        if force and link is not None:
+            restart = link.policy.permits_operation(link.inbound(Kind.CONTROL, "restart"))
+            keys = keys if restart.permitted else self._own(link, keys)
         cancelled = self._cancelled(keys, scheduler.clients[client], force=force)
         wanting = {client}
         if force:
@@ -152,10 +153,6 @@ class Cancellation(Part):
             if whose != principal:
                 return True
         return False
-
-
-def _may_restart(link: Link) -> bool:
-    return link.policy.permits_operation(link.inbound(Kind.CONTROL, "restart")).permitted
 
 
 def release_unattended(scheduler: Any, channel: Channel, owner_of: Callable[[Any], str]) -> None:

@@ -70,7 +70,9 @@ class Readers(Part):
         tasks, may = self._server.tasks, readable(self._policy, context)
         for key in keys:
             task = tasks.get(key)
-            if task is None or self.owner_of(task) in may or _is_published(task):
+            if task is None or self.owner_of(task) in may:
+                continue
+            if any(each.client_key.startswith(_PUBLISHED) for each in task.who_wants or ()):
                 continue
             return unreadable(self._policy, context, key, self.owner_of(task))
         return None
@@ -141,7 +143,3 @@ class Readers(Part):
         link = _publisher.get()
         if link is not None and client.startswith(_PUBLISHED):
             self.require(link, "publish_put", keys)
-
-
-def _is_published(task: Any) -> bool:
-    return any(each.client_key.startswith(_PUBLISHED) for each in task.who_wants or ())

@@ -30,7 +30,7 @@ from safeser.dask.messages.replies import error_reply
 from safeser.dask.scheduler import named_addresses
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
-from safeser.dask.servers import Part
+from safeser.dask.servers import Part, link_of
 from safeser.dask.transport.session_control import successors
 from safeser.dask.wire.task_key import shown_key
 from safeser.dask.worker.confinement import require_report
@@ -268,8 +268,7 @@ class Workers(Part):
             return  # of no worker; the handler answers so
 
     def _link_of(self, address: str) -> Any:
-        stream = self._server.stream_comms.get(address)
-        return getattr(getattr(stream, "comm", None), "link", None)
+        return link_of(self._server.stream_comms.get(address))
 
     # --- what they say of tasks ------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgpack
 
 from safeser.dask.sealed.merkle import HASH_SIZE
+from safeser.dask.wire.packer import packed
 from safeser.errors import ConfigError, PayloadError
 from safeser.identity import Identity, PublicKey, VerifyingKey
 from safeser.values import check_principal
@@ -76,20 +77,8 @@ class Statement:
         return SignedStatement(self, data, identity.sign(_DOMAIN + data))
 
     def _packed(self) -> bytes:
-        packed: bytes = msgpack.packb(
-            [
-                self.author,
-                self.signer.raw,
-                self.audience.raw,
-                self.graph,
-                self.size,
-                self.root,
-                self.issued,
-                self.expires,
-            ],
-            use_bin_type=True,
-        )
-        return packed
+        about = [self.author, self.signer.raw, self.audience.raw, self.graph, self.size, self.root]
+        return packed([*about, self.issued, self.expires])
 
     def renewed_by(self, identity: Identity, now: float) -> SignedStatement:
         """Return the same statement issued at *now*, signed by the present key of *identity*.

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from itertools import chain
 from types import FunctionType, MappingProxyType, MethodType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgpack
 from dask._task_spec import (
@@ -29,6 +29,7 @@ from distributed.shuffle._core import P2PBarrierTask, barrier_key
 from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
 from safeser.dask.sealed.definitions import Definitions, canonical_digest, is_imported
+from safeser.dask.wire.packer import packed
 from safeser.envelope import Buffer
 from safeser.errors import PayloadError
 from safeser.pickles.reading.layout import layout
@@ -348,11 +349,8 @@ def _is_spelled(obj: Any, kind: type, most: int) -> bool:
         return True
     # Of some 100,000 items there are few types, which C code finds; a type's own hash is not asked.
     types = list(map(type, obj.values() if kind is dict else obj))
-    return any(issubclass(each, GraphNode | TaskRef) for each in _by_id(types))
-
-
-def _by_id(types: list[type]) -> Iterable[type]:
-    return dict(zip(map(id, types), types, strict=True)).values()
+    by_id = dict(zip(map(id, types), types, strict=True))
+    return any(issubclass(each, GraphNode | TaskRef) for each in by_id.values())
 
 
 def _calls_with_scalars(key: Any, node: GraphNode, most: int, longest: int) -> bool:
@@ -393,7 +391,7 @@ def _in_order(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Sort by the bytes of each pair's first: hashes, and so sets, have an order per process."""
     if len(pairs) < 2:
         return pairs
-    return sorted(pairs, key=lambda pair: cast(bytes, msgpack.packb(pair[0], use_bin_type=True)))
+    return sorted(pairs, key=lambda pair: packed(pair[0]))
 
 
 def unwritable(key: Any, error: PayloadError) -> PayloadError:

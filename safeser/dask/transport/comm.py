@@ -315,8 +315,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         session, data = self.link.session, _NOTHING
         try:
             head = await stream.read_bytes(PRELUDE_SIZE)
-            if first:
-                _check_accepted(head)
+            if first and head == REFUSED:
+                raise HandshakeRefused("the peer did not accept this side")
             prelude = session.prelude(head)
             # Dask's messages have no header; those about the session have little else.
             bounds = (
@@ -430,7 +430,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
     def is_idle(self) -> bool:
         """Tell whether this connection lies unused in one of Dask's pools."""
-        pool = getattr(self, "_pool", _no_pool)()
+        of = getattr(self, "_pool", None)
+        pool = None if of is None else of()
         return pool is not None and any(self in idle for idle in pool.available.values())
 
     async def send_control(
@@ -539,10 +540,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         return len(piece)
 
 
-def _no_pool() -> None:
-    """Stand for the pool of a connection that is in none."""
-
-
 def _check_announced(prelude: Prelude, bounds: MessageBounds) -> None:
     """Refuse a message that is larger than anything its sender may say now."""
     if prelude.body_length > bounds.whole:
@@ -557,8 +554,3 @@ def _check_structure(start: Start, bounds: MessageBounds) -> None:
     said = max(start.lengths[:2], default=0)
     if said > bounds.structure:
         raise over_bounds("what a message says", said, bounds.structure)
-
-
-def _check_accepted(head: bytes) -> None:
-    if head == REFUSED:
-        raise HandshakeRefused("the peer did not accept this side")

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 from distributed.protocol.utils import host_array
@@ -223,12 +222,7 @@ class Arriving:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self in self._owner._arriving:  # few messages are so large that they count
             self._owner._remove(self)
 

@@ -230,28 +230,20 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
         body = reader.read(frames[0])
         if len(frames) > 1:
             rows = _table(frames[1], frames[2:], limits)
-        if rows or reader.references:
-            _check_used(reader, rows)
+        if (rows or reader.references) and sorted(reader.references) != list(range(len(rows))):
+            raise PayloadError(
+                "the message does not use each of its payloads exactly once", rule="payload.table"
+            )
     except PayloadError as error:
-        error.operation = error.operation or _named_in(frames[0])
+        # What a malformed request, or batch of one, names, for its record.
+        view = memoryview(frames[0])
+        named = ceilings.named_first(view[1:] if view[:1] == _LIST_OF_ONE else view)
+        error.operation = error.operation or named
         raise
     return Parsed(body, rows)
 
 
-def _named_in(data: Any) -> str:
-    """Return the operation that a malformed request, or batch of one, names, for its record."""
-    view = memoryview(data)
-    return ceilings.named_first(view[1:] if view[:1] == _LIST_OF_ONE else view)
-
-
 _LIST_OF_ONE = msgpack.Packer().pack_array_header(1)
-
-
-def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
-    if sorted(reader.references) != list(range(len(rows))):
-        raise PayloadError(
-            "the message does not use each of its payloads exactly once", rule="payload.table"
-        )
 
 
 def parse_apart(
