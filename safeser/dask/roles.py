@@ -88,7 +88,8 @@ class Roles:
         self._listening: list[Server] = []
         self._schedulers: set[str] = set()
         self._answered: dict[str, str] = {}  # who did, by the address of such a scheduler
-        self._accepted = False
+        #: Whether a peer has accepted this process: its settings are not altogether wrong.
+        self.was_accepted = False
 
     def listening(
         self, server: Server, given: Mapping[str, Any], *, scheduler: str | None = None
@@ -171,14 +172,9 @@ class Roles:
 
         :param principal: the principal that it proved.
         """
-        self._accepted = True
+        self.was_accepted = True
         if address in self._schedulers:
             self._answered[address] = principal
-
-    @property
-    def was_accepted(self) -> bool:
-        """Whether a peer has accepted this process: its settings are not altogether wrong."""
-        return self._accepted
 
     def answered(self, address: str | None, principal: str) -> bool:
         """Tell whether *principal* answered at *address* as the scheduler of this process."""
@@ -193,11 +189,9 @@ class Roles:
             process was started for does it end the command: other addresses are what peers name,
             and a scheduler, which was started for none, would end when a guest names a wrong one.
         """
-        if self._accepted or not is_command():
-            return
-        if connecting_to is not None and connecting_to not in self._schedulers:
-            return
-        stop_command(error)
+        from_elsewhere = connecting_to is not None and connecting_to not in self._schedulers
+        if is_command() and not self.was_accepted and not from_elsewhere:
+            stop_command(error)
 
     def stop_registering(self, error: SafeserError, *, at: str) -> None:
         """End ``dask worker`` with one line where its scheduler's policy takes no such worker.

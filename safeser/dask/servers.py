@@ -93,7 +93,7 @@ def served(server: Any) -> Served | None:
 
 
 def link_of(stream: Any) -> Any:
-    """Return the link over which a server of Dask's sends *stream*; None where there is none."""
+    """Return the link of a *stream* that a server or client of Dask's sends; None without one."""
     return getattr(getattr(stream, "comm", None), "link", None)
 
 

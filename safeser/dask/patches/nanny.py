@@ -29,13 +29,6 @@ _START = "distributed.nanny:WorkerProcess.start"
 _WAIT = "distributed.nanny:WorkerProcess._wait_until_connected"
 
 
-def _get_mp_context(stock: Callable[[], Any]) -> Callable[[], Any]:
-    def get_mp_context() -> Pipes:
-        return Pipes(stock())
-
-    return get_mp_context
-
-
 def _instantiate(stock: Callable[..., Any]) -> Callable[..., Any]:
     async def instantiate(self: Any) -> Any:
         folder = part_of(self, WorkerFolder)
@@ -93,7 +86,7 @@ ROWS = (
         target="distributed.nanny:get_mp_context",
         reason="A nanny unpickles what its worker's process puts into a queue, and waits for locks"
         " and semaphores that this process shares.",
-        replace=_get_mp_context,
+        replace=lambda stock: lambda: Pipes(stock()),
         source=(
             _START,
             _WAIT,

@@ -180,8 +180,8 @@ def _refuse(scheme: str, message: str, *, fix: str) -> NoReturn:
     raise error
 
 
-def _checked(scheme: str, address: str, guarded: object) -> Guard:
-    """Return the guard of the client that asks for *address*, or refuse."""
+def _checked(scheme: str, guarded: object) -> Guard:
+    """Return the guard of the client that connects by *scheme*, or refuse."""
     if not isinstance(guarded, Guard):
         _refuse(
             scheme,
@@ -203,7 +203,7 @@ class _TCPConnector(TCPConnector):  # type: ignore[misc]  # distributed ships no
     async def connect(
         self, address: str, deserialize: bool = True, *, guarded: Any = None, **arguments: Any
     ) -> Any:
-        self.comm_class = partial(GuardedComm, guard=_checked("tcp", address, guarded))
+        self.comm_class = partial(GuardedComm, guard=_checked("tcp", guarded))
         return await super().connect(address, deserialize, **arguments)
 
 
@@ -211,7 +211,7 @@ class _TLSConnector(TLSConnector):  # type: ignore[misc]  # as above
     async def connect(
         self, address: str, deserialize: bool = True, *, guarded: Any = None, **arguments: Any
     ) -> Any:
-        self.comm_class = partial(GuardedTLSComm, guard=_checked("tls", address, guarded))
+        self.comm_class = partial(GuardedTLSComm, guard=_checked("tls", guarded))
         return await super().connect(address, deserialize, **arguments)
 
 

@@ -123,7 +123,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         self._written: Any = None  # the future of the last write; done when all is written
         self._sealing = asyncio.Lock()  # one large message is sealed and written at a time
         self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
-        self._deserializers = deserializers
         self._authority = authority
         self.conversation = Conversation(
             link,
