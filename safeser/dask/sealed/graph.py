@@ -269,7 +269,8 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     lists = _Lists(header["sizes"], frames[1:], limits)
     # 1. The root, over views of what was decompressed.
     both = lists[0], lists[1]
-    tree = MerkleTree(_leaf_hashes(statement, *both))
+    pairs = zip(*(_leaf_parts(each, statement.size) for each in both), strict=True)
+    tree = MerkleTree(leaf_hash(*leaf_parts(statement.graph, *pair)) for pair in pairs)
     if tree.root != statement.root:
         raise PayloadError(
             "the tasks of the sealed graph are not those that its author signed",
@@ -337,12 +338,6 @@ class _Lists:
             return view
         whole = compression.decompressed(view, _COMPRESSION, size, where="expr_ser")
         return memoryview(whole)
-
-
-def _leaf_hashes(statement: Statement, heads: memoryview, trees: memoryview) -> Iterator[bytes]:
-    size = statement.size
-    for head, tree in zip(_leaf_parts(heads, size), _leaf_parts(trees, size), strict=True):
-        yield leaf_hash(*leaf_parts(statement.graph, head, tree))
 
 
 def _leaf_parts(data: memoryview, count: int) -> Iterator[memoryview]:

@@ -81,7 +81,10 @@ def confine_web_server(owner: Any, policy: Policy) -> None:
     _check_routes(owner.http_application)
     server = owner.http_server
     bound = [made.getsockname()[:2] for made in server._sockets.values()]
-    if all(_may_listen(host, policy) for host, _ in bound):
+    if all(
+        host == policy.dashboard or ip_address(host.partition("%")[0]).is_loopback
+        for host, _ in bound
+    ):
         return
     host = policy.dashboard or LOOPBACK
     server.stop()
@@ -115,10 +118,6 @@ def _listen(server: Any, host: str, port: int) -> None:
         rule="config.dashboard",
         fix="Name an address of this machine under dashboard: in the policy.",
     )
-
-
-def _may_listen(host: str, policy: Policy) -> bool:
-    return host == policy.dashboard or ip_address(host.partition("%")[0]).is_loopback
 
 
 def _check_routes(application: Any) -> None:
