@@ -34,12 +34,16 @@ def register_backend() -> None:
         return
     from joblib import register_parallel_backend  # noqa: PLC0415 - joblib is optional
 
-    # Whose module is imported when joblib first asks for it.
-    register_parallel_backend("dask", lambda **given: _backend()(**given))
+    register_parallel_backend("dask", _made)
     stock = getattr(sys.modules.get("joblib._dask"), "DaskDistributedBackend", None)
     if hasattr(stock, "submit"):
         for name, method in _METHODS.items():
             setattr(stock, name, method)
+
+
+def _made(**given: Any) -> Any:
+    """Return a backend as joblib asks for it, whose module is imported when it is first used."""
+    return _backend()(**given)
 
 
 @cache

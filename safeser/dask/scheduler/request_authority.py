@@ -39,7 +39,7 @@ def _runs_code(known: Served, _: Any, comm: Any, request: Request) -> None:
     nannies.require_unconfined(known, comm, request["op"])
 
 
-#: What the scheduler's workers, and what they compute, decide.
+#: Requests about workers, and about what they have or compute, by what decides them.
 _OF_WORKERS: Mapping[str, Callable[[Workers, Any, str, Request], Awaitable[None] | None]] = {
     **dict.fromkeys(worker_authority.ABOUT, Workers.require_own),
     "unregister": Workers.require_ending,
