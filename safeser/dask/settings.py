@@ -227,7 +227,11 @@ _LEAST_WAIT = 0.2
 _inherited: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
-os.register_at_fork(after_in_child=lambda: _inherited.update(tuple(Client._instances)))
+def _inherit() -> None:
+    _inherited.update(tuple(Client._instances))
+
+
+os.register_at_fork(after_in_child=_inherit)
 
 
 def _close_clients() -> None:

@@ -313,7 +313,7 @@ class Workers(Part):
             if task.dependencies:
                 known.update(task.dependencies)
 
-    def _note_told(self, address: str, keys: Iterable[Any]) -> list[Any]:
+    def note_told(self, address: str, keys: Iterable[Any]) -> list[Any]:
         """Record which tasks' values the worker at *address* is told to fetch; return the tasks."""
         tasks = [self._server.tasks[key] for key in keys if key in self._server.tasks]
         self._told[address].update(tasks)
@@ -328,7 +328,7 @@ class Workers(Part):
     ) -> None:
         """Do what ``Scheduler.request_acquire_replicas`` does, and state whose the values are."""
         keys = list(keys)
-        self._note_told(addr, keys)
+        self.note_told(addr, keys)
         tasks = [self._server.tasks[key] for key in keys]
         self._server.stream_comms[addr].send(
             {
@@ -347,7 +347,7 @@ class Workers(Part):
 
         A key that is another author's by the time of the answer names no value that was copied.
         """
-        authors = self._authors_of(self._note_told(worker_address, who_has))
+        authors = self._authors_of(self.note_told(worker_address, who_has))
         with stating("gather", authors=authors):
             failed = await stock(worker_address, who_has)
         now = self._authors_of(filter(None, map(self._server.tasks.get, authors)))
