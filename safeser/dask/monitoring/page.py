@@ -98,24 +98,18 @@ class _Rows(DashboardComponent):  # type: ignore[misc]  # distributed ships no t
     def __init__(self, of: Any) -> None:
         self._of = of
         self.source = ColumnDataSource({name: [] for name, _, _ in self.columns})
-        text, number = StringFormatter(), NumberFormatter(format="0,0")
-        shown = [
-            TableColumn(
-                field=name,
-                title=title,
-                width=width,
-                formatter=number if name in self.numbers else text,
-            )
-            for name, title, width in self.columns
-        ]
         self.root = DataTable(
             source=self.source,
-            columns=shown,
+            columns=[self._shown(*each) for each in self.columns],
             index_position=None,
             reorderable=False,
             height=self.height,
             **_WIDE,
         )
+
+    def _shown(self, name: str, title: str, width: int) -> TableColumn:
+        drawn = NumberFormatter(format="0,0") if name in self.numbers else StringFormatter()
+        return TableColumn(field=name, title=title, width=width, formatter=drawn)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return the rows to show."""
