@@ -102,7 +102,7 @@ class Readers(Part):
     async def gathered(
         self, stock: Callable[..., Awaitable[Any]], keys: Collection[Any], serializers: Any = None
     ) -> Any:
-        """Return what ``Scheduler.gather``, *stock*, returns, if *keys* still are of their tasks.
+        """Return what ``Scheduler.gather``, *stock*, returns, if *keys* name the same tasks then.
 
         Dask looks for workers again after each that does not answer (distributed 2026.8.0,
         ``Scheduler.gather``). By then the key that was asked for may be another author's task.

@@ -4,7 +4,7 @@ The one rule: a worker reports about itself, and about tasks that it was given. 
 registered a worker speaks for it. Two others end it: the nanny that it registered with, and a
 principal that may retire workers (docs/decisions/0060-authority-is-a-positive-relation.md). A
 report about a task that another worker computes is refused, and so is the result of a task that
-this worker was never given.
+this worker was never given. A worker that is told to fetch a value is told whose value it is.
 
 Dask's scheduler believes each message which worker it is about, and compares workers by an id that
 they choose and that any client can read: a worker that registered under the id of another was equal
