@@ -423,11 +423,7 @@ class Backend(BaseTCPBackend):  # type: ignore[misc]
         return _Connector(self._roles)
 
     def get_listener(
-        self,
-        loc: str,
-        handle_comm: Callable[[Any], Any],
-        deserialize: bool,
-        **connection_args: Any,
+        self, loc: str, handle_comm: Callable[[Any], Any], deserialize: bool, **connection_args: Any
     ) -> _Listener:
         try:
             return _Listener(loc, handle_comm, deserialize, roles=self._roles, **connection_args)

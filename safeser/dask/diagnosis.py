@@ -359,9 +359,7 @@ def _address(address: str | None, role: str) -> Finding:
         if role == Server.SCHEDULER.value:
             return Finding("address", "skipped", "a scheduler needs none")
         return Finding(
-            "address",
-            "note",
-            "no scheduler is named: give its address, or set scheduler-address",
+            "address", "note", "no scheduler is named: give its address, or set scheduler-address"
         )
     try:
         check_address(address)
@@ -386,9 +384,7 @@ def _other_policy(claims: Any, policy: Policy) -> Finding:
     if claims.sha256 == policy.sha256:
         return Finding("policy there", "fine", f"the same, {theirs}")
     return Finding(
-        "policy there",
-        "note",
-        f"another than here: {theirs}; the stricter of the two decides",
+        "policy there", "note", f"another than here: {theirs}; the stricter of the two decides"
     )
 
 

@@ -45,11 +45,7 @@ _COMMANDS = frozenset(
     }
 )
 
-_SERVERS = {
-    "Scheduler": Server.SCHEDULER,
-    "Worker": Server.WORKER,
-    "Nanny": Server.NANNY,
-}
+_SERVERS = {"Scheduler": Server.SCHEDULER, "Worker": Server.WORKER, "Nanny": Server.NANNY}
 
 #: What each server asks the scheduler for before it is of any use.
 REGISTRATIONS = {Server.WORKER: "register-worker", Server.NANNY: "register_nanny"}

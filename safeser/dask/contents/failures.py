@@ -16,13 +16,7 @@ from distributed.protocol.serialize import Serialize, Serialized, to_serialize
 from safeser import pickles
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors.paths import relative_frames, withheld, withheld_text
-from safeser.families.errors.wire import (
-    ExceptionData,
-    RemoteError,
-    encode,
-    from_data,
-    to_data,
-)
+from safeser.families.errors.wire import ExceptionData, RemoteError, encode, from_data, to_data
 from safeser.operations import Operation
 
 #: As much of a traceback as family ``error`` carries.

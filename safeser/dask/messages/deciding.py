@@ -31,16 +31,7 @@ from safeser.dask.wire.codec import PayloadRow, parse, parse_apart
 from safeser.dask.wire.fields import pickled, references, select, transform
 from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.shapes import Later, check_fields, check_inner
-from safeser.dask.wire.slots import (
-    DECLARED,
-    FAILURE,
-    WHOLE,
-    WRAPPED,
-    Plan,
-    Slot,
-    find,
-    plan,
-)
+from safeser.dask.wire.slots import DECLARED, FAILURE, WHOLE, WRAPPED, Plan, Slot, find, plan
 from safeser.dask.wire.structure import MOST_STRUCTURE, too_much
 from safeser.dask.wire.task_key import task_of
 from safeser.envelope import Verified

@@ -15,13 +15,7 @@ from time import time
 from typing import Any
 
 from bokeh.layouts import column, row
-from bokeh.models import (
-    ColumnDataSource,
-    DataTable,
-    NumberFormatter,
-    StringFormatter,
-    TableColumn,
-)
+from bokeh.models import ColumnDataSource, DataTable, NumberFormatter, StringFormatter, TableColumn
 from bokeh.plotting import figure
 from distributed.dashboard.components import DashboardComponent, add_periodic_callback
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env

@@ -15,11 +15,7 @@ from distributed.core import error_message
 from safeser.dask.patches.patch import Patch
 from safeser.dask.roles import exits_with_worker
 from safeser.dask.servers import part_of, served
-from safeser.dask.worker.nannies import (
-    refused_plugin,
-    refusing_start,
-    require_own_start,
-)
+from safeser.dask.worker.nannies import refused_plugin, refusing_start, require_own_start
 from safeser.dask.worker.start_pipes import Pipes
 from safeser.dask.worker.worker_folders import WorkerFolder
 

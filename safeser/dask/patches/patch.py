@@ -19,8 +19,6 @@ from distributed.comm import Comm
 
 from safeser.dask.servers import Part, part_of
 
-__all__ = ["ANY", "Patch", "apply", "is_applied", "rebind", "stock_of", "taken_over", "without_comm"]
-
 #: In the place of roles: every process that loads the comm backend.
 ANY = ("any",)
 

@@ -94,10 +94,7 @@ _GRAPHS = (
         target=f"{_SCHEDULER}._create_taskstate_from_graph",
         reason="A key that exists is not compared with what arrives.",
         replace=taken_over(Guard, Guard.create),
-        source=(
-            f"{_SCHEDULER}._create_taskstate_from_graph",
-            f"{_SCHEDULER}._generate_taskstates",
-        ),
+        source=(f"{_SCHEDULER}._create_taskstate_from_graph", f"{_SCHEDULER}._generate_taskstates"),
     ),
     _patch(
         target="distributed.scheduler:SchedulerState.new_task",
@@ -122,7 +119,7 @@ _GRAPHS = (
     _patch(
         target=f"{_SCHEDULER}.stimulus_cancel",
         reason="A client without submission can cancel the work of all others.",
-        replace=taken_over(Guard, lambda guard, _, *args, **kw: guard.cancelling.cancel(*args, **kw)),
+        replace=taken_over(Guard, Guard.cancel),
     ),
 )
 

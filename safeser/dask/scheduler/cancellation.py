@@ -170,9 +170,7 @@ def release_unattended(scheduler: Any, channel: Channel, owner_of: Callable[[Any
         keys = [task.key for task in state.wants_what if owner_of(task) in names]
         if keys:
             logger.warning("Releasing %d tasks of principals without an active key", len(keys))
-            found.client_releases_keys(
-                keys=keys, client=_UNATTENDED, stimulus_id="safeser-retired"
-            )
+            found.client_releases_keys(keys=keys, client=_UNATTENDED, stimulus_id="safeser-retired")
 
     def silenced(names: frozenset[str]) -> None:
         found = known()

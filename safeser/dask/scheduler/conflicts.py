@@ -64,9 +64,7 @@ def refusal(submission: Submission, conflicts: Sequence[Conflict]) -> PolicyDeni
     """Return the error of a submission that *conflicts* refuse; the caller records them."""
     rule = conflicts[0].rule
     error = PolicyDenied(
-        describe(submission, conflicts, "Nothing of this submission was added."),
-        rule=rule,
-        fix=FIX,
+        describe(submission, conflicts, "Nothing of this submission was added."), rule=rule, fix=FIX
     )
     error.recorded = True
     return error

@@ -486,6 +486,9 @@ class Guard(Part):
             with suppress(CommClosedError):  # the client has left
                 stream.send(message)
 
+    def cancel(self, _: Callable[..., Any], *args: Any, **request: Any) -> None:
+        self.cancelling.cancel(*args, **request)
+
     def report(
         self,
         stock: Callable[..., Any],

@@ -60,9 +60,10 @@ class Renewals(Part):
                 stream = self._server.stream_comms.get(address)
                 link = link_of(stream)
                 # Where policy lets a renewed statement be sent to that worker.
-                if link is not None and link.policy.permits_operation(
-                    link.outbound(Kind.TASK, RENEWED)
-                ).permitted:
+                if (
+                    link is not None
+                    and link.policy.permits_operation(link.outbound(Kind.TASK, RENEWED)).permitted
+                ):
                     specs = (task.run_spec for task in worker.processing)
                     for current in renewed & {
                         spec.graph.current for spec in specs if isinstance(spec, Sealed)

@@ -91,13 +91,7 @@ class _Opening:
         called, arguments = self._definition(function[1]), [self.value(each) for each in args]
         if called is _execute_subgraph and len(arguments) > 2 and type(arguments[2]) is tuple:
             _check_table(arguments[2])  # names of its inputs
-        return Task(
-            key,
-            called,
-            *arguments,
-            _data_producer=producer,
-            **keywords,
-        )
+        return Task(key, called, *arguments, _data_producer=producer, **keywords)
 
     def _gathered(self, kind: Any, *items: Any) -> Any:
         cls = _at(form.GATHERERS, kind)
@@ -105,11 +99,7 @@ class _Opening:
         # Not by the class's own constructor, which takes one container for its items.
         made: Any = object.__new__(cls)
         Task.__init__(
-            made,
-            None,
-            cls.to_container,
-            *map(self.value, items),
-            constructor=cls.constructor,
+            made, None, cls.to_container, *map(self.value, items), constructor=cls.constructor
         )
         return made
 

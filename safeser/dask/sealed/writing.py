@@ -16,14 +16,7 @@ from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, NamedTuple
 
 import msgpack
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    GraphNode,
-    Set,
-    Task,
-    TaskRef,
-)
+from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef
 from distributed.shuffle._core import P2PBarrierTask, barrier_key
 
 from safeser.dask.contents.shuffle_plans import write_plan

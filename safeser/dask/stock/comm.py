@@ -149,10 +149,7 @@ class GuardedComm(SafeserComm):
         return self._open_link.hear(frames)
 
     async def write(
-        self,
-        msg: Any,
-        serializers: Sequence[str] | None = None,
-        on_error: str = "message",
+        self, msg: Any, serializers: Sequence[str] | None = None, on_error: str = "message"
     ) -> int:
         """Write *msg* by Dask's own protocol: what this process sends is its user's."""
         self._talk.note_sent(msg)

@@ -36,23 +36,11 @@ from safeser.dask.transport.frames import (
     written_pieces,
 )
 from safeser.dask.transport.session_control import LONGEST_HEADER, SessionControl
-from safeser.dask.transport.unfinished import (
-    COUNTED_FROM,
-    PIECE,
-    Arriving,
-    unfinished,
-)
+from safeser.dask.transport.unfinished import COUNTED_FROM, PIECE, Arriving, unfinished
 from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bounds
 from safeser.dask.wire.codec import expanded
 from safeser.dask.wire.gc_pause import gc_paused
-from safeser.envelope import (
-    PRELUDE_SIZE,
-    Buffer,
-    HandshakeRefused,
-    Prelude,
-    Start,
-    Verified,
-)
+from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Prelude, Start, Verified
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.operations import Server
 from safeser.values import Suite
@@ -314,8 +302,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         session, data = self.link.session, _NOTHING
         try:
             head = await stream.read_bytes(PRELUDE_SIZE)
-            if first and head == REFUSED:
-                raise HandshakeRefused("the peer did not accept this side")
+            if first:
+                _check_accepted(head)
             prelude = session.prelude(head)
             # Dask's messages have no header; those about the session have little else.
             bounds = (
@@ -366,10 +354,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         return arrival.verified(last)
 
     async def write(
-        self,
-        msg: Any,
-        serializers: Sequence[str] | None = None,
-        on_error: str = "message",
+        self, msg: Any, serializers: Sequence[str] | None = None, on_error: str = "message"
     ) -> int:
         """Seal and enqueue *msg*; return the number of bytes.
 
@@ -553,3 +538,8 @@ def _check_structure(start: Start, bounds: MessageBounds) -> None:
     said = max(start.lengths[:2], default=0)
     if said > bounds.structure:
         raise over_bounds("what a message says", said, bounds.structure)
+
+
+def _check_accepted(head: bytes) -> None:
+    if head == REFUSED:
+        raise HandshakeRefused("the peer did not accept this side")

@@ -1,8 +1,8 @@
 """Control messages of a session: its end, and renewal with new keys, which are recorded.
 
 The one rule: these messages are sealed like all others and never reach Dask. They are the ones with
-a header; all of Dask's have none. A key follows another only where one peer proved both, the new one
-inside a session of the old one.
+a header; all of Dask's have none. A key follows another only where one peer proved both, the new
+one inside a session of the old one.
 """
 
 from __future__ import annotations

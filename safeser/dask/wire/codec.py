@@ -230,10 +230,8 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
         body = reader.read(frames[0])
         if len(frames) > 1:
             rows = _table(frames[1], frames[2:], limits)
-        if (rows or reader.references) and sorted(reader.references) != list(range(len(rows))):
-            raise PayloadError(
-                "the message does not use each of its payloads exactly once", rule="payload.table"
-            )
+        if rows or reader.references:
+            _check_used(reader, rows)
     except PayloadError as error:
         # What a malformed request, or batch of one, names, for its record.
         view = memoryview(frames[0])
@@ -244,6 +242,13 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
 
 
 _LIST_OF_ONE = msgpack.Packer().pack_array_header(1)
+
+
+def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
+    if sorted(reader.references) != list(range(len(rows))):
+        raise PayloadError(
+            "the message does not use each of its payloads exactly once", rule="payload.table"
+        )
 
 
 def parse_apart(
