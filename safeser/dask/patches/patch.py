@@ -164,7 +164,12 @@ def taken_over(kind: type[Part], method: Callable[..., Any]) -> Callable[[Any], 
                 return stock(self, *args, **kwargs)
             return method(part, partial(stock, self), *args, **kwargs)
 
-        return call
+        async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return await call(self, *args, **kwargs)
+
+        made = awaited if inspect.iscoroutinefunction(stock) else call
+        made.__signature__ = inspect.signature(stock)  # type: ignore[attr-defined]  # Dask looks at it
+        return made
 
     return replace
 

@@ -278,4 +278,4 @@ def _weakly(method: WeakMethod[Any]) -> Callable[..., None]:
 def _scheduled(loop: Any, method: WeakMethod[Any], *arguments: Any) -> None:
     """Schedule *method* in *loop*, from any thread, if its object lives by then."""
     with contextlib.suppress(RuntimeError):  # the loop is closed, and its streams with it
-        loop.add_callback(_weakly(method), *arguments)
+        loop.add_callback(partial(_weakly(method), *arguments))
