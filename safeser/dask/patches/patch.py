@@ -167,8 +167,8 @@ def taken_over(kind: type[Part], method: Callable[..., Any]) -> Callable[[Any], 
         async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:
             return await call(self, *args, **kwargs)
 
-        made = awaited if inspect.iscoroutinefunction(stock) else call
-        made.__signature__ = inspect.signature(stock)  # type: ignore[attr-defined]  # Dask looks at it
+        made: Any = awaited if inspect.iscoroutinefunction(stock) else call
+        made.__signature__ = inspect.signature(stock)  # Dask looks at a handler's parameters
         return made
 
     return replace
