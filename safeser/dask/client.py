@@ -207,7 +207,7 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
 
     def submission_context(self) -> Context:
         """Return the context in which this client submits to its scheduler."""
-        link = self._link()
+        link = self._policy_link()
         if link is None:
             raise ConfigError(
                 "this client is not connected to a scheduler on safeser://",
@@ -232,9 +232,6 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
         if self.seals and isinstance(plugin, SchedulerUploadFile):
             return None
         return await super()._register_scheduler_plugin(plugin, *args, **kwargs)
-
-    def _policy_link(self) -> Link | None:
-        return self._link()
 
     async def _start(self, *args: Any, **kwargs: Any) -> None:
         try:
@@ -296,7 +293,7 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
                 fix=_TRY_AGAIN,
             )
 
-    def _link(self) -> Link | None:
+    def _policy_link(self) -> Link | None:
         """Return the connection by which graphs leave, or left: Dask keeps what is submitted while
         it connects again, and sends it then.
         """
@@ -308,7 +305,7 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
 
     def _get_computation_code(self, *args: Any, **kwargs: Any) -> Any:
         """Return the source that Dask shows on its dashboard; where only names may pass, none."""
-        link = self._link()
+        link = self._policy_link()
         if link is not None and grant_of(link).submission != "code":
             return ()
         return super()._get_computation_code(*args, **kwargs)
@@ -336,7 +333,8 @@ class Client(Display, Gathering, Blamed, Sealing, _DaskClient):  # type: ignore[
         await super()._shutdown()
 
     def _permit(self, channel: operations.Channel, name: str) -> None:
-        link, row = self._link(), operations.lookup(operations.Server.SCHEDULER, channel, name)
+        link = self._policy_link()
+        row = operations.lookup(operations.Server.SCHEDULER, channel, name)
         if link is not None and row is not None:
             link.permit_operation(link.outbound(row.kind, row.name))
 
@@ -369,9 +367,7 @@ def _own_security(security: Any, address: Any, deserializers: tuple[str, ...] | 
             fix="Start it with protocol='safeser://'. One that is not started yet has no address:"
             " await it first.",
         )
-    chosen = chosen.narrowed(deserializers, scheduler_at=_location(address))
-    channel_for("client", chosen.overrides("client"))
-    return chosen
+    return chosen.narrowed(deserializers, scheduler_at=_location(address))
 
 
 def _asks(channel: Channel, kind: Kind, operation: str) -> bool:

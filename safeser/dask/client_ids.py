@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict, defaultdict
 from threading import Lock
-from typing import Any
-from weakref import WeakKeyDictionary
 
 __all__ = ["ClientIds"]
 
@@ -63,15 +61,7 @@ class ClientIds:
         """Tell whether *principal* registered as *client*."""
         return self.owner(client) == principal
 
-    @classmethod
-    def of(cls, server: Any) -> ClientIds:
-        """Return the ids of *server*, which may listen at several addresses."""
-        return _of_servers.setdefault(server, cls())
-
     def owner(self, client: str) -> str | None:
         """Return the principal that registered as *client*, if it is remembered."""
         with self._lock:
             return self._owners.get(client)
-
-
-_of_servers: WeakKeyDictionary[Any, ClientIds] = WeakKeyDictionary()

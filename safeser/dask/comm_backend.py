@@ -41,8 +41,7 @@ from safeser.dask.transport.connection_limits import connections
 from safeser.dask.transport.connection_roles import own_connections
 from safeser.dask.transport.other_schemes import note_left
 from safeser.dask.worker.confinement import REPORT, prove
-from safeser.dask.worker.endings import silence_closed_connections
-from safeser.dask.worker.interrupts import unblock
+from safeser.dask.worker.endings import silence_closed_connections, unblock
 from safeser.dask.worker.process_surface import confine
 from safeser.dask.worker.task_loads import record_refused_loads
 from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
@@ -424,11 +423,7 @@ class Backend(BaseTCPBackend):  # type: ignore[misc]
         return _Connector(self._roles)
 
     def get_listener(
-        self,
-        loc: str,
-        handle_comm: Callable[[Any], Any],
-        deserialize: bool,
-        **connection_args: Any,
+        self, loc: str, handle_comm: Callable[[Any], Any], deserialize: bool, **connection_args: Any
     ) -> _Listener:
         try:
             return _Listener(loc, handle_comm, deserialize, roles=self._roles, **connection_args)

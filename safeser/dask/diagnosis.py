@@ -121,12 +121,8 @@ class Diagnosis:
     # --- this process ----------------------------------------------------------------------------
 
     def _files(self, settings: Settings) -> Iterator[Finding]:
-        files = (
-            _key(settings, self._role),
-            _roster(settings),
-            _policy(settings),
-            *_shadow(settings),
-        )
+        lists = _roster(settings), _policy(settings), *_shadow(settings)
+        files = (_key(settings, self._role), *lists)
         yield from files
         if any(each.state == "wrong" for each in files):
             yield Finding("principal", "skipped", "needs a key, a roster and a policy")
@@ -261,13 +257,9 @@ class Diagnosis:
 
 
 def _installed() -> Finding:
-    found = [f"Python {platform.python_version()}"]
-    for name in _PACKAGES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return Finding("installed", "fine", ", ".join(found))
+    found = {"Python": platform.python_version(), **{n: _own_version(n) for n in _PACKAGES}}
+    said = ", ".join(f"{name} {own}" for name, own in found.items() if own is not None)
+    return Finding("installed", "fine", said)
 
 
 def _log_files(settings: Settings) -> Finding:
@@ -367,9 +359,7 @@ def _address(address: str | None, role: str) -> Finding:
         if role == Server.SCHEDULER.value:
             return Finding("address", "skipped", "a scheduler needs none")
         return Finding(
-            "address",
-            "note",
-            "no scheduler is named: give its address, or set scheduler-address",
+            "address", "note", "no scheduler is named: give its address, or set scheduler-address"
         )
     try:
         check_address(address)
@@ -394,9 +384,7 @@ def _other_policy(claims: Any, policy: Policy) -> Finding:
     if claims.sha256 == policy.sha256:
         return Finding("policy there", "fine", f"the same, {theirs}")
     return Finding(
-        "policy there",
-        "note",
-        f"another than here: {theirs}; the stricter of the two decides",
+        "policy there", "note", f"another than here: {theirs}; the stricter of the two decides"
     )
 
 
@@ -408,11 +396,11 @@ def _compared(answer: Any) -> Iterator[Finding]:
     theirs = packages if isinstance(packages, dict) else {}
     host = answer.get("host") if isinstance(answer, dict) else None
     python = str(host.get("python")) if isinstance(host, dict) else ""
-    differing = [
-        f"{name} {_short(said)}"
-        for name, said in _said(theirs)
-        if (mine := _own_version(name)) is not None and str(said) != mine
-    ]
+    differing = []
+    for name in _PACKAGES:
+        said, mine = theirs.get(name), _own_version(name)
+        if said is not None and mine is not None and str(said) != mine:
+            differing.append(f"{name} {_short(said)}")
     if not python.startswith(f"{platform.python_version()}."):
         differing.insert(0, f"Python {_short(python)}")
     if not differing:
@@ -422,12 +410,6 @@ def _compared(answer: Any) -> Iterator[Finding]:
     fix = "Install the same versions of safeser and distributed on both ends." if required else ""
     state: State = "wrong" if required else "note"
     yield Finding("versions there", state, f"other than here: {', '.join(differing)}", fix)
-
-
-def _said(packages: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    for name in _PACKAGES:
-        if packages.get(name) is not None:
-            yield name, packages[name]
 
 
 def _own_version(name: str) -> str | None:

@@ -17,6 +17,7 @@ from distributed.utils import format_dashboard_link
 from distributed.versions import error_message
 from jinja2 import TemplateError
 
+from safeser.dask.servers import link_of
 from safeser.dask.stock.comm import GUARDED
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import Grant, Kind, Suite
@@ -123,7 +124,7 @@ class Display:
     def _said(self) -> Iterator[tuple[str, str]]:
         side: Any = self.safeser  # type: ignore[attr-defined]
         policy = side.policy
-        link = _link(self)
+        link = link_of(getattr(self, "scheduler_comm", None))
         principal = getattr(side, "principal", None) or side.identity.principal
         peer = "" if link is None else f", towards {link.peer}"
         yield "principal", f"{principal}{peer}"
@@ -139,14 +140,12 @@ class Display:
             yield "suite", f"{suite.word} ({_SUITES[suite]})"
         if link is not None:
             yield "opens", _families(link, requested=getattr(self, "_deserializers", None))
-            yield "sends", _sent(link, getattr(self, "_serializers", None))
+            sent = "what you submit, by Dask's own protocol: nothing here decides it"
+            if link.transport not in GUARDED:
+                asked = getattr(self, "_serializers", None)
+                sent = _families(link, sealing=True, requested=asked)
+            yield "sends", sent
         yield "refused", _refusals(getattr(side.audit, "refusals", {}))
-
-
-def _link(client: Any) -> Any:
-    """Return the link of a client's stream to its scheduler, where it is connected."""
-    stream = getattr(client, "scheduler_comm", None)
-    return getattr(getattr(stream, "comm", None), "link", None)
 
 
 def _other_policy(link: Any, policy: Any) -> str:
@@ -156,12 +155,6 @@ def _other_policy(link: Any, policy: Any) -> str:
         return ""
     sha256 = _text(claims.sha256)[:_HASH_SHOWN]
     return f"{_text(claims.policy)} revision {_number(claims.revision)} (SHA-256 {sha256})"
-
-
-def _sent(link: Any, requested: Iterable[str] | None) -> str:
-    if link.transport in GUARDED:
-        return "what you submit, by Dask's own protocol: nothing here decides it"
-    return _families(link, sealing=True, requested=requested)
 
 
 def _families(link: Any, *, sealing: bool = False, requested: Iterable[str] | None = None) -> str:

@@ -33,17 +33,6 @@ from safeser.operations import Server
 from safeser.policy import Policy
 from safeser.policy.taken_tasks import anywhere
 
-__all__ = [
-    "REGISTRATIONS",
-    "Roles",
-    "exits_with_worker",
-    "is_command",
-    "require_fit",
-    "scheduler_of",
-    "served_by",
-    "stop_command",
-]
-
 #: The last parts of the path of whatever runs Dask's command line: installed, or by ``python -m``.
 _COMMANDS = frozenset(
     {
@@ -56,11 +45,7 @@ _COMMANDS = frozenset(
     }
 )
 
-_SERVERS = {
-    "Scheduler": Server.SCHEDULER,
-    "Worker": Server.WORKER,
-    "Nanny": Server.NANNY,
-}
+_SERVERS = {"Scheduler": Server.SCHEDULER, "Worker": Server.WORKER, "Nanny": Server.NANNY}
 
 #: What each server asks the scheduler for before it is of any use.
 REGISTRATIONS = {Server.WORKER: "register-worker", Server.NANNY: "register_nanny"}
@@ -99,7 +84,8 @@ class Roles:
         self._listening: list[Server] = []
         self._schedulers: set[str] = set()
         self._answered: dict[str, str] = {}  # who did, by the address of such a scheduler
-        self._accepted = False
+        #: Whether a peer has accepted this process: its settings are not altogether wrong.
+        self.was_accepted = False
 
     def listening(
         self, server: Server, given: Mapping[str, Any], *, scheduler: str | None = None
@@ -182,14 +168,9 @@ class Roles:
 
         :param principal: the principal that it proved.
         """
-        self._accepted = True
+        self.was_accepted = True
         if address in self._schedulers:
             self._answered[address] = principal
-
-    @property
-    def was_accepted(self) -> bool:
-        """Whether a peer has accepted this process: its settings are not altogether wrong."""
-        return self._accepted
 
     def answered(self, address: str | None, principal: str) -> bool:
         """Tell whether *principal* answered at *address* as the scheduler of this process."""
@@ -204,11 +185,9 @@ class Roles:
             process was started for does it end the command: other addresses are what peers name,
             and a scheduler, which was started for none, would end when a guest names a wrong one.
         """
-        if self._accepted or not is_command():
-            return
-        if connecting_to is not None and connecting_to not in self._schedulers:
-            return
-        stop_command(error)
+        from_elsewhere = connecting_to is not None and connecting_to not in self._schedulers
+        if is_command() and not self.was_accepted and not from_elsewhere:
+            stop_command(error)
 
     def stop_registering(self, error: SafeserError, *, at: str) -> None:
         """End ``dask worker`` with one line where its scheduler's policy takes no such worker.

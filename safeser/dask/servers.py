@@ -18,14 +18,9 @@ from safeser.dask.client_ids import ClientIds
 from safeser.dask.sealed.value import Requests
 from safeser.operations import Server
 
-__all__ = ["Part", "Served", "part_of", "register", "served"]
+__all__ = ["Part", "Served", "link_of", "part_of", "register", "served"]
 
 P = TypeVar("P", bound="Part")
-
-
-def _no_principal(principal: str) -> bool:
-    del principal
-    return False
 
 
 class Part:
@@ -66,7 +61,7 @@ class Served:
     channel: Channel
     client_ids: ClientIds = field(default_factory=ClientIds)
     requests: Requests = field(default_factory=Requests)
-    is_scheduler: Callable[[str], bool] = _no_principal
+    is_scheduler: Callable[[str], bool] = lambda _: False
     worker_key: str | None = None
     worker: str = ""
     is_command: bool = False
@@ -95,6 +90,11 @@ def served(server: Any) -> Served | None:
     """Return what is known of *server*, or None if it does not listen on ``safeser://``."""
     known: Served | None = getattr(server, _KNOWN, None)
     return known
+
+
+def link_of(stream: Any) -> Any:
+    """Return the link of a *stream* that a server or client of Dask's sends; None without one."""
+    return getattr(getattr(stream, "comm", None), "link", None)
 
 
 def part_of(server: Any, kind: type[P]) -> P | None:

@@ -28,7 +28,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -49,16 +49,6 @@ from safeser.values import check_principal
 
 if TYPE_CHECKING:
     from safeser.audit.outputs.feed import Outputs
-
-__all__ = [
-    "ROLES",
-    "Settings",
-    "channel_for",
-    "close_channels_in",
-    "settings_for",
-    "unrecorded_channel",
-    "uses_own_tokenizer",
-]
 
 ROLES = tuple(server.value for server in Server)
 
@@ -155,18 +145,12 @@ class Settings:
 _NAMES = frozenset({"audit_outputs", "expected_scheduler", "own"})
 
 
-def _is_ready(setting: str, value: str) -> bool:
-    return setting in ("policy", "shadow") and value in ready_policies()
-
-
 def _portable(name: str, value: str | AuditFiles) -> str:
     if isinstance(value, AuditFiles):
         return repr(asdict(value))  # which Dask reads as the mapping that it is
-    return value if name in _NAMES or _is_ready(name, value) else _absolute(value)
-
-
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
+    is_ready = name in ("policy", "shadow") and value in ready_policies()
+    named = name in _NAMES or is_ready
+    return value if named else str(Path(value).expanduser().absolute())
 
 
 def settings_for(role: str, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -297,27 +281,10 @@ def close_channels_in(directory: Path) -> None:
 class _NoLog:
     """A sink that takes nothing: whatever must be recorded first is refused."""
 
-    def record(self, event: Mapping[str, Any], /) -> NoReturn:
-        del event
+    def record(self, *_: Any, **__: Any) -> NoReturn:
         raise AuditError("this channel is for looking at settings only", rule="audit.none")
 
-    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> NoReturn:
-        del events
-        self.record({})
-
-    def count(
-        self,
-        sender: str,
-        recipient: str,
-        operation: str,
-        rule: str,
-        permitted: bool,
-        *,
-        times: int = 1,
-        kind: str = "admin",
-    ) -> NoReturn:
-        del sender, recipient, operation, rule, permitted, times, kind
-        self.record({})
+    record_all = count = record
 
 
 def unrecorded_channel(role: str, overrides: Mapping[str, Any] | None = None) -> Channel | None:

@@ -18,7 +18,7 @@ from distributed.core import _expects_comm
 from safeser.channel import Channel
 from safeser.dask import patches, servers
 from safeser.dask.messages.replies import error_reply
-from safeser.dask.patches import PATCHES, Patch, extensions, nanny, node, scheduler, worker
+from safeser.dask.patches import PATCHES, Patch, nanny, node, scheduler, worker
 from safeser.dask.patches.patch import (
     _holder,
     _replaced,
@@ -37,7 +37,7 @@ CLOSES = "distributed.comm.registry:backends"
 #: Leave every server alone that is not registered.
 OF_SERVERS = tuple(
     each.target
-    for each in (*scheduler.ROWS, *extensions.ROWS, *worker.ROWS, *nanny.ROWS, *node.ROWS)
+    for each in (*scheduler.ROWS, *worker.ROWS, *nanny.ROWS, *node.ROWS)
     if each.target != CLOSES and "preloading" not in each.target and "security" not in each.target
 )
 

@@ -108,12 +108,12 @@ def test_what_is_submitted_while_the_client_connects_again_leaves_as_before(unco
     comm = SafeserComm.__new__(SafeserComm)
     comm.link = doors.links("alice", "scheduler")[0]
     client.scheduler_comm = None
-    assert client._link() is None
+    assert client._policy_link() is None
     client.scheduler_comm = SimpleNamespace(comm=comm)
-    known = client._link()
+    known = client._policy_link()
     assert known is comm.link
     client.scheduler_comm = None
-    assert client._link() is known
+    assert client._policy_link() is known
 
 
 def test_what_is_wrong_with_keys_is_said_before_dask_connects(unconnected):

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import dask
 from dask.hashing import hash_buffer_hex
-from dask.tokenize import _ENSURE_DETERMINISTIC
 
 from safeser import pickles
+from safeser.dask.clients.tokenizer import is_strict
 from safeser.errors import PayloadError
 from safeser.pickles.stock import load_code
 from safeser.trace.probe import Done, is_traced, watch
@@ -156,7 +155,7 @@ def replace_normalizer(stock: Callable[[Any], _Token]) -> Callable[[Any], _Token
         call = _thread.call
         make = stock
         if call is not None:
-            make = partial(call.token, stock=stock, strict=_is_strict())
+            make = partial(call.token, stock=stock, strict=is_strict())
         if not is_traced():
             return make(o)
         if call is not None and call.size(o) is not None:
@@ -169,8 +168,3 @@ def replace_normalizer(stock: Callable[[Any], _Token]) -> Callable[[Any], _Token
 
 def _done(obj: Any, call: CallPickles | None, _: _Token) -> Done:
     return Done(obj, "cloudpickle", (call.size(obj) if call is not None else None) or 0)
-
-
-def _is_strict() -> bool:
-    asked = _ENSURE_DETERMINISTIC.get(None)
-    return bool(dask.config.get("tokenize.ensure-deterministic") if asked is None else asked)

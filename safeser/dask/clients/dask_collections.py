@@ -15,12 +15,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from safeser.errors import PayloadError
-from safeser.families import (
-    Node,
-    Parts,
-    Typed,
-    registry,
-)
+from safeser.families import Node, Parts, Typed, registry
 from safeser.families.errors.failures import shown
 from safeser.values import Limits
 

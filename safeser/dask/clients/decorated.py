@@ -11,11 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from distributed.protocol.serialize import (
-    ObjectDictSerializer,
-    dask_deserialize,
-    dask_serialize,
-)
+from distributed.protocol.serialize import ObjectDictSerializer, dask_deserialize, dask_serialize
 
 from safeser.families.registered.dispatch import functions, name_of
 

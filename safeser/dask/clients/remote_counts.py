@@ -8,7 +8,7 @@ these bounds, or the process is listed among those that gave none.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast, get_args
 
 from safeser.dask.messages.own_requests import COUNTS
@@ -108,21 +108,19 @@ def counts_in(answer: Any) -> Totals | None:
     told = answer.get("counts") if isinstance(answer, Mapping) else None
     if not isinstance(told, list | tuple) or len(told) > _MOST_PAIRS:
         return None
+    totals: Totals = {}
     try:
-        pairs = list(_pairs(told))
+        for action, family, number, size, seconds in told:
+            named = type(action) is str and action in _ACTIONS and type(family) is str
+            counted = type(number) is type(size) is int and type(seconds) in (int, float)
+            # NaN is in no range.
+            if not (named and counted and all(0 <= n <= _MOST for n in (number, size, seconds))):
+                return None
+            group = cast(Action, action), _printable(family)
+            totals[group] = Count(number, size, float(seconds))
     except (TypeError, ValueError):
         return None
-    return dict(pairs)
-
-
-def _pairs(told: Any) -> Iterator[tuple[tuple[Action, str], Count]]:
-    for action, family, number, size, seconds in told:
-        named = type(action) is str and action in _ACTIONS and type(family) is str
-        counted = type(number) is type(size) is int and type(seconds) in (int, float)
-        # NaN is in no range.
-        if not (named and counted and all(0 <= n <= _MOST for n in (number, size, seconds))):
-            raise ValueError(told)
-        yield (cast(Action, action), _printable(family)), Count(number, size, float(seconds))
+    return totals
 
 
 def _since(before: Count, total: Count) -> Count:

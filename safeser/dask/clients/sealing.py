@@ -224,7 +224,9 @@ class Sealing(FutureReuse):
         if now < self._due and identity.verifying == self._signer:
             return
         link = self._policy_link()
-        if self.status != "running" or link is None or not _may_renew(link):
+        if self.status != "running" or link is None:
+            return
+        if not link.policy.permits_operation(link.outbound(Kind.TASK, RENEW)).permitted:
             return
         self._due = math.inf  # what another thread submits from here on makes it earlier
         held = list(_with_needs(each.stated for each in self._kept.held(self.futures)))
@@ -291,10 +293,6 @@ def _needs_code(value: Any, depth: int = 0) -> bool:
 def grant_of(link: Link) -> Grant:
     """Return what may be submitted on *link*."""
     return link.policy.grant(link.outbound(Kind.TASK, SUBMIT), sealing=True)
-
-
-def _may_renew(link: Link) -> bool:
-    return link.policy.permits_operation(link.outbound(Kind.TASK, RENEW)).permitted
 
 
 def _with_needs(held: Iterable[Stated | None]) -> Iterator[Stated]:

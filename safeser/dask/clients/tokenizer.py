@@ -19,7 +19,7 @@ from safeser.tokens import tokenize_by
 from safeser.tokens.graph import Form
 from safeser.tokens.kinds import describe, is_known
 
-__all__ = ["UnstableTokenError", "replace_tokenizer"]
+__all__ = ["UnstableTokenError", "is_strict", "replace_tokenizer"]
 
 #: Tokens of Dask's arguments never meet those of :func:`safeser.tokenize`.
 _DOMAIN = b"safeser.tokenize for dask 1"
@@ -42,7 +42,7 @@ def replace_tokenizer(stock: Callable[..., str]) -> Callable[..., str]:
         named = sorted(kwargs.items())
         content = (args, named) if named else args
         try:
-            token = tokenize_by(_describe, _DOMAIN, content, ensure_deterministic=_is_strict())
+            token = tokenize_by(_describe, _DOMAIN, content, ensure_deterministic=is_strict())
         except TokenizationError as error:
             raise UnstableTokenError(
                 error.message, rule=error.rule, where=error.where, fix=error.fix
@@ -52,7 +52,7 @@ def replace_tokenizer(stock: Callable[..., str]) -> Callable[..., str]:
     return _tokenize
 
 
-def _is_strict() -> bool:
+def is_strict() -> bool:
     """Tell whether a token must be deterministic, as Dask does: by the call, or its setting."""
     asked = dask.tokenize._ENSURE_DETERMINISTIC.get(None)
     return bool(dask.config.get("tokenize.ensure-deterministic") if asked is None else asked)

@@ -14,7 +14,7 @@ import numpy as np
 
 from safeser.errors import PolicyDenied
 
-__all__ = ["can_be_sent", "check_annotation", "check_beside", "require_small"]
+__all__ = ["can_be_sent", "check_annotation", "check_beside", "is_sendable", "require_small"]
 
 _PLAIN = (str, bytes, int, float, bool, type(None), np.int64, np.float64, np.bool_)
 #: Deeper than annotations nest in practice.
@@ -39,7 +39,7 @@ def check_beside(fields: Mapping[str, Any]) -> None:
 def check_plain(value: Any, depth: int = 0) -> None:
     """Refuse anything but plain values: a scheduler calls annotations that can be called."""
     if type(value) in _PLAIN:
-        if not _is_sendable(value):
+        if not is_sendable(value):
             raise PolicyDenied(
                 f"an annotation holds a {type(value).__name__} that no message can hold",
                 rule="submission.annotation",
@@ -67,7 +67,7 @@ def can_be_sent(value: Any, depth: int = 0) -> bool:
     """
     kind = type(value)
     if kind is str or kind is int:
-        return _is_sendable(value)
+        return is_sendable(value)
     if kind is dict:
         value = (part for pair in value.items() for part in pair)
     elif kind not in (list, tuple, set, frozenset):
@@ -105,7 +105,8 @@ def _size(value: Any) -> int:
     return _PART
 
 
-def _is_sendable(value: Any) -> bool:
+def is_sendable(value: Any) -> bool:
+    """Tell whether a number or text fits into messages, its negative too; all else does."""
     if type(value) is int:
         return -_INT63 < value < _INT63
     if type(value) is str and not value.isascii():

@@ -16,32 +16,8 @@ from distributed.protocol.serialize import Serialize, Serialized, to_serialize
 from safeser import pickles
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors.paths import relative_frames, withheld, withheld_text
-from safeser.families.errors.wire import (
-    ExceptionData,
-    RemoteError,
-    encode,
-    from_data,
-    to_data,
-)
+from safeser.families.errors.wire import ExceptionData, RemoteError, encode, from_data, to_data
 from safeser.operations import Operation
-
-__all__ = [
-    "TRACEBACK",
-    "Failure",
-    "Relayed",
-    "Told",
-    "described",
-    "failure_of",
-    "from_pickled_error",
-    "is_failure",
-    "is_of_user",
-    "is_partly_named",
-    "logged",
-    "record_text",
-    "relayed_answer",
-    "serialize_failure",
-    "told",
-]
 
 #: As much of a traceback as family ``error`` carries.
 TRACEBACK = 100_000
@@ -241,14 +217,10 @@ def _data(record: pickles.ExceptionRecord) -> ExceptionData:
         context=None if record.context is None else _data(record.context),
         suppress=record.cause is not None or record.suppress_context,
         # Of another class it would say nothing.
-        state=_state(record)
+        state=(record.rule, record.where, record.fix, record.policy, record.process)
         if (record.name.partition(":")[0] == PayloadError.__module__ and bool(record.rule))
         else (),
     )
-
-
-def _state(record: pickles.ExceptionRecord) -> tuple[str, ...]:
-    return (record.rule, record.where, record.fix, record.policy, record.process)
 
 
 def record_text(record: pickles.ExceptionRecord) -> str:

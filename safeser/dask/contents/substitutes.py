@@ -20,17 +20,6 @@ from safeser.families.errors.failures import STATE
 from safeser.operations import Server
 from safeser.wording import shortened
 
-__all__ = [
-    "NamedType",
-    "failed_report",
-    "for_element",
-    "is_plain",
-    "known_type",
-    "refused_task",
-    "remote_type",
-    "shown_type",
-]
-
 #: Without these the scheduler does not know which task a report is of.
 _REPORTED = ("key", "run_id", "stimulus_id")
 

@@ -93,14 +93,12 @@ class SealedComparison:
     def _outline(self, task: Sealed, doubted: bool) -> GraphNode | None:
         place = (id(task.graph), task.index, doubted)
         if place not in self._outlines:
-            self._outlines[place] = self._read(task, doubted)
+            try:
+                made = outline(task, self._limits, self._allowance, doubted=doubted)
+                self._outlines[place] = made
+            except PayloadError:  # its author signed what is no task, or too many
+                self._outlines[place] = None
         return self._outlines[place]
-
-    def _read(self, task: Sealed, doubted: bool) -> GraphNode | None:
-        try:
-            return outline(task, self._limits, self._allowance, doubted=doubted)
-        except PayloadError:  # its author signed what is no task, or too many
-            return None
 
 
 def _same_kind(known: Sealed, node: Sealed) -> bool:

@@ -16,14 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    GraphNode,
-    Task,
-    TaskRef,
-    _execute_subgraph,
-)
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _execute_subgraph
 from distributed.utils import iscoroutinefunction
 
 from safeser.dask.equality.agreement import MAX_PAIRS, Agreement, Exhausted
@@ -44,11 +37,7 @@ class _Scope:
         if (
             fused.kwargs
             or len(self.inputs) != len(names)
-            or self._reached(last)
-            != {
-                *self.inner,
-                *self.inputs,
-            }
+            or self._reached(last) != {*self.inner, *self.inputs}
         ):
             raise _NotComparableError
 

@@ -85,11 +85,8 @@ def _attributes(a: Any, b: Any) -> Pairs:
 
     Of states that are something else, there is one pair.
     """
-    if (
-        type(a) is not dict
-        or type(b) is not dict
-        or not all(type(name) is str for name in (*a, *b))
-    ):
+    named = type(a) is type(b) is dict and all(type(name) is str for name in (*a, *b))
+    if not named:
         return [(a, b)]
     return [(value, b[name]) for name, value in a.items()] if a.keys() == b.keys() else _DIFFER
 
@@ -117,13 +114,10 @@ def _tasks(a: Any, b: Any) -> Pairs:
         return _DIFFER
     named = [(value, b.kwargs[name]) for name, value in a.kwargs.items()]
     # Of classes derived from Task, what they add: a shuffle's barrier says there what is shuffled.
-    added = [(getattr(a, slot), getattr(b, slot)) for slot in _added_slots(type(a))]
+    slots = [name for name in type(a).get_all_slots() if name not in _TASK_SLOTS]
+    added = [(getattr(a, slot), getattr(b, slot)) for slot in slots]
     # One by one, since references mean something as arguments, and nothing inside of one.
     return [(a.func, b.func), *zip(a.args, b.args, strict=True), *named, *added]
-
-
-def _added_slots(cls: type) -> list[str]:
-    return [name for name in cls.get_all_slots() if name not in _TASK_SLOTS]  # type: ignore[attr-defined]
 
 
 _TASK_SLOTS = frozenset((*Task.get_all_slots(), *NestedContainer.get_all_slots()))
@@ -165,17 +159,8 @@ def _codes(a: types.CodeType, b: types.CodeType) -> Pairs:
 
 
 _CODE = (
-    "co_code",
-    "co_consts",
-    "co_names",
-    "co_varnames",
-    "co_freevars",
-    "co_cellvars",
-    "co_argcount",
-    "co_posonlyargcount",
-    "co_kwonlyargcount",
-    "co_flags",
-    "co_exceptiontable",
+    *("co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
+    *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_exceptiontable"),
 )
 
 

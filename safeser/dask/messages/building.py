@@ -56,14 +56,10 @@ def build(judged: Judged) -> Any:
     for path in judged.wrapped:
         for where, value in select(message, path):
             _refuse_bytes(value, where)
-            limits = judged.side.link.policy.limits
-            check_shards(value, limits, given=_arrived(judged), where=where)
+            frames = (frame for part in judged.parts for frame in part.row.frames)
+            arrived = sum(memoryview(frame).nbytes for frame in frames)
+            check_shards(value, judged.side.link.policy.limits, given=arrived, where=where)
     return message
-
-
-def _arrived(judged: Judged) -> int:
-    """Return the total size in bytes of a message's payloads."""
-    return sum(memoryview(frame).nbytes for part in judged.parts for frame in part.row.frames)
 
 
 def with_objects(body: Any, objects: Mapping[int, Any]) -> Any:

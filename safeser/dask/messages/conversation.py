@@ -515,12 +515,7 @@ class Conversation:
             message = drift.stated(message, self.link)
         try:
             return sending.encode_message(
-                self.link,
-                message,
-                None,
-                serializers=serializers,
-                fails=True,
-                answers=self._current,
+                self.link, message, None, serializers=serializers, fails=True, answers=self._current
             )
         except SafeserError as error:
             if self._current is not None and self._current.name in _CONFIRMED:

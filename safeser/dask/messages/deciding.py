@@ -27,19 +27,11 @@ from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw
 from safeser.dask.sealed.value import Requests
 from safeser.dask.wire.ceilings import CeilingOf
-from safeser.dask.wire.codec import PayloadRow, Reference, parse, parse_apart
+from safeser.dask.wire.codec import PayloadRow, parse, parse_apart
 from safeser.dask.wire.fields import pickled, references, select, transform
+from safeser.dask.wire.reader import Reference
 from safeser.dask.wire.shapes import Later, check_fields, check_inner
-from safeser.dask.wire.slots import (
-    DECLARED,
-    FAILURE,
-    WHOLE,
-    WRAPPED,
-    Plan,
-    Slot,
-    find,
-    plan,
-)
+from safeser.dask.wire.slots import DECLARED, FAILURE, WHOLE, WRAPPED, Plan, Slot, find, plan
 from safeser.dask.wire.structure import MOST_STRUCTURE, too_much
 from safeser.dask.wire.task_key import task_of
 from safeser.envelope import Verified
@@ -49,24 +41,6 @@ from safeser.policy import Policy
 from safeser.policy.rules import HARMLESS
 from safeser.values import Context, Kind, Limits
 from safeser.wording import legible
-
-__all__ = [
-    "Judged",
-    "Message",
-    "Part",
-    "Side",
-    "is_graph",
-    "judge_operation",
-    "judge_reply",
-    "judge_values",
-    "names_operation",
-    "nested",
-    "operation_of",
-    "read",
-    "read_apart",
-    "unknown_operation",
-]
-
 
 #: Requests that a worker serves for its scheduler alone: they set, read and free its values and
 #: shards. Relayed, they would arrive as the scheduler's: a client that may scatter could read any

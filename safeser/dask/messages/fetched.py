@@ -25,18 +25,6 @@ from safeser.dask.wire.fields import holds_reference, references
 from safeser.dask.wire.reader import LEAVES, Reference
 from safeser.errors import PayloadError, SafeserError
 
-__all__ = [
-    "Built",
-    "Fetched",
-    "Unfetched",
-    "build_fetched",
-    "gather_apart",
-    "handle_partly_gathered",
-    "is_partly_gathered",
-    "judge_fetched",
-    "takes_parts",
-]
-
 #: Refused values of one reply that get an error of their own; the others share one for each rule.
 _EXPLAINED = 100
 

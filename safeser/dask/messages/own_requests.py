@@ -5,8 +5,7 @@ The one rule: what is asked for is decided and recorded as any request, and answ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any
 
 from safeser.errors import PayloadError
@@ -17,30 +16,20 @@ __all__ = ["COUNTS", "answered"]
 COUNTS = "serialization_counts"
 
 
-def _counted(asker: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    # Few processes are asked for it.
-    from safeser.trace.counting import counting  # noqa: PLC0415 - as above
-
-    counts = counting.ask(asker, request["trace"], request["seconds"])
-    return {"status": "OK", "process": counting.process, "counts": counts}
-
-
-_ANSWERS: Mapping[str, Callable[[str, Mapping[str, Any]], dict[str, Any]]] = MappingProxyType(
-    {COUNTS: _counted}
-)
-
-
 def answered(row: Operation, asker: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the answer to *request* of *asker*, which was decided, or None if Dask answers it.
 
     :raises PayloadError: if a field is missing, at which a handler of Dask's would raise.
     """
-    answer = _ANSWERS.get(row.name)
-    if answer is None:
+    if row.name != COUNTS:
         return None
     missing = row.takes.keys() - request.keys()
     if missing:
         raise PayloadError(
             f"{row.name} lacks the field {min(missing)}", rule="operation.field-missing"
         )
-    return answer(asker, request)
+    # Few processes are asked for it.
+    from safeser.trace.counting import counting  # noqa: PLC0415 - as above
+
+    counts = counting.ask(asker, request["trace"], request["seconds"])
+    return {"status": "OK", "process": counting.process, "counts": counts}

@@ -21,18 +21,6 @@ from safeser.families.errors import wire as errors
 from safeser.families.errors.failures import ExceptionData
 from safeser.operations.shapes import shape
 
-__all__ = [
-    "error_reply",
-    "failed_call",
-    "failed_values",
-    "is_uncaught",
-    "refused",
-    "require_bounded_repr",
-    "require_form",
-    "unless_refused",
-    "why_no_values",
-]
-
 
 def error_reply(error: SafeserError) -> dict[str, Any]:
     """Return the reply that makes Dask raise *error* in the process that sent the request."""

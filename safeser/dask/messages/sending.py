@@ -40,16 +40,6 @@ from safeser.policy import Policy
 from safeser.policy.rules import SUBMIT
 from safeser.values import SEALED, Context, Grant, Kind, Limits, Payload
 
-__all__ = [
-    "ElementWriter",
-    "encode_message",
-    "encode_plain",
-    "encode_request",
-    "has_much_structure",
-    "is_overfull",
-    "may_be_large",
-]
-
 logger = logging.getLogger("safeser.dask")
 
 #: Families for a stray leaf of an otherwise plain message, such as a NumPy integer in a key.
@@ -193,7 +183,11 @@ class ElementWriter:
 
     def _of_tasks(self) -> bool:
         """Tell whether failures in elements are of tasks, whose submitter may see all of them."""
-        return self.server is Server.SCHEDULER or _submits_code(self.link)
+        if self.server is Server.SCHEDULER:
+            return True
+        # A peer that may submit code here: failures show only its own code.
+        rule = self.link.policy.match(self.link.inbound(Kind.TASK, SUBMIT))
+        return rule is not None and rule.submission == "code"
 
     def _reduced(self, encoder: Encoder, limits: Limits, *, listed: bool) -> list[Any]:
         """Return the frames of the one element in *encoder*, without values that are too large."""
@@ -227,12 +221,6 @@ def _add_or_split(
         halves = ({**element, splits: part} for part in (many[:middle], many[middle:]))
         return sum(_add_or_split(encoder, half, splits, values, ceiling_of) for half in halves)
     return 1
-
-
-def _submits_code(link: Link) -> bool:
-    """Tell whether the peer may submit code here, so that failures show only its own code."""
-    rule = link.policy.match(link.inbound(Kind.TASK, SUBMIT))
-    return rule is not None and rule.submission == "code"
 
 
 def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:

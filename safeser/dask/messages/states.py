@@ -15,18 +15,6 @@ import enum
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = [
-    "GREETINGS",
-    "SERVES",
-    "STREAMS",
-    "Event",
-    "Meaning",
-    "State",
-    "meaning_of",
-    "meaning_of_malformed",
-    "next_state",
-]
-
 
 class State(enum.Enum):
     """What one side of a connection waits for."""

@@ -39,19 +39,6 @@ from safeser.families.errors.failures import shown
 from safeser.families.errors.wire import from_data
 from safeser.operations import Encoding, Operation, Server
 
-__all__ = [
-    "PICKLE_HEADER",
-    "STATING",
-    "TRANSLATED",
-    "WARN",
-    "Translated",
-    "from_dask_pickle",
-    "incoming_element",
-    "incoming_reply",
-    "outgoing",
-    "to_dask_pickle",
-]
-
 #: The topic of events that Dask opens as warnings.
 WARN = "warn"
 

@@ -9,18 +9,13 @@ more of them, with the templates and the navigation of the scheduler's own.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from time import time
 from typing import Any
 
 from bokeh.layouts import column, row
-from bokeh.models import (
-    ColumnDataSource,
-    DataTable,
-    NumberFormatter,
-    StringFormatter,
-    TableColumn,
-)
+from bokeh.models import ColumnDataSource, DataTable, NumberFormatter, StringFormatter, TableColumn
 from bokeh.plotting import figure
 from distributed.dashboard.components import DashboardComponent, add_periodic_callback
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
@@ -31,7 +26,6 @@ from distributed.utils import log_errors
 from tornado.ioloop import IOLoop
 
 from safeser.audit.outputs.activity import Activity, Refusal
-from safeser.channel import Channel
 from safeser.dask.monitoring.state import activity_of, peers
 from safeser.dask.servers import served
 
@@ -84,36 +78,62 @@ class Rates(DashboardComponent):  # type: ignore[misc]  # distributed ships no t
         update(self.source, new)
 
 
-class RefusedRules(DashboardComponent):  # type: ignore[misc]  # distributed ships no types
-    """Refusals by rule since the process started, the most frequent first."""
+class _Rows(DashboardComponent):  # type: ignore[misc]  # distributed ships no types
+    """A table of text, which its formatters escape, and of numbers.
 
-    def __init__(self, activity: Activity) -> None:
-        self._activity = activity
-        self.source = ColumnDataSource({"rule": [], "count": []})
-        self.root = _table(
-            self.source,
-            [("rule", "Rule that refused", 260), ("count", "Refusals", 90)],
-            numbers=("count",),
-            height=260,
+    :cvar columns: the name, title and width of each.
+    :cvar numbers: the columns that hold numbers.
+    """
+
+    columns: tuple[tuple[str, str, int], ...]
+    numbers: tuple[str, ...] = ()
+    height = 260
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+        self.source = ColumnDataSource({name: [] for name, _, _ in self.columns})
+        self.root = DataTable(
+            source=self.source,
+            columns=[self._shown(*each) for each in self.columns],
+            index_position=None,
+            reorderable=False,
+            height=self.height,
+            **_WIDE,
         )
+
+    def _shown(self, name: str, title: str, width: int) -> TableColumn:
+        drawn = NumberFormatter(format="0,0") if name in self.numbers else StringFormatter()
+        return TableColumn(field=name, title=title, width=width, formatter=drawn)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return the rows to show."""
+        raise NotImplementedError
 
     def update(self) -> None:
-        """Read the counts."""
-        counts: dict[str, int] = {}
-        for (permitted, rule, _, _), number in self._activity.decisions.copy().items():
+        """Read the rows."""
+        rows = self.rows()[:_ROWS]
+        names = [name for name, _, _ in self.columns]
+        update(self.source, {name: [row[at] for row in rows] for at, name in enumerate(names)})
+
+
+class RefusedRules(_Rows):
+    """Refusals by rule since the process started, the most frequent first."""
+
+    columns = (("rule", "Rule that refused", 260), ("count", "Refusals", 90))
+    numbers = ("count",)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        counts: Counter[str] = Counter()
+        for (permitted, rule, _, _), number in self._of.decisions.copy().items():
             if not permitted:
-                counts[rule] = counts.get(rule, 0) + number
-        ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_ROWS]
-        update(
-            self.source,
-            {"rule": [rule for rule, _ in ordered], "count": [number for _, number in ordered]},
-        )
+                counts[rule] += number
+        return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
 
 
-class Peers(DashboardComponent):  # type: ignore[misc]  # distributed ships no types
+class Peers(_Rows):
     """Sessions by peer, with key and policy."""
 
-    _COLUMNS = (
+    columns = (
         ("principal", "Peer", 140),
         ("key", "Key", 200),
         ("suite", "Suite", 110),
@@ -121,26 +141,16 @@ class Peers(DashboardComponent):  # type: ignore[misc]  # distributed ships no t
         ("same", "Same as here", 100),
         ("sessions", "Sessions", 80),
     )
+    numbers = ("sessions",)
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self.source = ColumnDataSource({name: [] for name, _, _ in self._COLUMNS})
-        self.root = _table(self.source, list(self._COLUMNS), numbers=("sessions",), height=260)
-
-    def update(self) -> None:
-        """Read the sessions."""
-        found = peers(self._channel)[:_ROWS]
-        rows = [
-            (peer.principal, peer.key, peer.suite, peer.policy, "yes" if peer.agrees else "NO", n)
-            for peer, n in found
-        ]
-        update(self.source, _columns([name for name, _, _ in self._COLUMNS], rows))
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [(*peer[:4], "yes" if peer.agrees else "NO", n) for peer, n in peers(self._of)]
 
 
-class LastRefusals(DashboardComponent):  # type: ignore[misc]  # distributed ships no types
+class LastRefusals(_Rows):
     """The last refusals, the newest first."""
 
-    _COLUMNS = (
+    columns = (
         ("time", "Time (UTC)", 90),
         ("rule", "Rule", 170),
         ("sender", "From", 110),
@@ -150,50 +160,14 @@ class LastRefusals(DashboardComponent):  # type: ignore[misc]  # distributed shi
         ("where", "Where", 140),
         ("reason", "Reason", 420),
     )
+    height = 400
 
-    def __init__(self, activity: Activity) -> None:
-        self._activity = activity
-        self.source = ColumnDataSource({name: [] for name, _, _ in self._COLUMNS})
-        self.root = _table(self.source, list(self._COLUMNS), height=400)
-
-    def update(self) -> None:
-        """Read the refusals."""
-        rows = [(_clock(each), *each[1:]) for each in self._activity.refusals[:_ROWS]]
-        update(self.source, _columns([name for name, _, _ in self._COLUMNS], rows))
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [(_clock(each), *each[1:]) for each in self._of.refusals[:_ROWS]]
 
 
 def _clock(refusal: Refusal) -> str:
     return datetime.fromtimestamp(refusal.time // 1_000_000, UTC).strftime("%H:%M:%S")
-
-
-def _columns(names: list[str], rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
-    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
-
-
-def _table(
-    source: ColumnDataSource,
-    columns: list[tuple[str, str, int]],
-    *,
-    numbers: tuple[str, ...] = (),
-    height: int,
-) -> DataTable:
-    """Return a table of text, which its formatters escape, and of *numbers*."""
-    return DataTable(
-        source=source,
-        columns=[
-            TableColumn(
-                field=name,
-                title=title,
-                width=width,
-                formatter=NumberFormatter(format="0,0") if name in numbers else StringFormatter(),
-            )
-            for name, title, width in columns
-        ],
-        index_position=None,
-        reorderable=False,
-        height=height,
-        **_WIDE,
-    )
 
 
 @log_errors  # type: ignore[untyped-decorator]  # distributed ships no types

@@ -15,16 +15,13 @@ from threading import Lock
 from safeser.dask.patches import (
     client,
     display,
-    extensions,
     nanny,
     node,
     progress,
-    registering,
     scheduler,
+    serializing,
     shuffle,
     small_tasks,
-    tokenizer,
-    tracing,
     worker,
 )
 from safeser.dask.patches.fingerprints import is_there, known_sources, unknown
@@ -39,7 +36,6 @@ logger = logging.getLogger("safeser.dask")
 PATCHES: tuple[Patch, ...] = (
     *node.ROWS,
     *scheduler.ROWS,
-    *extensions.ROWS,
     *small_tasks.ROWS,
     *worker.ROWS,
     *nanny.ROWS,
@@ -47,9 +43,7 @@ PATCHES: tuple[Patch, ...] = (
     *client.ROWS,
     *progress.ROWS,
     *display.ROWS,
-    *tokenizer.ROWS,
-    *registering.ROWS,
-    *tracing.ROWS,
+    *serializing.ROWS,
 )
 
 _lock = Lock()
@@ -76,9 +70,8 @@ def install(patches: Iterable[Patch] = PATCHES) -> None:
         left = _left(patches)
         strange = unknown(left)
         _require_known(strange)
-        known = [each for each in left if each not in strange]
-        if known and release(version("distributed")) > release(known_sources().releases[-1]):
-            newest = known_sources().releases[-1]
+        known, newest = [each for each in left if each not in strange], known_sources().releases[-1]
+        if known and release(version("distributed")) > release(newest):
             logger.warning(
                 "distributed %s is untested: safeser was tested up to %s. Its source is known where"
                 " guarantees rest on it; operations and fields that are new in it are refused.",
@@ -116,16 +109,10 @@ def _require_known(strange: Sequence[Patch]) -> None:
 
 def _table(strange: Sequence[Patch]) -> str:
     """Return one line for each of *strange*, the needed ones first."""
-    rows = [("what safeser replaces", "source", "needed"), *map(_line, sorted(strange, key=_order))]
+    rows = [("what safeser replaces", "source", "needed")]
+    for each in sorted(strange, key=lambda row: (not row.needed, row.target)):
+        source = "changed" if is_there(each) else "not found"
+        rows.append((each.target, source, "yes" if each.needed else "no"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return "\n".join(f"  {line}" for line in lines)
-
-
-def _order(row: Patch) -> tuple[bool, str]:
-    return not row.needed, row.target
-
-
-def _line(row: Patch) -> tuple[str, str, str]:
-    source = "changed" if is_there(row) else "not found"
-    return row.target, source, "yes" if row.needed else "no"

@@ -26,17 +26,6 @@ from typing import Any
 
 from safeser.dask.patches.patch import Patch, stock_of
 
-__all__ = [
-    "KnownSources",
-    "digest",
-    "file_of",
-    "fingerprint",
-    "is_there",
-    "known_sources",
-    "normalized",
-    "unknown",
-]
-
 #: The file that :mod:`verification.compat.fingerprints` writes.
 DATA = "fingerprints.toml"
 
@@ -183,13 +172,11 @@ def _are_reviewed_files(patches: Iterable[Patch], known: KnownSources) -> bool:
         if digest(paths.values()) not in known.digests:
             return False
         sources = [source for each in patches for source in each.sources]
-        return all(Path(_code(source).co_filename) == paths[_module(source)] for source in sources)
+        return all(
+            Path(_code(source).co_filename) == paths[source.partition(":")[0]] for source in sources
+        )
     except (LookupError, OSError, TypeError, ValueError):
         return False
-
-
-def _module(source: str) -> str:
-    return source.partition(":")[0]
 
 
 def _installed_file(module: str) -> Path:

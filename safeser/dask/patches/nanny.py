@@ -15,11 +15,7 @@ from distributed.core import error_message
 from safeser.dask.patches.patch import Patch
 from safeser.dask.roles import exits_with_worker
 from safeser.dask.servers import part_of, served
-from safeser.dask.worker.nannies import (
-    refused_plugin,
-    refusing_start,
-    require_own_start,
-)
+from safeser.dask.worker.nannies import refused_plugin, refusing_start, require_own_start
 from safeser.dask.worker.start_pipes import Pipes
 from safeser.dask.worker.worker_folders import WorkerFolder
 
@@ -27,13 +23,6 @@ __all__ = ["ROWS"]
 
 _START = "distributed.nanny:WorkerProcess.start"
 _WAIT = "distributed.nanny:WorkerProcess._wait_until_connected"
-
-
-def _get_mp_context(stock: Callable[[], Any]) -> Callable[[], Any]:
-    def get_mp_context() -> Pipes:
-        return Pipes(stock())
-
-    return get_mp_context
 
 
 def _instantiate(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,7 +82,7 @@ ROWS = (
         target="distributed.nanny:get_mp_context",
         reason="A nanny unpickles what its worker's process puts into a queue, and waits for locks"
         " and semaphores that this process shares.",
-        replace=_get_mp_context,
+        replace=lambda stock: lambda: Pipes(stock()),
         source=(
             _START,
             _WAIT,

@@ -10,14 +10,14 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from importlib import import_module
 from types import MethodType
 from typing import Any
 
 from distributed.comm import Comm
 
-__all__ = ["ANY", "Patch", "apply", "is_applied", "rebind", "stock_of", "without_comm"]
+from safeser.dask.servers import Part, part_of
 
 #: In the place of roles: every process that loads the comm backend.
 ANY = ("any",)
@@ -148,6 +148,30 @@ def rebind(server: Any) -> None:
                 replacement = _replacements.get(getattr(handler, "__func__", None))
                 if replacement is not None:
                     handlers[name] = MethodType(replacement, handler.__self__)  # type: ignore[index]  # a dict of Dask's
+
+
+def taken_over(kind: type[Part], method: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return what replaces a method of Dask's servers by *method* of their part of that *kind*.
+
+    :param method: is called with the part, Dask's own method, and what the server was called with.
+        A server that is not registered (:mod:`safeser.dask.servers`) calls Dask's own.
+    """
+
+    def replace(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            part = part_of(self, kind)
+            if part is None:
+                return stock(self, *args, **kwargs)
+            return method(part, partial(stock, self), *args, **kwargs)
+
+        async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return await call(self, *args, **kwargs)
+
+        made: Any = awaited if inspect.iscoroutinefunction(stock) else call
+        made.__signature__ = inspect.signature(stock)  # Dask looks at a handler's parameters
+        return made
+
+    return replace
 
 
 def without_comm(comm: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import dask.utils
@@ -26,16 +27,9 @@ def _may_feed(client: Any) -> bool:
     return asked is None or asked()
 
 
-def listening(states: Callable[[Any, Any], dict[str, Any]]) -> Callable[[_Listen], _Listen]:
+def _listening(states: Callable[[Any, Any], dict[str, Any]], asks: _Listen) -> _Listen:
     """Return what replaces a bar's ``listen``, by *states*, which counts a client's own futures."""
 
-    def replace(asks: _Listen) -> _Listen:
-        return _listening(asks, states)
-
-    return replace
-
-
-def _listening(asks: _Listen, states: Callable[[Any, Any], dict[str, Any]]) -> _Listen:
     async def listen(bar: Any) -> None:
         client = bar.client() if bar.client else None
         if client is None or _may_feed(client):
@@ -89,7 +83,7 @@ ROWS = tuple(
         reason="A progress bar has the scheduler run a function, which not every principal may.",
         process=("client",),
         needed=False,
-        replace=listening(states),
+        replace=partial(_listening, states),
     )
     for name, states in (("ProgressBar", _all_of), ("MultiProgressBar", _by_group))
 )

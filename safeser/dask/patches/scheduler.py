@@ -1,4 +1,4 @@
-"""Rows of the list of patches for schedulers that listen on ``safeser://``.
+"""Rows of the list of patches for schedulers that listen on ``safeser://``, and their extensions.
 
 The one rule: each function here calls Dask's own for a scheduler that is not registered
 (:mod:`safeser.dask.servers`), and passes all others to the module that decides. The parameter
@@ -16,9 +16,8 @@ from typing import Any
 from distributed.comm import Comm
 
 from safeser.dask.messages.author_statements import take_stated
-from safeser.dask.patches.patch import Patch, without_comm
+from safeser.dask.patches.patch import Patch, taken_over, without_comm
 from safeser.dask.scheduler.call_profiles import cut_profile
-from safeser.dask.scheduler.copies import acquire, gathered_on
 from safeser.dask.scheduler.key_conflicts import Guard
 from safeser.dask.scheduler.named_addresses import Names
 from safeser.dask.scheduler.readers import Readers
@@ -45,16 +44,6 @@ def _update_graph(stock: _Function) -> _Function:
             await guard.update_graph(partial(plain, self), client=client, keys=keys, **graph)
 
     return update_graph
-
-
-def _create_taskstate_from_graph(stock: _Function) -> _Function:
-    def create(self: Any, **graph: Any) -> Any:
-        guard = part_of(self, Guard)
-        if guard is None:
-            return stock(self, **graph)
-        return guard.create(partial(stock, self), **graph)
-
-    return create
 
 
 def _new_task(stock: _Function) -> _Function:
@@ -91,26 +80,6 @@ def _scatter(stock: _Function) -> _Function:
     return scatter
 
 
-def _report(stock: _Function) -> _Function:
-    def report(self: Any, msg: Any, ts: Any = None, client: str | None = None) -> None:
-        guard = part_of(self, Guard)
-        if guard is None:
-            stock(self, msg, ts=ts, client=client)
-        else:
-            guard.report(partial(stock, self), msg, ts, client)
-
-    return report
-
-
-def _stimulus_cancel(stock: _Function) -> _Function:
-    def stimulus_cancel(self: Any, *args: Any, **request: Any) -> None:
-        guard = part_of(self, Guard)
-        cancel = partial(stock, self) if guard is None else guard.cancelling.cancel
-        cancel(*args, **request)
-
-    return stimulus_cancel
-
-
 _SCHEDULER = "distributed.scheduler:Scheduler"
 _patch = partial(Patch, process=("scheduler",))
 
@@ -124,11 +93,8 @@ _GRAPHS = (
     _patch(
         target=f"{_SCHEDULER}._create_taskstate_from_graph",
         reason="A key that exists is not compared with what arrives.",
-        replace=_create_taskstate_from_graph,
-        source=(
-            f"{_SCHEDULER}._create_taskstate_from_graph",
-            f"{_SCHEDULER}._generate_taskstates",
-        ),
+        replace=taken_over(Guard, Guard.create),
+        source=(f"{_SCHEDULER}._create_taskstate_from_graph", f"{_SCHEDULER}._generate_taskstates"),
     ),
     _patch(
         target="distributed.scheduler:SchedulerState.new_task",
@@ -148,12 +114,12 @@ _GRAPHS = (
     _patch(
         target=f"{_SCHEDULER}.report",
         reason="The failure of one client's graph fails the futures of all clients of its keys.",
-        replace=_report,
+        replace=taken_over(Guard, Guard.report),
     ),
     _patch(
         target=f"{_SCHEDULER}.stimulus_cancel",
         reason="A client without submission can cancel the work of all others.",
-        replace=_stimulus_cancel,
+        replace=taken_over(Guard, Guard.cancel),
     ),
 )
 
@@ -178,16 +144,6 @@ def _client_desires_keys(stock: _Function) -> _Function:
         stock(self, keys, client)
 
     return client_desires_keys
-
-
-def _coerce_address(stock: _Function) -> _Function:
-    def coerce_address(self: Any, addr: Any, resolve: bool | None = None) -> str:
-        names = part_of(self, Names)
-        if names is not None:
-            return names.coerce_address(partial(stock, self), addr, resolve)
-        return str(stock(self, addr) if resolve is None else stock(self, addr, resolve))
-
-    return coerce_address
 
 
 def _get_profile(stock: _Function) -> _Function:
@@ -216,7 +172,7 @@ _NAMED = (
         target=f"{_SCHEDULER}.coerce_address",
         reason="Host names in requests are looked up in the event loop: one list of them blocks the"
         " cluster, and their name server learns of it.",
-        replace=_coerce_address,
+        replace=taken_over(Names, Names.coerce_address),
     ),
     *(
         Patch(
@@ -282,39 +238,6 @@ def _task_to_msg(stock: _Function) -> _Function:
     return task_to_msg
 
 
-def _request_acquire_replicas(stock: _Function) -> _Function:
-    def request_acquire_replicas(self: Any, addr: str, keys: Any, *, stimulus_id: str) -> Any:
-        workers = part_of(self, Workers)
-        if workers is not None:
-            keys = list(keys)
-            workers.note_told(addr, keys)
-            return acquire(self, addr, keys, stimulus_id)
-        return stock(self, addr, keys, stimulus_id=stimulus_id)
-
-    return request_acquire_replicas
-
-
-def _gather_on_worker(stock: _Function) -> _Function:
-    async def gather_on_worker(self: Any, worker_address: str, who_has: Any) -> Any:
-        workers = part_of(self, Workers)
-        if workers is None:
-            return await stock(self, worker_address, who_has)
-        workers.note_told(worker_address, who_has)
-        return await gathered_on(self, partial(stock, self), worker_address, who_has)
-
-    return gather_on_worker
-
-
-def _gather(stock: _Function) -> _Function:
-    async def gather(self: Any, keys: Any, serializers: Any = None) -> Any:
-        readers = part_of(self, Readers)
-        if readers is None:
-            return await stock(self, keys, serializers)
-        return await readers.gathered(partial(stock, self, keys, serializers), keys)
-
-    return gather
-
-
 _WORKERS = (
     _patch(
         target=f"{_SCHEDULER}.add_worker",
@@ -348,20 +271,59 @@ _WORKERS = (
         target=f"{_SCHEDULER}.request_acquire_replicas",
         reason="The scheduler does not record which worker it told to keep a copy of a value, nor"
         " does it state the author of the value.",
-        replace=_request_acquire_replicas,
+        replace=taken_over(Workers, Workers.acquire),
     ),
     _patch(
         target=f"{_SCHEDULER}.gather_on_worker",
         reason="The scheduler does not record which worker it told to copy a value, nor does it"
         " state the author of the value.",
-        replace=_gather_on_worker,
+        replace=taken_over(Workers, Workers.gathered_on),
     ),
     _patch(
         target=f"{_SCHEDULER}.gather",
         reason="If a key is released and another client submits it while its value is fetched, the"
         " client that asked for the first value gets the second.",
-        replace=_gather,
+        replace=taken_over(Readers, Readers.gathered),
     ),
 )
 
-ROWS = (*_GRAPHS, *_NAMED, *_WORKERS)
+# --- extensions: published datasets and work stealing ---------------------------------------------
+
+
+def _put(stock: _Function) -> _Function:
+    async def put(self: Any, comm: Any = None, /, *args: Any, **dataset: Any) -> Any:
+        if served(self.scheduler) is None or not isinstance(comm, Comm):
+            said = stock(self, *without_comm(comm, args), **dataset)
+            return await said if inspect.isawaitable(said) else said
+        with Readers.publishing(comm.link):
+            said = stock(self, **dataset)
+            return await said if inspect.isawaitable(said) else said
+
+    return put
+
+
+def _move_task_confirm(stock: _Function) -> _Function:
+    def move_task_confirm(
+        self: Any, *, key: Any, state: Any, stimulus_id: str, worker: str | None = None
+    ) -> None:
+        workers = part_of(self.scheduler, Workers)
+        if workers is None or workers.gives_up_its_own(self.in_flight, key, worker):
+            stock(self, key=key, state=state, stimulus_id=stimulus_id, worker=worker)
+
+    return move_task_confirm
+
+
+_EXTENSIONS = (
+    _patch(
+        target="distributed.publish:PublishExtension.put",
+        reason="Keys are published by principals that may not read their values.",
+        replace=_put,
+    ),
+    _patch(
+        target="distributed.stealing:WorkStealing.move_task_confirm",
+        reason="Any worker can answer for the one that was asked to give up a task.",
+        replace=_move_task_confirm,
+    ),
+)
+
+ROWS = (*_GRAPHS, *_NAMED, *_WORKERS, *_EXTENSIONS)

@@ -1,4 +1,4 @@
-"""Decide which tasks a client may cancel with ``force``, although other clients want them.
+"""Cancel tasks with ``force``, where other clients want them, and those of retired principals.
 
 The one rule: ``force`` cancels tasks that clients of the canceller's own principal want, and no
 other client. Dask lets every client cancel every key by it, with all that depends on that key, so
@@ -11,28 +11,37 @@ under the same key meanwhile ended that future. So a client is told of keys that
 asserts that some client wants each task that depends on a cancelled key: where a task of another
 client did, which no client wants by itself, that closed the connection of the canceller, with all
 its futures.
+
+A scheduler computes nothing for a principal whose keys are all retired. Tasks of a connected client
+are released when its session ends; those of ``fire_and_forget`` are wanted by the scheduler itself
+until they are done, and are released here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
+from weakref import ref
 
 from distributed.scheduler import TaskState
 
-from safeser.channel import Link
-from safeser.dask.servers import Part
+from safeser.channel import Channel, Link
+from safeser.dask.servers import Part, link_of
 from safeser.errors import PolicyDenied
 from safeser.values import Kind
 
-__all__ = ["Cancellation"]
+__all__ = ["Cancellation", "release_unattended"]
 
 logger = logging.getLogger("safeser.dask")
 #: Which Client.get_scheduler_logs shows.
 _schedulers_log = logging.getLogger("distributed.scheduler")
 
 RULE = "key.cancel"
+
+#: The client under which Dask's scheduler keeps tasks of ``fire_and_forget``.
+_UNATTENDED = "fire-and-forget"
 
 
 class Cancellation(Part):
@@ -63,12 +72,13 @@ class Cancellation(Part):
         """Do what Dask's ``stimulus_cancel`` does, for the keys that *client* may cancel."""
         scheduler = self._server
         stream = scheduler.client_comms.get(client)
-        link = getattr(getattr(stream, "comm", None), "link", None)
+        link = link_of(stream)
         scheduler.log_event(client, {"action": "cancel", "count": len(keys), "force": force})
         if client not in scheduler.clients:
             return
-        if force and link is not None and not _may_restart(link):
-            keys = self._own(link, keys)
+        if force and link is not None:
+            restart = link.policy.permits_operation(link.inbound(Kind.CONTROL, "restart"))
+            keys = keys if restart.permitted else self._own(link, keys)
         cancelled = self._cancelled(keys, scheduler.clients[client], force=force)
         wanting = {client}
         if force:
@@ -145,5 +155,27 @@ class Cancellation(Part):
         return False
 
 
-def _may_restart(link: Link) -> bool:
-    return link.policy.permits_operation(link.inbound(Kind.CONTROL, "restart")).permitted
+def release_unattended(scheduler: Any, channel: Channel, owner_of: Callable[[Any], str]) -> None:
+    """Have *scheduler* release what silenced principals left to it, now and from now on.
+
+    :param owner_of: returns the principal that submitted a task.
+    """
+    known = ref(scheduler)
+
+    def release(names: frozenset[str]) -> None:
+        found = known()
+        state = None if found is None else found.clients.get(_UNATTENDED)
+        if found is None or state is None:
+            return
+        keys = [task.key for task in state.wants_what if owner_of(task) in names]
+        if keys:
+            logger.warning("Releasing %d tasks of principals without an active key", len(keys))
+            found.client_releases_keys(keys=keys, client=_UNATTENDED, stimulus_id="safeser-retired")
+
+    def silenced(names: frozenset[str]) -> None:
+        found = known()
+        if found is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                found.loop.add_callback(release, names)
+
+    channel.when_silenced(silenced)

@@ -64,9 +64,7 @@ def refusal(submission: Submission, conflicts: Sequence[Conflict]) -> PolicyDeni
     """Return the error of a submission that *conflicts* refuse; the caller records them."""
     rule = conflicts[0].rule
     error = PolicyDenied(
-        describe(submission, conflicts, "Nothing of this submission was added."),
-        rule=rule,
-        fix=FIX,
+        describe(submission, conflicts, "Nothing of this submission was added."), rule=rule, fix=FIX
     )
     error.recorded = True
     return error
@@ -79,18 +77,14 @@ def describe(submission: Submission, conflicts: Sequence[Conflict], outcome: str
     what = "another definition" if first.rule == "key.definition" else "the same definition"
     if first.doubted:
         what = "a definition that could not be compared"
+    if first.difference is not None:
+        # Both values only where one principal submitted both.
+        own = first.owner == submission.principal
+        what += f" ({first.difference().text(values=own)})"
     return (
         f"key {shown_key(first)!r}{others}, submitted by {submission.principal!r}, was first"
-        f" submitted by {first.owner!r} with {what}{_difference(submission, first)}. {outcome}"
+        f" submitted by {first.owner!r} with {what}. {outcome}"
     )
-
-
-def _difference(submission: Submission, conflict: Conflict) -> str:
-    """Return what differs, with both values only where one principal submitted both."""
-    if conflict.difference is None:
-        return ""
-    own = conflict.owner == submission.principal
-    return f" ({conflict.difference().text(values=own)})"
 
 
 def shown_key(conflict: Conflict) -> str:

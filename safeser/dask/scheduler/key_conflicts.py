@@ -37,7 +37,7 @@ from safeser.dask.equality.difference import find_difference
 from safeser.dask.messages.author_statements import stating
 from safeser.dask.messages.refused import GraphFailures
 from safeser.dask.messages.replies import error_reply
-from safeser.dask.scheduler.cancellation import Cancellation
+from safeser.dask.scheduler.cancellation import Cancellation, release_unattended
 from safeser.dask.scheduler.conflicts import (
     FIX,
     Conflict,
@@ -49,10 +49,9 @@ from safeser.dask.scheduler.conflicts import (
 )
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.scattered import Arrivals, ScatteredData
-from safeser.dask.scheduler.unattended_tasks import release_unattended
 from safeser.dask.scheduler.weak_task_dict import WeakTaskDict, WeakTaskSet
 from safeser.dask.sealed.node import Sealed
-from safeser.dask.servers import Part
+from safeser.dask.servers import Part, link_of
 from safeser.dask.wire.packer import packed
 from safeser.dask.worker.direct_requests import runs_code
 from safeser.errors import PolicyDenied
@@ -106,8 +105,7 @@ class Guard(Part):
     # --- who -------------------------------------------------------------------------------------
 
     def _link_of(self, client: str) -> Any:
-        comm = getattr(self._server.client_comms.get(client), "comm", None)
-        return getattr(comm, "link", None)
+        return link_of(self._server.client_comms.get(client))
 
     def principal_of(self, client: str) -> str | None:
         link = self._link_of(client)
@@ -372,8 +370,7 @@ class Guard(Part):
 
     def _takes_data(self, address: str, sender: str) -> bool:
         """Tell whether the worker at *address* takes data from *sender*; see direct.py."""
-        stream = self._server.stream_comms.get(self._server.coerce_address(address))
-        link = getattr(getattr(stream, "comm", None), "link", None)
+        link = link_of(self._server.stream_comms.get(self._server.coerce_address(address)))
         if link is None:
             return False
         policy, own = self._channel.policy, self._channel.identity.principal
@@ -489,8 +486,15 @@ class Guard(Part):
             with suppress(CommClosedError):  # the client has left
                 stream.send(message)
 
+    def cancel(self, _: Callable[..., Any], *args: Any, **request: Any) -> None:
+        self.cancelling.cancel(*args, **request)
+
     def report(
-        self, stock: Callable[..., Any], msg: dict[str, Any], ts: Any, client: str | None
+        self,
+        stock: Callable[..., Any],
+        msg: dict[str, Any],
+        ts: Any = None,
+        client: str | None = None,
     ) -> None:
         """Report as *stock* does, but the failure of a graph only to the client that submitted it.
 

@@ -70,7 +70,9 @@ class Readers(Part):
         tasks, may = self._server.tasks, readable(self._policy, context)
         for key in keys:
             task = tasks.get(key)
-            if task is None or self.owner_of(task) in may or _is_published(task):
+            if task is None or self.owner_of(task) in may:
+                continue
+            if any(each.client_key.startswith(_PUBLISHED) for each in task.who_wants or ()):
                 continue
             return unreadable(self._policy, context, key, self.owner_of(task))
         return None
@@ -97,8 +99,10 @@ class Readers(Part):
         inputs = chain.from_iterable(node.dependencies for node in graph.values())
         return self.refusal(context, chain(graph, (key for key in inputs if key not in graph)))
 
-    async def gathered(self, gather: Callable[[], Awaitable[Any]], keys: Collection[Any]) -> Any:
-        """Return what *gather* returns, if *keys* are of the same tasks as when it was called.
+    async def gathered(
+        self, stock: Callable[..., Awaitable[Any]], keys: Collection[Any], serializers: Any = None
+    ) -> Any:
+        """Return what ``Scheduler.gather``, *stock*, returns, if *keys* name the same tasks then.
 
         Dask looks for workers again after each that does not answer (distributed 2026.8.0,
         ``Scheduler.gather``). By then the key that was asked for may be another author's task.
@@ -106,7 +110,7 @@ class Readers(Part):
         tasks = self._server.tasks
         before = [(key, tasks.get(key)) for key in keys]
         with stating("get_data", authors=self._authors(task for _, task in before)):
-            reply = await gather()
+            reply = await stock(keys, serializers)
         changed = [key for key, task in before if tasks.get(key) is not task]
         return {"status": "error", "keys": changed} if changed else reply
 
@@ -139,7 +143,3 @@ class Readers(Part):
         link = _publisher.get()
         if link is not None and client.startswith(_PUBLISHED):
             self.require(link, "publish_put", keys)
-
-
-def _is_published(task: Any) -> bool:
-    return any(each.client_key.startswith(_PUBLISHED) for each in task.who_wants or ())

@@ -27,42 +27,34 @@ Request = Mapping[str, Any]
 _Check = Callable[[Served, Any, Any, Request], Awaitable[None] | None]
 
 
-def _own_scheduler(known: Served, server: Any, comm: Any, request: Request) -> None:
-    del server
+def _own_scheduler(known: Served, _: Any, comm: Any, request: Request) -> None:
     direct_requests.require_own_scheduler(comm.link, request["op"], known.is_scheduler)
 
 
-def _own_worker(known: Served, server: Any, comm: Any, request: Request) -> None:
-    del request
+def _own_worker(known: Served, server: Any, comm: Any, _: Request) -> None:
     nannies.require_own_worker(server, comm, worker_key=known.worker_key)
 
 
-def _runs_code(known: Served, server: Any, comm: Any, request: Request) -> None:
-    del server
+def _runs_code(known: Served, _: Any, comm: Any, request: Request) -> None:
     nannies.require_unconfined(known, comm, request["op"])
 
 
-def _about_itself(known: Served, server: Any, comm: Any, request: Request) -> None:
-    known.part(server, Workers).require_own(comm.link, request["op"], request)
+#: Requests about workers, and about what they have or compute, by what decides them.
+_OF_WORKERS: Mapping[str, Callable[[Workers, Any, str, Request], Awaitable[None] | None]] = {
+    **dict.fromkeys(worker_authority.ABOUT, Workers.require_own),
+    "unregister": Workers.require_ending,
+    "replicate": Workers.require_client,
+    "rebalance": Workers.require_client,
+    "shuffle_barrier": Workers.require_barrier,
+    "shuffle_restrict_task": Workers.require_part,
+}
 
 
-def _ends(known: Served, server: Any, comm: Any, request: Request) -> Awaitable[None]:
-    return known.part(server, Workers).require_ending(comm.link, request["op"], request)
-
-
-def _as_client(known: Served, server: Any, comm: Any, request: Request) -> None:
-    known.part(server, Workers).require_client(comm.link, request["op"])
-
-
-def _ends_half(known: Served, server: Any, comm: Any, request: Request) -> None:
-    workers = known.part(server, Workers)
-    workers.require_barrier(comm.link, request.get("id"), request.get("run_id"))
-
-
-def _places_part(known: Served, server: Any, comm: Any, request: Request) -> None:
-    workers = known.part(server, Workers)
-    named = (request.get(name) for name in ("id", "run_id", "key", "worker"))
-    workers.require_part(comm.link, *named)
+def _asks_workers(
+    known: Served, server: Any, comm: Any, request: Request
+) -> Awaitable[None] | None:
+    name = request["op"]
+    return _OF_WORKERS[name](known.part(server, Workers), comm.link, name, request)
 
 
 def _reads(known: Served, server: Any, comm: Any, request: Request) -> None:
@@ -94,15 +86,10 @@ _CHECKS: Mapping[tuple[Server, str], _Check] = {
     (Server.NANNY, "close_gracefully"): _own_worker,
     (Server.NANNY, "run"): _runs_code,
     (Server.NANNY, "plugin_add"): _runs_code,
-    **{(Server.SCHEDULER, name): _about_itself for name in worker_authority.ABOUT},
-    (Server.SCHEDULER, "unregister"): _ends,
+    **{(Server.SCHEDULER, name): _asks_workers for name in _OF_WORKERS},
     (Server.SCHEDULER, "gather"): _reads,
     (Server.SCHEDULER, "proxy"): _relays,
     (Server.SCHEDULER, "broadcast"): _relays,
-    (Server.SCHEDULER, "replicate"): _as_client,
-    (Server.SCHEDULER, "rebalance"): _as_client,
-    (Server.SCHEDULER, "shuffle_barrier"): _ends_half,
-    (Server.SCHEDULER, "shuffle_restrict_task"): _places_part,
 }
 
 

@@ -59,14 +59,10 @@ class Arrivals(Part):
         finally:
             if arrived:
                 self._end(keys)
-            else:
-                self._fail(keys)
-
-    def _fail(self, keys: tuple[Any, ...]) -> None:
-        """Record that not all arrived: some worker may have it nevertheless, or be about to."""
-        for key in keys:
-            self._coming[key].failed = True
-        asyncio.get_running_loop().call_later(_SETTLING, self._end, keys)
+            else:  # some worker may have it nevertheless, or be about to
+                for key in keys:
+                    self._coming[key].failed = True
+                asyncio.get_running_loop().call_later(_SETTLING, self._end, keys)
 
     def _end(self, keys: tuple[Any, ...]) -> None:
         scheduler = self._server

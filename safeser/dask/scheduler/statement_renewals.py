@@ -16,7 +16,7 @@ from distributed.comm.core import CommClosedError
 
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.sealed.renewal import Current, Statements
-from safeser.dask.servers import Part
+from safeser.dask.servers import Part, link_of
 from safeser.policy.rules import RENEWED
 from safeser.values import Kind
 
@@ -58,7 +58,12 @@ class Renewals(Part):
         with contextlib.suppress(ReferenceError):
             for address, worker in self._server.workers.items():
                 stream = self._server.stream_comms.get(address)
-                if stream is not None and _hears(stream):
+                link = link_of(stream)
+                # Where policy lets a renewed statement be sent to that worker.
+                if (
+                    link is not None
+                    and link.policy.permits_operation(link.outbound(Kind.TASK, RENEWED)).permitted
+                ):
                     specs = (task.run_spec for task in worker.processing)
                     for current in renewed & {
                         spec.graph.current for spec in specs if isinstance(spec, Sealed)
@@ -66,11 +71,3 @@ class Renewals(Part):
                         with contextlib.suppress(CommClosedError):
                             stream.send({"op": RENEWED, "statement": current.signed.packed})
         self._pause = max(PAUSE, _SHARE * (perf_counter() - begun))
-
-
-def _hears(stream: Any) -> bool:
-    """Tell whether policy lets a renewed statement be sent to the worker on *stream*."""
-    link = getattr(stream.comm, "link", None)
-    if link is None:
-        return False
-    return bool(link.policy.permits_operation(link.outbound(Kind.TASK, RENEWED)).permitted)

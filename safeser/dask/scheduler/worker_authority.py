@@ -4,7 +4,7 @@ The one rule: a worker reports about itself, and about tasks that it was given. 
 registered a worker speaks for it. Two others end it: the nanny that it registered with, and a
 principal that may retire workers (docs/decisions/0060-authority-is-a-positive-relation.md). A
 report about a task that another worker computes is refused, and so is the result of a task that
-this worker was never given.
+this worker was never given. A worker that is told to fetch a value is told whose value it is.
 
 Dask's scheduler believes each message which worker it is about, and compares workers by an id that
 they choose and that any client can read: a worker that registered under the id of another was equal
@@ -25,12 +25,13 @@ from distributed.comm import connect
 from distributed.comm.addressing import normalize_address
 from distributed.shuffle._core import barrier_key
 
+from safeser.dask.messages.author_statements import stating
 from safeser.dask.messages.replies import error_reply
 from safeser.dask.scheduler import named_addresses
 from safeser.dask.scheduler.readers import Readers
 from safeser.dask.scheduler.weak_task_dict import WeakTaskSet
-from safeser.dask.servers import Part
-from safeser.dask.transport.key_succession import successors
+from safeser.dask.servers import Part, link_of
+from safeser.dask.transport.session_control import successors
 from safeser.dask.wire.task_key import shown_key
 from safeser.dask.worker.confinement import require_report
 from safeser.errors import PolicyDenied, SafeserError
@@ -267,8 +268,7 @@ class Workers(Part):
             return  # of no worker; the handler answers so
 
     def _link_of(self, address: str) -> Any:
-        stream = self._server.stream_comms.get(address)
-        return getattr(getattr(stream, "comm", None), "link", None)
+        return link_of(self._server.stream_comms.get(address))
 
     # --- what they say of tasks ------------------------------------------------------------------
 
@@ -313,10 +313,56 @@ class Workers(Part):
             if task.dependencies:
                 known.update(task.dependencies)
 
-    def note_told(self, address: str, keys: Iterable[Any]) -> None:
-        """Record that the worker at *address* is told to fetch and keep the values of *keys*."""
-        tasks = self._server.tasks
-        self._told[address].update(tasks[key] for key in keys if key in tasks)
+    def note_told(self, address: str, keys: Iterable[Any]) -> list[Any]:
+        """Record which tasks' values the worker at *address* is told to fetch; return the tasks."""
+        tasks = [self._server.tasks[key] for key in keys if key in self._server.tasks]
+        self._told[address].update(tasks)
+        return tasks
+
+    def _authors_of(self, tasks: Iterable[Any]) -> dict[Any, str]:
+        owner_of = self._known.part(self._server, Readers).owner_of
+        return {each.key: owner_of(each) for each in tasks}
+
+    def acquire(
+        self, _: Callable[..., None], addr: str, keys: Iterable[Any], *, stimulus_id: str
+    ) -> None:
+        """Do what ``Scheduler.request_acquire_replicas`` does, and state whose the values are."""
+        keys = list(keys)
+        self.note_told(addr, keys)
+        tasks = [self._server.tasks[key] for key in keys]
+        self._server.stream_comms[addr].send(
+            {
+                "op": "acquire-replicas",
+                "who_has": {each.key: [state.address for state in each.who_has] for each in tasks},
+                "nbytes": {each.key: each.nbytes for each in tasks},
+                "authors": self._authors_of(tasks),
+                "stimulus_id": stimulus_id,
+            }
+        )
+
+    async def gathered_on(
+        self, stock: Callable[..., Awaitable[Any]], worker_address: str, who_has: Any
+    ) -> Any:
+        """Do what ``Scheduler.gather_on_worker``, *stock*, does, and state whose the values are.
+
+        A key that is another author's by the time of the answer names no value that was copied.
+        """
+        authors = self._authors_of(self.note_told(worker_address, who_has))
+        with stating("gather", authors=authors):
+            failed = await stock(worker_address, who_has)
+        now = self._authors_of(filter(None, map(self._server.tasks.get, authors)))
+        former = [
+            key for key, author in now.items() if author != authors[key] and key not in failed
+        ]
+        for key in former:
+            self._server.release_worker_data(key, worker_address, _FORMER)
+        if former:
+            self._drop(worker_address, former)
+        return failed
+
+    def _drop(self, address: str, keys: list[Any]) -> None:
+        dropped = {"op": "remove-replicas", "keys": keys, "stimulus_id": _FORMER}
+        self._server.worker_send(address, dropped)
 
     def _may_hold(self, address: str, task: Any) -> bool:
         state = self._server.workers.get(address)
@@ -346,11 +392,10 @@ class Workers(Part):
             else:
                 self._not_its_own(name, key, worker)
         if others and worker in self._server.stream_comms:
-            dropped = {"op": "remove-replicas", "keys": others, "stimulus_id": _FORMER}
-            self._server.worker_send(worker, dropped)
+            self._drop(worker, others)
         return kept
 
-    def require_client(self, link: Any, name: str) -> None:
+    def require_client(self, link: Any, name: str, _: Mapping[str, Any]) -> None:
         """Refuse to move values for a peer that submits nothing: a worker could be told to keep it.
 
         :raises PolicyDenied: which was recorded.
@@ -367,30 +412,29 @@ class Workers(Part):
         active = None if extension is None else extension.active_shuffles.get(shuffle)
         return active is not None and active.run_id == run_id
 
-    def require_barrier(self, link: Any, shuffle: Any, run_id: Any) -> None:
+    def require_barrier(self, link: Any, name: str, request: Mapping[str, Any]) -> None:
         """Refuse a peer that ends the first half of a shuffle and computes no task that does.
 
         If another peer ended it earlier, shards that arrive afterwards would fail the shuffle.
 
         :raises PolicyDenied: which was recorded.
         """
-        if self._is_active(shuffle, run_id):
+        shuffle = request.get("id")
+        if self._is_active(shuffle, request.get("run_id")):
             barrier = self._server.tasks.get(barrier_key(shuffle))
             at = None if barrier is None else barrier.processing_on
             if at is None or not self._is_own(link, at):
-                reason = "it computes no barrier of it"
-                self._refuse(link, "shuffle_barrier", "worker.shuffle", reason)
+                self._refuse(link, name, "worker.shuffle", "it computes no barrier of it")
 
-    def require_part(self, link: Any, shuffle: Any, run_id: Any, key: Any, worker: Any) -> None:
+    def require_part(self, link: Any, name: str, request: Mapping[str, Any]) -> None:
         """Refuse to say where a task is to run that is none of a shuffle's, or anywhere else.
 
         :raises PolicyDenied: which was recorded.
         """
-        tasks = self._server.tasks
-        if self._is_active(shuffle, run_id) and key in tasks:
+        tasks, shuffle, key = self._server.tasks, request.get("id"), request.get("key")
+        if self._is_active(shuffle, request.get("run_id")) and key in tasks:
             active = self._server.extensions["shuffle"].active_shuffles[shuffle]
             places, barrier = active.run_spec.worker_for.values(), tasks.get(barrier_key(shuffle))
             parts = () if barrier is None else barrier.dependents
-            if tasks[key] not in parts or worker not in places:
-                reason = "that is no part of it"
-                self._refuse(link, "shuffle_restrict_task", "worker.shuffle", reason)
+            if tasks[key] not in parts or request.get("worker") not in places:
+                self._refuse(link, name, "worker.shuffle", "that is no part of it")

@@ -17,6 +17,7 @@ from typing import Any
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import Head, read_head
 from safeser.dask.sealed.merkle import HASH_SIZE, Inclusion, leaf_hash, longest_path
+from safeser.dask.sealed.opening import malformed_task
 from safeser.dask.sealed.statement import ASK_OPERATOR, MOST_PACKED, SignedStatement
 from safeser.dask.sealed.writing import Leaf, leaf_parts
 from safeser.dask.wire.packer import packed
@@ -207,15 +208,15 @@ class Kept:
                 parts = [(digest(frame), frame) for frame in frames[1:]]
                 added, loose = parts[:count], parts[count:]
             case _:
-                raise _malformed("its frames")
+                raise malformed_task("its frames")
         self._keep(added, cleared=cleared)
         statement, *definitions = (self._found(place, loose) for place in places)
         if len(statement[1]) > MOST_PACKED:
-            raise _malformed("its statement")
+            raise malformed_task("its statement")
         signed, inclusion = _statement(bytes(statement[1]))
         path = self._path(statement[0], own, common)
         if len(path) > longest_path(signed.statement.size):
-            raise _malformed("its path")
+            raise malformed_task("its path")
         self._last = statement[0], path
         hashed = leaf_hash(*leaf_parts(signed.statement.graph, head, tree))
         if inclusion.covers(hashed, index, path):
@@ -235,7 +236,7 @@ class Kept:
             return own
         of, before = self._last
         if of != statement or not 0 < common * HASH_SIZE <= len(before):
-            raise _malformed("its path")
+            raise malformed_task("its path")
         return own + before[-common * HASH_SIZE :]
 
     def _keep(self, added: Sequence[_Part], *, cleared: bool) -> None:
@@ -255,7 +256,7 @@ class Kept:
             return self._parts[place]
         if type(place) is int and -len(loose) <= place < 0:
             return loose[-place - 1]
-        raise _malformed("a definition is missing")
+        raise malformed_task("a definition is missing")
 
 
 def _weight(part: Buffer) -> int:
@@ -267,7 +268,3 @@ def _weight(part: Buffer) -> int:
 def _statement(packed: bytes) -> tuple[SignedStatement, Inclusion]:
     signed = SignedStatement.parse(packed)
     return signed, Inclusion(signed.statement.root, signed.statement.size)
-
-
-def _malformed(what: str) -> PayloadError:
-    return PayloadError(f"a sealed task is malformed: {what}", rule="sealed.task")

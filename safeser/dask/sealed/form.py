@@ -20,32 +20,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgpack
 import numpy as np
 from dask._task_spec import Dict, List, Set, Tuple
 
+from safeser.dask.contents.annotations import is_sendable
+from safeser.dask.wire.packer import packed
 from safeser.errors import PayloadError
-
-__all__ = [
-    "ALIAS",
-    "CONTAINERS",
-    "DATA",
-    "DEFINITION",
-    "DEPENDENCY",
-    "GATHERED",
-    "GATHERERS",
-    "PLAIN",
-    "REFERENCE",
-    "SCALARS",
-    "SLICE",
-    "TASK",
-    "fits",
-    "is_key",
-    "key_elements",
-    "key_form",
-    "same_key",
-    "spelling",
-]
 
 DEPENDENCY, DEFINITION, TASK, GATHERED, PLAIN, ALIAS, DATA, SLICE, REFERENCE = range(9)
 
@@ -65,14 +45,7 @@ _DEEPEST_KEY = 16
 
 def fits(obj: Any, kind: type) -> bool:
     """Tell whether msgpack can say *obj*, a scalar of type *kind*."""
-    if kind is int:
-        return obj in _INT64
-    if kind is str and not obj.isascii():
-        try:
-            obj.encode()
-        except UnicodeEncodeError:  # half of a pair that stands for a character
-            return False
-    return True
+    return obj in _INT64 if kind is int else is_sendable(obj)
 
 
 def key_form(key: Any, depth: int = 0) -> Any:
@@ -127,18 +100,13 @@ def spelling(key: Any) -> str | bytes | None:
     """
     if type(key) is str:
         return key
-    return _packed(key) if is_key(key) else None
+    return packed(key) if is_key(key) else None
 
 
 def same_key(key: Any, other: Any) -> bool:
     """Tell whether both are keys, of one spelling."""
     found = spelling(key)
     return found is not None and found == spelling(other)
-
-
-def _packed(key: Any) -> bytes:
-    packed: bytes = msgpack.packb(key, use_bin_type=True)
-    return packed
 
 
 _KEYS: tuple[type, ...] = (bool, int, float, str, bytes)

@@ -49,6 +49,7 @@ from safeser.dask.wire.reader import Reader, check_hashes
 from safeser.dask.wire.structure import (
     DEFINITIONS,
     byte_strings,
+    malformed_graph,
     most_elements,
     most_structure,
     structure_of,
@@ -62,19 +63,6 @@ from safeser.families.plain import DEFAULTS
 from safeser.identity import Identity, PublicKey
 from safeser.pickles.stock import load_code
 from safeser.values import SEALED, Limits
-
-__all__ = [
-    "Head",
-    "SealedGraph",
-    "barrier_plan",
-    "is_sealed",
-    "parse",
-    "read_head",
-    "read_statement",
-    "reopened",
-    "without_functions",
-    "write_out",
-]
 
 _COMPRESSION = "zlib"
 
@@ -281,7 +269,8 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     lists = _Lists(header["sizes"], frames[1:], limits)
     # 1. The root, over views of what was decompressed.
     both = lists[0], lists[1]
-    tree = MerkleTree(_leaf_hashes(statement, *both))
+    pairs = zip(*(_leaf_parts(each, statement.size) for each in both), strict=True)
+    tree = MerkleTree(leaf_hash(*leaf_parts(statement.graph, *pair)) for pair in pairs)
     if tree.root != statement.root:
         raise PayloadError(
             "the tasks of the sealed graph are not those that its author signed",
@@ -298,7 +287,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     canonical = _canonical(definitions, lists[3])
     annotations = Reader(limits).read(lists[4])
     if type(annotations) is not tuple:
-        raise _malformed("its lists")
+        raise malformed_graph("its lists")
     return SealedGraph(
         Current(signed),
         parsed,
@@ -351,12 +340,6 @@ class _Lists:
         return memoryview(whole)
 
 
-def _leaf_hashes(statement: Statement, heads: memoryview, trees: memoryview) -> Iterator[bytes]:
-    size = statement.size
-    for head, tree in zip(_leaf_parts(heads, size), _leaf_parts(trees, size), strict=True):
-        yield leaf_hash(*leaf_parts(statement.graph, head, tree))
-
-
 def _leaf_parts(data: memoryview, count: int) -> Iterator[memoryview]:
     return byte_strings(data, count, "its leaves are another number of tasks than was signed")
 
@@ -369,7 +352,7 @@ def _definitions(data: memoryview, named: Set[bytes]) -> dict[bytes, bytes]:
     wrong = "a definition is missing, or no task has it"
     found = {digest(each): each for each in byte_strings(data, len(named), wrong)}
     if found.keys() != named:
-        raise _malformed(wrong)
+        raise malformed_graph(wrong)
     return {name: bytes(each) for name, each in found.items()}
 
 
@@ -379,7 +362,7 @@ def _canonical(digests: Collection[bytes], data: memoryview) -> dict[bytes, byte
     words = map(bytes, byte_strings(data, len(digests), wrong))
     found = dict(zip(digests, words, strict=True))
     if any(word != NO_DIGEST and len(word) != DIGEST_SIZE for word in found.values()):
-        raise _malformed(wrong)
+        raise malformed_graph(wrong)
     return {each: word for each, word in found.items() if word}
 
 
@@ -391,7 +374,7 @@ def _heads(packed: Iterable[Buffer], count: int, limits: Limits) -> tuple[Head, 
     check_hashes("a task's key", [each.key for each in heads if type(each.key) is not str])
     known = {head.key for head in heads}
     if len(known) != len(heads):
-        raise _malformed("two tasks have one key")
+        raise malformed_graph("two tasks have one key")
     check_labels([each for head in heads for each in head.dependencies if each not in known])
     return heads
 
@@ -414,7 +397,7 @@ def read_statement(frames: Sequence[Any]) -> SignedStatement:
     :raises PayloadError: if there is none.
     """
     if not frames:
-        raise _malformed("its frames")
+        raise malformed_graph("its frames")
     return SignedStatement.parse(bytes(memoryview(frames[0])[: MOST_PACKED + 1]))
 
 
@@ -437,7 +420,7 @@ def read_head(data: Buffer, read: Reader) -> Head:
             read.charge(max(0, len(starts) - 1))  # most tasks have one
             parts = tuple(digests[at : at + DIGEST_SIZE] for at in starts)
             return Head(key, dependencies, flags, parts, *plan)
-    raise _malformed("the head of a task")
+    raise malformed_graph("the head of a task")
 
 
 def _annotations(
@@ -452,11 +435,11 @@ def _annotations(
             case (str() as name, value, tuple() as places):
                 pass
             case _:
-                raise _malformed("its annotations")
+                raise malformed_graph("its annotations")
         value = _with_lists(value)
         for place in places:
             if type(place) is not int or not 0 <= place < len(heads):
-                raise _malformed("its annotations")
+                raise malformed_graph("its annotations")
             read.charge(elements[place])
             found.setdefault(name, {})[heads[place].key] = value
     return found
@@ -469,7 +452,3 @@ def _with_lists(value: Any) -> Any:
     if type(value) is dict:
         return {key: _with_lists(each) for key, each in value.items()}
     return value
-
-
-def _malformed(what: str) -> PayloadError:
-    return PayloadError(f"a sealed graph is malformed: {what}", rule="sealed.graph")

@@ -15,7 +15,7 @@ from safeser.dask.sealed import form
 from safeser.dask.wire.reader import check_hashes
 from safeser.errors import PayloadError
 
-__all__ = ["open_task"]
+__all__ = ["malformed_task", "open_task"]
 
 
 def open_task(
@@ -35,14 +35,14 @@ def open_task(
     try:
         node = opening.value(tree)
     except (_MalformedError, ValueError, TypeError, RecursionError):
-        raise _malformed("its tree") from None
+        raise malformed_task("its tree") from None
     if not isinstance(node, GraphNode):
-        raise _malformed("it is no task")
+        raise malformed_task("it is no task")
     if node.key is None or not form.same_key(form.key_form(node.key), key):
         node = Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
     needed = map(form.key_form, node.dependencies)
     if {*map(form.spelling, needed)} != {*map(form.spelling, dependencies)}:
-        raise _malformed("its dependencies are others")
+        raise malformed_task("its dependencies are others")
     return node
 
 
@@ -91,13 +91,7 @@ class _Opening:
         called, arguments = self._definition(function[1]), [self.value(each) for each in args]
         if called is _execute_subgraph and len(arguments) > 2 and type(arguments[2]) is tuple:
             _check_table(arguments[2])  # names of its inputs
-        return Task(
-            key,
-            called,
-            *arguments,
-            _data_producer=producer,
-            **keywords,
-        )
+        return Task(key, called, *arguments, _data_producer=producer, **keywords)
 
     def _gathered(self, kind: Any, *items: Any) -> Any:
         cls = _at(form.GATHERERS, kind)
@@ -105,11 +99,7 @@ class _Opening:
         # Not by the class's own constructor, which takes one container for its items.
         made: Any = object.__new__(cls)
         Task.__init__(
-            made,
-            None,
-            cls.to_container,
-            *map(self.value, items),
-            constructor=cls.constructor,
+            made, None, cls.to_container, *map(self.value, items), constructor=cls.constructor
         )
         return made
 
@@ -175,5 +165,6 @@ def _at(items: Sequence[Any], place: Any) -> Any:
     return items[place]
 
 
-def _malformed(what: str) -> PayloadError:
+def malformed_task(what: str) -> PayloadError:
+    """Return the error about *what* of a sealed task no author writes."""
     return PayloadError(f"a sealed task is malformed: {what}", rule="sealed.task")

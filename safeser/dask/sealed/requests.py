@@ -21,18 +21,6 @@ from safeser.errors import PolicyDenied, SafeserError
 from safeser.operations import Encoding, Operation
 from safeser.values import SEALED, Context, Kind, Payload
 
-__all__ = [
-    "Raw",
-    "opened",
-    "permit_pickles",
-    "plugins_in",
-    "purpose_of",
-    "received",
-    "signed",
-    "without_refused",
-    "without_unaccepted",
-]
-
 logger = logging.getLogger("safeser.dask")
 
 #: Operations whose pickles workers and nannies open, by what they are for there.

@@ -13,21 +13,10 @@ from typing import Any
 import msgpack
 
 from safeser.dask.sealed.merkle import HASH_SIZE
+from safeser.dask.wire.packer import packed
 from safeser.errors import ConfigError, PayloadError
 from safeser.identity import Identity, PublicKey, VerifyingKey
 from safeser.values import check_principal
-
-__all__ = [
-    "ASK_OPERATOR",
-    "GRAPH_ID_SIZE",
-    "LIFETIME",
-    "MOST_PACKED",
-    "MOST_TASKS",
-    "RENEWED_AFTER",
-    "SKEW",
-    "SignedStatement",
-    "Statement",
-]
 
 #: What to do where a scheduler alters or moves what someone signed.
 ASK_OPERATOR = "If it happens again, ask the operator whether the scheduler's key was stolen."
@@ -88,20 +77,8 @@ class Statement:
         return SignedStatement(self, data, identity.sign(_DOMAIN + data))
 
     def _packed(self) -> bytes:
-        packed: bytes = msgpack.packb(
-            [
-                self.author,
-                self.signer.raw,
-                self.audience.raw,
-                self.graph,
-                self.size,
-                self.root,
-                self.issued,
-                self.expires,
-            ],
-            use_bin_type=True,
-        )
-        return packed
+        about = [self.author, self.signer.raw, self.audience.raw, self.graph, self.size, self.root]
+        return packed([*about, self.issued, self.expires])
 
     def renewed_by(self, identity: Identity, now: float) -> SignedStatement:
         """Return the same statement issued at *now*, signed by the present key of *identity*.

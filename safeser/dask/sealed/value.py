@@ -18,6 +18,7 @@ import msgpack
 
 from safeser.dask.sealed.definitions import DIGEST_SIZE, digest
 from safeser.dask.sealed.statement import SKEW
+from safeser.dask.wire.packer import packed
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.identity import Identity, PublicKey, VerifyingKey
 from safeser.values import check_principal
@@ -121,20 +122,8 @@ def sign_request(
     signer, request, now = identity.require_verifying(), secrets.token_bytes(_ID_SIZE), time.time()
     signed = {}
     for purpose, pickle in pickles.items():
-        said = msgpack.packb(
-            [
-                identity.principal,
-                signer.raw,
-                audience.raw,
-                purpose,
-                request,
-                len(pickles),
-                digest(pickle),
-                int(now),
-                int(now) + _lifetime(purpose),
-            ],
-            use_bin_type=True,
-        )
+        about = [identity.principal, signer.raw, audience.raw, purpose, request, len(pickles)]
+        said = packed([*about, digest(pickle), int(now), int(now) + _lifetime(purpose)])
         signature = identity.sign(_DOMAIN + said)
         signed[purpose] = b"".join((MAGIC, len(said).to_bytes(2, "big"), said, signature, pickle))
     return signed

@@ -13,39 +13,21 @@ from enum import Enum
 from functools import partial
 from itertools import chain
 from types import FunctionType, MappingProxyType, MethodType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgpack
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    GraphNode,
-    Set,
-    Task,
-    TaskRef,
-)
+from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef
 from distributed.shuffle._core import P2PBarrierTask, barrier_key
 
 from safeser.dask.contents.shuffle_plans import write_plan
 from safeser.dask.sealed import form
 from safeser.dask.sealed.definitions import Definitions, canonical_digest, is_imported
+from safeser.dask.wire.packer import packed
 from safeser.envelope import Buffer
 from safeser.errors import PayloadError
 from safeser.pickles.reading.layout import layout
 from safeser.values import Limits
 from safeser.wording import shortened
-
-__all__ = [
-    "ACTOR",
-    "COROUTINE",
-    "FLAGS",
-    "PRODUCER",
-    "Leaf",
-    "TaskWriter",
-    "leaf_parts",
-    "require_own_plan",
-    "unwritable",
-]
 
 #: Flags of a head: the function is a coroutine function; the task produces data from nothing; what
 #: it returns is an actor.
@@ -360,11 +342,8 @@ def _is_spelled(obj: Any, kind: type, most: int) -> bool:
         return True
     # Of some 100,000 items there are few types, which C code finds; a type's own hash is not asked.
     types = list(map(type, obj.values() if kind is dict else obj))
-    return any(issubclass(each, GraphNode | TaskRef) for each in _by_id(types))
-
-
-def _by_id(types: list[type]) -> Iterable[type]:
-    return dict(zip(map(id, types), types, strict=True)).values()
+    by_id = dict(zip(map(id, types), types, strict=True))
+    return any(issubclass(each, GraphNode | TaskRef) for each in by_id.values())
 
 
 def _calls_with_scalars(key: Any, node: GraphNode, most: int, longest: int) -> bool:
@@ -405,7 +384,7 @@ def _in_order(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Sort by the bytes of each pair's first: hashes, and so sets, have an order per process."""
     if len(pairs) < 2:
         return pairs
-    return sorted(pairs, key=lambda pair: cast(bytes, msgpack.packb(pair[0], use_bin_type=True)))
+    return sorted(pairs, key=lambda pair: packed(pair[0]))
 
 
 def unwritable(key: Any, error: PayloadError) -> PayloadError:

@@ -17,7 +17,7 @@ from safeser.dask.contents.unreadable import malformed, unreadable
 from safeser.families.numpy import dtypes
 from safeser.types import numpy as bounds
 
-__all__ = ["holding", "masked", "translated"]
+__all__ = ["holding", "masked", "translated", "typed"]
 
 Made = tuple[dict[str, Any], list[Any]]
 
@@ -43,7 +43,7 @@ def translated(meta: dict[str, Any], frames: list[Any]) -> Made:
     header, frames = _array(meta, frames)
     if not matrix:
         return header, frames
-    return holding("numpy:matrix", {}, [(header, frames)])
+    return holding(typed("numpy:matrix", {}), [(header, frames)])
 
 
 def _array(meta: dict[str, Any], frames: list[Any]) -> Made:
@@ -66,7 +66,7 @@ def _array(meta: dict[str, Any], frames: list[Any]) -> Made:
         described.update(shape=list(whole), base=list(shape), writeable=False)
         if whole == shape:
             del described["base"]
-    return {"serializer": "dask", "type": "numpy:ndarray", "sub-header": described}, frames
+    return typed("numpy:ndarray", described), frames
 
 
 def _order(strides: Any, shape: tuple[int, ...], itemsize: int) -> str:
@@ -151,9 +151,8 @@ def masked(meta: dict[str, Any], frames: list[Any]) -> Made:
         malformed("it has more frames than data")
     kept = _fill(meta["fill-value"], _dtype(data.get("dtype")))
     flags = {"hardmask": False, "sharedmask": False, "mask": len(parts) == 2}
-    return holding(
-        "numpy.ma:MaskedArray", {**flags, "fill": kept is not None}, [*parts, *(kept or ())]
-    )
+    header = typed("numpy.ma:MaskedArray", {**flags, "fill": kept is not None})
+    return holding(header, [*parts, *(kept or ())])
 
 
 def _fill(fill: Any, dtype: np.dtype[Any]) -> list[Made] | None:
@@ -167,26 +166,22 @@ def _fill(fill: Any, dtype: np.dtype[Any]) -> list[Made] | None:
                 value = np.array(number, dtype)
             except (TypeError, ValueError, OverflowError):
                 malformed("its fill value is none of its dtype")
-            described = {
-                "shape": [],
-                "order": "C",
-                "writeable": True,
-                "dtype": dtypes.describe(dtype),
-            }
-            header = {"serializer": "dask", "type": "numpy:ndarray", "sub-header": described}
-            return [(header, [value.tobytes()])]
+            described: dict[str, Any] = {"shape": [], "order": "C", "writeable": True}
+            described["dtype"] = dtypes.describe(dtype)
+            return [(typed("numpy:ndarray", described), [value.tobytes()])]
         case (True, bytes()):
             # A pickle that says no more than how masked elements print: NumPy's default does.
             return None
     malformed("its fill value is none")
 
 
-def holding(name: str, meta: dict[str, Any], parts: list[Made]) -> Made:
-    """Return the header and frames of a value that consists of *parts*."""
-    return {
-        "serializer": "dask",
-        "type": name,
-        "sub-header": meta,
-        "sub-headers": [header for header, _ in parts],
-        "frame-lengths": [len(own) for _, own in parts],
-    }, [frame for _, own in parts for frame in own]
+def typed(name: str, meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the header of a value of the type *name*."""
+    return {"serializer": "dask", "type": name, "sub-header": meta}
+
+
+def holding(header: dict[str, Any], parts: list[Made]) -> Made:
+    """Return the header and frames of a value with that *header*, which consists of *parts*."""
+    headers, lengths = [inner for inner, _ in parts], [len(own) for _, own in parts]
+    frames = [frame for _, own in parts for frame in own]
+    return {**header, "sub-headers": headers, "frame-lengths": lengths}, frames

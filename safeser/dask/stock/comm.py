@@ -149,10 +149,7 @@ class GuardedComm(SafeserComm):
         return self._open_link.hear(frames)
 
     async def write(
-        self,
-        msg: Any,
-        serializers: Sequence[str] | None = None,
-        on_error: str = "message",
+        self, msg: Any, serializers: Sequence[str] | None = None, on_error: str = "message"
     ) -> int:
         """Write *msg* by Dask's own protocol: what this process sends is its user's."""
         self._talk.note_sent(msg)
@@ -180,8 +177,8 @@ def _refuse(scheme: str, message: str, *, fix: str) -> NoReturn:
     raise error
 
 
-def _checked(scheme: str, address: str, guarded: object) -> Guard:
-    """Return the guard of the client that asks for *address*, or refuse."""
+def _checked(scheme: str, guarded: object) -> Guard:
+    """Return the guard of the client that connects by *scheme*, or refuse."""
     if not isinstance(guarded, Guard):
         _refuse(
             scheme,
@@ -203,7 +200,7 @@ class _TCPConnector(TCPConnector):  # type: ignore[misc]  # distributed ships no
     async def connect(
         self, address: str, deserialize: bool = True, *, guarded: Any = None, **arguments: Any
     ) -> Any:
-        self.comm_class = partial(GuardedComm, guard=_checked("tcp", address, guarded))
+        self.comm_class = partial(GuardedComm, guard=_checked("tcp", guarded))
         return await super().connect(address, deserialize, **arguments)
 
 
@@ -211,7 +208,7 @@ class _TLSConnector(TLSConnector):  # type: ignore[misc]  # as above
     async def connect(
         self, address: str, deserialize: bool = True, *, guarded: Any = None, **arguments: Any
     ) -> Any:
-        self.comm_class = partial(GuardedTLSComm, guard=_checked("tls", address, guarded))
+        self.comm_class = partial(GuardedTLSComm, guard=_checked("tls", guarded))
         return await super().connect(address, deserialize, **arguments)
 
 

@@ -63,12 +63,7 @@ class GuardedConversation(Conversation):
 
     def _made_elements(self, stream: str, reads: Server) -> Elements:
         return _StockElements(
-            self.link,
-            stream,
-            reads,
-            identity=self._identity,
-            answers_clients=False,
-            renewed=None,
+            self.link, stream, reads, identity=self._identity, answers_clients=False, renewed=None
         )
 
     def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:

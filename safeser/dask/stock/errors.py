@@ -18,8 +18,9 @@ from safeser.dask.contents import failures
 from safeser.dask.messages import translate
 from safeser.dask.stock.headers import name_of
 from safeser.dask.stock.reader import Stock
-from safeser.dask.wire.codec import PayloadRow, Reference
+from safeser.dask.wire.codec import PayloadRow
 from safeser.dask.wire.fields import transform
+from safeser.dask.wire.reader import Reference
 from safeser.errors import PayloadError
 from safeser.families.errors.wire import encode
 from safeser.operations import Encoding

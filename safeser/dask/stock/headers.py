@@ -22,7 +22,7 @@ from safeser.families import plain
 from safeser.families.plain import Unencodable
 from safeser.values import Limits
 
-__all__ = ["Translator", "name_of"]
+__all__ = ["NoExtensions", "Translator", "name_of"]
 
 Header = dict[str, Any]
 Made = tuple[Header, list[Any]]
@@ -98,18 +98,13 @@ class Translator:
             at += length
         if kind == "dict":
             made.insert(0, self._packed(tuple(keys)))
-        return {
-            "serializer": "collection",
-            "type": kind,
-            "sub-headers": [inner for inner, _ in made],
-            "frame-lengths": [len(own) for _, own in made],
-        }, [frame for _, own in made for frame in own]
+        return arrays.holding({"serializer": "collection", "type": kind}, made)
 
     def _plain(self, header: Header, frames: list[Any]) -> Made:
         if header.keys() != {"serializer"}:
             malformed("its header has more than a family")
         # Dask's unpacker makes tuples of all sequences, and so does this; ours keeps them apart.
-        return self._packed(_NoExtensions(self._limits).read(self.run(frames)))
+        return self._packed(NoExtensions(self._limits).read(self.run(frames)))
 
     def run(self, frames: list[Any]) -> Any:
         """Return *frames* as one, which is as long as they are: so long as one value may be."""
@@ -145,7 +140,9 @@ class Translator:
         return name
 
 
-class _NoExtensions(Reader):
+class NoExtensions(Reader):
+    """Reads msgpack of stock Dask, which has no extensions."""
+
     def _ext(self, code: int, data: Any) -> NoReturn:
         raise PayloadError(
             f"msgpack extension {code} means nothing in stock Dask", rule="payload.ext"
@@ -195,19 +192,15 @@ def _unsent(frames: list[Any]) -> NoReturn:
 # -- one function for each class that stock Dask has serializers for -------------------------------
 
 
-def _leaf(name: str, meta: Header, frames: list[Any]) -> Made:
-    return {"serializer": "dask", "type": name, "sub-header": meta}, frames
-
-
 def _bytes(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     if meta:
         malformed("bytes have no description")
-    return _leaf(name, {}, [own.run(frames)])
+    return arrays.typed(name, {}), [own.run(frames)]
 
 
 def _memoryview(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     described = {"format": meta.get("format"), "shape": meta.get("shape"), "writeable": True}
-    return _leaf(name, described, [own.run(frames)])
+    return arrays.typed(name, described), [own.run(frames)]
 
 
 def _array(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
@@ -216,7 +209,7 @@ def _array(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
         malformed("its type code is not that of numbers")
     size = array.array(code).itemsize
     described = {"code": code, "itemsize": size, "order": sys.byteorder}
-    return _leaf(name, described, [own.run(frames)])
+    return arrays.typed(name, described), [own.run(frames)]
 
 
 def _ndarray(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
@@ -230,7 +223,7 @@ def _masked(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
 def _nothing(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     if meta or frames:
         malformed("the masked constant holds nothing")
-    return _leaf("numpy.ma:masked", {}, [])
+    return arrays.typed("numpy.ma:masked", {}), []
 
 
 def _fields(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
@@ -239,12 +232,7 @@ def _fields(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made
     made = [own._packed((*plain_fields, *others))]
     made += [own._packed(value) for value in plain_fields.values()]
     made += others.values()
-    return {
-        "serializer": "collection",
-        "type": "dict",
-        "sub-headers": [inner for inner, _ in made],
-        "frame-lengths": [len(held) for _, held in made],
-    }, [frame for _, held in made for frame in held]
+    return arrays.holding({"serializer": "collection", "type": "dict"}, made)
 
 
 #: By the name that the pickle of a class holds. Dask makes a plain array of a memory map, too.

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from safeser.channel import Unreadable
-from safeser.dask.stock.headers import Translator
+from safeser.dask.stock.headers import NoExtensions, Translator
 from safeser.dask.wire.codec import PayloadRow
-from safeser.dask.wire.reader import MARKERS, Reader, Reference
+from safeser.dask.wire.reader import MARKERS, Reference
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
 
@@ -28,7 +28,7 @@ _MAX_HEADER = 16 << 20
 _MAX_ERRORS = 100
 
 
-class _Structure(Reader):
+class _Structure(NoExtensions):
     """Reads frame 0, or a header: *marked* makes a value of a dictionary with a marker in it."""
 
     def __init__(self, limits: Limits, left: int, marked: Any = None) -> None:
@@ -43,11 +43,6 @@ class _Structure(Reader):
             return self._marked(pairs)
         except SafeserError as error:
             return self._marked(error)
-
-    def _ext(self, code: int, data: Any) -> Any:
-        raise PayloadError(
-            f"msgpack extension {code} means nothing in stock Dask", rule="payload.ext"
-        )
 
 
 def _is_marker(key: Any) -> bool:
@@ -116,8 +111,7 @@ class Stock:
         return self.add(Unreadable(error), (), eager=eager)
 
     def _serialized(self, offset: int) -> tuple[dict[str, Any], list[Any]]:
-        header, frames = self._taken(offset)
-        return self._translator.outermost(header, frames)
+        return self._translator.outermost(*self._taken(offset))
 
     def _pickled(self, offset: int) -> tuple[dict[str, Any], list[Any]]:
         header, frames = self._taken(offset)

@@ -155,7 +155,8 @@ _lock = threading.Lock()
 
 def _configured(scheme: str, settings: Settings) -> tuple[Policy, str, AuditSink]:
     policy = Policy.load(settings.policy or _POLICY)
-    own = _identity(settings)
+    key = settings.identity
+    own = None if key is None else Identity.load(Path(key).expanduser()).principal
     principal = own if own is not None and own in policy.principals else _PRINCIPAL
     hears = Context(UNKNOWN, principal, Kind.DATA, transport=scheme)
     if principal not in policy.principals or policy.match(hears) is None:
@@ -170,12 +171,6 @@ def _configured(scheme: str, settings: Settings) -> tuple[Policy, str, AuditSink
         if settings not in _logs:
             _logs[settings] = _log(settings, principal, policy)
         return policy, principal, _logs[settings]
-
-
-def _identity(settings: Settings) -> str | None:
-    if settings.identity is None:
-        return None
-    return Identity.load(Path(settings.identity).expanduser()).principal
 
 
 def _log(settings: Settings, principal: str, policy: Policy) -> AuditSink:

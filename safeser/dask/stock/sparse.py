@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from safeser.dask.contents.unreadable import malformed
-from safeser.dask.stock.arrays import holding
+from safeser.dask.stock.arrays import holding, typed
 from safeser.families.reduced import SHORT
 from safeser.pickles.nodes import LEAVES, Apart
 from safeser.pickles.trees.writing import instance
@@ -84,7 +84,7 @@ def translated(own: Translator, name: str, meta: dict[str, Any], frames: list[An
     tree = instance(name, state)
     if len(tree) > SHORT:
         malformed("its attributes are too long")
-    return holding(wanted, {"tree": tree}, children)
+    return holding(typed(wanted, {"tree": tree}), children)
 
 
 def _elements(made: Made) -> list[Made]:

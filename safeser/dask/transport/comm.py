@@ -36,23 +36,11 @@ from safeser.dask.transport.frames import (
     written_pieces,
 )
 from safeser.dask.transport.session_control import LONGEST_HEADER, SessionControl
-from safeser.dask.transport.unfinished import (
-    COUNTED_FROM,
-    PIECE,
-    Arriving,
-    unfinished,
-)
+from safeser.dask.transport.unfinished import COUNTED_FROM, PIECE, Arriving, unfinished
 from safeser.dask.wire.ceilings import MessageBounds, control_bounds, over_bounds
 from safeser.dask.wire.codec import expanded
 from safeser.dask.wire.gc_pause import gc_paused
-from safeser.envelope import (
-    PRELUDE_SIZE,
-    Buffer,
-    HandshakeRefused,
-    Prelude,
-    Start,
-    Verified,
-)
+from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Prelude, Start, Verified
 from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.operations import Server
 from safeser.values import Suite
@@ -123,7 +111,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         self._written: Any = None  # the future of the last write; done when all is written
         self._sealing = asyncio.Lock()  # one large message is sealed and written at a time
         self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
-        self._deserializers = deserializers
         self._authority = authority
         self.conversation = Conversation(
             link,
@@ -367,10 +354,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         return arrival.verified(last)
 
     async def write(
-        self,
-        msg: Any,
-        serializers: Sequence[str] | None = None,
-        on_error: str = "message",
+        self, msg: Any, serializers: Sequence[str] | None = None, on_error: str = "message"
     ) -> int:
         """Seal and enqueue *msg*; return the number of bytes.
 
@@ -430,7 +414,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
     def is_idle(self) -> bool:
         """Tell whether this connection lies unused in one of Dask's pools."""
-        pool = getattr(self, "_pool", _no_pool)()
+        of = getattr(self, "_pool", None)
+        pool = None if of is None else of()
         return pool is not None and any(self in idle for idle in pool.available.values())
 
     async def send_control(
@@ -537,10 +522,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             raise CommClosedError("the connection is closed")
         self._written = self.stream.write(piece)
         return len(piece)
-
-
-def _no_pool() -> None:
-    """Stand for the pool of a connection that is in none."""
 
 
 def _check_announced(prelude: Prelude, bounds: MessageBounds) -> None:

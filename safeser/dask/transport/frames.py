@@ -14,17 +14,6 @@ from safeser.dask.transport.unfinished import Arriving, fill, frame_memory, rece
 from safeser.envelope import Arrival, Buffer, byte_count, runs
 from safeser.errors import EnvelopeError
 
-__all__ = [
-    "ONE_READ",
-    "arrives_whole",
-    "counted_size",
-    "cut_at",
-    "read_end",
-    "read_frames",
-    "read_groups",
-    "written_pieces",
-]
-
 #: A body up to this size is read in one piece; a larger one frame by frame, so that each large
 #: buffer owns its memory and arrays need no copy.
 ONE_READ = 1 << 18

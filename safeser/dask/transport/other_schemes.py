@@ -34,7 +34,7 @@ class _Sealed(registry.Backend):  # type: ignore[misc]  # distributed ships no t
     def __init__(self, scheme: str) -> None:
         self._scheme = scheme
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         error = ConfigError(
             f"{self._scheme}:// is closed: this process speaks safeser:// only",
             rule="scheme.sealed",
@@ -43,22 +43,8 @@ class _Sealed(registry.Backend):  # type: ignore[misc]  # distributed ships no t
         note_left(error, self._scheme)
         raise error
 
-    def get_connector(self) -> Any:
-        self._refuse()
-
-    def get_listener(
-        self, loc: Any, handle_comm: Any, deserialize: Any, **connection_args: Any
-    ) -> Any:
-        self._refuse()
-
-    def get_address_host(self, loc: Any) -> Any:
-        self._refuse()
-
-    def resolve_address(self, loc: Any) -> Any:
-        self._refuse()
-
-    def get_local_address_for(self, loc: Any) -> Any:
-        self._refuse()
+    get_connector = get_listener = _refuse
+    get_address_host = resolve_address = get_local_address_for = _refuse
 
 
 #: Who this process is to clusters without safeser, and where that is recorded.

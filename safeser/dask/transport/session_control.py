@@ -1,7 +1,8 @@
-"""Control messages of a session: its end, and renewal with new keys.
+"""Control messages of a session: its end, and renewal with new keys, which are recorded.
 
 The one rule: these messages are sealed like all others and never reach Dask. They are the ones with
-a header; all of Dask's have none.
+a header; all of Dask's have none. A key follows another only where one peer proved both, the new
+one inside a session of the old one.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from distributed.comm.core import CommClosedError
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Ending, Link, Renewal, Step
-from safeser.dask.transport.key_succession import successors
 from safeser.envelope import Handshake, Verified
 from safeser.errors import AuthenticationError, EnvelopeError
+from safeser.identity import PublicKey
 from safeser.values import Kind
 
-__all__ = ["LONGEST_HEADER", "SessionControl"]
+__all__ = ["LONGEST_HEADER", "SessionControl", "successors"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -44,6 +45,25 @@ _AGAIN = 3.0
 #: The part of them within which no second attempt that the peer begins is taken: each also writes
 #: to the log and the audit log. It is not all of them, since one attempt may arrive late.
 _TOO_SOON = 1 / 3
+
+
+class Successors:
+    """The first key of each key that took another's place; at most one for each listed key."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def note(self, before: PublicKey, after: PublicKey) -> None:
+        """Record that the holder of *before* proved in that session that it holds *after*."""
+        if before != after:
+            self._first.setdefault(after.text, self.first(before))
+
+    def first(self, key: PublicKey) -> str:
+        """Return, as text, the key by which the holder of *key* was known first."""
+        return self._first.get(key.text, key.text)
+
+
+successors = Successors()
 
 
 class _Connection(Protocol):
@@ -78,7 +98,7 @@ class SessionControl:
         self._renewal = Renewal(
             initiator=initiator,
             begin=partial(link.handshake, initiator=initiator),
-            receive_anew=_weak_callback(WeakMethod(self._receive_anew)),
+            receive_anew=_weakly(WeakMethod(self._receive_anew)),
         )
         self._initiator = initiator
         self._asked = False  # the peer was told to close this connection once it is idle
@@ -244,24 +264,18 @@ class SessionControl:
         logger.info("The session with %s was renewed", self._link.peer)
 
 
-def _weak_callback(method: WeakMethod[Any]) -> Callable[[Handshake], None]:
+def _weakly(method: WeakMethod[Any]) -> Callable[..., None]:
     """Return what calls *method* and does not keep its object alive."""
 
-    def called(handshake: Handshake) -> None:
+    def called(*arguments: Any) -> None:
         bound = method()
         if bound is not None:
-            bound(handshake)
+            bound(*arguments)
 
     return called
 
 
 def _scheduled(loop: Any, method: WeakMethod[Any], *arguments: Any) -> None:
     """Schedule *method* in *loop*, from any thread, if its object lives by then."""
-
-    def called() -> None:
-        bound = method()
-        if bound is not None:
-            bound(*arguments)
-
     with contextlib.suppress(RuntimeError):  # the loop is closed, and its streams with it
-        loop.add_callback(called)
+        loop.add_callback(partial(_weakly(method), *arguments))

@@ -18,23 +18,10 @@ from collections import Counter
 from collections.abc import Callable
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 from distributed.protocol.utils import host_array
 from tornado.iostream import IOStream
-
-__all__ = [
-    "COUNTED_FROM",
-    "PIECE",
-    "Arriving",
-    "Unfinished",
-    "fill",
-    "frame_memory",
-    "read_frame",
-    "receive",
-    "unfinished",
-]
 
 #: Bytes of all unfinished messages of a process: as much as one array or buffer may be by default.
 BUDGET = 1 << 30
@@ -235,12 +222,7 @@ class Arriving:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self in self._owner._arriving:  # few messages are so large that they count
             self._owner._remove(self)
 

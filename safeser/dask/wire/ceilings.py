@@ -30,19 +30,6 @@ from safeser.operations import (
 from safeser.policy.ceilings import ceiling, largest
 from safeser.values import Kind, Limits
 
-__all__ = [
-    "CeilingOf",
-    "MessageBounds",
-    "ceilings_of",
-    "check_element",
-    "control_bounds",
-    "greeting_bounds",
-    "incoming_bounds",
-    "named_first",
-    "over_bounds",
-    "reply_bounds",
-]
-
 #: Tells how large an operation of that name may be; None where there is no such operation.
 CeilingOf = Callable[[str], Ceiling | None]
 

@@ -43,22 +43,6 @@ from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.operations import FLOOR
 from safeser.values import SEALED, Limits, check_principal
 
-__all__ = [
-    "MOST_STRANGE",
-    "Encoder",
-    "Leaf",
-    "Parsed",
-    "PayloadRow",
-    "Reference",
-    "expanded",
-    "has_large_element",
-    "parse",
-    "parse_apart",
-    "slices",
-    "substitute",
-]
-
-
 #: Elements of one batch that name no known operation, after which its rest is left out: encoders
 #: of other releases may write a few.
 MOST_STRANGE = 100
@@ -249,15 +233,12 @@ def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = 
         if rows or reader.references:
             _check_used(reader, rows)
     except PayloadError as error:
-        error.operation = error.operation or _named_in(frames[0])
+        # What a malformed request, or batch of one, names, for its record.
+        view = memoryview(frames[0])
+        named = ceilings.named_first(view[1:] if view[:1] == _LIST_OF_ONE else view)
+        error.operation = error.operation or named
         raise
     return Parsed(body, rows)
-
-
-def _named_in(data: Any) -> str:
-    """Return the operation that a malformed request, or batch of one, names, for its record."""
-    view = memoryview(data)
-    return ceilings.named_first(view[1:] if view[:1] == _LIST_OF_ONE else view)
 
 
 _LIST_OF_ONE = msgpack.Packer().pack_array_header(1)

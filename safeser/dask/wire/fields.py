@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from safeser.dask.wire.codec import Reference
+from safeser.dask.wire.reader import Reference
 
 __all__ = ["holds_reference", "pickled", "references", "select", "steps_of", "transform"]
 

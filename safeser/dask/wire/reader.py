@@ -19,22 +19,6 @@ from safeser.errors import PayloadError
 from safeser.families.keys import are_costly
 from safeser.values import Limits
 
-__all__ = [
-    "EXT_EAGER",
-    "EXT_OPAQUE",
-    "EXT_SET",
-    "LEAVES",
-    "MARKERS",
-    "NO_CONTAINER",
-    "UNSURE",
-    "Reader",
-    "Reference",
-    "check_hashes",
-    "check_header",
-    "check_readable",
-    "read_plain",
-]
-
 EXT_OPAQUE = 1  # a payload that a relay passes on unopened, as Dask's Serialized
 EXT_EAGER = 2  # a payload that every recipient opens, as Dask's ToPickle
 EXT_SET = 3

@@ -51,11 +51,7 @@ def check_fields(row: Operation, body: Mapping[str, Any], *, payloads: bool) -> 
                 raise _misshapen(fits, (name,), row.name)
         return later
     for name, fits in asked:
-        value = body[name]
-        if value.__class__ not in LEAVES and holds_reference(value):
-            later.append(Later((name,), fits, row.name))
-        elif not fits(value):
-            raise _misshapen(fits, (name,), row.name)
+        _check(fits, body[name], (name,), row.name, later)
     return later
 
 

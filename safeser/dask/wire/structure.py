@@ -12,17 +12,6 @@ from typing import Any
 from safeser.errors import PayloadError
 from safeser.operations import MANY
 
-__all__ = [
-    "DEFINITIONS",
-    "LISTS",
-    "MOST_STRUCTURE",
-    "byte_strings",
-    "most_elements",
-    "most_structure",
-    "structure_of",
-    "too_much",
-]
-
 #: Lists of a sealed graph: heads, trees, definitions, canonical digests, annotations.
 LISTS = 5
 
@@ -64,9 +53,9 @@ def structure_of(header: Mapping[str, Any], frames: Sequence[Any]) -> int:
     """
     sizes, lists = header.get("sizes"), frames[1:]
     if type(sizes) is not tuple or not len(sizes) == len(lists) == LISTS:
-        raise _malformed("its frames")
+        raise malformed_graph("its frames")
     if any(type(size) is not int or size < 0 for size in sizes) or sizes[DEFINITIONS]:
-        raise _malformed("the sizes of its frames")
+        raise malformed_graph("the sizes of its frames")
     taken = [size or memoryview(each).nbytes for size, each in zip(sizes, lists, strict=True)]
     return sum(taken) - taken[DEFINITIONS]
 
@@ -93,14 +82,14 @@ def byte_strings(data: memoryview, count: int, what: str) -> Iterator[memoryview
         tag = data[at] if at < len(data) else 0
         size = _SIZES.get(tag)
         if size is None:
-            raise _malformed("its lists")
+            raise malformed_graph("its lists")
         begin = at + 1 + size
         at = begin + int.from_bytes(data[at + 1 : begin], "big")
         if at > len(data):
-            raise _malformed("its lists")
+            raise malformed_graph("its lists")
         yield data[begin:at]
     if at != len(data):
-        raise _malformed("its lists")
+        raise malformed_graph("its lists")
 
 
 #: Bytes of the length behind the first byte of a byte string in msgpack, and of an array.
@@ -113,12 +102,13 @@ def _begun(data: memoryview, count: int, what: str) -> int:
     tag = data[0] if len(data) else 0
     size = 0 if 0x90 <= tag <= 0x9F else _ARRAYS.get(tag)
     if size is None:
-        raise _malformed("its lists")
+        raise malformed_graph("its lists")
     held = tag & 0xF if not size else int.from_bytes(data[1 : 1 + size], "big")
     if held != count:
-        raise _malformed(what)
+        raise malformed_graph(what)
     return 1 + size
 
 
-def _malformed(what: str) -> PayloadError:
+def malformed_graph(what: str) -> PayloadError:
+    """Return the error about *what* of a sealed graph no author writes."""
     return PayloadError(f"a sealed graph is malformed: {what}", rule="sealed.graph")

@@ -59,19 +59,16 @@ def require_own_scheduler(link: Link, name: str, is_scheduler: Callable[[str], b
         registered.
     :raises PolicyDenied: which was recorded.
     """
-    if not is_scheduler(link.peer) and not _runs_code(link, name, is_scheduler):
+    # By this very connection: contexts of the policy may ask how it travels, and where from.
+    context = link.inbound(Kind.DATA, name)
+    schedulers = filter(is_scheduler, link.policy.principals)
+    if not is_scheduler(link.peer) and not runs_code(link.policy, context, schedulers):
         link.refuse(
-            link.inbound(Kind.DATA, name),
+            context,
             "key.direct",
             f"a worker does {name} only for its scheduler and principals that may run code in it",
             fix=CHANGES[name],
         )
-
-
-def _runs_code(link: Link, name: str, is_scheduler: Callable[[str], bool]) -> bool:
-    # By this very connection: contexts of the policy may ask how it travels, and where from.
-    schedulers = filter(is_scheduler, link.policy.principals)
-    return runs_code(link.policy, link.inbound(Kind.DATA, name), schedulers)
 
 
 def runs_code(policy: Policy, context: Context, schedulers: Iterable[str]) -> bool:

@@ -1,20 +1,26 @@
-"""Log no errors about connections that a closing worker closed itself.
+"""How a worker's process ends: not by Ctrl-C, and without errors about connections that it closed.
 
-The one rule: only failures of a closed connection are left out, and only while the worker closes.
-Dask logs a heartbeat that was under way then as an error, with its traceback, although nothing
-failed; ``safeser up`` would sometimes print that in place of its last line.
+The one rule: a program that a task starts has SIGINT neither blocked nor ignored, and only failures
+of a closed connection are left out of the log, only while the worker closes. A child inherits both
+states of SIGINT through ``exec``; a handler in Python it does not inherit. Dask logs a heartbeat
+that was under way when the worker closed as an error, with its traceback, although nothing failed;
+``safeser up`` would sometimes print that in place of its last line.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import threading
 import weakref
+from types import FrameType
 from typing import Any
 
 from distributed.comm.core import CommClosedError
 from distributed.core import Status
 
-__all__ = ["silence_closed_connections"]
+__all__ = ["silence_closed_connections", "unblock"]
 
 _CLOSING = frozenset({Status.closing, Status.closed})
 
@@ -39,3 +45,25 @@ def silence_closed_connections(worker: Any) -> None:
         if isinstance(known, _OwnEnd) and known._worker() is None:
             logger.removeFilter(known)
     logger.addFilter(_OwnEnd(worker))
+
+
+def unblock() -> None:
+    """Let SIGINT through to this process, where it was started with SIGINT blocked, and drop it.
+
+    ``safeser up`` starts its workers so, since a terminal interrupts every process at once and
+    those are its nannies' to end. To be called by the main thread: threads that it starts later,
+    those of tasks among them, block no more than it does.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+        return
+    ours = os.getpid()
+
+    def drop(number: int, frame: FrameType | None) -> None:
+        # A fork keeps the handler; it is no worker, and Ctrl-C ends it as any program.
+        if os.getpid() != ours:
+            signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, drop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -26,14 +26,6 @@ from safeser.dask.worker.worker_folders import WorkerFolder
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = [
-    "refused_plugin",
-    "refusing_start",
-    "require_own_start",
-    "require_own_worker",
-    "require_unconfined",
-]
-
 logger = logging.getLogger("safeser.dask")
 
 
@@ -47,17 +39,13 @@ def require_own_worker(nanny: Any, comm: Any, *, worker_key: str | None) -> None
     :raises PolicyDenied: which was recorded.
     """
     link = comm.link
-    if not _may_end(link) and not _is_of(nanny, comm, link, worker_key):
+    ends = link.policy.permits_operation(link.inbound(Kind.CONTROL, "kill"))
+    if not ends.permitted and not _is_of(nanny, comm, link, worker_key):
         link.refuse(
             link.inbound(Kind.CONTROL, "close_gracefully"),
             "nanny.another",
             "a nanny is told by its own worker alone that this retires",
         )
-
-
-def _may_end(link: Any) -> bool:
-    permits = link.policy.permits_operation
-    return bool(permits(link.inbound(Kind.CONTROL, "kill")).permitted)
 
 
 def _is_of(nanny: Any, comm: Any, link: Any, key: str | None) -> bool:

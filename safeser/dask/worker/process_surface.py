@@ -41,17 +41,11 @@ _BACKLOG = 128
 #: Modules of distributed whose pages only show something. ``distributed.http.scheduler.api`` is
 #: not among them: it closes workers for any visitor.
 _PAGES = (
-    "distributed.http.health",
-    "distributed.http.prometheus",
-    "distributed.http.routing",
-    "distributed.http.scheduler.info",
-    "distributed.http.scheduler.json",
-    "distributed.http.scheduler.missing_bokeh",
-    "distributed.http.scheduler.prometheus",
-    "distributed.http.statics",
-    "distributed.http.utils",
-    "distributed.http.worker.prometheus",
-    "tornado.web",
+    *("distributed.http.health", "distributed.http.prometheus", "distributed.http.routing"),
+    *("distributed.http.scheduler.info", "distributed.http.scheduler.json"),
+    *("distributed.http.scheduler.missing_bokeh", "distributed.http.scheduler.prometheus"),
+    *("distributed.http.statics", "distributed.http.utils"),
+    *("distributed.http.worker.prometheus", "tornado.web"),
 )
 
 #: Fetches pages from whatever host and port the path names, with whatever method it is asked by.
@@ -87,7 +81,10 @@ def confine_web_server(owner: Any, policy: Policy) -> None:
     _check_routes(owner.http_application)
     server = owner.http_server
     bound = [made.getsockname()[:2] for made in server._sockets.values()]
-    if all(_may_listen(host, policy) for host, _ in bound):
+    if all(
+        host == policy.dashboard or ip_address(host.partition("%")[0]).is_loopback
+        for host, _ in bound
+    ):
         return
     host = policy.dashboard or LOOPBACK
     server.stop()
@@ -123,10 +120,6 @@ def _listen(server: Any, host: str, port: int) -> None:
     )
 
 
-def _may_listen(host: str, policy: Policy) -> bool:
-    return host == policy.dashboard or ip_address(host.partition("%")[0]).is_loopback
-
-
 def _check_routes(application: Any) -> None:
     """Refuse pages that do something, and take out the proxy."""
     for router in (application.default_router, application.wildcard_router):
@@ -138,12 +131,10 @@ def _check_routes(application: Any) -> None:
                 base.__module__ == _PROXY for base in target.__mro__
             ):
                 rule.target = _NotHere
-            elif not _shows(target.__module__) and target is not _NotHere:
+            elif target is not _NotHere and not any(
+                f"{target.__module__}.".startswith(f"{page}.") for page in _PAGES
+            ):
                 _refuse_page(target.__module__)
-
-
-def _shows(module: str) -> bool:
-    return any(module == page or module.startswith(f"{page}.") for page in _PAGES)
 
 
 def _rules(router: Any) -> Iterator[Any]:

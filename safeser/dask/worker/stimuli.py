@@ -169,15 +169,10 @@ def _is_stale(state: Any, event: Any) -> bool:
     task = state.tasks.get(event.key)
     if task is None:
         return False
-    return task.run_id != event.run_id or (
-        isinstance(event, ExecuteFailureEvent) and _lacks_inputs(state, task)
-    )
-
-
-def _lacks_inputs(state: Any, task: Any) -> bool:
-    return any(
+    lacks_inputs = isinstance(event, ExecuteFailureEvent) and any(
         each.key not in state.data and each.key not in state.actors for each in task.dependencies
     )
+    return task.run_id != event.run_id or lacks_inputs
 
 
 def _fail_dependents(worker: Any, failed: Any) -> None:

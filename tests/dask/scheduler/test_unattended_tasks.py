@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from types import SimpleNamespace
 
-from safeser.dask.scheduler.unattended_tasks import release_unattended
+from safeser.dask.scheduler.cancellation import release_unattended
 
 
 class Scheduler:

@@ -11,7 +11,7 @@ from distributed.comm.core import connect, listen
 from safeser.channel.records import Recording
 from safeser.dask.messages.conversation import SKIP
 from safeser.dask.settings import channel_for
-from safeser.dask.transport.key_succession import Successors
+from safeser.dask.transport.session_control import Successors
 from safeser.dask.transport.unfinished import Arriving, unfinished
 from safeser.identity import Identity
 from tests.dask.transport.test_session_control import eventually, renewed_by

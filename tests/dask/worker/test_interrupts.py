@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from safeser.dask.worker.interrupts import unblock
+from safeser.dask.worker.endings import unblock
 
 CHILD = (
     "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, ()),"
@@ -18,7 +18,7 @@ BLOCKED = f"""
 import multiprocessing, os, signal, subprocess, sys, threading
 signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGINT}})
 os.kill(os.getpid(), signal.SIGINT)     # waits, and arrives when it is let through
-from safeser.dask.worker.interrupts import unblock
+from safeser.dask.worker.endings import unblock
 unblock()
 unblock()                               # as a worker that listens twice
 signal.raise_signal(signal.SIGINT)
