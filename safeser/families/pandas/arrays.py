@@ -20,7 +20,6 @@ from safeser.families.pandas.offsets import (
     describe_zone,
     read_freq,
     read_period_freq,
-    required,
     with_freq,
     write_freq,
     write_period_freq,
@@ -38,7 +37,7 @@ from safeser.families.pandas.parts import (
     settled,
 )
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, registry
+from safeser.families.registry import Parts, registry, required
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
 from safeser.pickles import Budget
@@ -412,7 +411,7 @@ def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
 
 
 def register() -> None:
-    """List pandas' arrays; called once, by safeser.families.pandas.names."""
+    """List pandas' arrays; called once, when the first is needed."""
     arrays = pd.arrays
     for kind, classes, write, read in (
         ("numbers", (np.ndarray,), _write_numpy, _read_numbers),

@@ -23,10 +23,10 @@ from safeser.families.pandas.internals import (
     texts_of,
     values_of,
 )
-from safeser.families.pandas.offsets import read_freq, required, with_freq, write_freq
+from safeser.families.pandas.offsets import read_freq, with_freq, write_freq
 from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, charged, settled
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, registry
+from safeser.families.registry import Parts, registry, required
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
 from safeser.pickles import Budget
@@ -36,17 +36,8 @@ from safeser.values import Limits
 
 __all__ = ["apart", "read_index", "register", "write_index"]
 
-_KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        pd.Index,
-        pd.CategoricalIndex,
-        pd.DatetimeIndex,
-        pd.IntervalIndex,
-        pd.PeriodIndex,
-        pd.TimedeltaIndex,
-    )
-}
+_CLASSES = "Index CategoricalIndex DatetimeIndex IntervalIndex PeriodIndex TimedeltaIndex"
+_KINDS: dict[str, Any] = {name: getattr(pd, name) for name in _CLASSES.split()}
 _MOMENTS = (pd.DatetimeIndex, pd.TimedeltaIndex)
 #: Index classes by the kind of array behind them; moments without a zone are numbers.
 _OF_ARRAY = {
@@ -297,7 +288,7 @@ _NAMES = {"range": "pandas:RangeIndex", "multi": "pandas:MultiIndex"}
 
 
 def register() -> None:
-    """List pandas' indexes; called once, by safeser.families.pandas.names."""
+    """List pandas' indexes; called once, when the first is needed."""
     pandas_arrays.add("categories", (pd.Categorical,), _write_categories, _read_categories)
     for name, classes in (
         ("pandas:Index", tuple(_KINDS.values())),

@@ -26,20 +26,6 @@ from safeser.types import numpy as bounds
 from safeser.types.pandas import is_kept
 from safeser.values import Limits
 
-__all__ = [
-    "Built",
-    "Loaded",
-    "Part",
-    "Reader",
-    "Writer",
-    "are_texts",
-    "charged",
-    "is_listed",
-    "label_of",
-    "numbers_key",
-    "settled",
-]
-
 Array = np.ndarray[Any, Any]
 
 
