@@ -105,7 +105,7 @@ def never_sent(
     def encode(x: object, limits: object) -> NoReturn:
         raise Unencodable(x, why)
 
-    def refuse(node: Any, _: object) -> NoReturn:
+    def refuse(node: Any, _: object) -> None:
         node.refuse(said, rule)
 
     return Typed(name, classes, encode, refuse, refuse)

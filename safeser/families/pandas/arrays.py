@@ -33,6 +33,7 @@ from safeser.families.pandas.parts import (
     Part,
     Reader,
     Writer,
+    build_checked,
     charged,
     settled,
 )
@@ -404,7 +405,7 @@ _MOMENTS = {
 
 
 def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
-    made = node.value(Loaded.of(node, values, budget))
+    made = build_checked(node, values, budget)
     if "readonly" in node.meta:
         made._readonly = True
     return made

@@ -18,7 +18,6 @@ from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, charged
 from safeser.families.plain import label
 from safeser.families.registry import Parts, never_sent, registry, required
 from safeser.families.tree import Node
-from safeser.pickles import Budget
 from safeser.types import pandas as bounds
 from safeser.values import Limits
 
@@ -187,10 +186,6 @@ def _check_cover(reader: Reader, blocks: list[Places], count: int | None) -> Non
         reader.refuse("a column is in two blocks, or in none", "families.shape")
 
 
-def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
-    return node.value(Loaded.of(node, values, budget))
-
-
 # -- series ------------------------------------------------------------------------------------
 
 
@@ -241,4 +236,4 @@ def register() -> None:
         (pd.Series, _encode_series, _check_series),
     ):
         name = f"pandas:{cls.__name__}"
-        registry.register(charged(name, (cls,), encode, check, _decode, keeps=True))
+        registry.register(charged(name, (cls,), encode, check, keeps=True))

@@ -29,7 +29,6 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, registry, required
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
-from safeser.pickles import Budget
 from safeser.pickles.shims.pandas import arrays as shims
 from safeser.types import pandas as bounds
 from safeser.values import Limits
@@ -276,11 +275,7 @@ def _check(node: Node, limits: Limits) -> None:
     reader.finish()
     if _NAMES.get(part.kind, "pandas:Index") != node.type:
         node.refuse("its kind is not that of its type", "families.header")
-    node.value = part
-
-
-def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
-    return node.value.build(Loaded.of(node, values, budget))
+    node.value = part.build
 
 
 #: Kinds with a name of their own, on which those may rely that hold an index.
@@ -295,4 +290,4 @@ def register() -> None:
         ("pandas:RangeIndex", (pd.RangeIndex,)),
         ("pandas:MultiIndex", (pd.MultiIndex,)),
     ):
-        registry.register(charged(name, classes, _encode, _check, _decode))
+        registry.register(charged(name, classes, _encode, _check))

@@ -22,7 +22,6 @@ from safeser.families.registry import Parts, required
 from safeser.families.reviewed import reviewed
 from safeser.families.stdlib import zones
 from safeser.families.tree import Node
-from safeser.pickles import Budget
 from safeser.pickles.shims.pandas.times import walked
 from safeser.types import pandas as bounds
 from safeser.values import Limits
@@ -157,10 +156,6 @@ def check_offset(node: Node, limits: Limits) -> None:
         node.refuse("its keys must be exactly offset", "families.header")
     node.value = read_offset(reader, node.meta["offset"])
     reader.finish()
-
-
-def decode_offset(node: Node, values: list[Any], budget: Budget) -> Any:
-    return node.value(Loaded.of(node, values, budget))
 
 
 # -- the freq of an index ----------------------------------------------------------------------

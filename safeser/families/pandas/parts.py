@@ -142,12 +142,17 @@ def are_short(items: Sequence[Any]) -> bool:
     return len(text) <= _INLINE_BYTES and text.isprintable()
 
 
+def build_checked(node: Node, values: list[Any], budget: Budget) -> Any:
+    """Return what the function makes that the check of *node* left in it."""
+    return node.value(Loaded.of(node, values, budget))
+
+
 def charged(
     name: str,
     classes: tuple[type, ...],
     encode: Callable[[Any, Limits], Parts],
     check: Callable[[Node, Limits], None],
-    decode: Callable[[Node, list[Any], Budget], Any],
+    decode: Callable[[Node, list[Any], Budget], Any] = build_checked,
     *,
     keeps: bool = False,
 ) -> Typed:

@@ -15,7 +15,6 @@ from safeser.families.pandas.offsets import (
     build_zone,
     check_offset,
     check_zone,
-    decode_offset,
     describe_zone,
     encode_offset,
     read_period_freq,
@@ -131,7 +130,7 @@ def register() -> None:
     kinds = tuple(OFFSETS.values())
     for typed in (
         charged("pandas:Period", (pd.Period,), _encode_period, _check_period, _decode_period),
-        charged("pandas:offset", kinds, encode_offset, check_offset, decode_offset),
+        charged("pandas:offset", kinds, encode_offset, check_offset),
         singleton("pandas:NA", pd.NA),
         singleton("pandas:NaT", pd.NaT),
     ):

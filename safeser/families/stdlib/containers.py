@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from safeser.families import records
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, Typed, registry, required, singleton
+from safeser.families.registry import Parts, Typed, registry, singleton
 from safeser.families.tree import Node
 from safeser.types import stdlib as bounds
 from safeser.values import Limits
@@ -44,7 +44,8 @@ def _holds(node: Node, kind: str) -> None:
 
 def _held(values: list[Any], kind: type[K]) -> K:
     """Return the one value in *values*, which is a *kind* of what was decided and checked."""
-    required(type(values[0]) is kind)
+    if type(values[0]) is not kind:
+        raise ValueError
     return values[0]
 
 
