@@ -6,12 +6,10 @@ that are checked first; no name or byte that a peer wrote chooses what runs.
 
 from __future__ import annotations
 
-from safeser.families.arrow import names as arrow
 from safeser.families.errors.wire import ExceptionData, RemoteError
 from safeser.families.numpy import arrays
 from safeser.families.numpy import names as numpy_names
 from safeser.families.numpy import scalars as array_scalars
-from safeser.families.pandas import names as frames
 from safeser.families.pickled import as_code
 from safeser.families.plain import Unencodable
 from safeser.families.receiving import (
@@ -28,10 +26,9 @@ from safeser.families.receiving import (
     judge,
     read,
 )
-from safeser.families.registered.classes import register_class, register_kind
-from safeser.families.registered.generic import register_generic
+from safeser.families.registered.classes import register_class
 from safeser.families.registry import Parts, Registry, Typed, registry
-from safeser.families.science import names as science
+from safeser.families.science import names as library_names
 from safeser.families.sending import serialize
 from safeser.families.stdlib import buffers, columns, containers, holders
 from safeser.families.stdlib import scalars as stdlib
@@ -61,21 +58,12 @@ __all__ = [
     "judge",
     "read",
     "register_class",
-    "register_generic",
-    "register_kind",
     "registry",
     "serialize",
 ]
 
-stdlib.register()
-buffers.register()
-containers.register()
-columns.register()
-holders.register()
-arrays.register()
-array_scalars.register()
-numpy_names.register()
-registry.register_lazy("pandas", frames.NAMES, frames.load)
-registry.register_lazy("pyarrow", arrow.NAMES, arrow.load)
-registry.register_lazy("polars", arrow.POLARS_NAMES, arrow.load_polars)
-science.register()
+for _types in (
+    *(stdlib, buffers, containers, columns, holders),
+    *(arrays, array_scalars, numpy_names, library_names),
+):
+    _types.register()

@@ -8,7 +8,7 @@ functions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from safeser.errors import PayloadError, SafeserError
@@ -18,14 +18,12 @@ from safeser.families.errors.unsent import unsent
 from safeser.families.registered import hosted
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed
-from safeser.families.tree import Node
+from safeser.families.tree import PICKLES, Node
 from safeser.pickles import Budget
 from safeser.trace.probe import Done, is_traced, size_of, watch
 from safeser.values import FAMILIES, Context, Grant, Limits
 
 __all__ = ["built"]
-
-_PICKLES = ("pickle", "cloudpickle")
 
 
 def built(
@@ -45,39 +43,28 @@ def built(
     :raises PolicyDenied: for a global in a pickle that *grant* does not permit.
     :raises PayloadError: for a value that cannot be built.
     """
-    if is_traced():
-        size = sum(size_of(node.frames) for node in nodes)
-        family = nodes[0].serializer
-        return watch(
-            "deserialize",
-            partial(_built, nodes, grant, limits, typed=typed, budget=budget, context=context),
-            lambda made: Done(made, family, size),
-        )
-    return _built(nodes, grant, limits, typed=typed, budget=budget, context=context)
+
+    def run() -> Any:
+        if len(nodes) == 1 and nodes[0].serializer == "dask":  # as most payloads
+            (node,) = nodes
+            kind = typed[node.type]
+            words = hosted.words_of(context) if kind.contextual else None
+            return _decoded(node, kind, [], words, budget)
+        if any(node.serializer not in FAMILIES for node in nodes):
+            own_families.look_for(grant.families)
+        builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
+        for node in reversed(nodes):
+            node.value = builder.build(node)
+        return nodes[0].value
+
+    if not is_traced():
+        return run()
+    size = sum(size_of(node.frames) for node in nodes)
+    family = nodes[0].serializer
+    return watch("deserialize", run, lambda made: Done(made, family, size))
 
 
-def _built(
-    nodes: Sequence[Node],
-    grant: Grant,
-    limits: Limits,
-    *,
-    typed: Mapping[str, Typed],
-    budget: Budget,
-    context: Context | Mapping[str, Any] | None,
-) -> Any:
-    if len(nodes) == 1 and nodes[0].serializer == "dask":  # as most payloads
-        (node,) = nodes
-        kind = typed[node.type]
-        words = hosted.words_of(context) if kind.contextual else None
-        return _decoded(node, kind, [], words, budget)
-    if any(node.serializer not in FAMILIES for node in nodes):
-        own_families.look_for(grant.families)
-    builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
-    for node in reversed(nodes):
-        node.value = builder.build(node)
-    return nodes[0].value
-
-
+@dataclass(slots=True)
 class _Builder:
     """Builds checked nodes, children before their parents.
 
@@ -85,26 +72,18 @@ class _Builder:
     :param context: passed to registered functions that take it.
     """
 
-    def __init__(
-        self,
-        grant: Grant,
-        limits: Limits,
-        budget: Budget,
-        typed: Mapping[str, Typed],
-        context: dict[str, Any] | None,
-    ) -> None:
-        self.grant = grant
-        self.limits = limits
-        self.budget = budget
-        self.typed = typed
-        self.context = context
+    grant: Grant
+    limits: Limits
+    budget: Budget
+    typed: Mapping[str, Typed]
+    context: dict[str, Any] | None
 
     def build(self, node: Node) -> Any:
         if node.serializer == "msgpack":
             return self.plain(node)
         if node.serializer == "error":
             return self.failure(node)
-        if node.serializer in _PICKLES:
+        if node.serializer in PICKLES:
             return pickled.decode(node, self.grant, self.limits, self.budget)
         values = [child.value for child in node.children]
         for child in node.children:

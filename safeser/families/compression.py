@@ -171,18 +171,13 @@ def _zstd() -> _Codec:
     return _Codec(lambda view: bytes(zstandard.ZstdCompressor().compress(view)), decompress)
 
 
-def _zlib() -> _Codec:
-    return _Codec(zlib.compress, _open_zlib)
-
-
-_MAKERS: dict[str, tuple[str, Callable[[], _Codec]]] = {
-    "lz4": ("lz4", _lz4),
-    "zstd": ("zstandard", _zstd),
-    "zlib": ("zlib", _zlib),
+_MAKERS: dict[str, Callable[[], _Codec]] = {
+    "lz4": _lz4,
+    "zstd": _zstd,
+    "zlib": lambda: _Codec(zlib.compress, _open_zlib),
 }
 
 
 @cache
 def _codec(name: str) -> _Codec | None:
-    package, make = _MAKERS[name]
-    return make() if find_spec(package) else None
+    return _MAKERS[name]() if find_spec(_PACKAGES[name]) else None

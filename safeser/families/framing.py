@@ -21,7 +21,7 @@ from safeser.families.plain import RAISE
 from safeser.families.tree import TRANSPORT
 from safeser.values import Limits
 
-__all__ = ["bare", "opened", "prepared"]
+__all__ = ["address", "bare", "opened", "prepared"]
 
 #: Types whose length is their size.
 _COUNTED = (bytes, bytearray)
@@ -175,7 +175,7 @@ def _adjacent(parts: list[memoryview]) -> memoryview | None:
     """Return the run that *parts* are neighbours in, as after one read from a socket; else None."""
     if not parts or any(part.obj is not parts[0].obj for part in parts):
         return None
-    starts = [_address(part) for part in parts]
+    starts = [address(part) for part in parts]
     ends = [start + part.nbytes for start, part in zip(starts, parts, strict=True)]
     if starts[1:] != ends[:-1]:
         return None
@@ -183,10 +183,11 @@ def _adjacent(parts: list[memoryview]) -> memoryview | None:
         base = memoryview(parts[0].obj).cast("B")
     except TypeError:
         return None
-    first = starts[0] - _address(base)
+    first = starts[0] - address(base)
     whole = base[first : first + ends[-1] - starts[0]]
     return whole.toreadonly() if any(part.readonly for part in parts) else whole
 
 
-def _address(view: memoryview) -> int:
+def address(view: memoryview) -> int:
+    """Return where the bytes of *view* lie in memory."""
     return int(np.frombuffer(view, np.uint8).__array_interface__["data"][0])

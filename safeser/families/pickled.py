@@ -92,11 +92,6 @@ def as_code(denial: PolicyDenied, refused: str, *, where: str) -> PolicyDenied:
     return denied
 
 
-def judge(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> None:
-    """Refuse a pickle that *grant* would refuse, before anything is built."""
-    _judged(node, grant, limits, budget)
-
-
 def decode(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> Any:
     """Load a pickle by the family that was found for it, which *grant* lists."""
     data = node.frames[0]
@@ -104,25 +99,10 @@ def decode(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> 
         _with_flag(buffer, writeable)
         for buffer, writeable in zip(node.frames[1:], node.meta["writeable"], strict=True)
     ]
-    if node.value == "cloudpickle":
-        return _load_code(bytes(data), buffers)
-    return _judged(node, grant, limits, budget).build(buffers, budget)
-
-
-def _judged(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> pickles.Judged:
-    """Return the pickle of *node*, judged by the profiles of *grant*; *budget* is charged."""
-    buffers, parsed = len(node.frames) - 1, node.parsed
-    if parsed is None:
-        parsed = pickles.parse(node.frames[0], buffers=buffers, limits=limits, budget=budget)
-    else:
-        parsed.charge(budget)
-    profile = pickles.Profile.granted(grant.profiles, grant.allow)
-    return parsed.judged(profile, buffers=buffers)
-
-
-def _load_code(data: bytes, buffers: list[memoryview]) -> Any:
+    if node.value != "cloudpickle":
+        return judge(node, grant, limits, budget).build(buffers, budget)
     try:
-        return load_code(data, buffers=buffers)
+        return load_code(bytes(data), buffers=buffers)
     # Granted code may raise anything. Its sender may already run code here, so the cause is kept
     # and names, for example, the missing module.
     except Exception as error:
@@ -131,6 +111,20 @@ def _load_code(data: bytes, buffers: list[memoryview]) -> Any:
             rule="families.build",
             fix="The cause is chained to this error; often a module is not installed here.",
         ) from error
+
+
+def judge(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> pickles.Judged:
+    """Return the pickle of *node*, judged by the profiles of *grant*, before anything is built.
+
+    The *budget* is charged.
+    """
+    buffers, parsed = len(node.frames) - 1, node.parsed
+    if parsed is None:
+        parsed = pickles.parse(node.frames[0], buffers=buffers, limits=limits, budget=budget)
+    else:
+        parsed.charge(budget)
+    profile = pickles.Profile.granted(grant.profiles, grant.allow)
+    return parsed.judged(profile, buffers=buffers)
 
 
 def _with_flag(buffer: memoryview, writeable: bool) -> memoryview:

@@ -19,26 +19,9 @@ from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed, registry
-from safeser.families.tree import Node, parse, strongest
+from safeser.families.tree import PICKLES, PLAIN, Node, parse, strongest
 from safeser.pickles import Budget
 from safeser.values import Context, Grant, Limits
-
-__all__ = [
-    "Checked",
-    "Reading",
-    "build",
-    "bytes_in",
-    "check",
-    "check_reading",
-    "claimed",
-    "covers",
-    "derive",
-    "deserialize",
-    "judge",
-    "read",
-]
-
-_PICKLES = ("pickle", "cloudpickle")
 
 #: Typed values contain plain ones, and failures are weaker than either: a grant of family dask, or
 #: of a family that the host registered, covers these families.
@@ -52,9 +35,6 @@ def covers(granted: Sequence[str], family: str) -> bool:
     return family in _COVERED_BY_DASK and any(name not in _NO_TYPED for name in granted)
 
 
-#: The header of one plain value.
-_PLAIN = {"serializer": "msgpack"}
-
 #: Families that contain no plain values of other families; all others do.
 _NO_TYPED = ("msgpack", "error", "pickle", "cloudpickle")
 
@@ -66,7 +46,7 @@ def claimed(
 
     :param declared: families that policy names but this process may only relay.
     """
-    if header == _PLAIN:  # as of most values of most messages
+    if header == PLAIN:  # as of most values of most messages
         return "msgpack"
     nodes = parse(header, None, limits=limits, declared=declared)
     return strongest([node.serializer for node in nodes if node.serializer != "collection"])
@@ -189,12 +169,12 @@ def check_reading(
     """
     nodes, look = reading.nodes, _Listed(grant, relayed=relayed)
     typed: Mapping[str, Typed] = {}
-    if nodes[0].serializer not in _PICKLES:  # the shape of those was read
+    if nodes[0].serializer not in PICKLES:  # the shape of those was read
         typed = _check(nodes, limits, budget, look)
         _forget_copies(nodes)
     if reading.family == "pickle":
         for node in nodes:
-            if node.serializer in _PICKLES:
+            if node.serializer in PICKLES:
                 pickled.judge(node, grant, limits, budget)
     return Checked(nodes, grant, limits, None if look.waits else typed)
 
@@ -283,7 +263,7 @@ def build(
     assert checked.typed is not None, "a type in it was not checked"
     grant = checked.grant
     for node in checked.nodes:
-        family = node.value if node.serializer in _PICKLES else node.serializer
+        family = node.value if node.serializer in PICKLES else node.serializer
         # A collection is only how its elements stand together; each of those is judged.
         if not (covers(grant.families, family) or (family == "collection" and grant.families)):
             raise _not_granted(node, family, grant, ())
@@ -379,7 +359,7 @@ def judge(
         return
     budget = budget or Budget(limits)
     for node in parse(header, frames, limits=limits, declared=declared):
-        if node.serializer in _PICKLES:
+        if node.serializer in PICKLES:
             pickled.judge(node, grant, limits, budget)
 
 
@@ -398,7 +378,7 @@ def _family(
         that may send code gains nothing from a pickle without code, and reading it takes longer
         than loading it.
     """
-    if node.serializer in _PICKLES:
+    if node.serializer in PICKLES:
         if unread is None:
             return pickled.family_of(node, limits, budget, allow=allow, denials=denials)
         node.value = unread
@@ -440,7 +420,7 @@ def _check(
                     node.refuse("a message holds more than max_refs values", "families.refs")
                 node.own = typed.own
                 owned = owned or typed.own
-        elif node.serializer not in _PICKLES:
+        elif node.serializer not in PICKLES:
             hosted.check_header(node, limits)
         if owned and any(child.own for child in node.children):
             _check_kept(node, known.get(node.type))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from safeser import pickles
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.families.framing import address
 from safeser.families.numpy.arrays import align, array_child
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
@@ -74,7 +75,7 @@ def list_rows(
     def load() -> None:
         importlib.import_module(package)
         for name, row in rows.items():
-            registry.register(replace(_Reduced.of(name, row).typed(), takes=row.takes))
+            registry.register(_typed(name, row))
         for name, said in advice.items():
             for cls in _live((name,)):
                 registry.advise(cls, said)
@@ -82,8 +83,14 @@ def list_rows(
     registry.register_lazy(package, tuple(rows), load)
 
 
-def _classes(row: Row) -> tuple[type, ...]:
-    return _live(row.classes) if isinstance(row.classes, tuple) else tuple(row.classes())
+def _typed(name: str, row: Row) -> Typed:
+    classes = _live(row.classes) if isinstance(row.classes, tuple) else tuple(row.classes())
+    profile = Profile.named(*row.profiles)
+    if row.without:
+        kept = (each for each in profile.entries.values() if each.name not in row.without)
+        profile = Profile(profile.name, kept)
+    way = _Reduced(classes, profile, row.reducers(), row.rehearsed)
+    return Typed(name, classes, way.encode, way.check, way.decode, budgeted=True, takes=row.takes)
 
 
 def _live(names: tuple[str, ...]) -> tuple[type, ...]:
@@ -100,22 +107,10 @@ def _live(names: tuple[str, ...]) -> tuple[type, ...]:
 class _Reduced:
     """Sends, checks and builds the objects of one row."""
 
-    name: str
     classes: tuple[type, ...]
     profile: Profile
     reducers: Reducers
     rehearsed: bool
-
-    @classmethod
-    def of(cls, name: str, row: Row) -> _Reduced:
-        profile = Profile.named(*row.profiles)
-        if row.without:
-            kept = (each for each in profile.entries.values() if each.name not in row.without)
-            profile = Profile(profile.name, kept)
-        return cls(name, _classes(row), profile, row.reducers(), row.rehearsed)
-
-    def typed(self) -> Typed:
-        return Typed(self.name, self.classes, self.encode, self.check, self.decode, budgeted=True)
 
     def encode(self, x: Any, limits: Limits) -> Parts:
         try:
@@ -210,10 +205,6 @@ def _usable(buffer: memoryview, *, readonly: bool) -> memoryview:
 
     A frame starts where the bytes before it ended; compiled code of libraries needs alignment.
     """
-    if _address(buffer) % _ALIGNMENT:
+    if address(buffer) % _ALIGNMENT:
         return memoryview(bytes(buffer) if readonly else bytearray(buffer))
     return buffer if readonly or not buffer.readonly else memoryview(bytearray(buffer))
-
-
-def _address(view: memoryview) -> int:
-    return int(np.frombuffer(view, np.uint8).__array_interface__["data"][0])

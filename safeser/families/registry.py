@@ -6,6 +6,7 @@ replaced.
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import threading
@@ -15,8 +16,7 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from safeser.errors import ConfigError, PayloadError, SafeserError
-
-__all__ = ["Parts", "Registry", "Typed", "is_name", "is_remade", "registering", "registry"]
+from safeser.families.plain import Unencodable
 
 #: ``<locals>`` stands in the qualified names of classes that functions define.
 _NAME = re.compile(
@@ -83,6 +83,50 @@ class Typed:
             )
 
 
+def singleton(name: str, value: object) -> Typed:
+    """Return the serializer of *value*, the only object of its class."""
+
+    def check(node: Any, limits: object) -> None:
+        node.expect()
+
+    cls = type(value)
+    return Typed(name, (cls,), lambda x, limits: Parts({}), check, lambda node, _: value)
+
+
+def never_sent(
+    name: str, classes: tuple[type, ...], why: str, said: str, *, rule: str = "families.type"
+) -> Typed:
+    """Return the type of objects that are not sent, so that either side says what to do.
+
+    :param why: what the sender of one is told.
+    :param said: what the receiver of one says.
+    """
+
+    def encode(x: object, limits: object) -> NoReturn:
+        raise Unencodable(x, why)
+
+    def refuse(node: Any, _: object) -> None:
+        node.refuse(said, rule)
+
+    return Typed(name, classes, encode, refuse, refuse)
+
+
+def required(right: object) -> None:
+    """Raise ValueError, which receiving turns into a refusal that names the type."""
+    if not right:
+        raise ValueError
+
+
+def loading(*modules: str) -> Callable[[], None]:
+    """Return a function that imports *modules* of this package, and lets each list its types."""
+
+    def load() -> None:
+        for module in [importlib.import_module(f"safeser.families.{each}") for each in modules]:
+            module.register()
+
+    return load
+
+
 @dataclass(slots=True)
 class _Lazy:
     """A function that registers the serializers of one package on first use."""
@@ -117,6 +161,14 @@ def _elsewhere(name: str) -> str:
     )
 
 
+def _taken(what: str) -> ConfigError:
+    return ConfigError(
+        f"{what} is registered already",
+        rule="families.register",
+        fix="A registered type cannot be replaced; give yours a name of its own.",
+    )
+
+
 @dataclass(slots=True)
 class Registry:
     """Listed types of this process, by name for reading and by class for writing."""
@@ -129,8 +181,12 @@ class Registry:
     _lazy_names: dict[str, _Lazy] = field(default_factory=dict)
     _remade: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _plan: Callable[[type], Typed | None] = lambda cls: None
-    _find: Callable[[str, str], Typed | None] = lambda name, where: None
+    #: Returns the serializer for direct instances of an unlisted class, or None. Writing needs no
+    #: list: the reader decides by its own what it builds.
+    for_writing: Callable[[type], Typed | None] = lambda cls: None
+    #: Returns the serializer of a class of the program's own that is not listed, by its name, or
+    #: None; raises PayloadError if it is one that arrives only where it is registered.
+    own: Callable[[str, str], Typed | None] = lambda name, where: None
     _bases: dict[type, Callable[[type], Typed | None]] = field(default_factory=dict)
 
     def register(self, typed: Typed, *, remade: bool = False) -> None:
@@ -145,11 +201,7 @@ class Registry:
             lazy = self._lazy_names.get(typed.name)
             kept = lazy is not None and not lazy.loading
             if kept or typed.name in self.ready or self._by_class.keys() & set(typed.classes):
-                raise ConfigError(
-                    f"{typed.name} or its class is registered already",
-                    rule="families.register",
-                    fix="A registered type cannot be replaced; give yours a name of its own.",
-                )
+                raise _taken(f"{typed.name} or its class")
             self.ready[typed.name] = typed
             for cls in typed.classes:
                 self._by_class[cls] = typed
@@ -205,11 +257,7 @@ class Registry:
         with self._lock:
             twice = lazy.names & (self.ready.keys() | self._lazy_names.keys())
             if twice:
-                raise ConfigError(
-                    f"{min(twice)} is registered already",
-                    rule="families.register",
-                    fix="A registered type cannot be replaced; give yours a name of its own.",
-                )
+                raise _taken(min(twice))
             self._lazy_names |= dict.fromkeys(lazy.names, lazy)
             self._lazy.setdefault(package, []).append(lazy)
 
@@ -232,31 +280,9 @@ class Registry:
             found = self._derived(cls) if self._bases else None
         return found
 
-    def write_others(self, plan: Callable[[type], Typed | None]) -> None:
-        """Let :meth:`for_writing` ask *plan* for classes that are not listed."""
-        self._plan = plan
-
-    def find_others(self, find: Callable[[str, str], Typed | None]) -> None:
-        """Let :meth:`own` ask *find* for names that are not listed."""
-        self._find = find
-
-    def own(self, name: str, where: str) -> Typed | None:
-        """Return the serializer of a class of the program's own that is not listed, or None.
-
-        :raises PayloadError: if it is one that arrives only where it is registered.
-        """
-        return self._find(name, where)
-
     def is_own(self, name: str) -> bool:
         """Tell whether a class of the program was registered as *name*, by the class alone."""
         return name in self._remade
-
-    def for_writing(self, cls: type) -> Typed | None:
-        """Return the serializer for direct instances of the unlisted class *cls*, or None.
-
-        Writing needs no list: the reader decides by its own what it builds.
-        """
-        return self._plan(cls)
 
     def advise(self, cls: type, reason: str, fix: str = "") -> None:
         """Set what senders of objects of *cls* or of a class derived from it are told.

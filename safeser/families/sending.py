@@ -14,6 +14,7 @@ import threading
 import types as kinds
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError, SafeserError, SerializationError
@@ -21,21 +22,14 @@ from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
 from safeser.families.instead import Sent, instead_of, is_record, known_instead, registers
 from safeser.families.marked import Serialize, Serialized
-from safeser.families.plain import (
-    CYCLE,
-    DEFAULTS,
-    DEPTH_CEILING,
-    RAISE,
-    Unencodable,
-    label,
-)
+from safeser.families.plain import CYCLE, DEFAULTS, DEPTH_CEILING, RAISE, Unencodable, label
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.hosted import Failed
 from safeser.families.registered.own import before_typed, own_families
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import columns
-from safeser.families.tree import parse
+from safeser.families.tree import PICKLES, parse
 from safeser.pickles import Budget, Profile
 from safeser.trace.probe import Done, is_traced, size_of, watch
 from safeser.values import FAMILIES, Context, Grant, Limits
@@ -71,8 +65,6 @@ _OF_THIS_PROCESS = (
 #: Families that walk an object: what is too deep or too large for one is so for the other.
 _BY_VALUE = ("dask", "msgpack")
 
-_PICKLES = ("pickle", "cloudpickle")
-
 
 def serialize(
     x: object,
@@ -104,15 +96,15 @@ def serialize(
                 rule="families.serializer",
                 fix="Register it with register_serialization_family, or install what declares it.",
             )
-    sender = _Sender(tuple(families), limits, iterate_collection, context, types, reads=reads)
+    words = hosted.words_of(context)
+    sender = _Sender(tuple(families), limits, iterate_collection, words, types, reads)
     if not is_traced():
         return _sent(x, sender, context)
-    return watch("serialize", lambda: _sent(x, sender, context), lambda sent: _traced(x, sent))
-
-
-def _traced(x: object, sent: Sent) -> Done:
-    header, frames = sent
-    return Done(x, header["serializer"], size_of(frames))
+    return watch(
+        "serialize",
+        lambda: _sent(x, sender, context),
+        lambda sent: Done(x, sent[0]["serializer"], size_of(sent[1])),
+    )
 
 
 def _sent(x: object, sender: _Sender, context: Context | Mapping[str, Any] | None) -> Sent:
@@ -296,33 +288,22 @@ def _typed_first(families: tuple[str, ...]) -> tuple[str, ...]:
     return (*others[:behind], *own, *others[behind:])
 
 
-def _names(kind: type) -> tuple[str, str]:
-    return kind.__module__, kind.__qualname__
-
-
+@dataclass(eq=False)
 class _Sender:
     """One run over one object; counts what it holds so that shared or cyclic parts end."""
 
-    def __init__(
-        self,
-        families: tuple[str, ...],
-        limits: Limits,
-        iterate_collection: bool | None,
-        context: Context | Mapping[str, Any] | None,
-        types: Collection[str] | None,
-        *,
-        reads: Grant | None,
-    ) -> None:
-        self.families = families
-        self.types = types
-        self.reads = reads
-        self.context = hosted.words_of(context)
-        self.limits = limits
-        self.iterate = iterate_collection
-        self.room = limits.max_refs
+    families: tuple[str, ...]
+    limits: Limits
+    iterate: bool | None
+    context: dict[str, Any] | None
+    types: Collection[str] | None
+    reads: Grant | None
+
+    def __post_init__(self) -> None:
+        self.room = self.limits.max_refs
         self.mixed: dict[int, object] = {}
-        self.depth = min(limits.max_depth, DEPTH_CEILING)
-        self.pickles = any(family in families for family in ("pickle", "cloudpickle"))
+        self.depth = min(self.limits.max_depth, DEPTH_CEILING)
+        self.pickles = any(family in self.families for family in PICKLES)
 
     def anew(self) -> _Sender:
         """Return the same for another object."""
@@ -429,13 +410,10 @@ class _Sender:
 
     def typed(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         typed = self.typed_for(x)
-        if (
-            typed is None
-            and _names(type(x)) == _RAISED
-            and isinstance(vars(x).get("exc"), BaseException)
-        ):
-            return self.error(x.exc, depth, ())
         if typed is None:
+            named = type(x).__module__, type(x).__qualname__
+            if named == _RAISED and isinstance(vars(x).get("exc"), BaseException):
+                return self.error(x.exc, depth, ())
             reason, fix = registry.advice_for(type(x))
             raise Unencodable(x, reason, fix=fix)
         if typed.contextual:
@@ -514,9 +492,8 @@ class _Sender:
             if type(x) not in _COLLECTIONS or not alone or not self.iterates(x, depth):
                 raise
             return self.collection(x, depth, families)
-        header.pop(
-            "serializer", None
-        )  # Dask's families name themselves; here the outer header does
+        # Dask's families name themselves; here the outer header does.
+        header.pop("serializer", None)
         return {"serializer": name, "sub-header": header}, frames
 
     def serialized(self, x: Serialized) -> Sent:
@@ -532,7 +509,7 @@ class _Sender:
             self.room -= 1
             family = node.serializer
             # The family that a pickle claims is not trusted: it is derived from the content.
-            if family in _PICKLES and self.types is None and "cloudpickle" not in self.families:
+            if family in PICKLES and self.types is None and "cloudpickle" not in self.families:
                 family = pickled.family_of(node, self.limits, budget)
             if family not in (*self.families, "collection", "msgpack", "error"):
                 raise Failed(x, f"what it holds is of family {family}")
@@ -546,12 +523,6 @@ class _Sender:
 
     def error(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         return {"serializer": "error"}, [errors.encode(errors.to_data(x), limits=self.limits)]
-
-    def pickle(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
-        return self.pickled(x, "pickle")
-
-    def cloudpickle(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
-        return self.pickled(x, "cloudpickle")
 
     def pickled(self, x: Any, family: str) -> Sent:
         known = known_instead(type(x)) is not None
@@ -586,6 +557,6 @@ _WAYS: dict[str, Callable[[_Sender, Any, int, Sequence[str]], Sent]] = {
     "msgpack": _Sender.msgpack,
     "error": _Sender.error,
     "dask": _Sender.dask,
-    "pickle": _Sender.pickle,
-    "cloudpickle": _Sender.cloudpickle,
+    "pickle": lambda sender, x, depth, families: sender.pickled(x, "pickle"),
+    "cloudpickle": lambda sender, x, depth, families: sender.pickled(x, "cloudpickle"),
 }

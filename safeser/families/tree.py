@@ -16,7 +16,7 @@ from safeser.families.registered.own import own_families
 from safeser.pickles import Parsed
 from safeser.values import FAMILIES, Limits
 
-__all__ = ["TRANSPORT", "Node", "parse", "strongest"]
+__all__ = ["PICKLES", "PLAIN", "TRANSPORT", "Node", "parse", "strongest"]
 
 #: Longer than any real type name; a longer one is not repeated in an error.
 _MAX_NAME = 128
@@ -47,7 +47,7 @@ _OWN_KEYS = _keys("sub-header")
 _LEAF = frozenset({"serializer", "type", "sub-header"})
 
 #: The header of a value that msgpack knows, as of most values of most messages.
-_PLAIN = {"serializer": "msgpack"}
+PLAIN = {"serializer": "msgpack"}
 
 #: Keys of a value that holds others.
 _HOLDS_OTHERS = frozenset({"sub-headers", "frame-lengths"})
@@ -58,7 +58,8 @@ _PICKLED_TYPES = ("type-serialized", "is-collection")
 #: Keys that a transport adds to the outermost header and takes out again.
 TRANSPORT = ("lengths", "compression")
 
-_PICKLES = ("pickle", "cloudpickle")
+#: Families of which the content decides which it is.
+PICKLES = ("pickle", "cloudpickle")
 _COLLECTIONS = ("list", "tuple", "set", "frozenset", "dict")
 
 
@@ -155,7 +156,7 @@ def parse(
     :param declared: families that policy names but this process may only relay.
     """
     views = None if frames is None else _views(frames, limits)
-    if header == _PLAIN and views is not None and len(views) == 1:
+    if header == PLAIN and views is not None and len(views) == 1:
         return [Node("msgpack", "", {}, (views[0],), None, 0)]
     if isinstance(header, dict) and header.keys() == _LEAF:
         # Most payloads are one such value, and all frames are its own.
@@ -339,7 +340,7 @@ def _own_frames(node: Node, count: int | None, lengths: Sequence[int]) -> int:
     if node.serializer == "dask" and not lengths:
         return count or 0
     if count is None:  # a header without frames: compute how many it needs
-        count = sum(lengths) + (node.serializer in ("msgpack", "error", *_PICKLES))
+        count = sum(lengths) + (node.serializer in ("msgpack", "error", *PICKLES))
         count += len(_writeable(node))
     own = count - sum(lengths)
     if own < 0:
@@ -348,7 +349,7 @@ def _own_frames(node: Node, count: int | None, lengths: Sequence[int]) -> int:
         node.refuse("it leaves frames unused", "families.frame-count")
     if node.serializer in ("msgpack", "error") and own != 1:
         node.refuse(f"it comes with {own} frames, not 1", "families.frame-count")
-    if node.serializer in _PICKLES and own != 1 + len(_writeable(node)):
+    if node.serializer in PICKLES and own != 1 + len(_writeable(node)):
         node.refuse(
             f"it comes with {own} frames and describes {1 + len(_writeable(node))}",
             "families.frame-count",
@@ -357,7 +358,7 @@ def _own_frames(node: Node, count: int | None, lengths: Sequence[int]) -> int:
 
 
 def _writeable(node: Node) -> Sequence[bool]:
-    if node.serializer not in _PICKLES:
+    if node.serializer not in PICKLES:
         return ()
     flags = node.meta["writeable"]
     if not isinstance(flags, (list, tuple)) or not all(type(flag) is bool for flag in flags):

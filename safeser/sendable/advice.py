@@ -23,6 +23,9 @@ __all__ = ["advice", "defined", "is_too_deep", "stays"]
 _LONGEST = 200
 
 _PLACE = "Make it inside the function, where the task runs."
+_LOCK = "a lock belongs to this process."
+_HOLDS_LOCK = "it holds a lock, which belongs to this process."
+_SHARED = "Make it inside the function; distributed.{} is shared by a cluster."
 
 #: By class, why its objects stay in their process, and what to do.
 _STAYS: tuple[tuple[tuple[type, ...], str, str], ...] = (
@@ -59,11 +62,7 @@ _STAYS: tuple[tuple[tuple[type, ...], str, str], ...] = (
         _PLACE,
     ),
     ((threading.Thread,), "a thread runs in one process.", _PLACE),
-    (
-        (type(threading.Lock()), type(threading.RLock())),
-        "a lock belongs to this process.",
-        "Make it inside the function; distributed.Lock is shared by a cluster.",
-    ),
+    ((type(threading.Lock()), type(threading.RLock())), _LOCK, _SHARED.format("Lock")),
     (
         (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary),
         "a weak reference is valid in this process only.",
@@ -84,25 +83,13 @@ _STAYS_BY_NAME = {
     ),
     **dict.fromkeys(
         ("multiprocessing.synchronize:SemLock", "threading:Condition", "threading:Barrier"),
-        (
-            "a lock belongs to this process.",
-            "Make it inside the function; distributed.Lock is shared by a cluster.",
-        ),
+        (_LOCK, _SHARED.format("Lock")),
     ),
-    "threading:Event": (
-        "it holds a lock, which belongs to this process.",
-        "Make it inside the function; distributed.Event is shared by a cluster.",
-    ),
-    "threading:Semaphore": (
-        "it holds a lock, which belongs to this process.",
-        "Make it inside the function; distributed.Semaphore is shared by a cluster.",
-    ),
+    "threading:Event": (_HOLDS_LOCK, _SHARED.format("Event")),
+    "threading:Semaphore": (_HOLDS_LOCK, _SHARED.format("Semaphore")),
     **dict.fromkeys(
         ("queue:Queue", "_queue:SimpleQueue", "multiprocessing.queues:Queue"),
-        (
-            "it holds a lock, which belongs to this process.",
-            "Make it inside the function; distributed.Queue is shared by a cluster.",
-        ),
+        (_HOLDS_LOCK, _SHARED.format("Queue")),
     ),
     **dict.fromkeys(
         ("multiprocessing.process:BaseProcess", "subprocess:Popen"),

@@ -100,11 +100,6 @@ def _sequence(x: Any) -> Iterator[Part]:
         yield f"[{at}]", value
 
 
-def _set(x: Any) -> Iterator[Part]:
-    for value in list(islice(x, _MOST)):
-        yield "an element", value
-
-
 def _function(x: types.FunctionType) -> Iterator[Part]:
     names = inspect.signature(x, follow_wrapped=False).parameters
     for name, cell in zip(x.__code__.co_freevars, x.__closure__ or (), strict=True):
@@ -136,15 +131,6 @@ def _globals_of(code: types.CodeType) -> set[str]:
         if isinstance(constant, types.CodeType):
             found |= _globals_of(constant)
     return found
-
-
-def _method(x: types.MethodType) -> Iterator[Part]:
-    yield "its instance", x.__self__
-    yield "its function", x.__func__
-
-
-def _wrapped(x: Any) -> Iterator[Part]:
-    yield "its function", x.__func__
 
 
 def _partial(x: functools.partial[Any]) -> Iterator[Part]:
@@ -285,8 +271,11 @@ def _series(x: Any) -> Iterator[Part]:
 
 _BY_KIND: tuple[tuple[Any, Callable[[Any], Iterator[Part]]], ...] = (
     (types.FunctionType, _function),
-    (types.MethodType, _method),
-    (staticmethod | classmethod, _wrapped),
+    (
+        types.MethodType,
+        lambda x: iter([("its instance", x.__self__), ("its function", x.__func__)]),
+    ),
+    (staticmethod | classmethod, lambda x: iter([("its function", x.__func__)])),
     (functools.partial, _partial),
     (property, _property),
     (type, _class),
@@ -308,8 +297,9 @@ _EXACT: dict[type, Callable[[Any], Iterator[Part]]] = {
     dict: _mapping,
     list: _sequence,
     tuple: _sequence,
-    set: _set,
-    frozenset: _set,
+    **dict.fromkeys(
+        (set, frozenset), lambda x: (("an element", value) for value in list(islice(x, _MOST)))
+    ),
     types.MappingProxyType: _mapping,
     types.CellType: lambda cell: iter([("its content", cell.cell_contents)]),
     **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _sequence),

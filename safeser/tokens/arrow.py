@@ -40,10 +40,8 @@ def _chunked(column: Any) -> Any:
 
 
 def _describe_array(array: Any) -> Form:
-    if array.null_count:
-        valid = _bits(array.buffers()[0], array.offset, len(array)) if array.buffers()[0] else None
-    else:
-        valid = None
+    bitmap = array.buffers()[0] if array.null_count else None
+    valid = _bits(bitmap, array.offset, len(array)) if bitmap else None
     values = _layout(array.type)(array, valid)
     return Form(b"Array", [array.type, len(array), valid, *values])
 
@@ -59,10 +57,6 @@ def _bits(buffer: Any, offset: int, length: int) -> Any:
     start = offset // 8
     bits = np.frombuffer(buffer, np.uint8)[start : (offset + length + 7) // 8]
     return np.unpackbits(bits, bitorder="little")[offset - start * 8 :][:length].view(bool)
-
-
-def _nothing(array: Any, valid: Any) -> list[Any]:
-    return []
 
 
 def _booleans(array: Any, valid: Any) -> list[Any]:
@@ -120,22 +114,6 @@ def _map(array: Any, valid: Any) -> list[Any]:
     return [lengths, array.keys.slice(first, size), array.items.slice(first, size)]
 
 
-def _fixed_list(array: Any, valid: Any) -> list[Any]:
-    return [array.flatten()]
-
-
-def _struct(array: Any, valid: Any) -> list[Any]:
-    return list(array.flatten())
-
-
-def _dictionary(array: Any, valid: Any) -> list[Any]:
-    return [array.indices, array.dictionary]
-
-
-def _extension(array: Any, valid: Any) -> list[Any]:
-    return [array.storage]
-
-
 def _is_fixed(kind: Any) -> bool:
     return bool(
         _types.is_primitive(kind) or _types.is_decimal(kind) or _types.is_fixed_size_binary(kind)
@@ -152,16 +130,16 @@ def _is_variable(kind: Any) -> bool:
 
 
 _LAYOUTS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], list[Any]]], ...] = (
-    (lambda kind: isinstance(kind, pa.BaseExtensionType), _extension),
-    (_types.is_null, _nothing),
+    (lambda kind: isinstance(kind, pa.BaseExtensionType), lambda array, _: [array.storage]),
+    (_types.is_null, lambda array, _: []),
     (_types.is_boolean, _booleans),
     (_is_fixed, _fixed),
     (_is_variable, _variable),
     (_types.is_map, _map),
     (lambda kind: _types.is_list(kind) or _types.is_large_list(kind), _list),
-    (_types.is_fixed_size_list, _fixed_list),
-    (_types.is_struct, _struct),
-    (_types.is_dictionary, _dictionary),
+    (_types.is_fixed_size_list, lambda array, _: [array.flatten()]),
+    (_types.is_struct, lambda array, _: list(array.flatten())),
+    (_types.is_dictionary, lambda array, _: [array.indices, array.dictionary]),
 )
 
 register(_describe_array, pa.Array, subclasses=True)

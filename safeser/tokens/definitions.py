@@ -58,13 +58,11 @@ _NOT_DEFINED = frozenset(
 _EMPTY_CELL = b"\x0b"
 
 
+@dataclass(eq=False, slots=True)
 class Encoded:
     """An encoding that takes the place of an object."""
 
-    __slots__ = ("encoding",)
-
-    def __init__(self, encoding: Encoding) -> None:
-        self.encoding = encoding
+    encoding: Encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +219,8 @@ def describe_module_use(use: ModuleUse) -> Form:
     values = [use.part(space[name]) for name in names]
     name = space.get("__name__")
     label = b"module" + pack((name if type(name) is str else None, tuple(names)))
-    return Form(label, values, steps=[f"name {each!r}" for each in names], own=_own(space))
-
-
-def _own(space: dict[str, Any]) -> int | None:
-    return 0 if importable(space) else None
+    own = 0 if importable(space) else None
+    return Form(label, values, steps=[f"name {each!r}" for each in names], own=own)
 
 
 def describe_module(module: ModuleType) -> Form:

@@ -13,21 +13,10 @@ pass its classes off as ``int``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import sha256
 from marshal import dumps as _marshal
 from typing import Any
-
-__all__ = [
-    "ATOMS",
-    "LEAVES",
-    "ORDERED_LEAVES",
-    "Encoding",
-    "Leaves",
-    "digest",
-    "digest_buffer",
-    "pack",
-    "text",
-]
 
 #: Bytes that stand for one value.
 Encoding = bytes
@@ -138,14 +127,6 @@ def _members(first: Encoding, value: Iterable[Any]) -> Encoding | None:
     return _short(first + _marshal(items, _VERSION))
 
 
-def _set(value: set[Any]) -> Encoding | None:
-    return _members(_SET, value)
-
-
-def _frozenset(value: frozenset[Any]) -> Encoding | None:
-    return _members(_FROZENSET, value)
-
-
 #: By the id of an exact type: how its plain values are written, or None for one that is not plain.
 Leaves = dict[int, Callable[[Any], Encoding | None]]
 
@@ -156,8 +137,8 @@ LEAVES: Leaves = {
     id(list): _sequence,
     id(tuple): _sequence,
     id(dict): _dict,
-    id(set): _set,
-    id(frozenset): _frozenset,
+    id(set): partial(_members, _SET),
+    id(frozenset): partial(_members, _FROZENSET),
 }
 
 #: The same where the order of dictionaries counts.

@@ -45,19 +45,8 @@ from safeser.tokens.definitions import (
 )
 from safeser.tokens.encoding import digest_buffer, pack, text
 from safeser.tokens.graph import Form, Group, Undetermined
-from safeser.tokens.reduction import Unordered, describe_reduced, describe_unordered
+from safeser.tokens.reduction import Unordered, describe_reduced
 from safeser.tokens.references import installed, reference, reference_of
-
-__all__ = [
-    "describe",
-    "describe_as",
-    "describe_dict_in_order",
-    "describe_other",
-    "is_known",
-    "kind_of",
-    "register",
-    "use_loaded_libraries",
-]
 
 Describe = Callable[[Any], Form]
 
@@ -152,26 +141,6 @@ def _names_address(own: Any, value: Any) -> bool:
     return type(own) is int and own == id(value)
 
 
-def _describe_list(value: list[Any]) -> Form:
-    return Form(b"list", value[:])
-
-
-def _describe_tuple(value: tuple[Any, ...]) -> Form:
-    return Form(b"tuple", value)
-
-
-def _describe_set(value: set[Any]) -> Form:
-    return Form(b"set", list(value), Group.MEMBERS)
-
-
-def _describe_frozenset(value: frozenset[Any]) -> Form:
-    return Form(b"frozenset", list(value), Group.MEMBERS)
-
-
-def _describe_dict(value: dict[Any, Any]) -> Form:
-    return describe_dict_in_order(value)._replace(group=Group.PAIRS)
-
-
 def describe_dict_in_order(value: dict[Any, Any]) -> Form:
     """Return the form of a dictionary whose order counts."""
     return Form(b"dict", [each for item in value.copy().items() for each in item])
@@ -181,18 +150,6 @@ def _describe_ordered(value: OrderedDict[Any, Any]) -> Form:
     # The attributes of an instance are part of its pickle.
     items = [each for item in list(value.items()) for each in item]
     return Form(b"OrderedDict", [vars(value), *items])
-
-
-def _describe_view(value: Any) -> Form:
-    return Form(b"view " + type(value).__name__.encode(), list(value), Group.MEMBERS)
-
-
-def _describe_values(value: Any) -> Form:
-    return Form(b"view values", list(value))
-
-
-def _describe_bytearray(value: bytearray) -> Form:
-    return Form(b"bytearray" + digest_buffer(value))
 
 
 def _describe_memoryview(value: memoryview) -> Form:
@@ -258,84 +215,69 @@ def _describe_cell(value: CellType) -> Form:
         return Form(b"empty cell")
 
 
-def _describe_encoded(value: Encoded) -> Form:
-    return Form(b"encoded" + value.encoding)
-
-
-def _describe_proxy(value: MappingProxyType[Any, Any]) -> Form:
-    return Form(b"mappingproxy", [dict(value)])
-
-
-def _describe_weak_set(value: Any) -> Form:
-    return Form(b"WeakSet", [type(value), Unordered(list(value), Group.MEMBERS)])
-
-
 def _describe_set_iterator(value: Any) -> Form:
     raise Undetermined("iterates over a set, in an order of this process")
 
 
-def _describe_environ(value: Any) -> Form:
+register(lambda value: Form(b"list", value[:]), list)
+register(lambda value: Form(b"tuple", value), tuple)
+register(lambda value: Form(b"set", list(value), Group.MEMBERS), set)
+register(lambda value: Form(b"frozenset", list(value), Group.MEMBERS), frozenset)
+register(lambda value: describe_dict_in_order(value)._replace(group=Group.PAIRS), dict)
+register(_describe_ordered, OrderedDict)
+register(
+    lambda value: Form(b"view " + type(value).__name__.encode(), list(value), Group.MEMBERS),
+    *(type({}.keys()), type({}.items())),
+    *(type(OrderedDict().keys()), type(OrderedDict().items())),
+)
+register(
+    lambda value: Form(b"view values", list(value)),
+    *(type({}.values()), type(OrderedDict().values())),
+)
+register(lambda value: Form(b"bytearray" + digest_buffer(value)), bytearray)
+register(_describe_memoryview, memoryview)
+register(_describe_buffer, PickleBuffer)
+register(_describe_object, object)
+register(describe_as(b"slice", "start", "stop", "step"), slice)
+register(describe_as(b"range", "start", "stop", "step"), range)
+register(describe_as(b"NotImplemented"), type(NotImplemented))
+register(lambda value: Form(b"unordered", value.values, value.group), Unordered)
+register(
+    lambda value: Form(b"WeakSet", [type(value), Unordered(list(value), Group.MEMBERS)]),
+    weakref.WeakSet,
+)
+register(_describe_set_iterator, type(iter(set())))
+register(lambda value: Form(b"mappingproxy", [dict(value)]), MappingProxyType)
+register(
     # It is a process's own, and differs between all of them.
-    return Form(b"environ") if value is os.environ else describe_reduced(value)
+    lambda value: Form(b"environ") if value is os.environ else describe_reduced(value),
+    type(os.environ),
+)
 
-
-def _describe_field_kind(value: Any) -> Form:
-    return Form(b"dataclass field " + pack(value.name))
-
-
-def _register_builtins() -> None:
-    register(_describe_list, list)
-    register(_describe_tuple, tuple)
-    register(_describe_set, set)
-    register(_describe_frozenset, frozenset)
-    register(_describe_dict, dict)
-    register(_describe_ordered, OrderedDict)
-    register(_describe_view, type({}.keys()), type({}.items()))
-    register(_describe_view, type(OrderedDict().keys()), type(OrderedDict().items()))
-    register(_describe_values, type({}.values()), type(OrderedDict().values()))
-    register(_describe_bytearray, bytearray)
-    register(_describe_memoryview, memoryview)
-    register(_describe_buffer, PickleBuffer)
-    register(_describe_object, object)
-    register(describe_as(b"slice", "start", "stop", "step"), slice)
-    register(describe_as(b"range", "start", "stop", "step"), range)
-    register(describe_as(b"NotImplemented"), type(NotImplemented))
-    register(describe_unordered, Unordered)
-    register(_describe_weak_set, weakref.WeakSet)
-    register(_describe_set_iterator, type(iter(set())))
-    register(_describe_proxy, MappingProxyType)
-    register(_describe_environ, type(os.environ))
-
-
-def _register_definitions() -> None:
-    register(_describe_named, FunctionType)
-    register(describe_code, CodeType)
-    register(describe_module, ModuleType, subclasses=True)
-    register(describe_module_use, ModuleUse)
-    register(describe_class, type, abc.ABCMeta)
-    register(_describe_builtin, BuiltinFunctionType)
-    register(describe_as(b"method wrapper", "__self__", "__name__"), MethodWrapperType)
-    register(
-        _describe_descriptor,
-        WrapperDescriptorType,
-        MethodDescriptorType,
-        ClassMethodDescriptorType,
-        GetSetDescriptorType,
-        MemberDescriptorType,
-    )
-    register(describe_as(b"method", "__func__", "__self__"), MethodType)
-    register(_describe_partial, functools.partial)
-    register(_describe_lru_cache, type(functools.lru_cache(len)))
-    register(describe_as(b"cached_property", "func", "attrname"), functools.cached_property)
-    register(describe_as(b"staticmethod", "__func__"), staticmethod)
-    register(describe_as(b"classmethod", "__func__"), classmethod)
-    register(describe_as(b"property", "fget", "fset", "fdel", "__doc__"), property)
-    register(_describe_cell, CellType)
-    register(_describe_encoded, Encoded)
-    names = ("__name__", "__bound__", "__constraints__", "__covariant__", "__contravariant__")
-    register(describe_as(b"TypeVar", *names), TypeVar)
-    register(_describe_field_kind, type(cast(Any, dataclasses)._FIELD))
-
-
-_register_builtins()
-_register_definitions()
+register(_describe_named, FunctionType)
+register(describe_code, CodeType)
+register(describe_module, ModuleType, subclasses=True)
+register(describe_module_use, ModuleUse)
+register(describe_class, type, abc.ABCMeta)
+register(_describe_builtin, BuiltinFunctionType)
+register(describe_as(b"method wrapper", "__self__", "__name__"), MethodWrapperType)
+register(
+    _describe_descriptor,
+    *(WrapperDescriptorType, MethodDescriptorType, ClassMethodDescriptorType),
+    *(GetSetDescriptorType, MemberDescriptorType),
+)
+register(describe_as(b"method", "__func__", "__self__"), MethodType)
+register(_describe_partial, functools.partial)
+register(_describe_lru_cache, type(functools.lru_cache(len)))
+register(describe_as(b"cached_property", "func", "attrname"), functools.cached_property)
+register(describe_as(b"staticmethod", "__func__"), staticmethod)
+register(describe_as(b"classmethod", "__func__"), classmethod)
+register(describe_as(b"property", "fget", "fset", "fdel", "__doc__"), property)
+register(_describe_cell, CellType)
+register(lambda value: Form(b"encoded" + value.encoding), Encoded)
+_names = ("__name__", "__bound__", "__constraints__", "__covariant__", "__contravariant__")
+register(describe_as(b"TypeVar", *_names), TypeVar)
+register(
+    lambda value: Form(b"dataclass field " + pack(value.name)),
+    type(cast(Any, dataclasses)._FIELD),
+)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import copyreg
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from safeser.tokens.graph import Form, Group, Undetermined
 from safeser.tokens.references import held, reference
 
-__all__ = ["Unordered", "describe_reduced", "describe_unordered"]
+__all__ = ["Unordered", "describe_reduced"]
 
 #: With buffers apart, so that none is copied.
 _PROTOCOL = 5
@@ -25,18 +26,12 @@ _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
 
 
+@dataclass(eq=False, slots=True)
 class Unordered:
     """Objects whose order does not count, in place of a list that pickle makes of a set."""
 
-    __slots__ = ("group", "values")
-
-    def __init__(self, values: Sequence[Any], group: Group) -> None:
-        self.values = values
-        self.group = group
-
-
-def describe_unordered(value: Unordered) -> Form:
-    return Form(b"unordered", value.values, value.group)
+    values: Sequence[Any]
+    group: Group
 
 
 def describe_reduced(value: Any, reduced: Any = None) -> Form:

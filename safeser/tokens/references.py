@@ -12,27 +12,11 @@ import os
 import sys
 import sysconfig
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
 from safeser.tokens.encoding import ATOMS, Encoding, digest, pack, text
-
-__all__ = [
-    "Library",
-    "class_name",
-    "held",
-    "importable",
-    "installed",
-    "is_held",
-    "library_of",
-    "module_reference",
-    "plain_name",
-    "reference",
-    "reference_of",
-    "space_of",
-]
 
 _REFERENCE = b"\x0a"
 _STATIC = b"\x0c"
@@ -78,24 +62,15 @@ def _version(name: str, file: Any) -> str | None:
     if type(file) is not str:
         # Built in or frozen; modules that a program made at run time have no file either.
         return _PYTHON if root in sys.stdlib_module_names else None
-    place = _place(file)
-    if place is _Place.PACKAGE:
+    if _is_in_package(file):
         version = space_of(sys.modules.get(root, sys)).get("__version__")
         return version if type(version) is str else ""
-    return _PYTHON if place is _Place.PYTHON else None
-
-
-class _Place(Enum):
-    PACKAGE = "an installed package"
-    PYTHON = "Python's own library"
-    OWN = "anywhere else"
+    return _PYTHON if file.startswith(_LIBRARY) else None
 
 
 @lru_cache(maxsize=1024)
-def _place(file: str) -> _Place:
-    if any(each in file for each in _PACKAGES):
-        return _Place.PACKAGE
-    return _Place.PYTHON if file.startswith(_LIBRARY) else _Place.OWN
+def _is_in_package(file: str) -> bool:
+    return any(each in file for each in _PACKAGES)
 
 
 def held(module: str, qualname: str) -> Any:

@@ -20,13 +20,13 @@ def _describe(matrix: Any) -> Form:
     if form.label != b"new" or type(form.values[2]) is not dict:
         return form
     cls, arguments, state = form.values
-    stored = {name: each for name, each in state.items() if not _found_out(name)}
+    # Without remembered properties of the indices, and how it is printed.
+    stored = {
+        name: each
+        for name, each in state.items()
+        if not name.startswith(("_has_", "has_")) and name != "maxprint"
+    }
     return Form(form.label, (cls, arguments, stored), steps=form.steps)
-
-
-def _found_out(name: str) -> bool:
-    """Say whether an attribute is a remembered property of the indices, or how it is printed."""
-    return name.startswith("_has_") or name == "maxprint" or name.startswith("has_")
 
 
 _sparse = vars(sys.modules["scipy.sparse"])

@@ -28,7 +28,10 @@ def place_of_caller() -> str:
     frame = frame_of_caller()
     if frame is None:
         return ""
-    return _text(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    code = frame.f_code
+    file = notebook_cell(code.co_filename) or Path(code.co_filename).name
+    within = "" if code.co_name == "<module>" else f", in {code.co_name}"
+    return f"{file}, line {frame.f_lineno}{within}"
 
 
 def frame_of_caller() -> FrameType | None:
@@ -47,12 +50,6 @@ def frame_of_caller() -> FrameType | None:
             return frame
         frame = frame.f_back
     return None
-
-
-def _text(filename: str, line: int, function: str) -> str:
-    file = notebook_cell(filename) or Path(filename).name
-    within = "" if function == "<module>" else f", in {function}"
-    return f"{file}, line {line}{within}"
 
 
 def notebook_cell(filename: str) -> str:

@@ -183,13 +183,12 @@ def _slowest(records: Iterable[Record]) -> Iterator[str]:
     ordered = sorted(found.items(), key=lambda pair: -pair[1].seconds)
     yield f"{'number':>8}{'bytes':>17}{'ms':>12}  what took longest in this process"
     for (action, kind, place), count in ordered[:_LINES]:
-        at = f"{'':>39}{place}" if place else ""
         yield _short(
             f"{count.number:>8,}{count.size:>17,}{count.seconds * 1e3:>12,.1f}  {action} {kind}",
             _WIDTH,
         )
-        if at:
-            yield _short(at, _WIDTH)
+        if place:
+            yield _short(f"{'':>39}{place}", _WIDTH)
     if len(ordered) > _LINES:
         yield f"and {len(ordered) - _LINES:,} more types and places"
 

@@ -10,21 +10,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from safeser.types.refusal import refused
-
-__all__ = [
-    "MAX_NESTING",
-    "MAX_WIDTH",
-    "check_dictionary",
-    "check_whole",
-    "chunked",
-    "dictionary_of",
-    "empty_of",
-    "holds_list_view",
-    "holds_union",
-    "measured",
-    "parts_of",
-]
+from safeser.types import refused
 
 #: Untyped on purpose: Arrow is an extra.
 pa: Any = importlib.import_module("pyarrow")
@@ -96,7 +82,7 @@ def empty_of(kind: Any) -> Any:
     Arrow's own ``nulls`` gives runs that are part of something else a bitmap, at which its
     validation stops.
     """
-    return _empty(kind) if _holds(_is.is_run_end_encoded, kind) else pa.nulls(0, kind)
+    return _empty(kind) if holds(_is.is_run_end_encoded, kind) else pa.nulls(0, kind)
 
 
 def chunked(chunks: list[Any], kind: Any) -> Any:
@@ -164,10 +150,11 @@ def _is_view(kind: Any) -> bool:
 
 def holds_list_view(kind: Any) -> bool:
     """Tell whether *kind* is a list view, or made of one."""
-    return _holds(_is_view, kind)
+    return holds(_is_view, kind)
 
 
-def _holds(wanted: Callable[[Any], bool], kind: Any) -> bool:
+def holds(wanted: Callable[[Any], bool], kind: Any) -> bool:
+    """Tell whether *kind*, or something that it is made of, is *wanted*."""
     pending = [kind]
     while pending:
         part = pending.pop()

@@ -17,31 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safeser.errors import PayloadError
-from safeser.types.refusal import refused
+from safeser.types import refused
 from safeser.values import Limits
-
-__all__ = [
-    "ASKED",
-    "MAX_NESTING",
-    "MAX_PARTS",
-    "MEMORY",
-    "Field",
-    "chararray",
-    "check_dtype",
-    "check_elements",
-    "check_extent",
-    "check_itemsize",
-    "check_kind",
-    "check_shape",
-    "is_padded",
-    "is_strict",
-    "record",
-    "sound",
-    "strict_fields",
-    "subarray",
-    "with_metadata",
-    "writable",
-]
 
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]

@@ -15,41 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from safeser.types import refused
 from safeser.types.numpy import ASKED
-from safeser.types.refusal import refused
 from safeser.values import Limits
-
-__all__ = [
-    "CLOSED",
-    "UNITS",
-    "arrow_dtype",
-    "categorical_dtype",
-    "check_columns",
-    "check_interval_end",
-    "check_kept",
-    "check_labels",
-    "check_levels",
-    "check_offset_parts",
-    "check_period_freq",
-    "check_sparse_length",
-    "check_sparse_values",
-    "check_walk",
-    "check_wrapped",
-    "date_offset",
-    "integer_range",
-    "interval_dtype",
-    "is_kept",
-    "is_known",
-    "numpy_dtype",
-    "offset_of",
-    "ordered",
-    "period_dtype",
-    "relative_delta",
-    "sparse_dtype",
-    "string_dtype",
-    "weekday_of",
-    "zoned_dtype",
-]
 
 #: Untyped on purpose: pandas is an extra.
 pd: Any = importlib.import_module("pandas")

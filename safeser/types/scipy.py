@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from safeser.types.refusal import refused
+from safeser.types import refused
 
 __all__ = ["check_maxprint", "check_numbers", "check_reach"]
 

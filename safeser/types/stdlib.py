@@ -17,25 +17,8 @@ from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict, d
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from safeser.types import refused
 from safeser.types.numpy import ASKED
-from safeser.types.refusal import refused
-
-__all__ = [
-    "FACTORIES",
-    "address_of",
-    "chain_of",
-    "check_attributes",
-    "check_zone_key",
-    "decimal_of",
-    "deque_of",
-    "fixed_zone",
-    "fraction_of",
-    "integer_range",
-    "is_attribute",
-    "ordered_of",
-    "path_of",
-    "zone_of",
-]
 
 #: Raising a Decimal to a fraction takes the cube of its digits: 14 s for these, minutes for four
 #: times as many.

@@ -9,8 +9,6 @@ import pytest
 
 from safeser import families
 from safeser.errors import PayloadError
-from safeser.families import science
-from safeser.families.science import names
 from tests.samples.typed import GRANT, through
 
 PROGRAM = """
@@ -107,6 +105,5 @@ def test_tensors_are_listed_by_a_module_of_their_own(monkeypatch):
     module = types.ModuleType("safeser.families.science.tensors")
     module.register = lambda: listed.append("torch")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(science, "tensors", module, raising=False)
-    names._load_torch()
+    families.registry._lazy_names["torch:Tensor"].load()
     assert listed == ["torch"]

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from safeser.families import plain
 from safeser.families.arrow.layout import checking
 from safeser.families.plain import Unencodable, label
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, Typed, never_sent, registry
 from safeser.families.tree import Node
 from safeser.values import Limits
 
@@ -119,14 +119,6 @@ def _unit(value: Any) -> str:
     return _text(value)
 
 
-def _datetime(room: int, unit: Any, zone: Any) -> Any:
-    return pa.timestamp(_unit(unit), None if zone is None else _text(zone))
-
-
-def _decimal(room: int, precision: Any, scale: Any) -> Any:
-    return pa.decimal128(_count(precision), _count(scale))
-
-
 def _enum(room: int, categories: Any) -> Any:
     if type(categories) is not list or not all(type(each) is str for each in categories):
         raise TypeError
@@ -140,28 +132,24 @@ def _enum(room: int, categories: Any) -> Any:
 _INDEXES = ((pa.uint8(), 1 << 8), (pa.uint16(), 1 << 16))
 
 
-def _list(room: int, inner: Any) -> Any:
-    return pa.large_list(pa.field("item", _arrow(inner, room)))
-
-
 def _array(room: int, size: Any, inner: Any) -> Any:
     if not _count(size):
         raise ValueError
     return pa.list_(pa.field("item", _arrow(inner, room)), size)
 
 
-def _struct(room: int, fields: Any) -> Any:
-    return pa.struct([pa.field(_text(name), _arrow(inner, room)) for name, inner in fields])
-
-
 _ARROW: dict[str, Callable[..., Any]] = {
     "Array": _array,
-    "Datetime": _datetime,
-    "Decimal": _decimal,
+    "Datetime": lambda room, unit, zone: pa.timestamp(
+        _unit(unit), None if zone is None else _text(zone)
+    ),
+    "Decimal": lambda room, precision, scale: pa.decimal128(_count(precision), _count(scale)),
     "Duration": lambda room, unit: pa.duration(_unit(unit)),
     "Enum": _enum,
-    "List": _list,
-    "Struct": _struct,
+    "List": lambda room, inner: pa.large_list(pa.field("item", _arrow(inner, room))),
+    "Struct": lambda room, fields: pa.struct(
+        [pa.field(_text(name), _arrow(inner, room)) for name, inner in fields]
+    ),
 }
 
 
@@ -333,24 +321,13 @@ def _decode(node: Node, values: list[Any]) -> Any:
     return frame.to_series(0) if node.type == "polars:Series" else frame
 
 
-def _encode_lazy(x: Any, limits: Limits) -> Parts:
-    raise Unencodable(x, "a lazy frame is a plan, which may hold code: collect() it first")
-
-
-def _check_lazy(node: Node, limits: Limits) -> None:
-    node.refuse("a lazy frame is a plan, which may hold code", "families.type")
-
-
-def _decode_lazy(node: Node, values: list[Any]) -> Any:
-    _check_lazy(node, plain.DEFAULTS)
-
-
 def register() -> None:
     """List polars' types, and Arrow's, which they hold; called once."""
     registry.named("pyarrow:Table")
+    plan = "a lazy frame is a plan, which may hold code"
     for typed in (
         Typed("polars:DataFrame", (pl.DataFrame,), _encode, _check, _decode),
         Typed("polars:Series", (pl.Series,), _encode, _check, _decode),
-        Typed("polars:LazyFrame", (pl.LazyFrame,), _encode_lazy, _check_lazy, _decode_lazy),
+        never_sent("polars:LazyFrame", (pl.LazyFrame,), f"{plan}: collect() it first", plan),
     ):
         registry.register(typed)

@@ -23,7 +23,7 @@ from safeser.families.arrow.types import is_flat, storage_of
 from safeser.pickles.shims.arrow import arrays as reviewed
 from safeser.pickles.shims.arrow.types import check_noted
 from safeser.pickles.shims.site import Site
-from safeser.types.arrow import holds_list_view, measured
+from safeser.types.arrow import holds, holds_list_view, measured
 from safeser.values import Limits
 
 __all__ = ["check_stream", "decoded_size"]
@@ -302,7 +302,7 @@ def decoded_size(array: Any) -> int:
     :param array: an array that was validated.
     """
     total = 0
-    pending = [array] if _names_others(array.type) else []
+    pending = [array] if holds(pa.types.is_dictionary, array.type) else []
     while pending:
         part = _stored(pending.pop())
         if pa.types.is_dictionary(part.type):
@@ -310,17 +310,6 @@ def decoded_size(array: Any) -> int:
         else:
             pending += _held(part)
     return total
-
-
-def _names_others(kind: Any) -> bool:
-    """Tell whether arrays of *kind* are dictionary-encoded at any depth."""
-    pending = [kind]
-    while pending:
-        kind = storage_of(pending.pop())
-        if pa.types.is_dictionary(kind):
-            return True
-        pending += [kind.field(at).type for at in range(kind.num_fields)]
-    return False
 
 
 def _named_size(array: Any) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from safeser.families.arrow import slices as arrow_slices
@@ -232,15 +233,15 @@ def _build_scalar(plan: _Plan) -> Any:
     return _build_array(plan)[0]
 
 
-def _write_chunks(writer: Writer, chunks: list[Any]) -> None:
-    writer.put(len(chunks))
-    for chunk in chunks:
+def _write_chunks(writer: Writer, column: Any) -> None:
+    writer.put(column.num_chunks)
+    for chunk in column.chunks:
         arrow_slices.write_array(writer, chunk)
 
 
 def _write_chunked(writer: Writer, x: Any) -> None:
     arrow_types.write_type(writer, x.type)
-    _write_chunks(writer, x.chunks)
+    _write_chunks(writer, x)
 
 
 def _read_chunked(reader: Reader) -> _Plan:
@@ -256,7 +257,7 @@ def _build_chunked(plan: _Plan) -> Any:
 # -- tables --------------------------------------------------------------------------------------
 
 
-def _write_columns(writer: Writer, x: Any, write: Callable[[Writer, Any], None]) -> None:
+def _write_columns(writer: Writer, x: Any, *, write: Callable[[Writer, Any], None]) -> None:
     if not x.num_columns and x.num_rows:
         raise Unencodable(x, "it has rows without any column")
     arrow_types.write_schema(writer, x.schema)
@@ -266,10 +267,6 @@ def _write_columns(writer: Writer, x: Any, write: Callable[[Writer, Any], None])
         except Unencodable as error:
             error.path.append(f" (column {label(x.schema.names[position])})")
             raise
-
-
-def _write_table(writer: Writer, x: Any) -> None:
-    _write_columns(writer, x, lambda writer, column: _write_chunks(writer, column.chunks))
 
 
 def _read_table(reader: Reader) -> _Plan:
@@ -288,10 +285,6 @@ def _build_table(plan: _Plan) -> Any:
     return reviewed.SHIMS["table"](plan.arrays.reader.site, "", columns, plan.schema)
 
 
-def _write_batch(writer: Writer, x: Any) -> None:
-    _write_columns(writer, x, arrow_slices.write_array)
-
-
 def _read_batch(reader: Reader) -> _Plan:
     schema = arrow_types.read_schema(reader)
     arrays = _Arrays(reader)
@@ -304,10 +297,6 @@ def _build_batch(plan: _Plan) -> Any:
 
 
 # -- the small ones ------------------------------------------------------------------------------
-
-
-def _write_buffer(writer: Writer, x: Any) -> None:
-    writer.buffer(x)
 
 
 def _read_buffer(reader: Reader) -> Any:
@@ -328,9 +317,12 @@ def _read_pairs(reader: Reader) -> Any:
     return found
 
 
+_write_batch = partial(_write_columns, write=arrow_slices.write_array)
+_write_table = partial(_write_columns, write=_write_chunks)
+
 _KINDS: dict[str, tuple[_Kind, bool]] = {
     "Array": (_Kind(_write_array, _read_array, _build_array), True),
-    "Buffer": (_Kind(_write_buffer, _read_buffer), False),
+    "Buffer": (_Kind(Writer.buffer, _read_buffer), False),
     "ChunkedArray": (_Kind(_write_chunked, _read_chunked, _build_chunked), False),
     "DataType": (_Kind(arrow_types.write_type, arrow_types.read_type), True),
     "Field": (_Kind(arrow_types.write_field, arrow_types.read_field), False),
@@ -343,7 +335,7 @@ _KINDS: dict[str, tuple[_Kind, bool]] = {
 
 
 def register() -> None:
-    """List Arrow's types; called once, by safeser.families.arrow.names."""
+    """List Arrow's types; called once, when the first is needed."""
     for name, (kind, subclasses) in _KINDS.items():
         typed = Typed(
             f"pyarrow:{name}",

@@ -17,19 +17,6 @@ from safeser.families.plain import DEFAULTS, Unencodable, label
 from safeser.pickles.shims.arrow import types as arrow_types
 from safeser.types import arrow as bounds
 
-__all__ = [
-    "is_flat",
-    "read_field",
-    "read_metadata",
-    "read_schema",
-    "read_type",
-    "storage_of",
-    "write_field",
-    "write_metadata",
-    "write_schema",
-    "write_type",
-]
-
 #: Untyped on purpose: Arrow is an extra.
 pa: Any = importlib.import_module("pyarrow")
 _is: Any = pa.types
@@ -278,7 +265,7 @@ def read_metadata(reader: Reader) -> Any:
 
 
 def _make(reader: Reader, kind: str, factory: str, *parts: Any) -> Any:
-    """Call the reviewed function for a *kind* of type, of which *factory* is one."""
+    """Call the reviewed function for a *kind* of type; some ask which *factory* makes it."""
     return arrow_types.SHIMS[kind](reader.site, f"pyarrow:{factory}", *parts)
 
 
@@ -296,20 +283,15 @@ def _alias(name: str) -> Any:
     return arrow_types.SHIMS["alias"](None, "", name)
 
 
-def _read_decimal(reader: Reader, name: str, room: int) -> Any:
-    return _make(reader, "decimal", name, reader.word(int), reader.word(int))
+def _made(kind: str, *parts: Callable[[Reader, int], Any]) -> Callable[[Reader, str, int], Any]:
+    """Return what reads *parts* in this order, and makes a type of that *kind* of them."""
+    return lambda reader, name, room: _make(
+        reader, kind, name, *[part(reader, room) for part in parts]
+    )
 
 
-def _read_timestamp(reader: Reader, name: str, room: int) -> Any:
-    return _make(reader, "timestamp", "", reader.word(str), reader.word(str, type(None)))
-
-
-def _read_fixed(reader: Reader, name: str, room: int) -> Any:
-    return _make(reader, "binary", "", reader.word(int))
-
-
-def _read_list(reader: Reader, name: str, room: int) -> Any:
-    return _make(reader, "list", name, read_field(reader, room))
+def _word(*kinds: type) -> Callable[[Reader, int], Any]:
+    return lambda reader, _: reader.word(*kinds)
 
 
 def _read_fixed_list(reader: Reader, name: str, room: int) -> Any:
@@ -327,10 +309,6 @@ def _read_map(reader: Reader, name: str, room: int) -> Any:
     return pa.map_(key, item, keys_sorted=True) if ordered else made
 
 
-def _read_struct(reader: Reader, name: str, room: int) -> Any:
-    return _make(reader, "struct", "", [read_field(reader, room) for _ in reader.each()])
-
-
 def _read_union(reader: Reader, name: str, room: int) -> Any:
     mode = reader.word(str)
     codes = [reader.word(int) for _ in reader.each()]
@@ -342,19 +320,6 @@ def _read_dictionary(reader: Reader, name: str, room: int) -> Any:
     ordered = reader.word(bool)
     index, value = _read(reader, room), _read(reader, room)
     return _make(reader, "dictionary", "", index, value, ordered)
-
-
-def _read_runs(reader: Reader, name: str, room: int) -> Any:
-    ends, value = _read(reader, room), _read(reader, room)
-    return _make(reader, "run_end", "", ends, value)
-
-
-def _read_extension(reader: Reader, name: str, room: int) -> Any:
-    return _make(reader, "extension", name)
-
-
-def _read_json(reader: Reader, name: str, room: int) -> Any:
-    return _make(reader, "json", "", _read(reader, room))
 
 
 def _read_opaque(reader: Reader, name: str, room: int) -> Any:
@@ -370,19 +335,21 @@ def _read_tensor(reader: Reader, name: str, room: int) -> Any:
 
 
 _READERS: dict[str, Callable[[Reader, str, int], Any]] = {
-    **dict.fromkeys(_DECIMALS.values(), _read_decimal),
-    **dict.fromkeys(_LISTS.values(), _read_list),
-    "timestamp": _read_timestamp,
-    "fixed": _read_fixed,
+    **dict.fromkeys(_DECIMALS.values(), _made("decimal", _word(int), _word(int))),
+    **dict.fromkeys(_LISTS.values(), _made("list", read_field)),
+    "timestamp": _made("timestamp", _word(str), _word(str, type(None))),
+    "fixed": _made("binary", _word(int)),
     "fixed_list": _read_fixed_list,
     "map": _read_map,
-    "struct": _read_struct,
+    "struct": _made(
+        "struct", lambda reader, room: [read_field(reader, room) for _ in reader.each()]
+    ),
     "union": _read_union,
     "dictionary": _read_dictionary,
-    "runs": _read_runs,
-    "uuid": _read_extension,
-    "bool8": _read_extension,
-    "json": _read_json,
+    "runs": _made("run_end", _read, _read),
+    "uuid": _made("extension"),
+    "bool8": _made("extension"),
+    "json": _made("json", _read),
     "opaque": _read_opaque,
     "tensor": _read_tensor,
 }

@@ -61,36 +61,28 @@ def withheld_text(text: str) -> str:
 
 def withheld(data: ExceptionData) -> ExceptionData:
     """Return a failure that names no folder of this process, in any of its parts."""
-    return _Withholding().told(data)
+    told: dict[int, ExceptionData] = {}
 
-
-class _Withholding:
-    """One run over one failure: each cause is converted once, however many refer to it."""
-
-    def __init__(self) -> None:
-        self._told: dict[int, ExceptionData] = {}
-
-    def told(self, data: ExceptionData) -> ExceptionData:
-        found = self._told.get(id(data))
-        if found is None:
-            found = self._told[id(data)] = self._without(data)
-        return found
-
-    def _without(self, data: ExceptionData) -> ExceptionData:
-        args = None if data.args is None else _plain(data.args)
-        fields = _plain(data.fields)
-        return replace(
-            data,
-            message=_message(data, args, fields),
+    def without(each: ExceptionData) -> ExceptionData:
+        if id(each) in told:  # each cause is converted once, however many refer to it
+            return told[id(each)]
+        args = None if each.args is None else _plain(each.args)
+        fields = _plain(each.fields)
+        told[id(each)] = replace(
+            each,
+            message=_message(each, args, fields),
             args=args,
             fields=fields,
-            traceback=withheld_text(data.traceback),
-            notes=tuple(map(_without_folders, data.notes)),
-            state=tuple(map(_without_folders, data.state)),
-            cause=None if data.cause is None else self.told(data.cause),
-            context=None if data.context is None else self.told(data.context),
-            members=tuple(map(self.told, data.members)),
+            traceback=withheld_text(each.traceback),
+            notes=tuple(map(_without_folders, each.notes)),
+            state=tuple(map(_without_folders, each.state)),
+            cause=None if each.cause is None else without(each.cause),
+            context=None if each.context is None else without(each.context),
+            members=tuple(map(without, each.members)),
         )
+        return told[id(each)]
+
+    return without(data)
 
 
 def _message(data: ExceptionData, args: tuple[Any, ...] | None, fields: dict[str, Any]) -> str:

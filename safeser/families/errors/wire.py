@@ -129,6 +129,7 @@ def _alone(
     if missing:
         notes = (*notes[: _MAX_NOTES - 1], f"{missing} more exceptions of this group are left out.")
     args, fields = _parts(exc)
+    said = [getattr(exc, name) for name in STATE] if _is_own(exc) else []
     return ExceptionData(
         shown(name)[:_MAX_NAME],
         shown(message)[:MAX_MESSAGE],
@@ -140,7 +141,7 @@ def _alone(
         exc.__suppress_context__,
         members,
         fields,
-        _state(exc),
+        tuple(shown(text)[:MAX_MESSAGE] for text in said),
     )
 
 
@@ -148,13 +149,6 @@ def _notes(exc: BaseException) -> tuple[str, ...]:
     notes = getattr(exc, "__notes__", ())
     kept = (notes if isinstance(notes, (list, tuple)) else ())[:_MAX_NOTES]
     return tuple(shown(note)[:MAX_MESSAGE] for note in kept if type(note) is str)
-
-
-def _state(exc: BaseException) -> tuple[str, ...]:
-    """Return what a safeser error says beside its message."""
-    if _is_own(exc):
-        return tuple(shown(getattr(exc, name))[:MAX_MESSAGE] for name in STATE)
-    return ()
 
 
 def _is_own(exc: BaseException) -> TypeGuard[SafeserError]:
@@ -185,17 +179,15 @@ def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
     if isinstance(exc, AttributeError | NameError):
         fields = {**fields, "name": exc.name}  # which Python 3.11 leaves out of its state
     kept = {
-        name: value for name, value in fields.items() if records.is_attribute(name) and _fits(value)
+        name: value
+        for name, value in fields.items()
+        if records.is_attribute(name) and type(value) in _FIELD_TYPES and _is_small(value)
     }
     if speaks(type(exc)) and not is_listed(type(exc)):
         # A reader that has this class as its own does not call it, and cannot see what is missing.
         whole = fields.keys() - {"__notes__"} <= kept.keys() and len(kept) <= _MAX_MEMBERS
         args = args if whole else None
     return args, kept
-
-
-def _fits(value: object) -> bool:
-    return type(value) in _FIELD_TYPES and _is_small(value)
 
 
 _FIELD_TYPES = frozenset({type(None), bool, int, float, str, bytes, tuple, list, dict})

@@ -17,7 +17,7 @@ from safeser.families.tree import Node
 from safeser.types import numpy as bounds
 from safeser.values import Limits
 
-__all__ = ["align", "aligned", "array_child", "covered", "register"]
+__all__ = ["align", "array_child", "covered", "register"]
 
 Array = np.ndarray[Any, Any]
 
@@ -166,21 +166,10 @@ def _decode_array(node: Node, values: list[Any]) -> Array:
     return array
 
 
-def aligned(value: Any) -> Any:
-    """Return *value*, copied if it is an array at an address that compiled code may not expect.
+def align(node: Node) -> None:
+    """Let the checked array of *node* be built where compiled code expects it.
 
     A frame starts where the bytes before it ended. NumPy copes; pandas' and Arrow's loops need not.
-    """
-    if type(value) is not np.ndarray or value.flags.aligned:
-        return value
-    copy = value.copy(order="K")
-    copy.flags.writeable = value.flags.writeable
-    return copy
-
-
-def align(node: Node) -> None:
-    """Let the checked array of *node* be built where compiled code expects it; see above.
-
     Decoding broadcasts later, so the copy is as large as the frame at most.
     """
     array = node.value
@@ -209,15 +198,9 @@ def array_child(
 
 def register() -> None:
     """List NumPy's arrays; called once, when safeser.families is imported."""
+    array = (np.ndarray,)
     registry.register(
-        Typed(
-            "numpy:ndarray",
-            (np.ndarray,),
-            _encode_array,
-            _check_array,
-            _decode_array,
-            keeps=True,
-        )
+        Typed("numpy:ndarray", array, _encode_array, _check_array, _decode_array, keeps=True)
     )
 
 

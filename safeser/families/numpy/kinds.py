@@ -6,14 +6,14 @@ names. Subclasses from other packages are refused, and so is ``memmap``, which m
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from safeser.families.numpy import dtypes
 from safeser.families.numpy.arrays import array_child
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, Typed, never_sent, registry, singleton
 from safeser.families.tree import Node
 from safeser.types import numpy as bounds
 from safeser.values import Limits
@@ -109,49 +109,28 @@ def _check_seen(node: Node, limits: Limits) -> None:
     )
 
 
-def _decode_matrix(node: Node, values: list[Any]) -> Any:
-    return values[0].view(np.matrix)
-
-
-def _decode_texts(node: Node, values: list[Any]) -> Any:
-    return values[0].view(bounds.chararray())
-
-
-def _decode_records(node: Node, values: list[Any]) -> Any:
-    return values[0].view(np.recarray)
-
-
-def _refuse_file(x: object, limits: Limits) -> NoReturn:
-    raise Unencodable(
-        x, "it stands for a file; send np.asarray of it, or open the file where it is needed"
+def _seen_as(cls: Any) -> Typed:
+    return Typed(
+        f"numpy:{cls.__name__}",
+        (cls,),
+        _encode_seen,
+        _check_seen,
+        lambda node, values: values[0].view(cls),
     )
-
-
-def _check_file(node: Node, limits: Limits) -> None:
-    node.refuse("it would stand for a file", "families.type")
-
-
-def _check_nothing(node: Node, limits: Limits) -> None:
-    node.expect()
-
-
-def _decode_nothing(node: Node, values: list[Any]) -> Any:
-    return np.ma.masked
-
-
-def _encode_nothing(x: object, limits: Limits) -> Parts:
-    return Parts({})
 
 
 def register() -> None:
     """List NumPy's subclasses; called once, when a value of one is first sent or loaded."""
-    masked, constant = np.ma.MaskedArray, type(np.ma.masked)
+    masked = np.ma.MaskedArray
     for typed in (
         Typed("numpy.ma:MaskedArray", (masked,), _encode_masked, _check_masked, _decode_masked),
-        Typed("numpy.ma:masked", (constant,), _encode_nothing, _check_nothing, _decode_nothing),
-        Typed("numpy:matrix", (np.matrix,), _encode_seen, _check_seen, _decode_matrix),
-        Typed("numpy:chararray", (bounds.chararray(),), _encode_seen, _check_seen, _decode_texts),
-        Typed("numpy:recarray", (np.recarray,), _encode_seen, _check_seen, _decode_records),
-        Typed("numpy:memmap", (np.memmap,), _refuse_file, _check_file, _decode_nothing),
+        singleton("numpy.ma:masked", np.ma.masked),
+        *map(_seen_as, (np.matrix, bounds.chararray(), np.recarray)),
+        never_sent(
+            "numpy:memmap",
+            (np.memmap,),
+            "it stands for a file; send np.asarray of it, or open the file where it is needed",
+            "it would stand for a file",
+        ),
     ):
         registry.register(typed)

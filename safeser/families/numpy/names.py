@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from safeser.families.reduced import Reducers, Row, list_rows
-from safeser.families.registry import registry
+from safeser.families.registry import loading, registry
 
 __all__ = ["register"]
 
@@ -55,14 +55,8 @@ _KINDS_OF_ARRAYS = (
 )
 
 
-def _load_kinds() -> None:
-    from safeser.families.numpy import kinds
-
-    kinds.register()
-
-
 def register() -> None:
     """List the names; called once, when safeser.families is imported."""
-    registry.register_lazy("numpy", _KINDS_OF_ARRAYS, _load_kinds)
+    registry.register_lazy("numpy", _KINDS_OF_ARRAYS, loading("numpy.kinds"))
     list_rows("numpy", _RANDOM)
     list_rows("numpy", _POLYNOMIALS)

@@ -43,17 +43,10 @@ def _check_scalar(node: Node, limits: Limits) -> None:
     node.value = bounds.sound(np.ndarray((1,), dtype, buffer=bytearray(data)))
 
 
-def _decode_scalar(node: Node, values: list[Any]) -> Any:
-    return node.value[0]
-
-
 def _encode_text(x: Any, limits: Limits) -> Parts:
-    return Parts({}, (), [("", _exact_text(x))])
-
-
-def _exact_text(x: Any) -> str | bytes:
     # NumPy's own conversions drop trailing NULs, which the scalar itself keeps.
-    return str.__str__(x) if type(x) is np.str_ else bytes.__getitem__(x, slice(None))
+    text = str.__str__(x) if type(x) is np.str_ else bytes.__getitem__(x, slice(None))
+    return Parts({}, (), [("", text)])
 
 
 def _check_text(node: Node, limits: Limits) -> None:
@@ -77,21 +70,9 @@ def _check_dtype(node: Node, limits: Limits) -> None:
 def register() -> None:
     """List NumPy's scalars and dtypes; called once, when safeser.families is imported."""
     for name, cls, encode, check, decode, subclasses in (
-        ("numpy:generic", np.generic, _encode_scalar, _check_scalar, _decode_scalar, True),
-        ("numpy:str_", np.str_, _encode_text, _check_text, _decode_str, False),
-        ("numpy:bytes_", np.bytes_, _encode_text, _check_text, _decode_bytes, False),
-        ("numpy:dtype", np.dtype, _encode_dtype, _check_dtype, _decode_dtype, True),
+        ("generic", np.generic, _encode_scalar, _check_scalar, lambda n, _: n.value[0], True),
+        ("str_", np.str_, _encode_text, _check_text, lambda _, values: np.str_(values[0]), False),
+        ("bytes_", np.bytes_, _encode_text, _check_text, lambda _, v: np.bytes_(v[0]), False),
+        ("dtype", np.dtype, _encode_dtype, _check_dtype, lambda node, _: node.value, True),
     ):
-        registry.register(Typed(name, (cls,), encode, check, decode, subclasses))
-
-
-def _decode_str(node: Node, values: list[Any]) -> np.str_:
-    return np.str_(values[0])
-
-
-def _decode_bytes(node: Node, values: list[Any]) -> np.bytes_:
-    return np.bytes_(values[0])
-
-
-def _decode_dtype(node: Node, values: list[Any]) -> np.dtype[Any]:
-    return node.value  # type: ignore[no-any-return]  # the check built it
+        registry.register(Typed(f"numpy:{name}", (cls,), encode, check, decode, subclasses))

@@ -20,7 +20,6 @@ from safeser.families.pandas.offsets import (
     describe_zone,
     read_freq,
     read_period_freq,
-    required,
     with_freq,
     write_freq,
     write_period_freq,
@@ -34,11 +33,12 @@ from safeser.families.pandas.parts import (
     Part,
     Reader,
     Writer,
+    build_checked,
     charged,
     settled,
 )
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, registry
+from safeser.families.registry import Parts, registry, required
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
 from safeser.pickles import Budget
@@ -405,14 +405,14 @@ _MOMENTS = {
 
 
 def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
-    made = node.value(Loaded.of(node, values, budget))
+    made = build_checked(node, values, budget)
     if "readonly" in node.meta:
         made._readonly = True
     return made
 
 
 def register() -> None:
-    """List pandas' arrays; called once, by safeser.families.pandas.names."""
+    """List pandas' arrays; called once, when the first is needed."""
     arrays = pd.arrays
     for kind, classes, write, read in (
         ("numbers", (np.ndarray,), _write_numpy, _read_numbers),

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from safeser.families.pandas.indexes import apart
 from safeser.families.pandas.internals import pd
-from safeser.families.pandas.offsets import build_zone, check_zone, describe_zone, required
+from safeser.families.pandas.offsets import build_zone, check_zone, describe_zone
 from safeser.families.pandas.parts import Loaded, charged
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, registry
+from safeser.families.registry import Parts, registry, required
 from safeser.families.tree import Node
 from safeser.pickles import Budget
 from safeser.types import pandas as bounds
@@ -22,33 +22,23 @@ from safeser.values import Limits
 
 __all__ = ["register"]
 
+_NAMES = (
+    "BooleanDtype Float32Dtype Float64Dtype Int8Dtype Int16Dtype Int32Dtype Int64Dtype UInt8Dtype"
+    " UInt16Dtype UInt32Dtype UInt64Dtype"
+)
 #: Dtypes that are their class and nothing else.
-_BARE: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        pd.BooleanDtype,
-        pd.Float32Dtype,
-        pd.Float64Dtype,
-        pd.Int8Dtype,
-        pd.Int16Dtype,
-        pd.Int32Dtype,
-        pd.Int64Dtype,
-        pd.UInt8Dtype,
-        pd.UInt16Dtype,
-        pd.UInt32Dtype,
-        pd.UInt64Dtype,
-    )
-}
+_BARE: dict[str, Any] = {name: getattr(pd, name) for name in _NAMES.split()}
 _WRAPPED: Any = type(bounds.numpy_dtype(pd.Series([1]).dtype))
 
 
 class _Form(NamedTuple):
-    """The functions that encode and decode one class of dtypes.
+    """One class of dtypes, and the functions that encode and decode it.
 
     :param parts: what its constructor takes, in order.
     :param build: the parts, and where they were loaded (None where they are sent), to the dtype.
     """
 
+    kind: Any
     parts: Callable[[Any], tuple[Any, ...]]
     build: Callable[..., Any]
 
@@ -72,23 +62,23 @@ def _bare(make: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *parts, **_: make(*parts)
 
 
-_FORMS: dict[str, tuple[Any, _Form]] = {
-    kind.__name__: (kind, _Form(parts, build))
-    for kind, parts, build in (
-        (
+_FORMS = {
+    form.kind.__name__: form
+    for form in (
+        _Form(
             pd.StringDtype,
             lambda x: (x.storage, x.na_value is pd.NA),
             lambda storage, named, **_: bounds.string_dtype(
                 storage, pd.NA if named is True else float("nan")
             ),
         ),
-        (pd.CategoricalDtype, lambda x: (x.categories, x.ordered), _categorical),
-        (pd.DatetimeTZDtype, lambda x: (x.unit, describe_zone(x.tz)), _zoned),
-        (pd.PeriodDtype, lambda x: (x.freq,), _period),
-        (pd.IntervalDtype, lambda x: (x.subtype, x.closed), _bare(bounds.interval_dtype)),
-        (pd.SparseDtype, lambda x: (x.subtype, x.fill_value), _bare(bounds.sparse_dtype)),
-        (pd.ArrowDtype, lambda x: (x.pyarrow_dtype,), _bare(bounds.arrow_dtype)),
-        (_WRAPPED, lambda x: (x.numpy_dtype,), _bare(bounds.numpy_dtype)),
+        _Form(pd.CategoricalDtype, lambda x: (x.categories, x.ordered), _categorical),
+        _Form(pd.DatetimeTZDtype, lambda x: (x.unit, describe_zone(x.tz)), _zoned),
+        _Form(pd.PeriodDtype, lambda x: (x.freq,), _period),
+        _Form(pd.IntervalDtype, lambda x: (x.subtype, x.closed), _bare(bounds.interval_dtype)),
+        _Form(pd.SparseDtype, lambda x: (x.subtype, x.fill_value), _bare(bounds.sparse_dtype)),
+        _Form(pd.ArrowDtype, lambda x: (x.pyarrow_dtype,), _bare(bounds.arrow_dtype)),
+        _Form(_WRAPPED, lambda x: (x.numpy_dtype,), _bare(bounds.numpy_dtype)),
     )
 }
 
@@ -97,7 +87,7 @@ def _encode(x: Any, limits: Limits) -> Parts:
     name = type(x).__name__
     if name in _BARE:
         return Parts({"kind": name})
-    parts = _FORMS[name][1].parts(x)
+    parts = _FORMS[name].parts(x)
     made = _made(name, parts, None, limits)
     if type(made) is not type(x) or repr(made) != repr(x):
         raise Unencodable(x, "pandas makes another one of its parts")
@@ -105,9 +95,9 @@ def _encode(x: Any, limits: Limits) -> Parts:
 
 
 def _made(name: str, parts: Any, loaded: Loaded | None, limits: Limits) -> Any:
-    kind, form = _FORMS[name]
+    form = _FORMS[name]
     made = form.build(*parts, loaded=loaded, limits=limits)
-    required(type(made) is kind)
+    required(type(made) is form.kind)
     return made
 
 
@@ -131,6 +121,6 @@ def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
 
 
 def register() -> None:
-    """List pandas' dtypes; called once, by safeser.families.pandas.names."""
-    classes = (*_BARE.values(), *(kind for kind, _ in _FORMS.values()))
+    """List pandas' dtypes; called once, when the first is needed."""
+    classes = (*_BARE.values(), *(form.kind for form in _FORMS.values()))
     registry.register(charged("pandas:dtype", classes, _encode, _check, _decode))

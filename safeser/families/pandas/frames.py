@@ -7,19 +7,17 @@ and pandas receives it only when its shape fits the axes and the blocks cover ea
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from safeser.families.pandas.arrays import read_array, read_block, write_array, write_block
 from safeser.families.pandas.indexes import apart, read_index, write_index
 from safeser.families.pandas.internals import Places, blocks_of, frame_of, pd, series_of, values_of
-from safeser.families.pandas.offsets import required
 from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, charged
-from safeser.families.plain import Unencodable, label
-from safeser.families.registry import Parts, registry
+from safeser.families.plain import label
+from safeser.families.registry import Parts, never_sent, registry, required
 from safeser.families.tree import Node
-from safeser.pickles import Budget
 from safeser.types import pandas as bounds
 from safeser.values import Limits
 
@@ -188,10 +186,6 @@ def _check_cover(reader: Reader, blocks: list[Places], count: int | None) -> Non
         reader.refuse("a column is in two blocks, or in none", "families.shape")
 
 
-def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
-    return node.value(Loaded.of(node, values, budget))
-
-
 # -- series ------------------------------------------------------------------------------------
 
 
@@ -226,34 +220,20 @@ def _check_series(node: Node, limits: Limits) -> None:
     node.value = built
 
 
-# -- what is no data yet -----------------------------------------------------------------------
-
-#: How pandas' names for such end: groupings, windows, resamplers.
+#: How pandas' names for what is no data yet end: groupings, windows, resamplers.
 _WAITING = ("GroupBy", "Groupby", "Grouper", "Rolling", "Expanding", "Window", "Resampler")
 
 
-def _refuse_waiting(x: object, limits: Limits) -> NoReturn:
-    raise Unencodable(
-        x, "it is a deferred computation; send the frame, and group it on the receiver"
-    )
-
-
-def _check_waiting(node: Node, limits: Limits) -> NoReturn:
-    node.refuse("deferred computations are not sent", "families.type")
-
-
 def register() -> None:
-    """List pandas' containers; called once, by safeser.families.pandas.names."""
+    """List pandas' containers; called once, when the first is needed."""
     typing = pd.api.typing
     waiting = [getattr(typing, name) for name in typing.__all__ if name.endswith(_WAITING)]
-    for typed in (
-        charged("pandas:GroupBy", tuple(waiting), _refuse_waiting, _check_waiting, _decode),
-        *(
-            charged(f"pandas:{cls.__name__}", (cls,), encode, check, _decode, keeps=True)
-            for cls, encode, check in (
-                (pd.DataFrame, _encode_frame, _check_frame),
-                (pd.Series, _encode_series, _check_series),
-            )
-        ),
+    advice = "it is a deferred computation; send the frame, and group it on the receiver"
+    said = "deferred computations are not sent"
+    registry.register(never_sent("pandas:GroupBy", tuple(waiting), advice, said))
+    for cls, encode, check in (
+        (pd.DataFrame, _encode_frame, _check_frame),
+        (pd.Series, _encode_series, _check_series),
     ):
-        registry.register(typed)
+        name = f"pandas:{cls.__name__}"
+        registry.register(charged(name, (cls,), encode, check, keeps=True))

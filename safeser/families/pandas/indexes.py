@@ -23,30 +23,20 @@ from safeser.families.pandas.internals import (
     texts_of,
     values_of,
 )
-from safeser.families.pandas.offsets import read_freq, required, with_freq, write_freq
+from safeser.families.pandas.offsets import read_freq, with_freq, write_freq
 from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, charged, settled
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, registry
+from safeser.families.registry import Parts, registry, required
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
-from safeser.pickles import Budget
 from safeser.pickles.shims.pandas import arrays as shims
 from safeser.types import pandas as bounds
 from safeser.values import Limits
 
 __all__ = ["apart", "read_index", "register", "write_index"]
 
-_KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        pd.Index,
-        pd.CategoricalIndex,
-        pd.DatetimeIndex,
-        pd.IntervalIndex,
-        pd.PeriodIndex,
-        pd.TimedeltaIndex,
-    )
-}
+_CLASSES = "Index CategoricalIndex DatetimeIndex IntervalIndex PeriodIndex TimedeltaIndex"
+_KINDS: dict[str, Any] = {name: getattr(pd, name) for name in _CLASSES.split()}
 _MOMENTS = (pd.DatetimeIndex, pd.TimedeltaIndex)
 #: Index classes by the kind of array behind them; moments without a zone are numbers.
 _OF_ARRAY = {
@@ -285,11 +275,7 @@ def _check(node: Node, limits: Limits) -> None:
     reader.finish()
     if _NAMES.get(part.kind, "pandas:Index") != node.type:
         node.refuse("its kind is not that of its type", "families.header")
-    node.value = part
-
-
-def _decode(node: Node, values: list[Any], budget: Budget) -> Any:
-    return node.value.build(Loaded.of(node, values, budget))
+    node.value = part.build
 
 
 #: Kinds with a name of their own, on which those may rely that hold an index.
@@ -297,11 +283,11 @@ _NAMES = {"range": "pandas:RangeIndex", "multi": "pandas:MultiIndex"}
 
 
 def register() -> None:
-    """List pandas' indexes; called once, by safeser.families.pandas.names."""
+    """List pandas' indexes; called once, when the first is needed."""
     pandas_arrays.add("categories", (pd.Categorical,), _write_categories, _read_categories)
     for name, classes in (
         ("pandas:Index", tuple(_KINDS.values())),
         ("pandas:RangeIndex", (pd.RangeIndex,)),
         ("pandas:MultiIndex", (pd.MultiIndex,)),
     ):
-        registry.register(charged(name, classes, _encode, _check, _decode))
+        registry.register(charged(name, classes, _encode, _check))

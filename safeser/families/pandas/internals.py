@@ -14,27 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "ARROW_TEXT",
-    "NAMED_MISSING",
-    "PYTHON_TEXT",
-    "Places",
-    "blocks_of",
-    "categorical",
-    "dated",
-    "frame_of",
-    "index_of",
-    "mark_unique",
-    "pd",
-    "periods",
-    "pin_freq",
-    "range_of",
-    "series_of",
-    "text_of",
-    "texts_of",
-    "values_of",
-]
-
 #: Untyped on purpose: pandas is an extra, and its stubs do not cover all that is used here.
 pd: Any = importlib.import_module("pandas")
 _managers: Any = importlib.import_module("pandas.core.internals.managers")

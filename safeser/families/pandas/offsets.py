@@ -18,32 +18,13 @@ from safeser.errors import PayloadError
 from safeser.families.pandas.internals import pin_freq
 from safeser.families.pandas.parts import Built, Loaded, Reader, Writer
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts
+from safeser.families.registry import Parts, required
 from safeser.families.reviewed import reviewed
 from safeser.families.stdlib import zones
 from safeser.families.tree import Node
-from safeser.pickles import Budget
 from safeser.pickles.shims.pandas.times import walked
 from safeser.types import pandas as bounds
 from safeser.values import Limits
-
-__all__ = [
-    "OFFSETS",
-    "build_zone",
-    "check_offset",
-    "check_zone",
-    "decode_offset",
-    "describe_zone",
-    "encode_offset",
-    "read_freq",
-    "read_offset",
-    "read_period_freq",
-    "required",
-    "with_freq",
-    "write_freq",
-    "write_offset",
-    "write_period_freq",
-]
 
 _room: Any = importlib.import_module("pandas._libs.tslibs.offsets")
 # pandas imports it when the first calendar is made, which is after a payload was decided.
@@ -66,12 +47,6 @@ _WEEKDAY: Any = importlib.import_module("dateutil.relativedelta").weekday
 _DAY = 86_400_000_000_000
 _NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _NAT = -(1 << 63)
-
-
-def required(right: object) -> None:
-    """Raise ValueError, which receiving turns into a refusal, unless pandas read what was sent."""
-    if not right:
-        raise ValueError
 
 
 # -- offsets -----------------------------------------------------------------------------------
@@ -181,10 +156,6 @@ def check_offset(node: Node, limits: Limits) -> None:
         node.refuse("its keys must be exactly offset", "families.header")
     node.value = read_offset(reader, node.meta["offset"])
     reader.finish()
-
-
-def decode_offset(node: Node, values: list[Any], budget: Budget) -> Any:
-    return node.value(Loaded.of(node, values, budget))
 
 
 # -- the freq of an index ----------------------------------------------------------------------

@@ -26,20 +26,6 @@ from safeser.types import numpy as bounds
 from safeser.types.pandas import is_kept
 from safeser.values import Limits
 
-__all__ = [
-    "Built",
-    "Loaded",
-    "Part",
-    "Reader",
-    "Writer",
-    "are_texts",
-    "charged",
-    "is_listed",
-    "label_of",
-    "numbers_key",
-    "settled",
-]
-
 Array = np.ndarray[Any, Any]
 
 
@@ -156,12 +142,17 @@ def are_short(items: Sequence[Any]) -> bool:
     return len(text) <= _INLINE_BYTES and text.isprintable()
 
 
+def build_checked(node: Node, values: list[Any], budget: Budget) -> Any:
+    """Return what the function makes that the check of *node* left in it."""
+    return node.value(Loaded.of(node, values, budget))
+
+
 def charged(
     name: str,
     classes: tuple[type, ...],
     encode: Callable[[Any, Limits], Parts],
     check: Callable[[Node, Limits], None],
-    decode: Callable[[Node, list[Any], Budget], Any],
+    decode: Callable[[Node, list[Any], Budget], Any] = build_checked,
     *,
     keeps: bool = False,
 ) -> Typed:

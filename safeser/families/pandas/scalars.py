@@ -15,15 +15,13 @@ from safeser.families.pandas.offsets import (
     build_zone,
     check_offset,
     check_zone,
-    decode_offset,
     describe_zone,
     encode_offset,
     read_period_freq,
-    required,
     write_period_freq,
 )
 from safeser.families.pandas.parts import Loaded, Reader, Writer, charged
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, Typed, registry, required, singleton
 from safeser.families.tree import Node
 from safeser.pickles import Budget
 from safeser.types import pandas as bounds
@@ -121,12 +119,8 @@ def _decode_interval(node: Node, values: list[Any]) -> Any:
     return pd.Interval(*values, closed=node.meta["closed"])
 
 
-def _check_nothing(node: Node, limits: Limits) -> None:
-    node.expect()
-
-
 def register() -> None:
-    """List pandas' scalars; called once, by safeser.families.pandas.names."""
+    """List pandas' scalars; called once, when the first is needed."""
     for name, cls, encode, check, decode in (
         ("Timestamp", pd.Timestamp, _encode_timestamp, _check_timestamp, _decode_timestamp),
         ("Timedelta", pd.Timedelta, _encode_timedelta, _check_timedelta, _decode_timedelta),
@@ -136,16 +130,8 @@ def register() -> None:
     kinds = tuple(OFFSETS.values())
     for typed in (
         charged("pandas:Period", (pd.Period,), _encode_period, _check_period, _decode_period),
-        charged("pandas:offset", kinds, encode_offset, check_offset, decode_offset),
+        charged("pandas:offset", kinds, encode_offset, check_offset),
+        singleton("pandas:NA", pd.NA),
+        singleton("pandas:NaT", pd.NaT),
     ):
         registry.register(typed)
-    for name, value in (("NA", pd.NA), ("NaT", pd.NaT)):
-        registry.register(
-            Typed(
-                f"pandas:{name}",
-                (type(value),),
-                lambda x, limits: Parts({}),
-                _check_nothing,
-                lambda node, values, value=value: value,
-            )
-        )

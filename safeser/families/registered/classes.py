@@ -11,13 +11,13 @@ import enum
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from safeser.errors import ConfigError, PayloadError
 from safeser.families import plain
 from safeser.families.errors import wire as errors
 from safeser.families.plain import Unencodable
-from safeser.families.registered import constructed, program
+from safeser.families.registered import constructed, models, program
 from safeser.families.registered.generic import plan_generic, plan_own
 from safeser.families.registered.naming import refuse_class, wire_name
 from safeser.families.registry import Parts, Typed, registering, registry
@@ -26,7 +26,7 @@ from safeser.pickles.building.members import Members
 from safeser.pickles.profiles import Entry
 from safeser.values import Limits
 
-__all__ = ["Kind", "register_class", "register_kind"]
+__all__ = ["register_class"]
 
 T = TypeVar("T", bound=type)
 
@@ -34,32 +34,8 @@ T = TypeVar("T", bound=type)
 _SCALARS = (int, float, str, bytes, bool, type(None))
 
 
-class Kind(NamedTuple):
-    """One kind of classes that may be registered.
-
-    :param word: what such a class is called, as ``"dataclass"``.
-    :param applies: whether a class is of that kind; imports nothing.
-    :param plan: class, wire name and names of assigned fields to its serializer.
-    """
-
-    word: str
-    applies: Callable[[type], bool]
-    plan: Callable[[type, str, Sequence[str]], Typed]
-
-
 #: As in restricted pickle: 2**12 composites take a megabyte.
 _MAX_FLAGS = 12
-
-_KINDS: list[Kind] = []
-
-
-def register_kind(
-    word: str,
-    applies: Callable[[type], bool],
-    plan: Callable[[type, str, Sequence[str]], Typed],
-) -> None:
-    """Let :func:`register_class` take one more kind of classes, after those that it has."""
-    _KINDS.append(Kind(word, applies, plan))
 
 
 @overload
@@ -108,9 +84,9 @@ def register_class(
 
 def _plan(cls: type, wire: str, assigned: Sequence[str] = ()) -> Typed:
     """Return the serializer of *cls*: of the first kind that it is of, else by its attributes."""
-    for kind in _KINDS:
-        if kind.applies(cls):
-            return kind.plan(cls, wire, assigned)
+    for is_of_kind, plan in _KINDS:
+        if is_of_kind(cls):
+            return plan(cls, wire, assigned)
     if assigned:
         refuse_class(cls, "is called with no fields, so none of them can be assigned afterwards")
     return plan_generic(cls, wire)
@@ -127,7 +103,7 @@ def _for_writing(cls: type) -> Typed | None:
         return None
 
 
-registry.write_others(_for_writing)
+registry.for_writing = _for_writing
 
 
 def _find_own(name: str, where: str) -> Typed | None:
@@ -151,7 +127,7 @@ def _find_own(name: str, where: str) -> Typed | None:
     )
 
 
-registry.find_others(_find_own)
+registry.own = _find_own
 
 
 # -- enums -------------------------------------------------------------------------------------
@@ -212,7 +188,12 @@ def _word(member: Any) -> bytes:
     return plain.encode((member._name_, value) if compared else (member._name_,))
 
 
-register_kind("enum", lambda cls: isinstance(cls, enum.EnumMeta), _enum)
-register_kind("dataclass", dataclasses.is_dataclass, constructed.plan_dataclass)
-register_kind("class of attrs", constructed.is_attrs, constructed.plan_dataclass)
-register_kind("named tuple", constructed.is_named_tuple, constructed.plan_named_tuple)
+#: Whether a class is of a kind, in the order in which they are asked, and what plans its
+#: serializer, given the class, its wire name and the names of assigned fields. None imports.
+_KINDS: tuple[tuple[Callable[[type], bool], Callable[[type, str, Sequence[str]], Typed]], ...] = (
+    (lambda cls: isinstance(cls, enum.EnumMeta), _enum),
+    (dataclasses.is_dataclass, constructed.plan_dataclass),
+    (constructed.is_attrs, constructed.plan_dataclass),
+    (constructed.is_named_tuple, constructed.plan_named_tuple),
+    (models.is_model, models.plan_model),
+)

@@ -23,19 +23,6 @@ from safeser.families.tree import Node
 from safeser.pickles.reading.layout import HEAP_TYPE, layout
 from safeser.values import Limits
 
-__all__ = [
-    "Altered",
-    "cached_names",
-    "is_attrs",
-    "is_named_tuple",
-    "is_same",
-    "other_bases",
-    "plan_dataclass",
-    "plan_named_tuple",
-    "record",
-    "refuse_others",
-]
-
 
 def other_bases(cls: type) -> list[type]:
     """Return the bases of *cls* written in C, which may keep what no attribute shows."""

@@ -24,17 +24,6 @@ from safeser.families.registry import Parts, Registry, Typed, is_name, registry
 from safeser.families.tree import Node
 from safeser.values import Limits
 
-__all__ = [
-    "Dispatch",
-    "Foreign",
-    "Functions",
-    "dask_deserialize",
-    "dask_serialize",
-    "functions",
-    "name_of",
-    "register_serialization",
-]
-
 Function = Callable[..., Any]
 
 

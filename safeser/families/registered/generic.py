@@ -11,7 +11,6 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from safeser.errors import ConfigError, PayloadError
@@ -123,7 +122,7 @@ def plan_own(cls: type, name: str) -> Typed:
     :raises ConfigError: for a class that is more than its attributes.
     """
     _review(cls)
-    return replace(_typed(cls, name, None, own=True), own=True)
+    return _typed(cls, name, None, own=True)
 
 
 def _is_bare_base(base: type) -> bool:
@@ -254,6 +253,7 @@ def _typed(cls: type, name: str, allowed: frozenset[str] | None, *, own: bool = 
         lambda x, limits: records.encode(held.of(x), limits),
         check,
         lambda node, values: held.made(records.values(node, values)),
+        own=own,
         keeps=True,
     )
 

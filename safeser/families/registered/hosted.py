@@ -18,18 +18,6 @@ from safeser.values import Context, Limits
 if TYPE_CHECKING:
     from safeser.families.tree import Node
 
-__all__ = [
-    "SMALL_FRAME",
-    "Failed",
-    "check_function",
-    "check_header",
-    "current_limits",
-    "dump",
-    "load",
-    "takes_context",
-    "words_of",
-]
-
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1  # what msgpack can say
 
 

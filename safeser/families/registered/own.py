@@ -16,15 +16,6 @@ from safeser.errors import ConfigError
 from safeser.families.registered.hosted import check_function, takes_context
 from safeser.values import FAMILIES, check_family
 
-__all__ = [
-    "GROUP",
-    "OwnFamilies",
-    "OwnFamily",
-    "before_typed",
-    "own_families",
-    "register_serialization_family",
-]
-
 #: Entry points of installed distributions: the name is the family's, the object has its functions.
 GROUP = "safeser.families"
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from safeser.families.numpy.arrays import align
 from safeser.families.plain import Unencodable, label
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, Typed, registry, required
 from safeser.families.tree import Node
 from safeser.pickles.shims.labels import hide_memory
 from safeser.values import Limits
@@ -45,12 +45,6 @@ def _expect(node: Node, position: int, *types: str) -> None:
     # What a pickle holds, which may stand here where it is granted, shows when it is built.
     if node.children[position].yields not in ("", *types):
         node.refuse(f"its part {position} is of a wrong type", "families.child-type")
-
-
-def _right(right: object) -> None:
-    """Raise what receiving turns into a refusal that names the type."""
-    if not right:
-        raise ValueError
 
 
 # -- variables -----------------------------------------------------------------------------------
@@ -87,12 +81,11 @@ def _unusual(data: Any) -> Any:
     return None if plain.dtype == data.dtype else data.dtype
 
 
-_PARTS = {"array": 1, "index": 2, "levels": 3}
-_TYPES = {"array": np.ndarray, "index": pd.Index, "levels": pd.MultiIndex}
-_HELD = {
-    "array": ("numpy:ndarray",),
-    "index": _INDEXES,
-    "levels": ("pandas:MultiIndex",),
+#: By the kind of data that a variable holds: how many parts it has, and what the first is.
+_HELD: dict[str, tuple[int, Any, tuple[str, ...]]] = {
+    "array": (1, np.ndarray, ("numpy:ndarray",)),
+    "index": (2, pd.Index, _INDEXES),
+    "levels": (3, pd.MultiIndex, ("pandas:MultiIndex",)),
 }
 
 
@@ -100,14 +93,15 @@ def _check_variable(node: Node, limits: Limits) -> None:
     kind, held = node.expect("kind", "data", children=None)
     if type(kind) is not str or type(held) is not str:
         node.refuse("its kind is not a name", "families.header")
-    if kind not in _VARIABLES or held not in _PARTS:
+    if kind not in _VARIABLES or held not in _HELD:
         node.refuse("its kind is not listed", "families.header")
-    if len(node.children) != 3 + _PARTS[held]:
+    parts, _, types = _HELD[held]
+    if len(node.children) != 3 + parts:
         node.refuse("it has another number of parts than its kind", "families.child-count")
     _expect(node, 0, "builtins:tuple")
     _expect(node, 1, "builtins:dict")
     _expect(node, 2, "builtins:dict")
-    _expect(node, 3, *_HELD[held])
+    _expect(node, 3, *types)
     if kind == "IndexVariable" and held == "array":
         node.refuse("its kind holds an index", "families.child-type")
     align(node.children[3])
@@ -116,28 +110,28 @@ def _check_variable(node: Node, limits: Limits) -> None:
 
 def _decode_variable(node: Node, values: list[Any]) -> Any:
     dims, attrs, encoding, data, *rest = values
-    _right(type(dims) is tuple and type(attrs) is dict and type(encoding) is dict)
+    required(type(dims) is tuple and type(attrs) is dict and type(encoding) is dict)
     if rest and rest[0] is not None:
         _check_values(data, rest[0], node.value)
     made = _VARIABLES[node.meta["kind"]](
         dims, _hold(node.meta["data"], data, *rest), attrs, encoding, fastpath=True
     )
-    _right(made.dims == dims and len(set(dims)) == len(dims))
+    required(made.dims == dims and len(set(dims)) == len(dims))
     return made
 
 
 def _check_values(index: Any, dtype: Any, limits: Limits) -> None:
     # ``index.values`` makes an array of that dtype, however wide it is.
-    _right(getattr(dtype, "itemsize", 0) * len(index) <= limits.max_array)
+    required(getattr(dtype, "itemsize", 0) * len(index) <= limits.max_array)
 
 
 def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
-    _right(dtype is None or isinstance(dtype, np.dtype))
-    _right(isinstance(data, _TYPES[held]))
+    required(dtype is None or isinstance(dtype, np.dtype))
+    required(isinstance(data, _HELD[held][1]))
     if held == "index":
         return _indexing.PandasIndexingAdapter(data, dtype=dtype)
     if held == "levels":
-        _right(level is None or level in data.names)
+        required(level is None or level in data.names)
         return _indexing.PandasMultiIndexingAdapter(data, dtype=dtype, level=level)
     return data
 
@@ -169,16 +163,16 @@ def _check_index(node: Node, limits: Limits) -> None:
 def _decode_index(node: Node, values: list[Any]) -> Any:
     index, dim, dtype, levels = values
     hash(dim)
-    _right(isinstance(index, pd.MultiIndex if node.meta["multi"] else pd.Index))
-    _right(levels is None or (type(levels) is dict and node.meta["multi"]))
-    _right(dtype is None or isinstance(dtype, (np.dtype, pd.api.extensions.ExtensionDtype)))
+    required(isinstance(index, pd.MultiIndex if node.meta["multi"] else pd.Index))
+    required(levels is None or (type(levels) is dict and node.meta["multi"]))
+    required(dtype is None or isinstance(dtype, (np.dtype, pd.api.extensions.ExtensionDtype)))
     for kind in (dtype, *(levels or {}).values()):
         _check_values(index, kind, node.value)
     if not node.meta["multi"]:
         return _indexes.PandasIndex(index, dim, dtype)
     made = _indexes.PandasMultiIndex(index, dim, levels)
-    _right(levels is None or levels.keys() == set(index.names))
-    _right(all(isinstance(kind, np.dtype) for kind in made.level_coords_dtype.values()))
+    required(levels is None or levels.keys() == set(index.names))
+    required(all(isinstance(kind, np.dtype) for kind in made.level_coords_dtype.values()))
     if dtype is not None:
         made.coord_dtype = dtype
     return made
@@ -246,23 +240,23 @@ def _check_dataset(node: Node, limits: Limits) -> None:
 
 def _built(plain: dict[Any, Any], indexes: list[Any], order: list[Any]) -> Any:
     """Return the coordinates that *plain* variables and *indexes* are, in *order*."""
-    _right(type(plain) is dict and type(indexes) is list and type(order) is list)
+    required(type(plain) is dict and type(indexes) is list and type(order) is list)
     variables, owners = dict(plain), {}
     for entry in indexes:
-        _right(type(entry) is tuple and len(entry) == 2)
+        required(type(entry) is tuple and len(entry) == 2)
         index, about = entry
-        _right(type(index) in (_indexes.PandasIndex, _indexes.PandasMultiIndex))
+        required(type(index) in (_indexes.PandasIndex, _indexes.PandasMultiIndex))
         made = index.create_variables()
-        _right(type(about) is dict and about.keys() == made.keys())
+        required(type(about) is dict and about.keys() == made.keys())
         for name, variable in made.items():
             attrs, encoding = about[name]
-            _right(type(attrs) is dict and type(encoding) is dict and name not in variables)
+            required(type(attrs) is dict and type(encoding) is dict and name not in variables)
             variable.attrs, variable.encoding = attrs, encoding
             variables[name], owners[name] = variable, index
-    _right(all(isinstance(v, xr.Variable) for v in variables.values()))
-    _right(len(order) == len(variables))
+    required(all(isinstance(v, xr.Variable) for v in variables.values()))
+    required(len(order) == len(variables))
     coords = xr.Coordinates({name: variables[name] for name in order}, indexes=owners)
-    _right(len(coords) == len(variables))
+    required(len(coords) == len(variables))
     return coords
 
 
@@ -270,10 +264,10 @@ def _decode_array(node: Node, values: list[Any]) -> Any:
     variable, plain, indexes, name, order = values
     coords = _built(plain, indexes, order)
     hash(name)
-    _right(isinstance(variable, xr.Variable))
+    required(isinstance(variable, xr.Variable))
     sizes = variable.sizes
     for coord in coords.variables.values():
-        _right(all(sizes.get(dim) == size for dim, size in coord.sizes.items()))
+        required(all(sizes.get(dim) == size for dim, size in coord.sizes.items()))
     return xr.DataArray(
         variable,
         coords=dict(coords.variables),
@@ -285,33 +279,23 @@ def _decode_array(node: Node, values: list[Any]) -> Any:
 
 def _decode_dataset(node: Node, values: list[Any]) -> Any:
     held, plain, indexes, order, attrs, encoding = values
-    _right(type(held) is dict and type(attrs) is dict and type(encoding) is dict)
-    _right(all(isinstance(v, xr.Variable) for v in held.values()))
+    required(type(held) is dict and type(attrs) is dict and type(encoding) is dict)
+    required(all(isinstance(v, xr.Variable) for v in held.values()))
     coords = _built(plain, indexes, order)
     made = xr.Dataset(held, coords, attrs)
     made.encoding = encoding
-    _right(made.data_vars.keys() == held.keys() and made.coords.keys() == coords.keys())
+    required(made.data_vars.keys() == held.keys() and made.coords.keys() == coords.keys())
     return made
 
 
 def register() -> None:
-    """List xarray's types; called once, by safeser.families.science.names."""
-    for typed in (
-        Typed(
-            "xarray:Variable",
-            (xr.Variable, xr.IndexVariable),
-            _encode_variable,
-            _check_variable,
-            _decode_variable,
-        ),
-        Typed(
-            "xarray:Index",
-            (_indexes.PandasIndex, _indexes.PandasMultiIndex),
-            _encode_index,
-            _check_index,
-            _decode_index,
-        ),
-        Typed("xarray:DataArray", (xr.DataArray,), _encode_array, _check_array, _decode_array),
-        Typed("xarray:Dataset", (xr.Dataset,), _encode_dataset, _check_dataset, _decode_dataset),
+    """List xarray's types; called once, when the first is needed."""
+    variables = (xr.Variable, xr.IndexVariable)
+    indexes = (_indexes.PandasIndex, _indexes.PandasMultiIndex)
+    for name, classes, encode, check, decode in (
+        ("Variable", variables, _encode_variable, _check_variable, _decode_variable),
+        ("Index", indexes, _encode_index, _check_index, _decode_index),
+        ("DataArray", (xr.DataArray,), _encode_array, _check_array, _decode_array),
+        ("Dataset", (xr.Dataset,), _encode_dataset, _check_dataset, _decode_dataset),
     ):
-        registry.register(typed)
+        registry.register(Typed(f"xarray:{name}", classes, encode, check, decode))

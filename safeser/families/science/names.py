@@ -1,4 +1,4 @@
-"""List the names of SciPy, scikit-learn, xarray and PyTorch types without importing any of these.
+"""List the names of the types of libraries without importing any of these.
 
 The one rule: a package is imported only when an object of a listed type is sent or loaded. A header
 that names a type imports nothing before the policy admits it.
@@ -16,8 +16,8 @@ import numpy as np
 from safeser.errors import PayloadError
 from safeser.families.plain import Unencodable
 from safeser.families.reduced import Reducers, Row, list_rows
-from safeser.families.registered import classes, models
-from safeser.families.registry import registry
+from safeser.families.registry import loading, registry
+from safeser.families.science import sparse
 from safeser.families.stdlib.containers import around
 from safeser.pickles import Entry, Profile
 from safeser.pickles.live import Live
@@ -26,17 +26,27 @@ from safeser.pickles.shims.labels import hide_memory
 __all__ = ["register"]
 
 
-def _sparse_reducers() -> Reducers:
-    from safeser.families.science import sparse
-
-    return sparse.reducers()
-
+#: The types of each library that has modules of its own here, and these modules.
+_MODULES = {
+    "pandas": (
+        "DataFrame Series Index RangeIndex MultiIndex array Timestamp Timedelta Period Interval NA"
+        " NaT offset dtype GroupBy",
+        ("pandas.scalars", "pandas.indexes", "pandas.arrays", "pandas.dtypes", "pandas.frames"),
+    ),
+    "pyarrow": (
+        "Array Buffer ChunkedArray DataType Field KeyValueMetadata RecordBatch Scalar Schema Table",
+        ("arrow.tables",),
+    ),
+    "polars": ("DataFrame LazyFrame Series", ("arrow.polars",)),
+    "xarray": ("Variable Index DataArray Dataset", ("science.labelled",)),
+    "torch": ("Tensor Size dtype device", ("science.tensors",)),
+}
 
 _SPARSE = {
     f"scipy.sparse:{name}_{kind}": Row(
         ("data", "numpy", "scipy"),
         (f"scipy.sparse:{name}_{kind}",),
-        _sparse_reducers,
+        sparse.reducers,
         # To look at each index takes longer than all else, and is the receiver's to do.
         rehearsed=False,
     )
@@ -56,7 +66,7 @@ def _results(package: str) -> Iterator[type]:
 
 def _result_reducers() -> Reducers:
     (kind,) = (each for each in _results("scipy.stats.") if each.__name__ == "TtestResult")
-    return {**_sparse_reducers(), kind: _reduced_result}
+    return {**sparse.reducers(), kind: _reduced_result}
 
 
 def _reduced_result(x: Any) -> Any:
@@ -73,9 +83,9 @@ _SCIPY = {
         f"{package}:result": Row(_RESULT_PROFILES, partial(_results, f"{package}."), reducers)
     }
     for package, reducers in (
-        ("scipy._lib", _sparse_reducers),
-        ("scipy.integrate", _sparse_reducers),
-        ("scipy.optimize", _sparse_reducers),
+        ("scipy._lib", sparse.reducers),
+        ("scipy.integrate", sparse.reducers),
+        ("scipy.optimize", sparse.reducers),
         ("scipy.stats", _result_reducers),
     )
 }
@@ -115,10 +125,6 @@ _CALENDARS = {
     },
 }
 
-_XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
-
-_TORCH = ("torch:Tensor", "torch:Size", "torch:dtype", "torch:device")
-
 _SKLEARN_PROFILES = ("data", "numpy", "scipy", "sklearn")
 #: Reviewed functions that make what is no estimator and has no fields of its own.
 _PARTS = ("sklearn.stateless", "sklearn.loss", "sklearn.triplet", "sklearn.begin_tree")
@@ -146,8 +152,8 @@ def _made_by(profile: str, right: Callable[[Entry], bool]) -> Iterator[type]:
 
 
 _SKLEARN = {
-    "sklearn:estimator": Row(_SKLEARN_PROFILES, _estimators, _sparse_reducers),
-    "sklearn:part": Row(_SKLEARN_PROFILES, _parts, _sparse_reducers),
+    "sklearn:estimator": Row(_SKLEARN_PROFILES, _estimators, sparse.reducers),
+    "sklearn:part": Row(_SKLEARN_PROFILES, _parts, sparse.reducers),
 }
 _UNLISTED = {
     "sklearn.base:BaseEstimator": "its class is not one of scikit-learn's that safeser lists"
@@ -171,27 +177,13 @@ def _load_bunch() -> None:
     registry.register(around("sklearn.utils:Bunch", Bunch, dict, content, make))
 
 
-def _load_xarray() -> None:
-    from safeser.families.science import labelled
-
-    labelled.register()
-
-
-def _load_torch() -> None:
-    from safeser.families.science import tensors
-
-    tensors.register()
-
-
 def register() -> None:
     """List the names; called once, when safeser.families is imported."""
+    for package, (names, modules) in _MODULES.items():
+        listed = [f"{package}:{name}" for name in names.split()]
+        registry.register_lazy(package, listed, loading(*modules))
     list_rows("scipy", _SPARSE)
-    for package, rows in _SCIPY.items():
+    for package, rows in (*_SCIPY.items(), *_CALENDARS.items()):
         list_rows(package, rows)
     list_rows("sklearn", _SKLEARN, advice=_UNLISTED)
     registry.register_lazy("sklearn", ("sklearn.utils:Bunch",), _load_bunch)
-    for package, rows in _CALENDARS.items():
-        list_rows(package, rows)
-    registry.register_lazy("xarray", _XARRAY, _load_xarray)
-    registry.register_lazy("torch", _TORCH, _load_torch)
-    classes.register_kind("pydantic model", models.is_model, models.plan_model)

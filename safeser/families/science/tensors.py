@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.families.framing import address
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
@@ -152,7 +153,7 @@ def _decode_tensor(node: Node, values: list[Any]) -> Any:
 
 def _writeable(frame: memoryview) -> Any:
     """Return *frame*, or a copy where PyTorch could not write to it or read it aligned."""
-    if frame.readonly or np.frombuffer(frame, np.uint8).ctypes.data % _ALIGNMENT:
+    if frame.readonly or address(frame) % _ALIGNMENT:
         return bytearray(frame)
     return frame
 
@@ -204,32 +205,21 @@ def _decode_device(node: Node, values: list[Any]) -> Any:
 
 
 def register() -> None:
-    """List PyTorch's types; called once, by safeser.families.science.names."""
-    for typed in (
-        Typed(
-            "torch:Tensor",
-            (torch.Tensor, torch.nn.Parameter),
-            _encode_tensor,
-            _check_tensor,
-            _decode_tensor,
-        ),
-        Typed(
-            "torch:Size",
-            (torch.Size,),
-            _encode_size,
-            _check_size,
-            lambda node, _: torch.Size(node.meta["sizes"]),
-        ),
-        Typed(
-            "torch:dtype",
+    """List PyTorch's types; called once, when the first is needed."""
+    tensors, sizes = (torch.Tensor, torch.nn.Parameter), (torch.Size,)
+    for name, classes, encode, check, decode in (
+        ("Tensor", tensors, _encode_tensor, _check_tensor, _decode_tensor),
+        ("Size", sizes, _encode_size, _check_size, lambda node, _: torch.Size(node.meta["sizes"])),
+        (
+            "dtype",
             (torch.dtype,),
             _encode_dtype,
             _check_dtype,
-            lambda node, _: _DTYPES[node.meta["name"]],
+            lambda n, _: _DTYPES[n.meta["name"]],
         ),
-        Typed("torch:device", (torch.device,), _encode_device, _check_device, _decode_device),
+        ("device", (torch.device,), _encode_device, _check_device, _decode_device),
     ):
-        registry.register(typed)
+        registry.register(Typed(f"torch:{name}", classes, encode, check, decode))
     registry.advise(torch.Tensor, "it is a subclass that safeser does not list")
     registry.advise(
         torch.nn.Module,

@@ -36,10 +36,6 @@ def _decode_bytes(node: Node, values: list[Any]) -> bytes:
     return view.tobytes()
 
 
-def _decode_bytearray(node: Node, values: list[Any]) -> bytearray:
-    return bytearray(node.frames[0])
-
-
 _FORMATS = frozenset("?cbBhHiIlLqQnNfd")
 
 
@@ -124,21 +120,11 @@ def _decode_array(node: Node, values: list[Any]) -> array.array[Any]:
 
 def register() -> None:
     """List the buffers; called once, when safeser.families is imported."""
-    registry.register(
-        Typed("builtins:bytes", (bytes,), _encode_buffer, _check_buffer, _decode_bytes)
-    )
-    registry.register(
-        Typed("builtins:bytearray", (bytearray,), _encode_buffer, _check_buffer, _decode_bytearray)
-    )
-    registry.register(
-        Typed(
-            "builtins:memoryview",
-            (memoryview,),
-            _encode_memoryview,
-            _check_memoryview,
-            _decode_memoryview,
-        )
-    )
-    registry.register(
-        Typed("array:array", (array.array,), _encode_array, _check_array, _decode_array)
-    )
+    for cls, encode, check, decode in (
+        (bytes, _encode_buffer, _check_buffer, _decode_bytes),
+        (bytearray, _encode_buffer, _check_buffer, lambda node, _: bytearray(node.frames[0])),
+        (memoryview, _encode_memoryview, _check_memoryview, _decode_memoryview),
+        (array.array, _encode_array, _check_array, _decode_array),
+    ):
+        name = f"{cls.__module__}:{cls.__name__}"
+        registry.register(Typed(name, (cls,), encode, check, decode))

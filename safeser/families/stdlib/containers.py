@@ -6,14 +6,14 @@ arguments of their constructors, factories and lengths, are listed or are bounde
 
 from __future__ import annotations
 
-import collections
 import types
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from safeser.families import records
 from safeser.families.plain import Unencodable
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, Typed, registry, singleton
 from safeser.families.tree import Node
 from safeser.types import stdlib as bounds
 from safeser.values import Limits
@@ -27,12 +27,13 @@ def _encode_slice(x: slice, limits: Limits) -> Parts:
     return Parts({}, (), [(".start", x.start), (".stop", x.stop), (".step", x.step)])
 
 
-def _check_slice(node: Node, limits: Limits) -> None:
-    node.expect(children=3)
+def _children(count: int | None) -> Callable[[Node, Limits], None]:
+    """Return a check of objects that hold *count* values, or any number of them, and no more."""
 
+    def check(node: Node, limits: Limits) -> None:
+        node.expect(children=count)
 
-def _decode_slice(node: Node, values: list[Any]) -> slice:
-    return slice(*values)
+    return check
 
 
 def _holds(node: Node, kind: str) -> None:
@@ -48,7 +49,7 @@ def _held(values: list[Any], kind: type[K]) -> K:
     return values[0]
 
 
-def _encode_deque(x: collections.deque[Any], limits: Limits) -> Parts:
+def _encode_deque(x: deque[Any], limits: Limits) -> Parts:
     return Parts({"maxlen": x.maxlen}, (), [("", list(x))])
 
 
@@ -59,7 +60,7 @@ def _check_deque(node: Node, limits: Limits) -> None:
     _holds(node, "list")
 
 
-def _decode_deque(node: Node, values: list[Any]) -> collections.deque[Any]:
+def _decode_deque(node: Node, values: list[Any]) -> deque[Any]:
     return bounds.deque_of(_held(values, list), node.meta["maxlen"])
 
 
@@ -93,14 +94,14 @@ def around(
     )
 
 
-def _counted(x: collections.Counter[Any]) -> dict[Any, Any]:
+def _counted(x: Counter[Any]) -> dict[Any, Any]:
     if vars(x):
         raise Unencodable(x, "it has attributes of its own")
     return dict(x)
 
 
-def _counter_of(content: dict[Any, Any]) -> collections.Counter[Any]:
-    made: collections.Counter[Any] = collections.Counter()
+def _counter_of(content: dict[Any, Any]) -> Counter[Any]:
+    made: Counter[Any] = Counter()
     dict.update(made, content)  # Counter's own update() adds, and counts may be anything
     return made
 
@@ -127,9 +128,9 @@ def _view(take: Any) -> Typed:
     )
 
 
-def _encode_ordered(x: collections.OrderedDict[Any, Any], limits: Limits) -> Parts:
+def _encode_ordered(x: OrderedDict[Any, Any], limits: Limits) -> Parts:
     attributes = vars(x)
-    bounds.ordered_of(collections.OrderedDict(), attributes)
+    bounds.ordered_of(OrderedDict(), attributes)
     held = [(f".{name}", value) for name, value in attributes.items()]
     return Parts({"attributes": list(attributes)}, (), [("", dict(x)), *held])
 
@@ -143,12 +144,12 @@ def _check_ordered(node: Node, limits: Limits) -> None:
     _holds(node, "dict")
 
 
-def _decode_ordered(node: Node, values: list[Any]) -> collections.OrderedDict[Any, Any]:
-    made = collections.OrderedDict(_held(values[:1], dict))
+def _decode_ordered(node: Node, values: list[Any]) -> OrderedDict[Any, Any]:
+    made = OrderedDict(_held(values[:1], dict))
     return bounds.ordered_of(made, dict(zip(node.meta["attributes"], values[1:], strict=True)))
 
 
-def _encode_defaultdict(x: collections.defaultdict[Any, Any], limits: Limits) -> Parts:
+def _encode_defaultdict(x: defaultdict[Any, Any], limits: Limits) -> Parts:
     factory = x.default_factory
     name = "" if factory is None else getattr(factory, "__name__", "")
     if factory is not bounds.FACTORIES.get(name):
@@ -163,23 +164,15 @@ def _check_defaultdict(node: Node, limits: Limits) -> None:
     _holds(node, "dict")
 
 
-def _decode_defaultdict(node: Node, values: list[Any]) -> collections.defaultdict[Any, Any]:
-    return collections.defaultdict(bounds.FACTORIES.get(node.meta["factory"]), _held(values, dict))
+def _decode_defaultdict(node: Node, values: list[Any]) -> defaultdict[Any, Any]:
+    return defaultdict(bounds.FACTORIES.get(node.meta["factory"]), _held(values, dict))
 
 
-def _encode_chain(x: collections.ChainMap[Any, Any], limits: Limits) -> Parts:
+def _encode_chain(x: ChainMap[Any, Any], limits: Limits) -> Parts:
     if vars(x).keys() != {"maps"} or type(x.maps) is not list:
         raise Unencodable(x, "it has attributes of its own")
     bounds.chain_of(x.maps)
     return Parts({}, (), [(f".maps[{n}]", inner) for n, inner in enumerate(x.maps)])
-
-
-def _check_chain(node: Node, limits: Limits) -> None:
-    node.expect(children=None)
-
-
-def _decode_chain(node: Node, values: list[Any]) -> collections.ChainMap[Any, Any]:
-    return bounds.chain_of(list(values))
 
 
 def _encode_namespace(x: types.SimpleNamespace, limits: Limits) -> Parts:
@@ -197,65 +190,31 @@ def _decode_namespace(node: Node, values: list[Any]) -> types.SimpleNamespace:
     return made
 
 
-def _check_nothing(node: Node, limits: Limits) -> None:
-    node.expect()
-
-
-def _singleton(name: str, value: object) -> Typed:
-    return Typed(
-        name, (type(value),), lambda x, limits: Parts({}), _check_nothing, lambda node, _: value
-    )
-
-
 def register() -> None:
     """List the containers; called once, when safeser.families is imported."""
+    for cls, encode, check, decode, keeps in (
+        (slice, _encode_slice, _children(3), lambda _, values: slice(*values), False),
+        (deque, _encode_deque, _check_deque, _decode_deque, True),
+        (OrderedDict, _encode_ordered, _check_ordered, _decode_ordered, True),
+        (defaultdict, _encode_defaultdict, _check_defaultdict, _decode_defaultdict, True),
+        (
+            ChainMap,
+            _encode_chain,
+            _children(None),
+            lambda _, values: bounds.chain_of(values),
+            False,
+        ),
+        (types.SimpleNamespace, _encode_namespace, _check_namespace, _decode_namespace, True),
+    ):
+        name = f"{cls.__module__}:{cls.__name__}"
+        registry.register(Typed(name, (cls,), encode, check, decode, keeps=keeps))
     for typed in (
-        _singleton("builtins:ellipsis", ...),
-        _singleton("builtins:NotImplementedType", NotImplemented),
-        Typed("builtins:slice", (slice,), _encode_slice, _check_slice, _decode_slice),
-        Typed(
-            "collections:deque",
-            (collections.deque,),
-            _encode_deque,
-            _check_deque,
-            _decode_deque,
-            keeps=True,
-        ),
-        Typed(
-            "collections:OrderedDict",
-            (collections.OrderedDict,),
-            _encode_ordered,
-            _check_ordered,
-            _decode_ordered,
-            keeps=True,
-        ),
-        around("collections:Counter", collections.Counter, dict, _counted, _counter_of),
-        _user("collections:UserDict", collections.UserDict, dict),
-        _user("collections:UserList", collections.UserList, list),
+        singleton("builtins:ellipsis", ...),
+        singleton("builtins:NotImplementedType", NotImplemented),
+        around("collections:Counter", Counter, dict, _counted, _counter_of),
+        _user("collections:UserDict", UserDict, dict),
+        _user("collections:UserList", UserList, list),
         *map(_view, (dict.keys, dict.values, dict.items)),
         around("builtins:mappingproxy", types.MappingProxyType, dict, dict, types.MappingProxyType),
-        Typed(
-            "collections:defaultdict",
-            (collections.defaultdict,),
-            _encode_defaultdict,
-            _check_defaultdict,
-            _decode_defaultdict,
-            keeps=True,
-        ),
-        Typed(
-            "collections:ChainMap",
-            (collections.ChainMap,),
-            _encode_chain,
-            _check_chain,
-            _decode_chain,
-        ),
-        Typed(
-            "types:SimpleNamespace",
-            (types.SimpleNamespace,),
-            _encode_namespace,
-            _check_namespace,
-            _decode_namespace,
-            keeps=True,
-        ),
     ):
         registry.register(typed)

@@ -13,10 +13,11 @@ import ipaddress
 import pathlib
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from safeser.families import plain
-from safeser.families.registry import Parts, Typed, registry
+from safeser.families.registry import Parts, Typed, never_sent, registry, required
 from safeser.families.stdlib import columns, zones
 from safeser.families.stdlib.columns import Column
 from safeser.families.tree import Node
@@ -29,81 +30,56 @@ __all__ = ["register"]
 _Zone: TypeAlias = Callable[[Any], dt.tzinfo | None]
 
 
-def _require(right: object) -> None:
-    """Raise what receiving turns into a refusal that names the type."""
-    if not right:
-        raise ValueError
-
-
 def _scalar(
     name: str,
     cls: type,
     describe: Callable[[Any], object],
-    build: Callable[[Any], Any],
+    build: Callable[..., Any],
     *,
     width: int | None = None,
+    zoned: bool = False,
 ) -> None:
     """Register *cls* with its description as one plain value; building it is checking it.
 
     :param width: how many plain values that is in a column; None for what is never many.
+    :param zoned: whether *build* also takes what makes its time zone, for which a stand-in is
+        there when it is checked.
     """
 
     def check(node: Node, limits: Limits) -> None:
-        node.value = _described(node, build, limits)[1]
+        (value,) = node.expect("value")
+        if type(value) is not bytes:
+            node.refuse("its value is not bytes", "families.header")
+        described = plain.decode(value, limits=limits)
+        try:
+            made = build(described, zones.check) if zoned else build(described)
+        except (ValueError, TypeError, ArithmeticError, LookupError):
+            node.refuse("its value does not describe such an object", "families.value")
+        node.value = described if zoned else made
 
     registry.register(
-        Typed(name, (cls,), _writer(describe), check, lambda node, _: node.value),
+        Typed(
+            name,
+            (cls,),
+            lambda x, limits: Parts({"value": plain.encode(describe(x), limits=limits)}),
+            check,
+            lambda node, _: build(node.value, zones.build) if zoned else node.value,
+        )
     )
     if width is not None:
-        columns.add(cls, Column(name, width, describe, lambda row, _: build(row)))
-
-
-def _zoned(
-    name: str,
-    cls: type,
-    describe: Callable[[Any], object],
-    build: Callable[[Any, _Zone], Any],
-    *,
-    width: int | None = None,
-) -> None:
-    """Register *cls* like :func:`_scalar`; checked with a stand-in for its time zone."""
-
-    def check(node: Node, limits: Limits) -> None:
-        node.value, _ = _described(node, lambda value: build(value, zones.check), limits)
-
-    def decode(node: Node, values: list[Any]) -> Any:
-        return build(node.value, zones.build)
-
-    registry.register(Typed(name, (cls,), _writer(describe), check, decode))
-    if width is not None:
-        columns.add(cls, Column(name, width, describe, build, zoned=True))
-
-
-def _writer(describe: Callable[[Any], object]) -> Callable[[Any, Limits], Parts]:
-    return lambda x, limits: Parts({"value": plain.encode(describe(x), limits=limits)})
-
-
-def _described(node: Node, build: Callable[[Any], Any], limits: Limits) -> tuple[Any, Any]:
-    """Return the description in *node* and what *build* makes of it, or refuse the node."""
-    (value,) = node.expect("value")
-    if type(value) is not bytes:
-        node.refuse("its value is not bytes", "families.header")
-    described = plain.decode(value, limits=limits)
-    try:
-        return described, build(described)
-    except (ValueError, TypeError, ArithmeticError, LookupError):
-        node.refuse("its value does not describe such an object", "families.value")
+        made_of = build if zoned else lambda row, _: build(row)
+        columns.add(cls, Column(name, width, describe, made_of, zoned=zoned))
 
 
 def _ints(value: Any, count: int) -> tuple[int, ...]:
     # One comparison of types, as columns ask it a million times.
-    _require(type(value) is tuple and len(value) == count and set(map(type, value)) == {int})
+    required(type(value) is tuple and len(value) == count and set(map(type, value)) == {int})
     return value  # type: ignore[no-any-return]  # it was just found to be a tuple of them
 
 
 def _complex(value: Any) -> complex:
     real, imag = value
-    _require(type(value) is tuple and type(real) is float and type(imag) is float)
+    required(type(value) is tuple and type(real) is float and type(imag) is float)
     return complex(real, imag)
 
 
@@ -113,15 +89,15 @@ def _range(value: Any) -> range:
 
 def _timedelta(value: Any) -> dt.timedelta:
     days, seconds, microseconds = _ints(value, 3)
-    _require(0 <= seconds < 86_400 and 0 <= microseconds < 1_000_000)
+    required(0 <= seconds < 86_400 and 0 <= microseconds < 1_000_000)
     return dt.timedelta(days, seconds, microseconds)
 
 
 def _datetime(value: Any, zone_of: _Zone) -> dt.datetime:
-    _require(type(value) is tuple and len(value) == 9)
+    required(type(value) is tuple and len(value) == 9)
     fields = _ints(value[:7], 7)
     fold, zone = value[7:]
-    _require(type(fold) is int)
+    required(type(fold) is int)
     year, month, day, hour, minute, second, microsecond = fields
     return dt.datetime(
         year, month, day, hour, minute, second, microsecond, zone_of(zone), fold=fold
@@ -129,9 +105,9 @@ def _datetime(value: Any, zone_of: _Zone) -> dt.datetime:
 
 
 def _time(value: Any, zone_of: _Zone) -> dt.time:
-    _require(type(value) is tuple and len(value) == 6)
+    required(type(value) is tuple and len(value) == 6)
     hour, minute, second, microsecond = _ints(value[:4], 4)
-    _require(type(value[4]) is int)
+    required(type(value[4]) is int)
     return dt.time(hour, minute, second, microsecond, zone_of(value[5]), fold=value[4])
 
 
@@ -146,20 +122,29 @@ def _describe_time(x: dt.time) -> tuple[object, ...]:
 
 def _zone(value: Any, zone_of: _Zone) -> dt.tzinfo:
     zone = zone_of(value)
-    _require(zone is not None)
+    required(zone is not None)
     assert zone is not None
     return zone
 
 
-def _describe_decimal(x: decimal.Decimal) -> str:
+def _spelled(x: Any, make: Callable[[str], Any]) -> str:
+    """Return the text of *x*, of which *make* makes it again, or refuse it."""
     text = str(x)
-    bounds.decimal_of(text)
+    make(text)
     return text
 
 
 def _decimal(value: Any) -> decimal.Decimal:
-    _require(type(value) is str)
+    required(type(value) is str)
     return bounds.decimal_of(value)
+
+
+def _read(value: Any, make: Callable[[str], Any]) -> Any:
+    """Return what *make* makes of a text; it has one spelling: what was judged is what is built."""
+    required(type(value) is str)
+    made = make(value)
+    required(str(made) == value)
+    return made
 
 
 def _describe_fraction(x: fractions.Fraction) -> tuple[int, int]:
@@ -170,7 +155,7 @@ def _describe_fraction(x: fractions.Fraction) -> tuple[int, int]:
 def _fraction(value: Any) -> fractions.Fraction:
     numerator, denominator = _ints(value, 2)
     made = bounds.fraction_of(numerator, denominator)
-    _require((made.numerator, made.denominator) == (numerator, denominator))
+    required((made.numerator, made.denominator) == (numerator, denominator))
     return made
 
 
@@ -181,19 +166,13 @@ def _describe_range(x: range) -> tuple[int, int, int]:
 
 def _uuid(value: Any) -> uuid.UUID:
     number, safe = value
-    _require(type(value) is tuple and type(number) is bytes)
-    _require(safe is None or type(safe) is int)
+    required(type(value) is tuple and type(number) is bytes)
+    required(safe is None or type(safe) is int)
     return uuid.UUID(bytes=number, is_safe=uuid.SafeUUID(safe))
 
 
-def _path(cls: type[pathlib.PurePath]) -> Callable[[Any], pathlib.PurePath]:
-    def build(value: Any) -> pathlib.PurePath:
-        _require(type(value) is str)
-        path = bounds.path_of(cls, (value,))
-        _require(str(path) == value)  # one spelling: what was judged is what is built
-        return path
-
-    return build
+def _path_of(cls: type[pathlib.PurePath], text: str) -> pathlib.PurePath:
+    return bounds.path_of(cls, (text,))
 
 
 _OTHER_PATH = "WindowsPath" if type(pathlib.Path()) is pathlib.PosixPath else "PosixPath"
@@ -208,32 +187,6 @@ _ADDRESSES = (
 )
 
 
-def _describe_path(x: pathlib.PurePath) -> str:
-    text = str(x)
-    bounds.path_of(type(x), (text,))
-    return text
-
-
-def _address(cls: type) -> Callable[[Any], Any]:
-    def build(value: Any) -> Any:
-        _require(type(value) is str)
-        built = bounds.address_of(cls, value)
-        _require(str(built) == value)
-        return built
-
-    return build
-
-
-def _describe_address(x: Any) -> str:
-    text = str(x)
-    bounds.address_of(type(x), text)
-    return text
-
-
-def _never(*_: Any) -> Any:
-    raise AssertionError  # no object is of such a class, and every header is refused
-
-
 def register() -> None:
     """List the standard library's scalars; called once, when safeser.families is imported."""
     _scalar("builtins:complex", complex, lambda x: (x.real, x.imag), _complex, width=2)
@@ -245,8 +198,8 @@ def register() -> None:
         lambda v: dt.date(*_ints(v, 3)),
         width=3,
     )
-    _zoned("datetime:datetime", dt.datetime, _describe_datetime, _datetime, width=8)
-    _zoned("datetime:time", dt.time, _describe_time, _time, width=5)
+    _scalar("datetime:datetime", dt.datetime, _describe_datetime, _datetime, width=8, zoned=True)
+    _scalar("datetime:time", dt.time, _describe_time, _time, width=5, zoned=True)
     _scalar(
         "datetime:timedelta",
         dt.timedelta,
@@ -254,20 +207,21 @@ def register() -> None:
         _timedelta,
         width=3,
     )
-    _zoned("datetime:timezone", dt.timezone, zones.describe, _zone)
-    _zoned("zoneinfo:ZoneInfo", zones.ZoneInfo, zones.describe, _zone)
-    _scalar("decimal:Decimal", decimal.Decimal, _describe_decimal, _decimal, width=0)
+    _scalar("datetime:timezone", dt.timezone, zones.describe, _zone, zoned=True)
+    _scalar("zoneinfo:ZoneInfo", zones.ZoneInfo, zones.describe, _zone, zoned=True)
+    describe_decimal = partial(_spelled, make=bounds.decimal_of)
+    _scalar("decimal:Decimal", decimal.Decimal, describe_decimal, _decimal, width=0)
     _scalar("fractions:Fraction", fractions.Fraction, _describe_fraction, _fraction, width=2)
     _scalar("uuid:UUID", uuid.UUID, lambda x: (x.bytes, x.is_safe.value), _uuid, width=2)
-    for path in (pathlib.PurePosixPath, pathlib.PureWindowsPath, type(pathlib.Path())):
-        _scalar(f"pathlib:{path.__name__}", path, _describe_path, _path(path), width=0)
-
-    def check(node: Node, limits: Limits) -> None:
-        node.refuse(
-            "such a path exists on another kind of system only; send its pure kind instead",
-            "families.platform",
-        )
-
-    registry.register(Typed(f"pathlib:{_OTHER_PATH}", (), _never, check, _never))
-    for kind in _ADDRESSES:
-        _scalar(f"ipaddress:{kind.__name__}", kind, _describe_address, _address(kind), width=0)
+    paths = (pathlib.PurePosixPath, pathlib.PureWindowsPath, type(pathlib.Path()))
+    named: list[tuple[str, type, Callable[[str], Any]]] = [
+        *(("pathlib", cls, partial(_path_of, cls)) for cls in paths),
+        *(("ipaddress", cls, partial(bounds.address_of, cls)) for cls in _ADDRESSES),
+    ]
+    for module, cls, make in named:
+        describe, read = partial(_spelled, make=make), partial(_read, make=make)
+        _scalar(f"{module}:{cls.__name__}", cls, describe, read, width=0)
+    other = "such a path exists on another kind of system only; send its pure kind instead"
+    registry.register(
+        never_sent(f"pathlib:{_OTHER_PATH}", (), other, other, rule="families.platform")
+    )
