@@ -179,12 +179,8 @@ def shown(name: str) -> str:
     return printable(name, 160)
 
 
-def lines_text(first: int, last: int) -> str:
-    return f"line {first}" if first == last else f"lines {first} to {last}"
-
-
-def records_text(first: int, last: int) -> str:
-    return f"record {first}" if first == last else f"records {first} to {last}"
+def span_text(what: str, first: int, last: int) -> str:
+    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
 
 
 def limited(problems: Iterable[Problem], limit: int) -> list[Problem]:
