@@ -37,17 +37,6 @@ from safeser.values import (
     check_family,
 )
 
-__all__ = [
-    "MODES",
-    "AcknowledgedModel",
-    "AmendModel",
-    "DashboardModel",
-    "ExtendsModel",
-    "LimitsModel",
-    "PolicyModel",
-    "PrincipalModel",
-]
-
 #: Whether the contexts decide, or are only compared with what passes.
 MODES = ("enforce", "observe")
 
