@@ -120,8 +120,7 @@ class Expected:
         found = _EXPECTED.fullmatch(text.strip()) if len(text) <= _MAX_EXPECTED else None
         if found is None:
             raise ConfigError(
-                "this is not the head of a log as verification prints it",
-                rule="config.audit-head",
+                "this is not the head of a log as verification prints it", rule="config.audit-head"
             )
         return Expected(found[1], {chain: [end] for chain, end in _ends(found[2])})
 

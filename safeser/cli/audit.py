@@ -53,12 +53,10 @@ def verify(  # noqa: PLR0917 - typer reads the parameters by name
         typer.Option(help="A file of heads that the log's processes wrote to a second place."),
     ] = None,
     keep_age: Annotated[
-        str,
-        typer.Option(help="With heads: a removal is no problem of files this old, e.g. 90d."),
+        str, typer.Option(help="With heads: a removal is no problem of files this old, e.g. 90d.")
     ] = "",
     processes: Annotated[
-        int,
-        typer.Option(min=0, help="How many verify files at a time; 0: as many as processors."),
+        int, typer.Option(min=0, help="How many verify files at a time; 0: as many as processors.")
     ] = 1,
     save_head: Annotated[
         Path | None,

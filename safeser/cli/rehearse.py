@@ -131,12 +131,7 @@ def _traffic(logs: list[Path]) -> Traffic:
 
 
 @app.command(short_help="Say what a policy would have refused of what logs hold.")
-def replay(
-    policy: PolicyName,
-    logs: LogPaths,
-    *,
-    output: FormatOption = Format.TEXT,
-) -> None:
+def replay(policy: PolicyName, logs: LogPaths, *, output: FormatOption = Format.TEXT) -> None:
     """Ask a policy about every message that audit logs record as permitted.
 
     Logs are read and not verified: run safeser audit verify first. Code 1: it refuses some.

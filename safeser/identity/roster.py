@@ -327,11 +327,7 @@ class Roster:
     def read(path: str | os.PathLike[str]) -> bytes:
         """Return the bytes of the file at *path*; :meth:`decode` reads them as a roster."""
         return read_file(
-            path,
-            "public",
-            limit=_ROSTER_MAX_BYTES,
-            rule="config.roster",
-            make="safeser keys init",
+            path, "public", limit=_ROSTER_MAX_BYTES, rule="config.roster", make="safeser keys init"
         )
 
     @classmethod

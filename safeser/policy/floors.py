@@ -204,10 +204,7 @@ def _check_suite(entry: Entry, rule: Rule) -> None:
         else "a connection over tcp or tls is no session of safeser"
     )
     entry.refuse(
-        f"a suite has no effect here: {why}",
-        "suite",
-        rule="config.no-effect",
-        fix="Take it out.",
+        f"a suite has no effect here: {why}", "suite", rule="config.no-effect", fix="Take it out."
     )
 
 

@@ -391,11 +391,7 @@ class LogFiles:
 
         try:
             self._keeper = Keeper(
-                self,
-                path=self._directory.path,
-                key=self._key,
-                files=self._files,
-                clock=self._clock,
+                self, path=self._directory.path, key=self._key, files=self._files, clock=self._clock
             )
         except RuntimeError as error:
             # No thread at the end of a process, or too many: the log goes on, its files stay.

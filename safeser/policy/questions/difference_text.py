@@ -11,14 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from safeser.policy.policy import Policy
-from safeser.policy.questions.difference import (
-    Change,
-    Difference,
-    Effect,
-    Hop,
-    Setting,
-    way_words,
-)
+from safeser.policy.questions.difference import Change, Difference, Effect, Hop, Setting, way_words
 from safeser.policy.questions.domain import Way
 from safeser.policy.questions.permissions import Permission, weakest_kind
 from safeser.policy.source.scope import GROUP
