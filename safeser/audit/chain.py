@@ -23,23 +23,6 @@ from safeser.audit.key import AuditKey
 from safeser.audit.record import MAX_INT, MAX_LINE, split
 from safeser.errors import AuditError
 
-__all__ = [
-    "ZERO",
-    "Head",
-    "Keys",
-    "Verified",
-    "chained",
-    "extends",
-    "file_keys",
-    "forget_keys",
-    "index_keys",
-    "key_after",
-    "pae",
-    "registry_tag",
-    "step",
-    "verified_start",
-]
-
 #: What stands for the MAC before the first record; the key is the file's own, so no two collide.
 ZERO = bytes(32)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from safeser.audit.chain import ZERO, Head, Keys, chained
@@ -114,7 +115,10 @@ class ChainFile(Generic[State]):
             self._cover(after)
             self._position = after
         except BaseException:
-            self._settle_now()
+            # So that the file is whole while the caller does something else. Where that fails, the
+            # next call tries again, and the file has a torn line at its end until then.
+            with suppress(AuditError):
+                self.settled()
             raise
 
     @staticmethod
@@ -180,14 +184,6 @@ class ChainFile(Generic[State]):
             return not self._broken and position.after is not None and self._is_written(position)
         except AuditError:
             return False
-
-    def _settle_now(self) -> None:
-        # So that the file is whole while the caller does something else. Where that fails, the
-        # next call tries again, and the file has a torn line at its end until then.
-        try:
-            self.settled()
-        except AuditError:
-            return
 
     def hold(self) -> None:
         """Lock the file, so that other processes can tell that this one still writes it.

@@ -17,17 +17,6 @@ from typing import NoReturn
 from safeser.audit.chain import HEAD_SIZE
 from safeser.errors import AuditError
 
-__all__ = [
-    "COMPRESSED",
-    "Directory",
-    "Handle",
-    "failed",
-    "head_name",
-    "is_log",
-    "log_name",
-    "stored",
-]
-
 #: What stands behind the name of a log file that is compressed.
 COMPRESSED = ".gz"
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
 from safeser.errors import ConfigError
-from safeser.identity.files import Unfit, load
+from safeser.identity.files import load
+from safeser.identity.paths import Unfit
 
 __all__ = ["UNBOUND", "AuditKey", "KeyFile", "KeySource", "resolve", "source"]
 
@@ -75,7 +76,9 @@ class AuditKey:
             since the logs made with it could no longer be verified.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        text = _moving_line(UNBOUND, self) if moving else self._line()
+        text = b"safeser-audit-key-v1 %b\n" % self._secret.hex().encode("ascii")
+        if moving:
+            text = _moving_line(UNBOUND, self)
         try:
             with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
                 try:
@@ -89,9 +92,6 @@ class AuditKey:
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             raise _refused(path, f"cannot be written ({reason})") from None
-
-    def _line(self) -> bytes:
-        return b"safeser-audit-key-v1 %b\n" % self._secret.hex().encode("ascii")
 
     def __repr__(self) -> str:
         return "AuditKey(...)"
@@ -173,11 +173,9 @@ def source(key: KeySource) -> AuditKey | KeyFile:
 
 def resolve(key: KeySource) -> AuditKey:
     """Return the key with which a whole log is verified, that *key* is or names."""
-    return AuditKey.load(key) if isinstance(key, (str, os.PathLike)) else _plain(key)
-
-
-def _plain(key: AuditKey | bytes) -> AuditKey:
-    return AuditKey(key) if isinstance(key, bytes) else key
+    if isinstance(key, bytes):
+        return AuditKey(key)
+    return key if isinstance(key, AuditKey) else AuditKey.load(key)
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:

@@ -235,27 +235,23 @@ class AuditLog(LogFiles):
         self._lock.call(self._count_anyway, decision, times, kind)
 
     def _count_anyway(self, decision: Decision, times: int, kind: str) -> None:
+        chain = None
         try:
             chain = self._ready()
+            self._count(decision, times, kind, chain)
         except AuditError as failure:
             self.activity.failures += 1
             if not is_of_disk(failure):
                 raise
-            now = self._now()
-            self._waiting.lose(times, now, failure)
-            self.activity.count(*decision[2:], kind=kind, times=times, now=now)
-            return
-        try:
-            self._count_in(chain, decision, times, kind)
-        except AuditError as failure:
-            self.activity.failures += 1
-            if not is_of_disk(failure):
-                raise
+            if chain is None:
+                now = self._now()
+                self._waiting.lose(times, now, failure)
+                self.activity.count(*decision[2:], kind=kind, times=times, now=now)
 
-    def _count(self, decision: Decision, times: int, kind: str) -> None:
-        self._count_in(self._ready(), decision, times, kind)
-
-    def _count_in(self, chain: ChainFile[State], decision: Decision, times: int, kind: str) -> None:
+    def _count(
+        self, decision: Decision, times: int, kind: str, chain: ChainFile[State] | None = None
+    ) -> None:
+        chain = chain or self._ready()
         state, now = chain.state, self._now()
         due = state.tally.add(decision, now, times)
         _, _, operation, rule, permitted = decision

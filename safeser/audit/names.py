@@ -13,17 +13,6 @@ from safeser.audit.record import Field, Parts, Record, SessionFacts
 from safeser.audit.record import parts as record_parts
 from safeser.errors import AuditError
 
-__all__ = [
-    "CASE_FIELDS",
-    "VERSION",
-    "Case",
-    "Names",
-    "Resolver",
-    "case_of",
-    "has_own_place",
-    "policy_text",
-]
-
 #: The version of a file, in its first record. In version 1 each record had all of its fields.
 VERSION: Final = 2
 

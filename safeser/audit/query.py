@@ -37,15 +37,12 @@ def read(
     path = os.fspath(path)
     single = not os.path.isdir(path)
     folder, name = os.path.split(path) if single else (path, "")
-    directory = Directory(folder or ".", create=False)
-    try:
+    with closing(Directory(folder or ".", create=False)) as directory:
         if single:
             yield from _read_file(directory, name, wait)
             return
         for each in sorted({log_name(name) for name in directory.names() if is_log(name)}):
             yield from _read_file(directory, each, lambda: False)
-    finally:
-        directory.close()
 
 
 def _read_file(directory: Directory, name: str, wait: Callable[[], bool]) -> Iterator[Record]:

@@ -9,26 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from binascii import hexlify, unhexlify
+from binascii import unhexlify
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
 
 from safeser.errors import AuditError
-
-__all__ = [
-    "MAX_LINE",
-    "Field",
-    "Record",
-    "SessionFacts",
-    "checked_body",
-    "clean",
-    "encode",
-    "label",
-    "line",
-    "parse",
-    "printable",
-]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,17 +225,10 @@ def fields_of(raw: bytes) -> tuple[bytes, bytes] | None:
 
 def split(raw: bytes) -> tuple[bytes, bytes] | None:
     """Return the MAC and the record bytes of one line without its newline, or None."""
-    if not raw.startswith(_PREFIX) or not raw.endswith(_SUFFIX) or len(raw) > MAX_LINE:
+    found = fields_of(raw)
+    if found is None or len(raw) > MAX_LINE or _HEX_MAC.match(found[0]) is None:
         return None
-    digits = raw[len(_PREFIX) : len(_PREFIX) + 64]
-    try:
-        mac = unhexlify(digits)
-    except ValueError:
-        return None
-    # It takes upper-case digits, too.
-    if hexlify(mac) != digits or raw[_BODY_AT - len(_MIDDLE) : _BODY_AT] != _MIDDLE:
-        return None
-    return mac, raw[_BODY_AT : -len(_SUFFIX)]
+    return unhexlify(found[0]), found[1]
 
 
 def position(body: bytes) -> tuple[int, int] | None:

@@ -120,8 +120,7 @@ class Expected:
         found = _EXPECTED.fullmatch(text.strip()) if len(text) <= _MAX_EXPECTED else None
         if found is None:
             raise ConfigError(
-                "this is not the head of a log as verification prints it",
-                rule="config.audit-head",
+                "this is not the head of a log as verification prints it", rule="config.audit-head"
             )
         return Expected(found[1], {chain: [end] for chain, end in _ends(found[2])})
 
@@ -179,12 +178,8 @@ def shown(name: str) -> str:
     return printable(name, 160)
 
 
-def lines_text(first: int, last: int) -> str:
-    return f"line {first}" if first == last else f"lines {first} to {last}"
-
-
-def records_text(first: int, last: int) -> str:
-    return f"record {first}" if first == last else f"records {first} to {last}"
+def span_text(what: str, first: int, last: int) -> str:
+    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
 
 
 def limited(problems: Iterable[Problem], limit: int) -> list[Problem]:

@@ -21,17 +21,6 @@ from safeser.audit.writing.templates import Templates
 from safeser.audit.writing.waiting import Told, Waiting
 from safeser.errors import ConfigError
 
-__all__ = [
-    "Draft",
-    "Fields",
-    "PolicyName",
-    "State",
-    "checked_policy",
-    "initial_state",
-    "policy_fields",
-    "process_fields",
-]
-
 #: Name, revision and SHA-256 (64 hexadecimal digits) of a policy.
 PolicyName: TypeAlias = tuple[str, int, str]
 

@@ -18,21 +18,6 @@ from safeser.errors import PolicyDenied, SafeserError
 from safeser.policy import Policy
 from safeser.values import Context, Grant, Kind
 
-__all__ = [
-    "Admission",
-    "Admitted",
-    "AdmittedFields",
-    "Arrived",
-    "Permitted",
-    "PermittedFields",
-    "Received",
-    "ReceivedFields",
-    "Unverified",
-    "make_admitted",
-    "make_permitted",
-    "make_received",
-]
-
 #: Kinds of messages that need authority even without payloads.
 _AUTHORITY = (Kind.TASK, Kind.CONTROL)
 

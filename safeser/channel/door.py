@@ -21,7 +21,7 @@ from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
 from safeser.channel.events import AuditSink, event, short_reason
 from safeser.channel.link import Link
-from safeser.channel.records import PATIENCE, Recording
+from safeser.channel.records import PATIENCE, Recording, logged_failures
 from safeser.channel.standing import Ending, Standing, require_own_signing_key
 from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
@@ -217,11 +217,8 @@ class Channel:
         for rule in old.policy.passed():
             own = self.identity.principal
             logger.warning("%s: context %r of %s has ended", own, rule.name, _named(policy))
-            try:
+            with logged_failures():  # what rested on it must end all the same
                 self._note_file("policy", rule.name, "policy.ended", permitted=True)
-            except AuditError as failure:
-                # What rested on it must end all the same.
-                logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400
 
     def settled_by(self, is_settled: Callable[[], bool]) -> None:
         """Set the function, called by any thread, that tells whether no file change is pending."""
@@ -277,7 +274,7 @@ class Channel:
             and _named(new.shadow),
             "roster": old.listed is not new.listed and f"SHA-256 {new.listed.sha256[:12]}",
         }
-        try:
+        with logged_failures():  # sessions that rest on a withdrawn key or grant must end anyway
             if old.policy is not policy and isinstance(self.audit, AuditLog):
                 self.audit.use_policy((policy.name, policy.revision, policy.sha256))
             for what, now in changed.items():
@@ -286,9 +283,6 @@ class Channel:
                     self._note_file(what, "", f"{what}.adopted", permitted=True)
             if changed["policy"]:
                 self._note_observing()
-        except AuditError as failure:
-            # Sessions that rest on a withdrawn key or grant must end all the same.
-            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
     def _declare_families(self, policy: Policy) -> None:
         if isinstance(self.audit, AuditLog):
@@ -307,10 +301,8 @@ class Channel:
         """Log and record that a changed identity, policy or roster file is refused."""
         own = self.identity.principal
         logger.error("%s: the %s file is not taken, nothing changes: %s", own, what, error)
-        try:
+        with logged_failures():
             self._note_file(what, where, error.rule, permitted=False, reason=error.message)
-        except AuditError as failure:
-            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
     def _note_file(
         self, what: str, where: str, rule: str, *, permitted: bool, reason: str = ""

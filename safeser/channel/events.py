@@ -13,17 +13,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from safeser.audit.record import printable
 from safeser.values import SEALED, AuditFailure, Context, Described, Kind
 
-__all__ = [
-    "AuditSink",
-    "Counted",
-    "KeepingSink",
-    "PendingRecords",
-    "counted",
-    "event",
-    "is_code",
-    "short_reason",
-]
-
 #: Sender, recipient, operation, rule, outcome, kind and context of an event that is only counted.
 Counted: TypeAlias = tuple[str, str, str, str, bool, str, str]
 

@@ -290,11 +290,7 @@ class Receiving(Sending):
                 raise TypeError("a payload of another message")
 
     def _decided(
-        self,
-        policy: Policy,
-        context: Context,
-        requested: Sequence[str] | None,
-        payload: Received,
+        self, policy: Policy, context: Context, requested: Sequence[str] | None, payload: Received
     ) -> _Decided | SafeserError:
         """Return *payload* if it may pass, or its refusal."""
         try:
@@ -390,10 +386,7 @@ class Receiving(Sending):
         return self._refusal(policy, context, inside, requested) or (payload, inside)
 
     def _permit(
-        self,
-        admission: Admission,
-        budget: serialization.Budget,
-        decided: _Decided,
+        self, admission: Admission, budget: serialization.Budget, decided: _Decided
     ) -> Permitted | SafeserError:
         """Check a decided payload without building it; return a :class:`Permitted` or the error."""
         payload, within = decided

@@ -7,7 +7,8 @@ turns a refusal into a permission.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -33,7 +34,7 @@ from safeser.policy import Policy
 from safeser.policy.questions.shadow import PERMIT, shadow_rule
 from safeser.values import UNKNOWN, Context, Described, Kind, Limits, Suite
 
-__all__ = ["ID_LENGTH", "PATIENCE", "Recording", "note_refusal"]
+__all__ = ["ID_LENGTH", "PATIENCE", "Recording", "logged_failures", "note_refusal"]
 
 logger = logging.getLogger("safeser.channel")
 
@@ -290,11 +291,8 @@ class Recording:
         self.over = ending
         level = self.channel.level_of_end(self.peer, ending)
         logger.log(level, "Ending the session with %s: %s", self.peer, ending)
-        try:
+        with logged_failures():  # a full disk must not keep a thief connected
             self.audit.record(self.event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
-        except AuditError as failure:
-            # A full disk must not keep a thief connected.
-            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
         if self._when_over is None:
             self.session.end(str(ending))
         else:
@@ -486,7 +484,8 @@ class Recording:
             task=task,
             reason=error.message,
         )
-        _try_to_record(self._record_refusal, said)
+        with logged_failures():  # the event loop that reads messages goes on
+            self._record_refusal(said)
 
     def note_unauthenticated(self, error: EnvelopeError) -> None:
         """Record bytes that do not authenticate, under an unknown sender."""
@@ -495,7 +494,7 @@ class Recording:
     def note_suite(self) -> None:
         """Count the session with its suite, so that auditors find unencrypted sessions."""
         suite = self.session.suite.word
-        try:
+        with logged_failures("count"):
             self.audit.count(
                 sender=self.peer,
                 recipient=self.local,
@@ -503,8 +502,6 @@ class Recording:
                 rule=f"suite.{suite}",
                 permitted=True,
             )
-        except AuditError as failure:
-            logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
 
     def note_drift(self) -> None:
         """Record that the peer states another policy than the one in force here.
@@ -517,18 +514,14 @@ class Recording:
             return
         names = ("peer_policy", "peer_revision", "peer_sha256")
         drift = self.event("drift", self.inbound(Kind.ADMIN), None, "policy.drift", True)
-        try:
+        with logged_failures():
             self.audit.record({**drift, **dict(zip(names, theirs, strict=True))})
-        except AuditError as failure:
-            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
     def count_refusal(self, context: Context, error: SafeserError) -> None:
         """Count a refusal of a message with too many of them for a record of each."""
         self.attribute(error)
-        try:
+        with logged_failures("count"):
             self._counts(context, error.rule, False)(times=1)
-        except AuditError as failure:
-            logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
 
     def _note_failure(
         self, name: str, context: Context, payload: Described, error: SafeserError
@@ -565,13 +558,14 @@ def note_refusal(
     """Record a refusal without a connection; *where* replaces the place that the error names."""
     said = event("refuse", context, None, error.rule, False, where=where or error.where)
     said["reason"] = short_reason(error.message)
-    _try_to_record(audit.record, said)
+    with logged_failures():
+        audit.record(said)
 
 
-def _try_to_record(record: Callable[[dict[str, Any]], None], said: dict[str, Any]) -> None:
+@contextmanager
+def logged_failures(what: str = "record") -> Iterator[None]:
+    """Log that the audit log does not take a *what*; what was refused stays refused."""
     try:
-        record(said)
+        yield
     except AuditError as failure:
-        # The message stays refused; a failure to record that must not end the event loop that
-        # reads messages.
-        logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+        logger.error("The audit log refuses a %s: %s", what, failure)  # noqa: TRY400 - one line

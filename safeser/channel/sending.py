@@ -121,21 +121,10 @@ class Sending(Recording):
             )
 
     def _refuse_operation(
-        self,
-        context: Context,
-        decision: Decision,
-        *,
-        where: str = "",
-        message: int | None = None,
+        self, context: Context, decision: Decision, *, where: str = "", message: int | None = None
     ) -> None:
-        self.refuse(
-            context,
-            decision.rule,
-            decision.reason,
-            where=where,
-            fix=decision.fix,
-            message=message,
-        )
+        rule, reason, fix = decision.rule, decision.reason, decision.fix
+        self.refuse(context, rule, reason, where=where, fix=fix, message=message)
 
 
 def is_own_reply(context: Context, payload: Described, principal: str) -> bool:

@@ -130,51 +130,29 @@ class OpenLink(Link):
         where: str,
         header: Mapping[str, Any],
         frames: Sequence[Any],
-        *,
-        author: str | None = None,
-        wraps: bool = False,
-        relayed: bool = False,
-        takes_own: bool = True,
-        policy: Policy | None = None,
-        task: str = "",
-        task_author: str = "",
+        **how: Any,
     ) -> Received:
         if isinstance(header, Unreadable):
             header.error.where = header.error.where or where
             raise header.error
-        return super().payload(
-            verified,
-            context,
-            where,
-            header,
-            frames,
-            author=author,
-            wraps=wraps,
-            relayed=relayed,
-            takes_own=takes_own,
-            policy=policy,
-            task=task,
-            task_author=task_author,
-        )
+        return super().payload(verified, context, where, header, frames, **how)
 
     def caller_refusal(
         self, context: Context, payload: Described, deserializers: Sequence[str] | None
     ) -> PolicyDenied | None:
         if payload.family in _PICKLES:
             # Before the caller's list, since no list can permit this.
-            return self._pickle_refused(context, payload)
+            held = held_by(bytes(payload.frames[0])) if payload.frames else ""
+            of = f" of {held}" if held else ""
+            return self.refusal(
+                context,
+                "floor.unknown",
+                f"a pickle{of} never passes from a peer who proved nothing",
+                payload=payload,
+                fix="Convert the value on the cluster to numbers, text or NumPy arrays; or run the"
+                " cluster on safeser://, where policy can let more in.",
+            )
         return super().caller_refusal(context, payload, deserializers)
-
-    def _pickle_refused(self, context: Context, payload: Described) -> PolicyDenied:
-        held = held_by(bytes(payload.frames[0])) if payload.frames else ""
-        return self.refusal(
-            context,
-            "floor.unknown",
-            f"a pickle{f' of {held}' if held else ''} never passes from a peer who proved nothing",
-            payload=payload,
-            fix="Convert the value on the cluster to numbers, text or NumPy arrays; or run the"
-            " cluster on safeser://, where policy can let more in.",
-        )
 
     def _forbid_sending(self) -> NoReturn:
         raise PolicyDenied("nothing is sealed for a peer who proved nothing", rule="floor.unknown")

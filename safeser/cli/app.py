@@ -42,8 +42,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     _: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     pass

@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from safeser.audit import Report
     from safeser.audit.reading.search import Found
 
-__all__ = ["app", "moment_of"]
+__all__ = ["app", "moment_of", "must_exist"]
 
 app = typer.Typer(help="Verify and read audit logs.", no_args_is_help=True)
 
@@ -53,12 +53,10 @@ def verify(  # noqa: PLR0917 - typer reads the parameters by name
         typer.Option(help="A file of heads that the log's processes wrote to a second place."),
     ] = None,
     keep_age: Annotated[
-        str,
-        typer.Option(help="With heads: a removal is no problem of files this old, e.g. 90d."),
+        str, typer.Option(help="With heads: a removal is no problem of files this old, e.g. 90d.")
     ] = "",
     processes: Annotated[
-        int,
-        typer.Option(min=0, help="How many verify files at a time; 0: as many as processors."),
+        int, typer.Option(min=0, help="How many verify files at a time; 0: as many as processors.")
     ] = 1,
     save_head: Annotated[
         Path | None,
@@ -81,8 +79,7 @@ def verify(  # noqa: PLR0917 - typer reads the parameters by name
             rule="config.audit-head",
             fix="Verify each by itself with --expect, --heads or --save-head.",
         )
-    for log in logs:
-        _must_exist(log)
+    must_exist(logs)
     age = AuditFiles.parse({"keep-age": keep_age or None}).keep_age
     expected = "" if expect is None else _read_head(expect)
     whole = True
@@ -159,13 +156,14 @@ def moving_key(
     line(f"{auditor}: the initial key, which verifies the log; move it off this machine")
 
 
-def _must_exist(log: Path) -> None:
-    if not log.exists():
-        raise ConfigError(
-            f"there is no log at {log}",
-            rule="config.audit",
-            fix="Name the folder that safeser.audit is set to.",
-        )
+def must_exist(logs: Sequence[Path]) -> None:
+    for log in logs:
+        if not log.exists():
+            raise ConfigError(
+                f"there is no log at {log}",
+                rule="config.audit",
+                fix="Name the folder that safeser.audit is set to.",
+            )
 
 
 def _read_head(path: Path) -> str:
@@ -253,8 +251,7 @@ def query(  # noqa: PLR0917 - typer reads the parameters by name
     from safeser.audit.reading.search import Question, search
     from safeser.audit.record import short_key
 
-    for log in logs:
-        _must_exist(log)
+    must_exist(logs)
     now = datetime.now(UTC)
     question = Question(
         since=moment_of(since, now=now) if since else 0,
@@ -274,44 +271,24 @@ def query(  # noqa: PLR0917 - typer reads the parameters by name
     if by:
         _write_counts(by, found, form)
     else:
-        _WRITERS[form](found)
+        _write(found, form)
 
 
 def _skipped(place: str, why: str) -> None:
     print(one_line(f"safeser: skipped {place}: {why}"), file=sys.stderr)
 
 
-def _write_table(found: Iterable[Found]) -> None:
-    from safeser.audit.reading.show import lines
+def _write(found: Iterable[Found], form: Format = Format.TABLE) -> None:
+    """Write each of *found* as lines: one at a time on a terminal, else many."""
+    from safeser.audit.reading.show import csv_lines, json_lines, lines
 
-    _write(lines(found, width()))
-
-
-def _write_json(found: Iterable[Found]) -> None:
-    from safeser.audit.reading.show import json_lines
-
-    _write(json_lines(found))
-
-
-def _write_csv(found: Iterable[Found]) -> None:
-    from safeser.audit.reading.show import csv_lines
-
-    _write(csv_lines(found))
-
-
-def _write(texts: Iterable[str]) -> None:
-    """Write a line of each of *texts*: one at a time on a terminal, else many."""
+    if form is Format.TABLE:
+        texts = lines(found, width())
+    else:
+        texts = json_lines(found) if form is Format.JSONL else csv_lines(found)
     size = 1 if sys.stdout.isatty() else 128
-    waiting = iter(texts)
-    while some := list(islice(waiting, size)):
+    while some := list(islice(texts, size)):
         sys.stdout.write("\n".join([*some, ""]))
-
-
-_WRITERS: dict[Format, Callable[[Iterable[Found]], None]] = {
-    Format.TABLE: _write_table,
-    Format.JSONL: _write_json,
-    Format.CSV: _write_csv,
-}
 
 
 def _write_counts(fields: Sequence[str], found: Iterable[Found], form: Format) -> None:
@@ -371,14 +348,13 @@ def tail(
     from safeser.audit.reading.search import Question
     from safeser.audit.reading.search import follow as following
 
-    for log in logs:
-        _must_exist(log)
+    must_exist(logs)
     question = Question(everything=everything, permitted=False if refused else None)
-    parts = following(logs, question, skipped=_skipped, wait=_wait if follow else _ended)
-    _write_table(deque(next(parts), maxlen=lines))
+    parts = following(logs, question, skipped=_skipped, wait=_wait if follow else lambda: False)
+    _write(deque(next(parts), maxlen=lines))
     for part in parts:
         sys.stdout.flush()
-        _write_table(part)
+        _write(part)
         sys.stdout.flush()
 
 
@@ -397,8 +373,7 @@ def report(
     from safeser.audit.reading.search import Question, search
     from safeser.audit.reading.summary import summarize
 
-    for log in logs:
-        _must_exist(log)
+    must_exist(logs)
     now = datetime.now(UTC)
     question = Question(
         since=moment_of(since, now=now) if since else 0,
@@ -427,10 +402,6 @@ def _wait() -> bool:
     sys.stdout.flush()
     time.sleep(_POLL)
     return True
-
-
-def _ended() -> bool:
-    return False
 
 
 # --- moments as people name them on a command line: ``1h``, ``yesterday``, ``2026-11-26T20:00`` ---

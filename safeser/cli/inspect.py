@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +20,7 @@ from safeser.cli.screen import line, mark, say, table
 from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
-    from safeser.inspection import Report, Source
+    from safeser.inspection import Report
     from safeser.values import Limits
 
 __all__ = ["inspect"]
@@ -74,18 +75,16 @@ def inspect(
     Code 0: the profiles allow all of it, and safeser.pickles.loads does load it if that is what
     would. 1: refused. 2: it cannot be read to its end. 3: over a limit.
     """
-    from safeser.inspection import examine
+    from safeser.inspection import Source, examine
     from safeser.inspection.lists import with_bases
 
     profiles = with_bases(profile or ())
     limits = _limits(limit or [])
     worst = 0
     for number, path in enumerate(files):
-        source = _opened(path)
-        try:
+        opened = Source.read_from(sys.stdin.buffer) if str(path) == "-" else Source.open(path)
+        with closing(opened) as source:
             report = examine(source, profiles=profiles, limits=limits)
-        finally:
-            source.close()
         worst = max(worst, report.verdict.code)
         if as_json:
             line(json.dumps({"file": str(path), **report.as_dict(tree=tree is not False)}))
@@ -111,12 +110,6 @@ def _limits(asked: list[str]) -> Limits:
             )
         found[name] = int(number)
     return Limits(**found)
-
-
-def _opened(path: Path) -> Source:
-    from safeser.inspection import Source
-
-    return Source.read_from(sys.stdin.buffer) if str(path) == "-" else Source.open(path)
 
 
 def _show(path: Path, report: Report, *, asked: list[str], tree: bool | None) -> None:

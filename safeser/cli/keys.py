@@ -55,8 +55,7 @@ RosterPath = Annotated[
 def init(
     directory: Annotated[Path, typer.Argument(help="A folder that is empty or not there yet.")],
     principals: Annotated[
-        str,
-        typer.Option(metavar="NAME,...", help="The users to make identities for."),
+        str, typer.Option(metavar="NAME,...", help="The users to make identities for.")
     ] = "client",
 ) -> None:
     """Make identities, a roster and a log key for a small cluster."""
@@ -557,9 +556,7 @@ def _schedulers(policy: str | None) -> set[str]:
 
 
 @app.command()
-def fingerprint(
-    file: Annotated[Path, typer.Argument(help="A private key file of yours.")],
-) -> None:
+def fingerprint(file: Annotated[Path, typer.Argument(help="A private key file of yours.")]) -> None:
     """Show the public halves of a key file and their fingerprints."""
     try:
         identity = Identity.load(file)

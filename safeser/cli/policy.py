@@ -324,8 +324,7 @@ def explain(
     sender: Annotated[str, typer.Option(metavar="NAME", help="The sending principal.")],
     recipient: Annotated[str, typer.Option(metavar="NAME", help="The receiving principal.")],
     family: Annotated[
-        str,
-        typer.Option(metavar="FAMILY", help="Such as msgpack, dask, pickle, sealed."),
+        str, typer.Option(metavar="FAMILY", help="Such as msgpack, dask, pickle, sealed.")
     ],
     kind: Annotated[
         str, typer.Option(metavar="KIND", help="admin, data, task or control.")

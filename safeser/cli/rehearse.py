@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from safeser.cli.audit import must_exist
 from safeser.cli.ending import DENIED
 from safeser.cli.policy import PolicyName, app
 from safeser.cli.screen import line, mark, say
-from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
     from safeser.policy import Policy
@@ -74,15 +74,10 @@ def diff(
             say(f"{sign} {text}", style=style, hang=4)
             for each in below:
                 say(f"    {each}", style=style, hang=6)
-        mark(not found.loosens, _verdict(loosens=found.loosens, differs=bool(found)))
+        rest = "This loosens nothing." if found else "Both permit the same."
+        mark(not found.loosens, "This loosens the policy." if found.loosens else rest)
     if fail_on is not None and (found.loosens or (fail_on is FailOn.ANY and bool(found))):
         raise typer.Exit(DENIED)
-
-
-def _verdict(*, loosens: bool, differs: bool) -> str:
-    if loosens:
-        return "This loosens the policy."
-    return "This loosens nothing." if differs else "Both permit the same."
 
 
 @app.command("test", short_help="Run the tests of policies.")
@@ -131,23 +126,12 @@ def _traffic(logs: list[Path]) -> Traffic:
     from safeser.audit import read
     from safeser.policy.recorded.traffic import gather
 
-    for log in logs:
-        if not log.exists():
-            raise ConfigError(
-                f"there is no log at {log}",
-                rule="config.audit",
-                fix="Name the folder that safeser.audit is set to.",
-            )
+    must_exist(logs)
     return gather(record for log in logs for record in read(log))
 
 
 @app.command(short_help="Say what a policy would have refused of what logs hold.")
-def replay(
-    policy: PolicyName,
-    logs: LogPaths,
-    *,
-    output: FormatOption = Format.TEXT,
-) -> None:
+def replay(policy: PolicyName, logs: LogPaths, *, output: FormatOption = Format.TEXT) -> None:
     """Ask a policy about every message that audit logs record as permitted.
 
     Logs are read and not verified: run safeser audit verify first. Code 1: it refuses some.

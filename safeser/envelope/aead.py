@@ -161,7 +161,7 @@ class Opening(KeepsSecrets):
         """
         frame, tag = sealed[:-GCM_TAG_SIZE], bytes(sealed[-GCM_TAG_SIZE:])
         if len(frame) > _PIECE:
-            decryption = self._decryption(index, frame)
+            decryption = self.pieces(index, frame)
             decryption.take_in_place()
             decryption.finish(tag)
             return frame
@@ -174,9 +174,6 @@ class Opening(KeepsSecrets):
 
     def pieces(self, index: int, frame: memoryview) -> _Decryption:
         """Return what decrypts frame *index* as it arrives."""
-        return self._decryption(index, frame)
-
-    def _decryption(self, index: int, frame: memoryview) -> _Decryption:
         return _Decryption(self, frame, Cipher(self._keys.aes, GCM(self._nonce(index))))
 
     def space(self, size: int) -> memoryview:

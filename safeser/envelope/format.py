@@ -15,23 +15,6 @@ from typing import Any, NamedTuple
 from safeser.errors import EnvelopeError
 from safeser.values import Limits, Suite
 
-__all__ = [
-    "MAX_FRAME",
-    "PRELUDE_SIZE",
-    "Buffer",
-    "Prelude",
-    "Sealed",
-    "Start",
-    "all_flat",
-    "byte_count",
-    "flat",
-    "message_length",
-    "pack_fields",
-    "pack_lengths",
-    "parse_prelude",
-    "parse_start",
-]
-
 Buffer = bytes | bytearray | memoryview
 
 MAGIC = b"SSm1"

@@ -177,8 +177,11 @@ class Handshake(KeepsSecrets):
         steps, self._steps = self._steps, []  # a step that raises, whatever, is the last one
         if not steps:
             raise HandshakeRefused("the handshake is over")
+        size, step = steps.pop()
+        if len(data) != size:
+            raise HandshakeRefused("a handshake message has another size")
         try:
-            answer = self._take(*steps.pop(), data)
+            answer = step(bytes(data))
         except HandshakeRefused:
             raise
         except EnvelopeError as error:
@@ -191,11 +194,6 @@ class Handshake(KeepsSecrets):
         if self._session is None:
             raise HandshakeRefused("the handshake is not complete")
         return self._session
-
-    def _take(self, size: int, step: _Step, data: bytes) -> bytes:
-        if len(data) != size:
-            raise HandshakeRefused("a handshake message has another size")
-        return step(bytes(data))
 
     def _read_preamble(self, data: bytes) -> bytes:
         suite = _SUITE_OF.get(data)

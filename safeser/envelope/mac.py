@@ -158,10 +158,8 @@ class _Tag(KeepsSecrets):
         """Return what adds frame *index* as it arrives."""
         if len(frame) < GMAC_FROM:
             return _Pieces(self, index, frame)
-        return _Gmac(self, index, frame, Cipher(self._keys.aes, GCM(self._nonce(index))))
-
-    def _nonce(self, index: int) -> bytes:
-        return NONCE.pack(self._sequence, index)
+        nonce = NONCE.pack(self._sequence, index)
+        return _Gmac(self, index, frame, Cipher(self._keys.aes, GCM(nonce)))
 
     def add_gmac(self, length: int, gmac: bytes) -> None:
         self._pieces += (_PART.pack(_PART_HEAD + GCM_TAG_SIZE, length, MODE_GMAC), gmac)

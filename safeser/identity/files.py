@@ -18,20 +18,6 @@ from safeser.identity.access import check_private, check_public, check_shipped
 from safeser.identity.groups import listed, own_groups
 from safeser.identity.paths import Unfit, open_file, open_shipped, shown
 
-__all__ = [
-    "Kept",
-    "Unfit",
-    "load",
-    "read_file",
-    "reason",
-    "refused",
-    "replace_file",
-    "require_ended",
-    "shown",
-    "write_new",
-]
-
-
 Kept = Literal["private", "public", "shipped"]
 
 _WAYS: dict[Kept, tuple[Callable[[str], int], Callable[[int, str], None]]] = {
@@ -86,7 +72,8 @@ def load(path: str | os.PathLike[str], kept: Kept, *, limit: int) -> bytes:
 
 def _not_opened(path: str, error: OSError | ValueError) -> Unfit:
     if isinstance(error, FileNotFoundError):
-        return Unfit("missing", "does not exist", _correct(path))
+        where = "" if os.path.isabs(path) else f", which is looked for in {shown(os.getcwd())}"
+        return Unfit("missing", "does not exist", f"Correct the path{where}")
     fix = ""
     if isinstance(error, PermissionError):
         fix = (
@@ -95,13 +82,6 @@ def _not_opened(path: str, error: OSError | ValueError) -> Unfit:
             " 'fsGroup'."
         )
     return Unfit("unreadable", f"cannot be read: {reason(error)}", fix)
-
-
-def _correct(path: str) -> str:
-    """Return what to do about a file that is not there."""
-    if os.path.isabs(path):
-        return "Correct the path"
-    return f"Correct the path, which is looked for in {shown(os.getcwd())}"
 
 
 def read_file(

@@ -233,11 +233,7 @@ class Identity(KeepsSecrets):
         Raises :class:`ConfigError` that names the path and the fix, never the content.
         """
         data = read_file(
-            path,
-            "private",
-            limit=_IDENTITY_MAX,
-            rule="config.identity",
-            make="safeser keys new",
+            path, "private", limit=_IDENTITY_MAX, rule="config.identity", make="safeser keys new"
         )
         match = _IDENTITY_TEXT.match(data)
         texts = [each.decode("ascii") for each in match.groups()[2:] if each] if match else []

@@ -18,20 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
-from safeser.identity.files import read_file, refused, replace_file, shown
+from safeser.identity.files import read_file, refused, replace_file
 from safeser.identity.identities import Identity, PublicKey, public_text
+from safeser.identity.paths import shown
 from safeser.identity.signing import VerifyingKey
 from safeser.values import check_principal
-
-__all__ = [
-    "KeyState",
-    "Roster",
-    "RosterEntry",
-    "meaningful",
-    "parse_date",
-    "today",
-    "without_closing",
-]
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _ROSTER_MAX_BYTES = 4 << 20
@@ -285,7 +276,13 @@ class Roster:
             if known.principal != entry.principal:
                 raise _listed_twice(known, entry, entry.public)
             if known.verifying and entry.verifying and known.verifying != entry.verifying:
-                raise _two_signing_keys(entry)
+                raise ConfigError(
+                    f"key {entry.public.fingerprint} of {entry.principal} is listed with two"
+                    " signing keys",
+                    rule="config.roster",
+                    fix="List the signing key that its owner shows; 'safeser keys fingerprint'"
+                    " prints it.",
+                )
             careful = max(known, entry, key=lambda each: _CAREFUL.index(each.state))
             merged[entry.public] = replace(
                 careful,
@@ -330,11 +327,7 @@ class Roster:
     def read(path: str | os.PathLike[str]) -> bytes:
         """Return the bytes of the file at *path*; :meth:`decode` reads them as a roster."""
         return read_file(
-            path,
-            "public",
-            limit=_ROSTER_MAX_BYTES,
-            rule="config.roster",
-            make="safeser keys init",
+            path, "public", limit=_ROSTER_MAX_BYTES, rule="config.roster", make="safeser keys init"
         )
 
     @classmethod
@@ -443,12 +436,4 @@ def _listed_twice(
         f"{named} of {first.principal} is listed twice",
         rule="config.roster",
         fix="Keep one line for each key.",
-    )
-
-
-def _two_signing_keys(entry: RosterEntry) -> ConfigError:
-    return ConfigError(
-        f"key {entry.public.fingerprint} of {entry.principal} is listed with two signing keys",
-        rule="config.roster",
-        fix="List the signing key that its owner shows; 'safeser keys fingerprint' prints it.",
     )

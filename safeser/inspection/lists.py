@@ -81,12 +81,9 @@ def _document(form: str) -> Mapping[str, Any]:
 
 def _listed(form: str) -> Iterable[Entry]:
     document = _document(form)
-    for name in (
-        *document.get("references", ()),
-        *document.get("storages", ()),
-        *document.get("dtypes", ()),
-    ):
-        yield Entry(name, "reference", reviewed=True)
+    for section in ("references", "storages", "dtypes"):
+        for name in document.get(section, ()):
+            yield Entry(name, "reference", reviewed=True)
     for name, ways in document["made"].items():
         yield Entry(
             name,

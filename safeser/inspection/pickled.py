@@ -49,19 +49,11 @@ def read_pickles(seen: Examination, data: bytes, *, compression: str = "") -> No
         count += 1
         following = _following(seen, data, at)
         if following.arrays and seen.kind != "joblib":
-            seen.is_a(
-                "joblib",
-                f"joblib files in a row{inside}",
-                loader="joblib.load",
-                formats=("joblib",),
-            )
+            title = f"joblib files in a row{inside}"
+            seen.is_a("joblib", title, loader="joblib.load", formats=("joblib",))
         else:
-            seen.is_a(
-                seen.kind,
-                f"{count} pickles in a row{inside}",
-                loader=seen.loader,
-                formats=seen.formats,
-            )
+            title = f"{count} pickles in a row{inside}"
+            seen.is_a(seen.kind, title, loader=seen.loader, formats=seen.formats)
         seen.add_pickle(f"pickle {count}", following)
         at = following.end
         ends.append(at)

@@ -77,10 +77,7 @@ class Source:
 
 def cut_off(message: str, offset: int) -> PayloadError:
     return PayloadError(
-        message,
-        rule="inspect.truncated",
-        where=f"byte {offset}",
-        fix="Have it sent again.",
+        message, rule="inspect.truncated", where=f"byte {offset}", fix="Have it sent again."
     )
 
 

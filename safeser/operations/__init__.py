@@ -72,11 +72,7 @@ def _with_fields(row: Operation, given: Release) -> Operation:
         takes=takes,
         shapes=MappingProxyType({**takes, **loops}),
         ceilings=ceilings(
-            listed,
-            code=code,
-            bulk=row.bulk,
-            heard=row.server is Server.CLIENT,
-            values=values,
+            listed, code=code, bulk=row.bulk, heard=row.server is Server.CLIENT, values=values
         ),
     )
 

@@ -47,7 +47,7 @@ _AN_ENUM = " Of an enum, the role is enum: nothing of it runs."
 #: By package, what serves instead of an object that no line of policy should let in.
 _INSTEAD = {
     "partd": "Shuffle by 'p2p' or 'tasks': shuffle_method='tasks' for frames, shuffle='tasks' for"
-    " bags. By 'disk', workers hand each other a folder in which the receiver reads and writes.",
+    " bags. By 'disk', workers hand each other a folder in which the receiver reads and writes."
 }
 _RISKS = {
     "reference": "loading never calls it, but what receives the object might.",

@@ -10,26 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from safeser.pickles.names import shown
-from safeser.pickles.nodes import (
-    ABSENT,
-    Call,
-    DictOf,
-    FrozenSetOf,
-    GlobalRef,
-    ListOf,
-    SetOf,
-    TupleOf,
-)
+from safeser.pickles.nodes import ABSENT, KINDS, Call, DictOf, GlobalRef, ListOf, TupleOf
 from safeser.pickles.reading.machine import read
 from safeser.values import Limits
-
-__all__ = [
-    "ExceptionRecord",
-    "FrameRecord",
-    "class_name",
-    "exception_record",
-    "traceback_record",
-]
 
 # What a reader can use; dask cuts error text at 10,000 characters of its own accord.
 _MAX_TEXT = 10_000
@@ -100,11 +83,9 @@ class ExceptionRecord:
         """The text that ``str()`` of such an exception normally returns."""
         if not self.args:
             return ""
-        return _text_of(self.args[0]) if len(self.args) == 1 else str(self.args)
-
-
-def _text_of(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
+        if len(self.args) > 1:
+            return str(self.args)
+        return self.args[0] if isinstance(self.args[0], str) else repr(self.args[0])
 
 
 def exception_record(data: bytes, *, limits: Limits | None = None) -> ExceptionRecord:
@@ -208,11 +189,7 @@ class _Telling:
             suppress_context=parts.suppress is True,
             frames=self.frames(parts.traceback),
             complete=whole,
-            rule=told.get("rule", ""),
-            where=told.get("where", ""),
-            fix=told.get("fix", ""),
-            policy=told.get("policy", ""),
-            process=told.get("process", ""),
+            **told,  # type: ignore[arg-type]  # the texts of _OF_REFUSAL, and nothing else
         )
 
     def _told(self, state: Any) -> dict[str, str]:
@@ -354,10 +331,7 @@ def _described(value: Any) -> str:
         return shown(value.name)
     if isinstance(value, Call):
         return f"{_name(value) or 'some'} object"
-    return _KINDS.get(type(value), "some object")
-
-
-_KINDS = {ListOf: "list", DictOf: "dict", SetOf: "set", FrozenSetOf: "frozenset", TupleOf: "tuple"}
+    return KINDS.get(type(value), "some object")
 
 
 def _dict_state(node: Any) -> Any:

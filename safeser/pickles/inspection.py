@@ -15,18 +15,15 @@ from safeser.pickles.judge import Use
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
     ABSENT,
+    KINDS,
     Buffer,
     ByteArray,
     Call,
     DictOf,
-    FrozenSetOf,
     GlobalRef,
-    ListOf,
     Node,
     Persistent,
     Program,
-    SetOf,
-    TupleOf,
 )
 
 __all__ = ["Inspection"]
@@ -130,11 +127,10 @@ def _head(node: Node) -> str:
     if isinstance(node, Call):
         callee = shown(node.callee.name) if isinstance(node.callee, GlobalRef) else "(a result)"
         return f"{_verb(node)} {callee}"
-    names = {ListOf: "list", TupleOf: "tuple", SetOf: "set", FrozenSetOf: "frozenset"}
     items: list[Any] = getattr(node, "items", [])
     if isinstance(node, DictOf):
         return f"dict of {len(items) // 2}"
-    name = names.get(type(node))
+    name = KINDS.get(type(node))
     return f"{name} of {len(items)}" if name else "persistent id"
 
 

@@ -10,15 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from safeser.pickles.nodes import (
-    ABSENT,
-    Call,
-    DictOf,
-    GlobalRef,
-    Node,
-    Persistent,
-    Program,
-)
+from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, Node, Persistent, Program
 from safeser.pickles.profiles import Entry, Profile
 
 __all__ = ["Use", "judge", "problem_under"]

@@ -24,14 +24,8 @@ __all__ = ["Live", "Witness", "witness"]
 
 # What instantiating, building, hashing or freeing an instance runs. Every class has these ...
 _METHODS = (
-    "__new__",
-    "__init__",
-    "__setattr__",
-    "__getattribute__",
-    "__hash__",
-    "__eq__",
-    "__reduce_ex__",
-    "__mro__",
+    *("__new__", "__init__", "__setattr__", "__getattribute__", "__hash__", "__eq__"),
+    *("__reduce_ex__", "__mro__"),
 )
 # ... and these, some classes: one that is added later counts as a change.
 _OPTIONAL = ("__setstate__", "__getattr__", "__del__", "__getinitargs__")

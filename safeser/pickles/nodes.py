@@ -11,33 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-__all__ = [
-    "ABSENT",
-    "ADD",
-    "BUILD",
-    "EXTEND",
-    "LEAVES",
-    "UPDATE",
-    "Apart",
-    "Buffer",
-    "ByteArray",
-    "Call",
-    "DictOf",
-    "FrozenSetOf",
-    "GlobalRef",
-    "ListOf",
-    "Node",
-    "Persistent",
-    "Program",
-    "SetOf",
-    "Step",
-    "TupleOf",
-    "children",
-    "container",
-    "held_as_values",
-    "is_constant",
-]
-
 
 class _Absent:
     __slots__ = ()
@@ -291,12 +264,13 @@ class _Links(NamedTuple):
     names: list[tuple[int, int]]
 
 
-_ONE_LIST = frozenset((TupleOf, ListOf, DictOf, SetOf, FrozenSetOf))
+#: Nodes that hold one list, and what their values are called.
+KINDS = {ListOf: "list", DictOf: "dict", SetOf: "set", FrozenSetOf: "frozenset", TupleOf: "tuple"}
 
 
 def children(node: Node) -> list[Any]:
     """Return what *node* holds directly, leaves included, callees and names excluded."""
-    if type(node) in _ONE_LIST:
+    if type(node) in KINDS:
         return node.items  # type: ignore[attr-defined,no-any-return]  # each of these has them
     if isinstance(node, Persistent):
         return [node.pid]

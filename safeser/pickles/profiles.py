@@ -11,7 +11,7 @@ by the class itself; ``reference`` is the global itself, handed over and never c
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, lru_cache
 from importlib import resources
@@ -20,7 +20,7 @@ from typing import Any
 
 from safeser.allowed import Allowed, check_allowed
 from safeser.errors import ConfigError, PayloadError
-from safeser.pickles.live import Live, Witness, witness
+from safeser.pickles.live import Live
 from safeser.pickles.names import check_name, shown
 
 __all__ = ["DATA_PROFILES", "ROLES", "Entry", "Profile"]
@@ -28,15 +28,7 @@ __all__ = ["DATA_PROFILES", "ROLES", "Entry", "Profile"]
 ROLES = ("callable", "class", "enum", "constant", "reference")
 
 #: Every profile but ``code``, in the order in which they are tried.
-DATA_PROFILES = (
-    "data",
-    "numpy",
-    "pandas",
-    "scipy",
-    "sklearn",
-    "exceptions",
-    "functions",
-)
+DATA_PROFILES = ("data", "numpy", "pandas", "scipy", "sklearn", "exceptions", "functions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +196,6 @@ class Profile:
             live = Live(entry.name, allowed="" if entry.reviewed else entry.role)
             found = self._resolved.setdefault(entry.name, live)
         return found
-
-    def witness(self, name: str, function: Callable[..., Any]) -> Witness:
-        """Return the state of entry *name*'s reviewed *function* at its first use."""
-        return witness(name, function)
 
     def returned(self, entry: Entry) -> tuple[type, ...]:
         """Return the exact types of what *entry* makes; none where it does not say."""

@@ -189,9 +189,9 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ships 
     dispatch_table: ClassVar[Any] = ChainMap(_dispatch_table, copyreg.dispatch_table)
 
 
-def _dumps_by_value(obj: Any, **options: Any) -> bytes:
+def _written(pickler: Any, obj: Any, **options: Any) -> bytes:
     file = io.BytesIO()
-    _ByValue(file, **options).dump(obj)
+    pickler(file, **options).dump(obj)
     return file.getvalue()
 
 
@@ -267,21 +267,11 @@ def _writers(
 ) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
     """Return the writers of plain pickles and of pickles with code by value."""
     if persistent_id is None:
-        return pickle.dumps, _dumps_by_value
+        return pickle.dumps, partial(_written, _ByValue)
     named = persistent_id
     methods: dict[str, Any] = {"persistent_id": lambda _, obj: named(obj)}
-
-    def writer(base: Any) -> Callable[..., bytes]:
-        Pickler = type("Pickler", (base,), methods)
-
-        def dump(obj: Any, **options: Any) -> bytes:
-            file = io.BytesIO()
-            Pickler(file, **options).dump(obj)
-            return file.getvalue()
-
-        return dump
-
-    return writer(pickle.Pickler), writer(_ByValue)
+    plain, by_value = (type("Pickler", (base,), methods) for base in (pickle.Pickler, _ByValue))
+    return partial(_written, plain), partial(_written, by_value)
 
 
 def _dump(dump: Callable[..., bytes], obj: Any, buffers: list[Any], *, out_of_band: bool) -> bytes:

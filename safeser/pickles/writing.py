@@ -82,23 +82,16 @@ def dumps(
     buffers: list[Any] = []
     keep = None if buffer_callback is None else buffers.append
     written = stock.dumps(obj, buffer_callback=keep, persistent_id=persistent_id)
-    _rehearse(written, buffers, Profile.of(profile), limits, persistent=persistent_id is not None)
+    listed, persistent = Profile.of(profile), persistent_id is not None
+    program = read(written, buffers=len(buffers), limits=limits, persistent=persistent)
+    if persistent:  # only the receiver can resolve its persistent ids
+        _check(program, listed, limits)
+    else:
+        _build(program, buffers, listed, limits)
     if buffer_callback is not None:
         for buffer in buffers:
             buffer_callback(buffer)
     return written
-
-
-def _rehearse(
-    data: bytes, buffers: Sequence[Any], profile: Profile, limits: Limits, *, persistent: bool
-) -> None:
-    """Refuse what the receiver would refuse, with the path of the refused part."""
-    program = read(data, buffers=len(buffers), limits=limits, persistent=persistent)
-    if persistent:
-        # Only the receiver can resolve its persistent ids.
-        _check(program, profile, limits)
-    else:
-        _build(program, buffers, profile, limits)
 
 
 def _check(program: Program, profile: Profile, limits: Limits) -> Shape:

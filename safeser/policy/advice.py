@@ -72,7 +72,10 @@ def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:  # noqa: PLR
         powerful = query.family not in HARMLESS
         if powerful and (query.author == UNKNOWN or _has_unknown(rule)):
             return ()
-        return _listing(query, rule) + (_writing(query, rule) if powerful else ())
+        changes = _listing(query, rule)
+        if powerful and query.relayed and query.author not in rule.authors:
+            changes += (Edit(rule.name, "authors", query.author),)
+        return changes
     return ()
 
 
@@ -184,12 +187,6 @@ def _listing(query: Query, rule: Rule) -> tuple[Edit, ...]:
         if rule.submission != "code":
             changes.append(Edit(rule.name, "submission", "code"))
     return tuple(changes)
-
-
-def _writing(query: Query, rule: Rule) -> tuple[Edit, ...]:
-    if not query.relayed or query.author in rule.authors:
-        return ()
-    return (Edit(rule.name, "authors", query.author),)
 
 
 def _has_unknown(rule: Rule) -> bool:

@@ -154,8 +154,8 @@ class Table:
         found = there | back
         if not found & self._ended:
             return bool(found)
-        pairs = ((one, other), (other, one))
-        hops = itertools.starmap(_hop, itertools.product(pairs, Kind, ANY_TRANSPORT, ANYWHERE))
+        ways = itertools.product(((one, other), (other, one)), Kind, ANY_TRANSPORT, ANYWHERE)
+        hops = (Hop(*pair, kind, transport, same_host) for pair, kind, transport, same_host in ways)
         return any(rule is not None and not rule.ended for rule in map(self.match, hops))
 
     def suite_between(
@@ -251,7 +251,10 @@ class Table:
             query = self.query(context, family, sealing=sealing, author=author)
             decision = self._decisions.get(query)
             if decision is None:
-                decision = self._remember(query, self._judge(query))
+                if len(self._decisions) >= _CACHE_MAX:
+                    self._decisions.clear()
+                decision = self._judge(query, _STEPS, f"family {query.family} passes")
+                self._decisions[query] = decision
             # Keyed by the names in the question, which need not be known to the policy: a peer that
             # invents names only empties this cache.
             if len(self._asked) >= _ASKED_MAX:
@@ -263,30 +266,19 @@ class Table:
         """Answer whether the operation alone may pass, whatever the message carries."""
         if type(context) is not Context:
             return _DENY_MALFORMED
-        query = self.query(context, "msgpack")
-        rule = self.match(query.hop)
-        if rule is None:
-            return _deny_unmatched(query)
         steps = (_judge_date, _judge_operation)
-        denial = _first_denial(query, rule, steps)
-        if denial is not None:
-            return _deny(query, rule, denial, steps=steps)
-        return _permit(rule, "the operation is granted")
+        return self._judge(self.query(context, "msgpack"), steps, "the operation is granted")
 
-    def _remember(self, query: Query, decision: Decision) -> Decision:
-        if len(self._decisions) >= _CACHE_MAX:
-            self._decisions.clear()
-        self._decisions[query] = decision
-        return decision
-
-    def _judge(self, query: Query) -> Decision:
+    def _judge(self, query: Query, steps: _Steps, granted: str) -> Decision:
+        """Answer *query* by *steps*; *granted* says what passes where none of them denies."""
         rule = self.match(query.hop)  # step 1
         if rule is None:
             return _deny_unmatched(query)
-        denial = _first_denial(query, rule)
+        denial = _first_denial(query, rule, steps)
         if denial is not None:
-            return _deny(query, rule, denial)
-        return _permit(rule, f"family {query.family} passes")
+            return _deny(query, rule, denial, steps)
+        reason = f"{granted} in context {rule.name!r}"
+        return Decision(True, "permit", reason, context=rule.name)
 
     # --- grants --------------------------------------------------------------------------------
 
@@ -337,10 +329,6 @@ class Table:
         """Return the outcome of submissions under taken keys; without a context, refused."""
         rule = self.match(self.hop(context))
         return REFUSED if rule is None or rule.ended else rule.key_conflicts
-
-
-def _hop(pair: tuple[str, str], kind: Kind, transport: str | None, same_host: bool | None) -> Hop:
-    return Hop(*pair, kind, transport, same_host)
 
 
 def _masks(values: Sequence[frozenset[Any]]) -> Mapping[Any, int]:
@@ -447,7 +435,7 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
 _STEPS = (_judge_date, _judge_operation, _judge_floors, _judge_family, _judge_author)
 
 
-def _first_denial(query: Query, rule: Rule, steps: _Steps = _STEPS) -> Decision | None:
+def _first_denial(query: Query, rule: Rule, steps: _Steps) -> Decision | None:
     """Return the denial of the first of *steps* that denies *query*, or None."""
     for judge in steps:
         denial = judge(query, rule)
@@ -489,11 +477,7 @@ def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
     )
 
 
-def _permit(rule: Rule, reason: str) -> Decision:
-    return Decision(True, "permit", f"{reason} in context {rule.name!r}", context=rule.name)
-
-
-def _deny(query: Query, rule: Rule, denial: Decision, *, steps: _Steps = _STEPS) -> Decision:
+def _deny(query: Query, rule: Rule, denial: Decision, steps: _Steps) -> Decision:
     return replace(
         denial,
         reason=f"{denial.reason} in context {rule.name!r}",
@@ -502,9 +486,9 @@ def _deny(query: Query, rule: Rule, denial: Decision, *, steps: _Steps = _STEPS)
     )
 
 
-def _deny_unmatched(query: Query, steps: _Steps = _STEPS) -> Decision:
+def _deny_unmatched(query: Query) -> Decision:
     reason = f"no rule for messages of this kind from {query.hop.sender} to {query.hop.recipient}"
-    fix = advice.fix("context.none", query, None, _judge_by(steps))
+    fix = advice.fix("context.none", query, None, _judge_by(_STEPS))
     return Decision(False, "context.none", reason, fix=fix)
 
 

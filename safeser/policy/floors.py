@@ -136,11 +136,6 @@ def _check_sealed(entry: Entry, rule: Rule) -> None:
         )
 
 
-def _admits_graphs(rule: Rule) -> bool:
-    """Tell whether *rule* lets a graph reach the scheduler, which decides about it then."""
-    return SUBMIT in rule.operations and Kind.TASK in rule.kinds
-
-
 def _check_transport(entry: Entry, rule: Rule) -> None:
     """Refuse a context whose transport never has senders and recipients like its own."""
     stranger = {UNKNOWN} in (rule.senders, rule.recipients)
@@ -209,10 +204,7 @@ def _check_suite(entry: Entry, rule: Rule) -> None:
         else "a connection over tcp or tls is no session of safeser"
     )
     entry.refuse(
-        f"a suite has no effect here: {why}",
-        "suite",
-        rule="config.no-effect",
-        fix="Take it out.",
+        f"a suite has no effect here: {why}", "suite", rule="config.no-effect", fix="Take it out."
     )
 
 
@@ -291,7 +283,8 @@ def _check_values(entry: Entry, rule: Rule) -> None:
 def _check_key_conflicts(entry: Entry, rule: Rule) -> None:
     if not entry.spells("key_conflicts"):
         return
-    if not _admits_graphs(rule) or rule.submission == "none":
+    graphs = SUBMIT in rule.operations and Kind.TASK in rule.kinds
+    if not graphs or rule.submission == "none":
         entry.refuse(
             "key conflicts come with submitted work, which this context does not let through",
             "key_conflicts",

@@ -14,22 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
-from safeser.identity.files import Kept, Unfit, load, replace_file, require_ended
-from safeser.identity.paths import Cause
+from safeser.identity.files import Kept, load, replace_file, require_ended
+from safeser.identity.paths import Cause, Unfit
 from safeser.policy.source.extends import Text, document
 from safeser.policy.source.faults import did_you_mean, shown
 from safeser.policy.source.loader import MAX_BYTES
-
-__all__ = [
-    "MARK",
-    "is_ready",
-    "locate",
-    "read_file",
-    "read_policy",
-    "ready_policies",
-    "text_of",
-    "write_mark",
-]
 
 #: YAML's end of a document, as the last line of a policy's file.
 MARK = b"..."

@@ -57,7 +57,16 @@ def resolve(
     _check_actors(rules, document)
     foreign = find_foreign_author(rules, principals)
     if foreign is not None:
-        _refuse_foreign_author(rules, foreign, document)
+        raise fault(
+            f"context {rules[foreign.place].name!r}: {foreign.author} is a worker that submits"
+            f" sealed work, and {foreign.worker}, with which it has no group in common, would run"
+            " what it signs: a stolen key of one would run code on the other",
+            source=document.source,
+            place=document.place(("contexts", foreign.place, "authors")),
+            rule="config.worker-author",
+            fix=f"Give {foreign.worker} a context of its own without {foreign.author} among the"
+            " 'authors', or put both into one group.",
+        )
     check_one_group(table, rules, principals, document)
     check_confined(rules, principals, document)
     if model.mode == "observe":
@@ -175,21 +184,6 @@ def _principals(model: PolicyModel, document: Document) -> dict[str, Principal]:
         confined = None if demand is None else read_confined(demand, name, document)
         principals[name] = Principal(tuple(keys), frozenset(listed.groups), confined)
     return principals
-
-
-def _refuse_foreign_author(
-    rules: Sequence[Rule], foreign: ForeignAuthor, document: Document
-) -> NoReturn:
-    raise fault(
-        f"context {rules[foreign.place].name!r}: {foreign.author} is a worker that submits sealed"
-        f" work, and {foreign.worker}, with which it has no group in common, would run what it"
-        " signs: a stolen key of one would run code on the other",
-        source=document.source,
-        place=document.place(("contexts", foreign.place, "authors")),
-        rule="config.worker-author",
-        fix=f"Give {foreign.worker} a context of its own without {foreign.author} among the"
-        " 'authors', or put both into one group.",
-    )
 
 
 def _refuse_unreached(rules: Sequence[Rule], unreached: Rule, document: Document) -> NoReturn:
@@ -310,7 +304,10 @@ def find_foreign_author(
 ) -> ForeignAuthor | None:
     """Return the first worker that signs for one with which it has no group in common."""
     workers = frozenset().union(*(rule.recipients for rule in rules if _passes(rule, {COMPUTE})))
-    groups = _Groups(principals)
+    members: dict[str, set[str]] = {}
+    for name, principal in principals.items():
+        for group in principal.groups:
+            members.setdefault(group, set()).add(name)
     for index, rule in enumerate(rules):
         if not _passes(rule, _HANDED):
             continue
@@ -321,7 +318,8 @@ def find_foreign_author(
             for author in submitting.senders & rule.authors & workers
         }
         for author in sorted(signing):
-            others = (rule.recipients & workers) - groups.group_members(author)
+            related = {author}.union(*(members[each] for each in principals[author].groups))
+            others = (rule.recipients & workers) - related
             if others:
                 return ForeignAuthor(index, author, min(others))
     return None
@@ -331,22 +329,3 @@ def _passes(rule: Rule, operations: Collection[str]) -> bool:
     """Tell whether one of *operations*, sealed, passes by *rule*."""
     passing = rule.operations.intersection(operations) if rule.submission == SEALED else ()
     return any(WEAKEST[each] in rule.kinds for each in passing)
-
-
-class _Groups:
-    """The principals that have a group in common with each principal."""
-
-    def __init__(self, principals: Mapping[str, Principal]) -> None:
-        self._principals = principals
-        self._members: dict[str, set[str]] = {}
-        self._known: dict[frozenset[str], frozenset[str]] = {}
-        for name, principal in principals.items():
-            for group in principal.groups:
-                self._members.setdefault(group, set()).add(name)
-
-    def group_members(self, name: str) -> frozenset[str]:
-        """Return *name* and all that are in a group with it."""
-        groups = self._principals[name].groups
-        if groups not in self._known:
-            self._known[groups] = frozenset().union(*(self._members[each] for each in groups))
-        return self._known[groups] | {name}

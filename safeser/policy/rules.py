@@ -14,49 +14,14 @@ from safeser.identity import PublicKey
 from safeser.operations import GROUPS, IN_ANY_RELEASE
 from safeser.operations.groups import PARTS
 from safeser.policy.confined import Confined
-from safeser.values import HARMLESS, TRANSPORTS, KeyConflicts, Kind
-
-__all__ = [
-    "ANYWHERE",
-    "ANY_TRANSPORT",
-    "CODE_OPERATIONS",
-    "COMPUTE",
-    "HANDING",
-    "HARMLESS",
-    "PICKLES",
-    "PROFILES",
-    "READING",
-    "REFUSED",
-    "RENEW",
-    "RENEWED",
-    "RETIRED_PROFILES",
-    "SEALED_IN",
-    "SESSION_TRANSPORTS",
-    "SIGNED_OPERATIONS",
-    "SUBMIT",
-    "SUBMITTING",
-    "UNKNOWN_OPERATIONS",
-    "UNLISTED",
-    "UNSAID",
-    "WEAKEST",
-    "Hop",
-    "Principal",
-    "Query",
-]
+from safeser.values import HARMLESS as HARMLESS  # noqa: PLC0414 - rules are read with it
+from safeser.values import TRANSPORTS, KeyConflicts, Kind
 
 #: Families that can reach code; never for ``unknown``, never in a message without payloads.
 PICKLES = frozenset({"pickle", "cloudpickle"})
 
 #: Profiles of restricted pickle that a policy may name in this version.
-PROFILES = (
-    "data",
-    "numpy",
-    "pandas",
-    "scipy",
-    "sklearn",
-    "exceptions",
-    "functions",
-)
+PROFILES = ("data", "numpy", "pandas", "scipy", "sklearn", "exceptions", "functions")
 
 #: Profiles that listed functions and classes of Dask, NumPy and pandas for graphs.
 RETIRED_PROFILES = frozenset({"dask-graph", "dask-tasks"})

@@ -20,7 +20,8 @@ from safeser.audit import AuditKey
 from safeser.errors import ConfigError
 from safeser.identity import Identity, Roster, groups, paths
 from safeser.identity import acl as lists
-from safeser.identity.files import Unfit, load
+from safeser.identity.files import load
+from safeser.identity.paths import Unfit
 from safeser.policy import Policy
 from safeser.policy.ready import locate
 from tests.mounts import Mount

@@ -14,7 +14,7 @@ The one rule: a name that means nothing stops the process before it decides anyt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from safeser.audit.outputs.feed import Outputs, Sink
 from safeser.audit.outputs.lines import StandardOutput, Syslog
@@ -57,7 +57,10 @@ def sink(name: str) -> Sink:
 
 
 def _syslog_address(name: str) -> str | tuple[str, int]:
-    place = _split(name)
+    try:
+        place = urlsplit(name)
+    except ValueError:
+        raise _unknown(name, "it is no address") from None
     if place.netloc:
         try:
             host, port = place.hostname, place.port
@@ -69,13 +72,6 @@ def _syslog_address(name: str) -> str | tuple[str, int]:
     if not place.path.startswith("/"):
         raise _unknown(name, "its path is not absolute")
     return place.path
-
-
-def _split(name: str) -> SplitResult:
-    try:
-        return urlsplit(name)
-    except ValueError:
-        raise _unknown(name, "it is no address") from None
 
 
 def _opentelemetry(name: str, endpoint: str | None) -> Sink:

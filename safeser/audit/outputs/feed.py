@@ -62,9 +62,10 @@ class Feed:
         self._most = most
         self._delay = delay
         self.lost = 0
-        self._reset()
+        self.after_fork()
 
-    def _reset(self) -> None:
+    def after_fork(self) -> None:
+        """Begin without a thread, as in a child process, which has none of its parent's."""
         # Its put() takes no lock that a fork or a signal handler could find held.
         self._queue: SimpleQueue[Record | None] = SimpleQueue()
         self._ended = threading.Event()
@@ -95,8 +96,10 @@ class Feed:
                     batch.append(self._queue.get_nowait())
             records = [each for each in batch if each is not None]
             if self.lost > told and records:
-                told, missing = self.lost, self.lost - told
-                records.append(_loss(records[-1], missing))
+                # So many records before it are in the file alone.
+                lost: dict[str, object] = {"times": self.lost - told}
+                told, last = self.lost, records[-1]
+                records.append(Record(last.sequence, last.time, "lost", lost, b""))
             if records and not self._deliver(records):
                 self.lost += len(records) + self._queue.qsize()
                 return
@@ -135,15 +138,6 @@ class Feed:
                 return
         with suppress(Exception):  # as above
             self._sink.close()
-
-    def after_fork(self) -> None:
-        """Begin anew in a child process, which has no thread of its parent's."""
-        self._reset()
-
-
-def _loss(last: Record, times: int) -> Record:
-    """Return the record that says that *times* records before it are in the file alone."""
-    return Record(last.sequence, last.time, "lost", {"times": times}, b"")
 
 
 class Outputs:

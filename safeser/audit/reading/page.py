@@ -73,9 +73,9 @@ def page(summary: Summary, *, logs: Sequence[str], skipped: Sequence[str], made:
         _cards(summary),
         _over_time(summary),
         _pairs(summary),
-        _refusals(summary),
+        _refusals("Refusals by rule and peer", summary.refusals),
         _code(summary),
-        _shadow(summary),
+        _refusals("What the shadow policy would have refused", summary.shadow),
         _left_out(skipped),
     ]
     return (
@@ -193,10 +193,10 @@ def _heat(counts: Sequence[int] | None, most: int) -> str:
     return f"<td class=n style='background:rgba(var(--shade),{strength:.2f})'>{shown}{red}</td>"
 
 
-def _refusals(summary: Summary) -> str:
-    order = sorted(summary.refusals.items(), key=lambda each: (-each[1], each[0]))
+def _refusals(title: str, counts: Counter[tuple[str, ...]]) -> str:
+    order = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     lines = [[_text(rule), _text(peer), _number(count)] for (rule, peer), count in order[:_ROWS]]
-    return _section("Refusals by rule and peer", "", ["rule", "sender", "times"], lines, len(order))
+    return _section(title, "", ["rule", "sender", "times"], lines, len(order))
 
 
 def _code(summary: Summary) -> str:
@@ -224,13 +224,6 @@ def _code(summary: Summary) -> str:
     columns = ["user", "sender", "arrived at", "family", "times", "first", "last"]
     columns.append("tasks, for example")
     return _section("Who ran code", text, columns, lines, len(order))
-
-
-def _shadow(summary: Summary) -> str:
-    order = sorted(summary.shadow.items(), key=lambda each: (-each[1], each[0]))
-    lines = [[_text(rule), _text(peer), _number(count)] for (rule, peer), count in order[:_ROWS]]
-    title = "What the shadow policy would have refused"
-    return _section(title, "", ["rule", "sender", "times"], lines, len(order))
 
 
 def _left_out(skipped: Sequence[str]) -> str:

@@ -86,7 +86,10 @@ class Rendering:
         key = form, match[form.case], match[form.session] if form.session > 0 else b""
         pattern = self._patterns.get(key)
         if pattern is None or pattern.shared is not fields.shared:
-            pattern = self._renewed(key, pattern, found, fields)
+            if pattern is not None and _is_same(pattern.shared, fields.shared):
+                self._patterns[key] = pattern = pattern._replace(shared=fields.shared)
+            else:
+                pattern = self._learned(key, found, fields)
         text = None if pattern is None else self._filled(pattern, match, found.record.time)
         return self._render(found) if text is None else text
 
@@ -104,19 +107,6 @@ class Rendering:
         if pattern.time >= 0:
             values[pattern.time] = self._when(time).encode("ascii")
         return (pattern.text % tuple(values)).decode("ascii")
-
-    def _renewed(
-        self,
-        key: tuple[Form, bytes, bytes],
-        known: _Pattern | None,
-        found: Found,
-        fields: EventFields,
-    ) -> _Pattern | None:
-        """Return *known* if it holds for what is shared now, else a new one after some events."""
-        if known is not None and _is_same(known.shared, fields.shared):
-            self._patterns[key] = known = known._replace(shared=fields.shared)
-            return known
-        return self._learned(key, found, fields)
 
     def _learned(
         self, key: tuple[Form, bytes, bytes], found: Found, fields: EventFields

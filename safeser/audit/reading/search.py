@@ -356,11 +356,8 @@ class _LogFile:
 
     def _read(self, start: int) -> bytes:
         try:
-            directory = Directory(self._folder, create=False)
-            try:
+            with closing(Directory(self._folder, create=False)) as directory:
                 return self._read_in(directory, start)
-            finally:
-                directory.close()
         except AuditError as error:
             self._leave(error.message)
             return b""

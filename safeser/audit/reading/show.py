@@ -19,19 +19,6 @@ from safeser.audit.reading.search import Found
 from safeser.audit.record import Record
 from safeser.audit.report import stamp
 
-__all__ = [
-    "COLUMNS",
-    "Counted",
-    "cell",
-    "counted",
-    "csv_lines",
-    "escaped",
-    "json_lines",
-    "lines",
-    "user_of",
-    "when",
-]
-
 #: The columns of CSV.
 COLUMNS = (
     *("time", "log", "type", "event", "permitted", "rule", "sender", "recipient", "context"),
@@ -79,21 +66,21 @@ def lines(found: Iterable[Found], width: int | None) -> Iterator[str]:
 
 def _line(found: Found) -> str:
     record = found.record
-    return " ".join(
-        [when(record.time, short=True), _outcome(record).ljust(7), *_parts(found.log, record)]
-    )
-
-
-def _outcome(record: Record) -> str:
     permitted = record.fields.get("permitted")
-    return "ok" if permitted is True else "REFUSED" if permitted is False else "-"
+    outcome = "ok" if permitted is True else "REFUSED" if permitted is False else "-"
+    return " ".join([when(record.time, short=True), outcome.ljust(7), *_parts(found.log, record)])
 
 
 def _parts(log: str, record: Record) -> list[str]:
     """Return who, what and why; of a record about the log itself, its type."""
     sender, recipient = record.text("sender"), record.text("recipient")
     if not sender:
-        return [escaped(log), escaped(record.type), *_others(record)]
+        others = [
+            f"{escaped(name)}={escaped(_text(value))}"
+            for name, value in sorted(record.fields.items())
+            if name != "policy" and not isinstance(value, list)
+        ]
+        return [escaped(log), escaped(record.type), *others]
     who = f"{escaped(sender)} -> {escaped(recipient)}" if recipient else escaped(sender)
     event = record.text("event")
     refused = record.fields.get("permitted") is False
@@ -116,14 +103,6 @@ def _parts(log: str, record: Record) -> list[str]:
 def user_of(record: Record) -> str:
     """Return whose task a record is about, as its sender states, or else who wrote the payload."""
     return record.text("task_author") or record.text("author")
-
-
-def _others(record: Record) -> list[str]:
-    return [
-        f"{escaped(name)}={escaped(_text(value))}"
-        for name, value in sorted(record.fields.items())
-        if name != "policy" and not isinstance(value, list)
-    ]
 
 
 def _text(value: object) -> str:

@@ -266,12 +266,9 @@ def _remove(known: _Index, files: AuditFiles) -> None:
     for _ in range(_TRIES):
         verifier = _Verifier(known)
         due = _due(known, files, verifier)
-        if all(_enter_removals(known, verifier, due[at : at + _AT_ONCE]) for at in _batches(due)):
+        batches = [due[at : at + _AT_ONCE] for at in range(0, len(due), _AT_ONCE)]
+        if all(_enter_removals(known, verifier, some) for some in batches):
             return
-
-
-def _batches(due: Sequence[_Old]) -> range:
-    return range(0, len(due), _AT_ONCE)
 
 
 def _enter_removals(known: _Index, verifier: _Verifier, some: Sequence[_Old]) -> bool:
@@ -298,20 +295,17 @@ class _Verifier:
 
     def verdict(self, name: str, file: str, entry: Registered) -> Verdict:
         """Return what is wrong with a file that is there as *name*, and where it ends."""
-        found = self._found.get(file)
-        if found is None:
-            found = self._found[file] = self._verdict(name, file, entry)
-        return found
-
-    def _verdict(self, name: str, file: str, entry: Registered) -> Verdict:
         directory, key = self._known.directory, self._known.key
-        if isinstance(key, KeyFile):
-            found = Verdict()
-            if name.endswith(COMPRESSED):
-                is_as_compressed(directory, name, entry, found)
-            return found
-        keys = file_keys(key, directory=self._known.id, file=file)
-        return verdict(directory, Job(name, file, keys, entry))
+        if file not in self._found:
+            if isinstance(key, KeyFile):
+                found = Verdict()
+                if name.endswith(COMPRESSED):
+                    is_as_compressed(directory, name, entry, found)
+            else:
+                keys = file_keys(key, directory=self._known.id, file=file)
+                found = verdict(directory, Job(name, file, keys, entry))
+            self._found[file] = found
+        return self._found[file]
 
     def is_sound(self, name: str, file: str, entry: Registered) -> bool:
         """Tell whether a file is what the index says; if not, it stays, and an error says so."""
@@ -341,7 +335,11 @@ def _due(known: _Index, files: AuditFiles, verifier: _Verifier) -> list[_Old]:
             size = _size(directory, there, entry) if files.keep_size else 0
             total += size
             if _has_ended(directory, there, entry):
-                ended = _ended(verifier, there, file, entry)
+                # By what was signed, or not at all: a user who may write to the folder sets the
+                # time of a file's last change.
+                ended = entry.stated_end
+                if ended < 0:
+                    ended = verifier.verdict(there, file, entry).last
                 if ended >= 0:
                     old.append(_Old(ended, file, there, entry, size))
     due = []
@@ -369,24 +367,14 @@ def _size(directory: Directory, name: str, entry: Registered) -> int:
     return min(found.st_size, entry.stated_size) if found is not None and whole else 0
 
 
-def _ended(verifier: _Verifier, name: str, file: str, entry: Registered) -> int:
-    """Return when a file ended, by what was signed; -1 where nothing that is says so.
-
-    The time of a file's last change says nothing: a user who may write to the folder sets it.
-    """
-    stated = entry.stated_end
-    return stated if stated >= 0 else verifier.verdict(name, file, entry).last
-
-
 def _has_ended(directory: Directory, name: str, entry: Registered) -> bool:
     """Tell whether the process of a file has closed it or is dead."""
     if entry.closed is not None or name.endswith(COMPRESSED):
         return True
     handle = _unused(directory, name)
-    if handle is None:
-        return False
-    handle.close()
-    return True
+    if handle is not None:
+        handle.close()
+    return handle is not None
 
 
 def _removal(old: _Old, verifier: _Verifier, now: int) -> dict[str, object]:
@@ -418,8 +406,7 @@ def _unlink(directory: Directory, name: str) -> None:
 def _finish_removals(directory: Directory, registry: Registry, names: set[str]) -> None:
     """Remove what an interrupted process had entered in the index as removed."""
     for entry in registry.files.values():
-        if entry.removed is not None and entry.is_plain_name:
-            left = stored(entry.name, names) is not None or head_name(entry.name) in names
-            if left:
-                with _one_by_one("removed", entry.name):
-                    _unlink(directory, entry.name)
+        removed = entry.removed is not None and entry.is_plain_name
+        if removed and (stored(entry.name, names) is not None or head_name(entry.name) in names):
+            with _one_by_one("removed", entry.name):
+                _unlink(directory, entry.name)

@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from safeser.audit.files import Directory
@@ -143,11 +144,8 @@ class Keeper:
         return None
 
     def _tidy(self) -> None:
-        directory = Directory(self._path, create=False)
-        try:
+        with closing(Directory(self._path, create=False)) as directory:
             tidy(directory, self._key, self._files, now=self._clock() // 1_000)
-        finally:
-            directory.close()
 
     def _write_heads(self) -> None:
         log = self._log()

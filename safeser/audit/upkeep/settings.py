@@ -153,7 +153,5 @@ _READ: Final[Mapping[str, Callable[[str, object], _Value]]] = {
 
 def _refused(name: str, what: str, fix: str = "") -> ConfigError:
     return ConfigError(
-        f"safeser.audit-files.{name.replace('_', '-')} {what}",
-        rule="config.audit-files",
-        fix=fix,
+        f"safeser.audit-files.{name.replace('_', '-')} {what}", rule="config.audit-files", fix=fix
     )

@@ -70,7 +70,7 @@ class Verdict:
     def problem(self, file: str, kind: str, text: str, *, line: int = 0, seq: int = -1) -> None:
         self.problems.append(Problem(shown(file), line, seq, kind, text))
 
-    def add_times(self, found: Scan) -> None:
+    def add_times(self, found: Scan | Verdict) -> None:
         """Add the records that *found* has, and their times."""
         self.records += found.records
         if found.first >= 0:
@@ -106,11 +106,8 @@ def verdicts(directory: Directory, jobs: Sequence[Job], processes: int) -> Itera
 
 
 def _verdict_in(path: str, job: Job) -> Verdict:
-    directory = Directory(path, create=False)
-    try:
+    with closing(Directory(path, create=False)) as directory:
         return verdict(directory, job)
-    finally:
-        directory.close()
 
 
 def verdict(directory: Directory, job: Job) -> Verdict:
@@ -156,14 +153,13 @@ def is_as_compressed(directory: Directory, name: str, entry: Registered, found: 
             at += len(data)
     if entry.compressed is None:
         text = "the index says nothing of its compression, so it was not unpacked"
-        found.problem(name, "changed file", text)
-        return False
-    if digest.digest() != entry.compressed.sha256:
+    elif digest.digest() != entry.compressed.sha256:
         source = f"the index (line {entry.compressed.line})"
         text = f"these are not the bytes that {source} names, so it was not unpacked"
-        found.problem(name, "changed file", text)
-        return False
-    return True
+    else:
+        return True
+    found.problem(name, "changed file", text)
+    return False
 
 
 def _scan(directory: Directory, job: Job, marks: Sequence[Mark], found: Verdict) -> Scan | None:

@@ -271,7 +271,10 @@ class _Verification(Verdict):
             text = "nothing in it verifies: it was changed, or this is not the key of this log"
             self.problem(INDEX, "index changed", text, line=1, seq=0)
             return
-        self._index_problems(found)
+        for each in found.problems:
+            kind = each.kind if each.kind in _OWN_KINDS else "index changed"
+            text = each.text if kind == each.kind else f"{each.kind}: {each.text}"
+            self.problems.append(Problem(INDEX, each.line, each.sequence, kind, text))
         for line, why in registry.wrong:
             self.problem(INDEX, "index changed", why, line=line, seq=line - 1)
         self.index_whole = not found.problems and not registry.wrong
@@ -293,12 +296,6 @@ class _Verification(Verdict):
         # file is registered when its first head is on the disk.
         begun = _is_empty(directory)
         return head_marks(directory, INDEX, keys, claimed, self, begun=begun)
-
-    def _index_problems(self, found: Scan) -> None:
-        for each in found.problems:
-            kind = each.kind if each.kind in _OWN_KINDS else "index changed"
-            text = each.text if kind == each.kind else f"{each.kind}: {each.text}"
-            self.problems.append(Problem(INDEX, each.line, each.sequence, kind, text))
 
     # --- files that the index names --------------------------------------------------------------
 
@@ -336,10 +333,7 @@ class _Verification(Verdict):
         self.problems += found.problems
         self.notes += found.notes
         self.files += found.files
-        self.records += found.records
-        if found.first >= 0:
-            self.first = found.first if self.first < 0 else min(self.first, found.first)
-            self.last = max(self.last, found.last)
+        self.add_times(found)
         if found.reached:
             self.read.add(job.file)
         if found.end is not None:

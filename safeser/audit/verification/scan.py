@@ -22,7 +22,7 @@ from safeser.audit.record import (
     position,
     salvage,
 )
-from safeser.audit.report import Mark, Problem, lines_text, records_text
+from safeser.audit.report import Mark, Problem, span_text
 from safeser.errors import AuditError
 
 __all__ = ["Lines", "Scan", "lines", "scan"]
@@ -175,13 +175,13 @@ class _Run:
         """Return the problem that this run is, the chain going on at record *resumed* or never."""
         start, last = self.start, self.start + self.length - 1
         expected = self.state[0]
-        where = lines_text(start, last)
+        where = span_text("line", start, last)
         claimed = self.claims[-1][0] if self.claims else -1
         if resumed is None:
             if self.length == 1 and claimed > expected:
                 return self._missing(file, claimed)
             kind = "changed record" if self.length == 1 else "broken chain"
-            what = records_text(expected, expected + self.length - 1)
+            what = span_text("record", expected, expected + self.length - 1)
             text = (
                 f"{what} ({where}, up to the end) did not come from the process that holds the key:"
                 " changed, or written anew without it"
@@ -201,14 +201,15 @@ class _Run:
             text = f"{where} hold records that stand in another place of the chain"
             return Problem(file, start, expected, "broken chain", text)
         kind = "changed record" if self.length == 1 else "broken chain"
-        text = f"{records_text(expected, resumed - 1)} ({where}) changed after being written"
+        what = span_text("record", expected, resumed - 1)
+        text = f"{what} ({where}) changed after being written"
         return Problem(file, start, expected, kind, text)
 
     def _missing(self, file: str, found: int) -> Problem:
         expected = self.state[0]
         text = (
-            f"{records_text(expected, found - 1)} missing before line {self.start}; record {found},"
-            " which follows, cannot be checked without them"
+            f"{span_text('record', expected, found - 1)} missing before line {self.start}; record"
+            f" {found}, which follows, cannot be checked without them"
         )
         return Problem(file, self.start, expected, "missing records", text)
 
@@ -238,9 +239,7 @@ def scan(
             if not scanner.take(each, find_keys):
                 break
     except AuditError as error:
-        text = f"{error.message}; what follows was not verified"
-        problem = Problem(file, scanner.lines, -1, "unreadable file", text)
-        scanner.stop(problem)
+        scanner.stop("unreadable file", f"{error.message}; what follows was not verified")
     return scanner.end()
 
 
@@ -276,7 +275,12 @@ class _Scanner:
         if self._keys is None:
             return result.readable
         if not each.whole:
-            _end(result, self._file, result.lines + 1, each.raws[0])
+            raw = each.raws[0]
+            result.torn = raw is not None and begins_like_a_line(raw)
+            if not result.torn:
+                text = "bytes follow the last record that no process wrote there"
+                end = Problem(self._file, result.lines + 1, -1, "changed record", text)
+                result.problems.append(end)
             return False
         while at < len(each.raws):
             at += self._take_many(self._keys, each.raws, at)
@@ -322,15 +326,17 @@ class _Scanner:
             result.problems.append(run.explain(self._file, end.sequence))
             self._run = None
             if len(result.problems) >= MAX_PROBLEMS:
-                text = "the rest of this file was not read"
-                self.stop(Problem(self._file, result.lines, -1, "more problems", text))
+                self.stop("more problems", "the rest of this file was not read")
                 return False
         if record is not None and end.sequence == 0:
             result.genesis = record
         result.lines -= 1
         result.add(Verified(1, end.mac, end.time, end.time, end.time), end)
-        marks = self._wanted.get(end.sequence, ())
-        result.problems += _marked(end, self._file, result.lines, marks)
+        for mark in self._wanted.get(end.sequence, ()):
+            if mark.mac != end.mac:
+                text = f"this is not the record that {mark.source} names"
+                problem = Problem(self._file, result.lines, end.sequence, mark.kind, text)
+                result.problems.append(problem)
         if record is not None and self._rekey is not None:
             self._keys = self._rekey(record) or keys
         if self._see is not None and record is not None:
@@ -343,17 +349,12 @@ class _Scanner:
         if self._failed <= _MAX_FAILED:
             return True
         text = "too much before this line does not verify; the rest of this file was not read"
-        self.stop(Problem(self._file, self._result.lines, -1, "more problems", text))
+        self.stop("more problems", text)
         return False
 
-    @property
-    def lines(self) -> int:
-        """How many lines were taken."""
-        return self._result.lines
-
-    def stop(self, problem: Problem) -> None:
+    def stop(self, kind: str, text: str) -> None:
         """Note why the rest is not read."""
-        self._result.problems.append(problem)
+        self._result.problems.append(Problem(self._file, self._result.lines, -1, kind, text))
         self._result.readable = False
 
     def end(self) -> Scan:
@@ -405,28 +406,6 @@ def _verified(
     return None
 
 
-def _marked(record: End, file: str, number: int, marks: Sequence[Mark]) -> list[Problem]:
-    return [
-        Problem(
-            file,
-            number,
-            record.sequence,
-            mark.kind,
-            f"this is not the record that {mark.source} names",
-        )
-        for mark in marks
-        if mark.mac != record.mac
-    ]
-
-
-def _end(result: Scan, file: str, number: int, raw: bytes | None) -> None:
-    if raw is not None and begins_like_a_line(raw):
-        result.torn = True
-        return
-    text = "bytes follow the last record that no process wrote there"
-    result.problems.append(Problem(file, number, -1, "changed record", text))
-
-
 def _missing_tail(result: Scan, file: str, wanted: dict[int, list[Mark]]) -> None:
     beyond = [sequence for sequence in wanted if sequence >= result.end]
     if not beyond:
@@ -434,7 +413,8 @@ def _missing_tail(result: Scan, file: str, wanted: dict[int, list[Mark]]) -> Non
     last = max(beyond)
     mark = wanted[last][0]
     text = (
-        f"{records_text(result.end, last)} missing from the end (line {result.lines + 1} on);"
-        f" {mark.source} says that the file had at least {last + 1} records"
+        f"{span_text('record', result.end, last)} missing from the end"
+        f" (line {result.lines + 1} on); {mark.source} says that the file had at least"
+        f" {last + 1} records"
     )
     result.problems.append(Problem(file, result.lines + 1, result.end, "missing tail", text))

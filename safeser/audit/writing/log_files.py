@@ -197,8 +197,10 @@ class LogFiles:
                 return _Begun(chain, self._begin(entries, chain, before, now))
             except BaseException:
                 chain.close()
-                if not entries.has_grown(count):
-                    self._discard(chain.name)
+                if not entries.has_grown(count):  # so that it is not registered
+                    for each in (chain.name, head_name(chain.name)):
+                        with contextlib.suppress(AuditError):
+                            self._directory.remove(each)
                 raise
 
         return index.update(self._directory, self._key, now=now, write=begin, wait=wait)
@@ -208,12 +210,13 @@ class LogFiles:
 
         :param wait: seconds for another process that adds to the index.
         """
-
-        def register(entries: Entries) -> None:
-            self._register_end(entries, chain.end)
-
-        now = self._now()
-        index.update(self._directory, self._key, now=now, write=register, wait=wait)
+        index.update(
+            self._directory,
+            self._key,
+            now=self._now(),
+            write=lambda entries: self._register_end(entries, chain.end),
+            wait=wait,
+        )
 
     def _register_end(self, entries: Entries, end: Head) -> None:
         self._index_end = entries.chain.end
@@ -363,12 +366,6 @@ class LogFiles:
         self._index_end = entries.chain.end
         return genesis
 
-    def _discard(self, name: str) -> None:
-        """Remove a file that is not registered."""
-        for each in (name, head_name(name)):
-            with contextlib.suppress(AuditError):
-                self._directory.remove(each)
-
     def _genesis(self, entries: Entries, chain: ChainFile[State], before: Fields) -> Fields:
         # The genesis names the end of the index, and the index then names the genesis: neither can
         # go back to an older state alone.
@@ -394,11 +391,7 @@ class LogFiles:
 
         try:
             self._keeper = Keeper(
-                self,
-                path=self._directory.path,
-                key=self._key,
-                files=self._files,
-                clock=self._clock,
+                self, path=self._directory.path, key=self._key, files=self._files, clock=self._clock
             )
         except RuntimeError as error:
             # No thread at the end of a process, or too many: the log goes on, its files stay.

@@ -18,6 +18,7 @@ from safeser.pickles.budget import Budget
 from safeser.pickles.building.members import Members
 from safeser.pickles.building.memory import Memory
 from safeser.pickles.building.own import OwnClass
+from safeser.pickles.live import witness
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
     ABSENT,
@@ -114,7 +115,9 @@ class Builder(Site):
         values = self.values
         try:
             for node in self.program.nodes if self.profile.allowed else ():
-                self.resolve(node)
+                # Looked up here, so that a wrong name is refused before anything runs.
+                if type(node) is GlobalRef and node.name in self.profile.allowed:
+                    self.profile.live(self.profile.entries[node.name])
             for step in self.program.steps:
                 if type(step) is tuple:
                     operation, node, start, stop = step
@@ -141,11 +144,6 @@ class Builder(Site):
             refusal = bad("values", "the values of the pickle cannot be put together")
             self.locate(refusal, node)
             raise refusal from None
-
-    def resolve(self, node: Node) -> None:
-        """Look up an allowed name, so that a wrong one is refused before anything runs."""
-        if type(node) is GlobalRef and node.name in self.profile.allowed:
-            self.profile.live(self.profile.entries[node.name])
 
     def locate(self, error: SafeserError, node: Node | None) -> None:
         """Add the offset of the failed step to *error*."""
@@ -230,12 +228,6 @@ class Builder(Site):
             self.check_key(target, key)
             target[key] = value
 
-    def make_frozenset(self, node: FrozenSetOf) -> frozenset[Any]:
-        return self.frozen(self.all_of(node.items))
-
-    def make_buffer(self, node: Buffer) -> Any:
-        return self.opened(node, self.buffers)
-
     def make_persistent(self, node: Persistent) -> Any:
         if self.persistent_load is None:
             raise bad("persistent-id", "a persistent id needs a persistent_load function")
@@ -269,14 +261,7 @@ class Builder(Site):
         kwargs = {} if call.kwargs is None else dict(self.value(call.kwargs))
         if not self.paid:
             self.charge_work(call.args, call.kwargs)
-        try:
-            made = make(call, arguments, kwargs)
-        except SafeserError:
-            raise
-        except Exception:  # a constructor may raise anything over a peer's arguments
-            raise bad(
-                "arguments", f"{entry.name} does not accept the arguments it was given"
-            ) from None
+        made = self.guarded(entry, make, call, arguments, kwargs)
         self.charge_made(made, arguments)
         if entry.hashable:
             self.hashable.add(type(made))
@@ -316,7 +301,7 @@ class Builder(Site):
         """Return the maker of *entry*'s objects, after checking that it was not replaced."""
         if entry.make:
             function = shim(entry.make)
-            self.profile.witness(entry.name, function).check()
+            witness(entry.name, function).check()
             reviewed = partial(function, self, entry.name)
             returned = self.profile.returned(entry)
             return partial(_call_reviewed, reviewed, entry, returned)
@@ -376,7 +361,7 @@ class Builder(Site):
             return function(*arguments)
         except SafeserError:
             raise
-        except Exception:  # as in make_call
+        except Exception:  # a constructor may raise anything over a peer's arguments
             raise bad(
                 "arguments", f"{entry.name} does not accept the arguments it was given"
             ) from None
@@ -411,11 +396,7 @@ def _call_own(
 
 
 def _look_up(
-    entry: Entry,
-    members: Members,
-    _: Call,
-    arguments: list[Any],
-    kwargs: Mapping[str, Any],
+    entry: Entry, members: Members, _: Call, arguments: list[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Return a member that exists; calling the enum would run its ``_missing_``."""
     if len(arguments) != 1 or kwargs:
@@ -431,8 +412,8 @@ _MAKERS: dict[type[Node], Callable[[Builder, Any], Any]] = {
     SetOf: lambda _, __: set(),
     DictOf: lambda _, __: {},
     ByteArray: lambda _, node: bytearray(node.data),
-    FrozenSetOf: Builder.make_frozenset,
-    Buffer: Builder.make_buffer,
+    FrozenSetOf: lambda builder, node: builder.frozen(builder.all_of(node.items)),
+    Buffer: lambda builder, node: builder.opened(node, builder.buffers),
     Call: Builder.make_call,
     Persistent: Builder.make_persistent,
     Apart: lambda builder, node: builder.apart[node.number],

@@ -11,15 +11,7 @@ from typing import Any
 from safeser.errors import PayloadError
 from safeser.pickles.failures import class_name
 from safeser.pickles.names import shown
-from safeser.pickles.nodes import (
-    Call,
-    DictOf,
-    FrozenSetOf,
-    GlobalRef,
-    ListOf,
-    SetOf,
-    TupleOf,
-)
+from safeser.pickles.nodes import KINDS, Call, GlobalRef
 from safeser.pickles.reading.machine import read
 from safeser.values import Limits
 
@@ -28,14 +20,6 @@ __all__ = ["held_by"]
 #: Reading this much takes some milliseconds. Larger ones are refused without a name.
 _MAX_BYTES = 1 << 16
 _LIMITS = Limits(max_bytes=_MAX_BYTES, max_refs=5000, max_calls=500)
-
-_CONTAINERS = {
-    ListOf: "list",
-    TupleOf: "tuple",
-    DictOf: "dict",
-    SetOf: "set",
-    FrozenSetOf: "frozenset",
-}
 
 #: Functions that make an object of the class that is their first argument.
 _MAKERS = frozenset(
@@ -61,7 +45,7 @@ def held_by(data: bytes) -> str:
 
 def _named(node: Any) -> str:
     if not isinstance(node, Call):
-        kind = _CONTAINERS.get(type(node), type(node).__name__.lower())
+        kind = KINDS.get(type(node), type(node).__name__.lower())
         return shown(node.name) if isinstance(node, GlobalRef) else kind
     callee, items = node.callee, node.args.items
     if isinstance(callee, GlobalRef) and callee.name in _MAKERS and items:

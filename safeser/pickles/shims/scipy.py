@@ -17,7 +17,7 @@ import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.profiles import Profile
-from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, begin, begun, plain
 from safeser.types import refused
 from safeser.types import scipy as bounds
 from safeser.types.numpy import writable
@@ -40,10 +40,6 @@ _KINDS: tuple[Any, ...] = (int, np.int32, np.int64)
 
 
 # -- what every format needs -------------------------------------------------------------------
-
-
-def begin(_: Site, name: str) -> Draft:
-    return Draft(name)
 
 
 def numbers(value: Any, *, ndim: int, kinds: str = "biufc") -> Any:
@@ -86,8 +82,7 @@ def _shape(value: Any, *, dims: int = 0) -> tuple[int, ...]:
 
 def _fields(draft: Any, state: Any, *names: str) -> dict[str, Any]:
     """Return the fields of *state*, of which all but flags must be there."""
-    if type(draft) is not Draft:
-        raise bad("build-twice", "an object is built twice")
+    begun(draft)
     given = plain(state, dict)
     if not set(names) <= set(given):
         raise refused("scipy", "a field of an object is missing")
@@ -388,8 +383,7 @@ def _search_tree(site: Site, draft: Any, state: Any) -> Any:
 
     SciPy reads them without any check. Building is deterministic; how the sender built is tried.
     """
-    if type(draft) is not Draft:
-        raise bad("build-twice", "an object is built twice")
+    begun(draft)
     nodes, data, _n, _m, leafsize, _highest, _lowest, _indices, box, _box = plain(state, tuple)
     if numbers(data, ndim=2, kinds="f").dtype != np.float64 or not data.shape[1]:
         raise refused("scipy", "the points of a search tree are no numbers")

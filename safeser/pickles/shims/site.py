@@ -21,8 +21,6 @@ from safeser.pickles.reading.slots import WALK_FREE, Slots, holds_large, spread_
 from safeser.pickles.stock import PickleError
 from safeser.values import LEAST_COLLISIONS, Limits
 
-__all__ = ["Draft", "Site", "are_plain_keys", "bad", "check_layout", "plain", "settled"]
-
 # hash() of a tuple walks all of it each time and is recursive in C: nested tuples that double took
 # 12 s in 214 bytes (limits.max_key_cost), and 300,000 levels overflow the C stack. hash() of a
 # number is its value modulo 2**61 - 1, so a peer can make a dict of one long chain
@@ -47,6 +45,13 @@ class Draft:
     def __init__(self, kind: str, *parts: Any) -> None:
         self.kind = kind
         self.parts = parts
+
+
+def begun(draft: Any, what: str = "an object") -> Draft:
+    """Return *draft* if it is one; what is none any more was built before."""
+    if type(draft) is not Draft:
+        raise bad("build-twice", f"{what} is built twice")
+    return draft
 
 
 class Site:
@@ -217,6 +222,11 @@ class Site:
                 return cost
             level = below
         raise bad("key-cost", "a key nests too deep")
+
+
+def begin(_: Site, name: str) -> Draft:
+    """Begin an object that its state makes."""
+    return Draft(name)
 
 
 def _computed_cost(key: Any) -> int:

@@ -375,14 +375,11 @@ class _Reader:
         return number
 
     def do_readonly(self) -> None:
-        self.push(Buffer(self.hold_buffer().number, readonly=True))
-
-    def hold_buffer(self) -> Buffer:
         found: Buffer = self.node(Buffer)
         if found.readonly:
             self.refuse("buffers", "a buffer is read-only already")
         self.hold(found)
-        return found
+        self.push(Buffer(found.number, readonly=True))
 
     def do_keep(self) -> None:
         text = self.take()

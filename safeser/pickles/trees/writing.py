@@ -45,10 +45,7 @@ _EMPTY: dict[type[Node], Operation] = {
     DictOf: Operation.DICT,
     SetOf: Operation.SET,
 }
-_FILLED: dict[type[Node], Operation] = {
-    TupleOf: Operation.TUPLE,
-    FrozenSetOf: Operation.FROZENSET,
-}
+_FILLED: dict[type[Node], Operation] = {TupleOf: Operation.TUPLE, FrozenSetOf: Operation.FROZENSET}
 _GROWS = {EXTEND: Operation.EXTEND, UPDATE: Operation.UPDATE, ADD: Operation.ADD}
 _TEXTS = frozenset((str, bytes))
 _AS_THEY_ARE = frozenset((type(None), bool, float))

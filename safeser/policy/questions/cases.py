@@ -134,7 +134,8 @@ def run_cases(path: Path) -> CaseReport:
     source = str(path)
     document = read(_bytes(path), source=source, what=_NOUN)
     model = shape_as(CasesModel, document, Scope(), noun=_NOUN)
-    policy = Policy.load(_named(model.policy, path))
+    is_path = "/" in model.policy or model.policy.endswith(".yaml")
+    policy = Policy.load(path.parent / model.policy if is_path else model.policy)
     outcomes = (
         _outcome(policy, case, _Place(document, index)) for index, case in enumerate(model.cases)
     )
@@ -152,11 +153,6 @@ def _bytes(path: Path) -> bytes:
             where=ascii(str(path)).strip("'"),
             fix="Name a file of cases.",
         ) from None
-
-
-def _named(policy: str, path: Path) -> str | Path:
-    is_path = "/" in policy or policy.endswith(".yaml")
-    return path.parent / policy if is_path else policy
 
 
 @dataclass(frozen=True, slots=True)

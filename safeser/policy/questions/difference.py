@@ -93,12 +93,9 @@ class Difference:
     @property
     def loosens(self) -> bool:
         """Whether the new policy lets anything through that the old one refuses."""
-        effects = {
-            *(each.effect for each in self.changes),
-            *(each.effect for each in self.settings),
-            *(each.effect for each in self.paths),
-        }
-        return "loosens" in effects
+        every: tuple[Change | Setting | PathChange, ...]
+        every = (*self.changes, *self.settings, *self.paths)
+        return any(each.effect == "loosens" for each in every)
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.settings or self.paths)
@@ -205,8 +202,9 @@ def _ends(
 
 
 def _paths(old: Policy, new: Policy, domain: Domain) -> Iterator[PathChange]:
-    each = [{p.ends: p for p in code_paths_among(one, domain.classes)} for one in (old, new)]
-    before, after = each
+    before, after = (
+        {path.ends: path for path in code_paths_among(one, domain.classes)} for one in (old, new)
+    )
     yield from (PathChange("loosens", after[ends]) for ends in after if ends not in before)
     yield from (PathChange("tightens", before[ends]) for ends in before if ends not in after)
 
@@ -225,13 +223,7 @@ def _settings(old: Policy, new: Policy, domain: Domain) -> Iterator[Setting]:
         yield Setting(effect, "dashboard.address", old.dashboard or "", new.dashboard or "")
     for family in sorted(old.families ^ new.families):
         # What may pass in it stands among the changes.
-        added = family in new.families
-        yield Setting(
-            "loosens" if added else "tightens",
-            f"families {family}",
-            "" if added else "declared",
-            "declared" if added else "",
-        )
+        yield _entry(f"families {family}", "declared", added=family in new.families)
     yield from _suites(old, new, domain)
     yield from _logged(old, new)
     for name in sorted(old.principals.keys() | new.principals.keys()):
@@ -293,8 +285,11 @@ def way_words(ways: tuple[Way, ...], domain: Domain) -> str:
         return ""
     transports = {name for name, _ in ways}
     hosts = {host for _, host in ways}
-    over = "" if len(transports) == _TRANSPORTS else _over(transports)
-    near = "" if len(hosts) == len(_HOSTS) else _from(hosts)
+    over = near = ""
+    if len(transports) != _TRANSPORTS:
+        over = f" over {', '.join(sorted(name or 'no known transport' for name in transports))}"
+    if len(hosts) != len(_HOSTS):
+        near = f" from {' or '.join(words for host, words in _HOSTS.items() if host in hosts)}"
     return over + near
 
 
@@ -302,25 +297,20 @@ _TRANSPORTS = 5
 _HOSTS = {True: "this host", False: "another host", None: "an unknown host"}
 
 
-def _over(transports: set[str | None]) -> str:
-    return f" over {', '.join(sorted(name or 'no known transport' for name in transports))}"
-
-
-def _from(hosts: set[bool | None]) -> str:
-    return f" from {' or '.join(_HOSTS[host] for host in (True, False, None) if host in hosts)}"
+def _entry(what: str, value: str, *, added: bool) -> Setting:
+    """Return the change by which only the new policy has a *value*, or only the old one."""
+    if added:
+        return Setting("loosens", what, "", value)
+    return Setting("tightens", what, value, "")
 
 
 def _principal(name: str, old: Policy, new: Policy) -> Iterator[Setting]:
     before, after = old.principals.get(name), new.principals.get(name)
     if before is None or after is None:
-        effect: Effect = "loosens" if before is None else "tightens"
-        listed = ("", "listed") if before is None else ("listed", "")
-        yield Setting(effect, f"principal {name}", *listed)
+        yield _entry(f"principal {name}", "listed", added=before is None)
     keys = tuple(frozenset(each.keys) if each else frozenset() for each in (before, after))
     for key in sorted(keys[0] ^ keys[1], key=lambda each: each.fingerprint):
-        added = key in keys[1]
-        said = ("", key.fingerprint) if added else (key.fingerprint, "")
-        yield Setting("loosens" if added else "tightens", f"key of {name}", *said)
+        yield _entry(f"key of {name}", key.fingerprint, added=key in keys[1])
     if before and after and before.confined != after.confined:
         tighter = _demands(after.confined, before.confined)
         yield Setting(

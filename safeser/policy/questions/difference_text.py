@@ -11,14 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from safeser.policy.policy import Policy
-from safeser.policy.questions.difference import (
-    Change,
-    Difference,
-    Effect,
-    Hop,
-    Setting,
-    way_words,
-)
+from safeser.policy.questions.difference import Change, Difference, Effect, Hop, Setting, way_words
 from safeser.policy.questions.domain import Way
 from safeser.policy.questions.permissions import Permission, weakest_kind
 from safeser.policy.source.scope import GROUP
@@ -264,7 +257,7 @@ def _canonical(each: Iterable[_Said]) -> Iterator[_Said]:
     edit.
     """
     seen: dict[tuple[Any, ...], list[frozenset[Kind]]] = {}
-    for one in sorted(each, key=_width):
+    for one in sorted(each, key=lambda said: -len(_possible(Permission(said.what, *said.values)))):
         place = one.place
         if place.kinds is None:
             yield one
@@ -274,10 +267,6 @@ def _canonical(each: Iterable[_Said]) -> Iterator[_Said]:
         kinds = next((each for each in wider if each & possible == place.kinds), place.kinds)
         wider.append(kinds)
         yield one._replace(place=replace(place, kinds=kinds))
-
-
-def _width(said: _Said) -> int:
-    return -len(_possible(Permission(said.what, *said.values)))
 
 
 def _merged(each: Iterable[_Said]) -> list[_Said]:

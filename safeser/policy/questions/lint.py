@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from safeser.policy.policy import Policy
 from safeser.policy.questions.code_paths import CodePath, code_paths_among
@@ -24,7 +24,6 @@ from safeser.policy.questions.lint_grants import (
 from safeser.policy.questions.readable import read_by
 from safeser.policy.questions.task_workers import TaskWorkers, schedulers, task_workers
 from safeser.policy.rules import SUBMIT
-from safeser.policy.source.context import Rule
 from safeser.policy.source.model import AcknowledgedModel
 from safeser.policy.source.scope import Step
 from safeser.values import Kind
@@ -48,7 +47,7 @@ def lint(policy: Policy, *, today: datetime.date) -> list[Finding]:
     :param today: the day of UTC that dates are compared with.
     """
     if policy.written is not None:
-        return [*_observing(policy), *lint(policy.written, today=today)]
+        return [_OBSERVING, *lint(policy.written, today=today)]
     whole = policy.as_of(None)
     return [
         *find_paths(whole),
@@ -71,12 +70,11 @@ def _workers(policy: Policy) -> list[Finding]:
     ]
 
 
-def _observing(policy: Policy) -> Iterator[Finding]:
-    yield Finding(
-        "lint.observe",
-        "the policy only observes: every listed principal may run code in every other's processes",
-        "Write 'mode: enforce' once its log has no 'shadow_rule' that you did not expect.",
-    )
+_OBSERVING = Finding(
+    "lint.observe",
+    "the policy only observes: every listed principal may run code in every other's processes",
+    "Write 'mode: enforce' once its log has no 'shadow_rule' that you did not expect.",
+)
 
 
 def _without_workers(workers: TaskWorkers) -> Iterator[Finding]:
@@ -129,22 +127,15 @@ def _read_in_workers(workers: TaskWorkers) -> Iterator[Finding]:
 
 def _submitters(workers: TaskWorkers) -> list[str]:
     """Return the listed principals that may submit tasks to the scheduler, no worker among them."""
-    return [
-        name
-        for name in workers.policy.principals
-        if name not in workers.takes and any(_submissions(workers, name))
-    ]
-
-
-def _submissions(workers: TaskWorkers, name: str) -> Iterable[Rule]:
-    return (
-        rule
+    senders = [
+        rule.senders
         for rule in workers.policy.contexts
-        if name in rule.senders
-        and workers.scheduler in rule.recipients
+        if workers.scheduler in rule.recipients
         and rule.submission != _NONE
         and SUBMIT in rule.operations
-    )
+    ]
+    submitting = frozenset().union(*senders) - workers.takes.keys()
+    return [name for name in workers.policy.principals if name in submitting]
 
 
 def _runs_code_in(workers: TaskWorkers, author: str) -> list[str]:

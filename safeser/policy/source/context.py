@@ -62,17 +62,6 @@ from safeser.values import (
     Suite,
 )
 
-__all__ = [
-    "DaskModel",
-    "KeyConflictsModel",
-    "OperationsModel",
-    "PickleModel",
-    "Rule",
-    "date_schema",
-    "read_date",
-    "start_of_day",
-]
-
 _SUITES = tuple(suite.word for suite in Suite)
 
 # --- meanings of single texts ---------------------------------------------------------------------

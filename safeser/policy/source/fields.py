@@ -30,26 +30,6 @@ from safeser.policy.source.scope import Scope
 if TYPE_CHECKING:
     from safeser.policy.source.context import Rule
 
-__all__ = [
-    "NAME",
-    "SIZE",
-    "Distinct",
-    "Listed",
-    "Name",
-    "Names",
-    "OneOrMore",
-    "Reading",
-    "Shown",
-    "Stated",
-    "Strict",
-    "Text",
-    "one_of",
-    "pattern",
-    "refusal",
-    "stated",
-    "statements",
-]
-
 T = TypeVar("T")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")

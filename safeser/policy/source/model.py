@@ -37,17 +37,6 @@ from safeser.values import (
     check_family,
 )
 
-__all__ = [
-    "MODES",
-    "AcknowledgedModel",
-    "AmendModel",
-    "DashboardModel",
-    "ExtendsModel",
-    "LimitsModel",
-    "PolicyModel",
-    "PrincipalModel",
-]
-
 #: Whether the contexts decide, or are only compared with what passes.
 MODES = ("enforce", "observe")
 
@@ -254,11 +243,7 @@ class PolicyModel(Strict):
         dict[Name, PrincipalModel], Field(min_length=1), AfterValidator(_define_principals)
     ]
     """The principals of the cluster, by name."""
-    contexts: Annotated[
-        tuple[Rule, ...],
-        Listed,
-        Field(min_length=1, max_length=_MAX_CONTEXTS),
-    ]
+    contexts: Annotated[tuple[Rule, ...], Listed, Field(min_length=1, max_length=_MAX_CONTEXTS)]
     """What may pass between principals: the first context that matches decides; none: deny."""
     acknowledge: Annotated[tuple[AcknowledgedModel, ...], Listed, Field(max_length=1_000)] = ()
     """Paths by which a holder of one key can run code as another principal, each with a reason."""

@@ -36,16 +36,7 @@ POLICY = Form(PolicyModel, "a policy")
 # Words of the policy language that later versions enforce. Until then, a file that uses one must
 # not load: its author would believe in a protection that is not there.
 _LATER = frozenset(
-    {
-        "audit",
-        "deny",
-        "detached",
-        "enforce",
-        "learn",
-        "min_peer_revision",
-        "shadow",
-        "warn",
-    }
+    {"audit", "deny", "detached", "enforce", "learn", "min_peer_revision", "shadow", "warn"}
 )
 
 

@@ -20,14 +20,7 @@ from safeser.pickles.shims.arrow.types import pa, sound_type, width_of
 from safeser.pickles.shims.arrow.widths import widths_of
 from safeser.pickles.shims.site import Site, plain
 from safeser.types import refused
-from safeser.types.arrow import (
-    check_whole,
-    chunked,
-    dictionary_of,
-    empty_of,
-    holds_union,
-    parts_of,
-)
+from safeser.types.arrow import check_whole, chunked, dictionary_of, empty_of, holds_union, parts_of
 
 __all__ = ["SHIMS"]
 

@@ -28,40 +28,13 @@ _is: Any = pa.types
 
 _INT32 = (1 << 31) - 1
 _UNITS = ("s", "ms", "us", "ns")
-_ALIASES = frozenset(
-    [
-        "null",
-        "bool",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "halffloat",
-        "float",
-        "double",
-        "date32[day]",
-        "date64[ms]",
-        "time32[s]",
-        "time32[ms]",
-        "time64[us]",
-        "time64[ns]",
-        "duration[s]",
-        "duration[ms]",
-        "duration[us]",
-        "duration[ns]",
-        "month_day_nano_interval",
-        "binary",
-        "large_binary",
-        "binary_view",
-        "string",
-        "large_string",
-        "string_view",
-    ]
-)
+_NAMES = """
+    null bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 halffloat float double
+    date32[day] date64[ms] time32[s] time32[ms] time64[us] time64[ns]
+    duration[s] duration[ms] duration[us] duration[ns] month_day_nano_interval
+    binary large_binary binary_view string large_string string_view
+"""
+_ALIASES = frozenset(_NAMES.split())
 # Digits that each width of decimal holds. Arrow looks powers of ten up by the scale, unchecked.
 _DIGITS = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
 # Resolving the name opens a file of that name below the time zone database.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.site import Draft, Site, bad, plain, settled
+from safeser.pickles.shims.site import Draft, Site, bad, begun, plain, settled
 from safeser.types import numpy as bounds
 
 __all__ = ["SHIMS"]
@@ -46,9 +46,7 @@ def _dtype(_: Site, __: str, code: Any, align: Any, copy: Any) -> Draft:
 
 
 def _dtype_state(site: Site, draft: Any, state: Any) -> np.dtype[Any]:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a dtype is built twice")
-    (code,) = draft.parts
+    (code,) = begun(draft, "a dtype").parts
     if len(plain(state, tuple)) not in (8, 9):
         raise bad("dtype", "the state of a dtype has another form")
     metadata, state = _metadata(site, code, state)
@@ -215,10 +213,8 @@ def _begins(shape: Any, code: Any) -> bool:
 
 
 def _array_state(site: Site, draft: Any, state: Any) -> np.ndarray[Any, Any]:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "an array is built twice")
+    (kind,) = begun(draft, "an array").parts
     made = _plain_array(site, state)
-    (kind,) = draft.parts
     return _as_subclass(made, kind.partition(":")[2])  # type: ignore[no-any-return]  # an ndarray
 
 
@@ -231,11 +227,7 @@ def _as_subclass(made: Any, kind: str) -> Any:
     return made.view(bounds.chararray() if kind == "chararray" else _SUBCLASSES[kind])
 
 
-_SUBCLASSES: dict[str, Any] = {
-    "matrix": np.matrix,
-    "memmap": np.memmap,
-    "recarray": np.recarray,
-}
+_SUBCLASSES: dict[str, Any] = {"matrix": np.matrix, "memmap": np.memmap, "recarray": np.recarray}
 
 
 def _plain_array(site: Site, state: Any) -> np.ndarray[Any, Any]:
@@ -277,8 +269,7 @@ def _masked(_: Site, __: str, kind: Any, base: Any, shape: Any, code: Any) -> Dr
 
 
 def _masked_state(site: Site, draft: Any, state: Any) -> Any:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "an array is built twice")
+    begun(draft, "an array")
     version, shape, dtype, fortran, content, mask, fill = plain(state, tuple)
     _sound_dtype(dtype)
     if not (fill is None or isinstance(fill, np.generic | int | float | complex | str | bytes)):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import Chebyshev, Hermite, HermiteE, Laguerre, Legendre, Polynomial
 
-from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, begin, begun, plain
 from safeser.types import refused
 
 __all__ = ["SERIES", "SHIMS"]
@@ -29,10 +29,6 @@ SERIES: dict[str, Any] = {
 
 def _masked_constant(_: Site, __: str) -> Any:
     return np.ma.masked
-
-
-def _polynomial(_: Site, name: str) -> Draft:
-    return Draft(name)
 
 
 def _numbers(value: Any) -> Any:
@@ -64,8 +60,7 @@ def _poly1d(site: Site, draft: Any, state: Any) -> np.poly1d:
 
 
 def _series(site: Site, draft: Any, state: Any) -> Any:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a polynomial is built twice")
+    kind = begun(draft, "a polynomial").kind
     fields = dict(plain(state, dict))
     coefficients, domain, window = (_numbers(fields.pop(f)) for f in ("coef", "domain", "window"))
     # Written twice, the second time for the property of that name.
@@ -73,7 +68,7 @@ def _series(site: Site, draft: Any, state: Any) -> Any:
     # NumPy before 1.24 wrote none, and to this one such an object has no variable at all.
     if not {"_symbol"} <= fields.keys() <= {"symbol", "_symbol"} or len(symbols) > 1:
         raise bad("state", "a polynomial does not have the fields of its class")
-    made = SERIES[draft.kind](coefficients, domain, window, *symbols)
+    made = SERIES[kind](coefficients, domain, window, *symbols)
     for sent, kept in ((coefficients, made.coef), (domain, made.domain), (window, made.window)):
         _check_kept(sent, kept)
     return made
@@ -82,6 +77,6 @@ def _series(site: Site, draft: Any, state: Any) -> Any:
 SHIMS: dict[str, Callable[..., Any]] = {
     "masked_constant": _masked_constant,
     "poly1d": _poly1d,
-    "polynomial": _polynomial,
+    "polynomial": begin,
     "series": _series,
 }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
+from safeser.pickles.shims.site import Draft, Site, bad, begun, check_layout, plain
 from safeser.types import refused
 
 __all__ = ["KINDS", "SHIMS"]
@@ -126,9 +126,7 @@ def _bit_generator(_: Site, __: str, named: Any = "MT19937") -> Draft:
 
 
 def _bit_generator_state(site: Site, draft: Any, state: Any) -> Any:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a bit generator is built twice")
-    (kind,) = draft.parts
+    (kind,) = begun(draft, "a bit generator").parts
     # NumPy 1 wrote the state alone, and forgot what it had been seeded with.
     fields, seed = state if type(state) is tuple else (state, None)
     plain(seed, np.random.SeedSequence, type(None))
@@ -167,9 +165,7 @@ def _random_state(_: Site, __: str, named: Any = "MT19937", constructor: Any = N
 
 
 def _random_state_state(site: Site, draft: Any, state: Any) -> np.random.RandomState:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a RandomState is built twice")
-    (source,) = draft.parts
+    (source,) = begun(draft, "a RandomState").parts
     fields = dict(plain(state, dict))
     spare = {"has_gauss": _within(fields.pop("has_gauss"), 2)}
     spare["gauss"] = plain(fields.pop("gauss"), float)
@@ -191,8 +187,7 @@ def _seed(_: Site, __: str, named: Any, checksum: Any, state: Any) -> Draft:
 
 
 def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a SeedSequence is built twice")
+    begun(draft, "a SeedSequence")
     entropy, spawned, pool, size, key = plain(state, tuple)
     for word in plain(key, tuple):
         _within(word, _UINT63)

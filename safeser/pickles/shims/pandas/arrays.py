@@ -19,7 +19,7 @@ import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.pandas.times import pd, walked, zone
-from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
+from safeser.pickles.shims.site import Draft, Site, bad, begun, check_layout, plain
 from safeser.types import pandas as bounds
 from safeser.types import refused
 from safeser.types.numpy import writable
@@ -59,9 +59,7 @@ _INT32 = 1 << 31
 
 def draft_of(draft: Any) -> str:
     """Return the name that *draft* was begun under; what is no draft was built before."""
-    if type(draft) is not Draft:
-        raise bad("build-twice", "an object is built twice")
-    return draft.kind.rpartition(":")[2]
+    return begun(draft).kind.rpartition(":")[2]
 
 
 def fields_of(state: Any, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -191,34 +189,21 @@ def _categorical_dtype(site: Site, draft: Any, state: Any) -> Any:
     return _remembered(bounds.categorical_dtype(categories, fields["ordered"]), fields)
 
 
-def _zoned_dtype(_: Site, draft: Any, state: Any) -> Any:
-    draft_of(draft)
-    fields = fields_of(state, "unit", "tz")
-    return _remembered(bounds.zoned_dtype(fields["unit"], zone(fields["tz"])), fields)
+def _typed(make: Callable[..., Any], *names: str) -> Callable[[Site, Any, Any], Any]:
+    """Return what sets the state of a type that *make* makes of the fields *names*."""
+
+    def set_state(_: Site, draft: Any, state: Any) -> Any:
+        draft_of(draft)
+        fields = fields_of(state, *names)
+        return _remembered(make(*(fields[name] for name in names)), fields)
+
+    return set_state
 
 
 def _period_dtype(_: Site, __: str, name: Any) -> Any:
     if not plain(name, str).startswith("period[") or not name.endswith("]"):
         raise bad("arguments", "that is not the frequency of a period")
     return bounds.period_dtype(name[7:-1])
-
-
-def _interval_dtype(_: Site, draft: Any, state: Any) -> Any:
-    draft_of(draft)
-    fields = fields_of(state, "subtype", "closed")
-    return _remembered(bounds.interval_dtype(fields["subtype"], fields["closed"]), fields)
-
-
-def _sparse_dtype(_: Site, draft: Any, state: Any) -> Any:
-    draft_of(draft)
-    fields = fields_of(state, "_dtype", "_fill_value")
-    return _remembered(bounds.sparse_dtype(fields["_dtype"], fields["_fill_value"]), fields)
-
-
-def _numpy_dtype(_: Site, draft: Any, state: Any) -> Any:
-    draft_of(draft)
-    fields = fields_of(state, "_dtype")
-    return _remembered(bounds.numpy_dtype(fields["_dtype"]), fields)
 
 
 def _arrow_dtype(_: Site, draft: Any, state: Any) -> Any:
@@ -403,16 +388,16 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "categorical_dtype": _categorical_dtype,
     "draft": _draft,
     "interval_array": _interval_array,
-    "interval_dtype": _interval_dtype,
+    "interval_dtype": _typed(bounds.interval_dtype, "subtype", "closed"),
     "masked": _masked,
-    "numpy_dtype": _numpy_dtype,
+    "numpy_dtype": _typed(bounds.numpy_dtype, "_dtype"),
     "period_dtype": _period_dtype,
     "plain_dtype": _plain_dtype,
     "plain_dtype_state": _plain_dtype_state,
     "sparse": _sparse,
-    "sparse_dtype": _sparse_dtype,
+    "sparse_dtype": _typed(bounds.sparse_dtype, "_dtype", "_fill_value"),
     "sparse_index": _sparse_index,
     "string_dtype": _new_string_dtype,
     "string_dtype_state": _string_dtype_state,
-    "zoned_dtype": _zoned_dtype,
+    "zoned_dtype": _typed(lambda unit, tz: bounds.zoned_dtype(unit, zone(tz)), "unit", "tz"),
 }

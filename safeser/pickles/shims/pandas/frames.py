@@ -17,7 +17,7 @@ from safeser.pickles.advice import older
 from safeser.pickles.shims.pandas.arrays import draft_of, unique
 from safeser.pickles.shims.pandas.indexes import column, held, label
 from safeser.pickles.shims.pandas.times import pd
-from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Site, bad, begin, plain
 from safeser.types import pandas as bounds
 
 __all__ = ["SHIMS"]
@@ -41,10 +41,6 @@ class _Blocks:
     blocks: tuple[_Block, ...]
     labels: Any
     index: Any
-
-
-def _empty(_: Site, name: str) -> Draft:
-    return Draft(name)
 
 
 def _split(_: Site, name: str) -> Any:
@@ -205,7 +201,7 @@ def _by_columns(parts: _Blocks) -> Any:
 
 SHIMS: dict[str, Callable[..., Any]] = {
     "block": _block,
-    "empty": _empty,
+    "empty": begin,
     "frame": _frame,
     "manager": _manager,
     "single": _single,

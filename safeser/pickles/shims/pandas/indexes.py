@@ -27,13 +27,8 @@ _NUMBER = 8
 _MOMENT = 160
 #: The classes of such moments.
 CALENDARS = (
-    "Datetime360Day",
-    "DatetimeAllLeap",
-    "DatetimeGregorian",
-    "DatetimeJulian",
-    "DatetimeNoLeap",
-    "DatetimeProlepticGregorian",
-    "datetime",
+    *("Datetime360Day", "DatetimeAllLeap", "DatetimeGregorian", "DatetimeJulian"),
+    *("DatetimeNoLeap", "DatetimeProlepticGregorian", "datetime"),
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Site, bad, begin, begun, plain
 from safeser.types import pandas as bounds
 
 __all__ = ["SHIMS", "pd", "walked", "zone"]
@@ -108,15 +108,6 @@ def _offset(site: Site, name: str, count: Any = 1, normalize: Any = False, *rest
     return bounds.offset_of(kind, plain(count, int), plain(normalize, bool), rest)
 
 
-def _date_offset(_: Site, name: str) -> Draft:
-    return Draft(name)
-
-
-def _check_begun(draft: Any) -> None:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a date offset is built twice")
-
-
 def _spans(fields: dict[Any, Any], *others: str) -> dict[str, Any]:
     return {
         plain(name, str): value
@@ -135,7 +126,7 @@ def _agree(sent: dict[Any, Any], made: dict[str, Any]) -> None:
 
 
 def _date_offset_state(_: Site, draft: Any, state: Any) -> Any:
-    _check_begun(draft)
+    begun(draft, "a date offset")
     fields = dict(plain(state, dict))
     plain(fields.pop("_cache", {}), dict)
     spans = _spans(fields, "n", "normalize", "_offset", "_use_relativedelta")
@@ -147,7 +138,7 @@ def _date_offset_state(_: Site, draft: Any, state: Any) -> Any:
 
 
 def _delta_state(_: Site, draft: Any, state: Any) -> Any:
-    _check_begun(draft)
+    begun(draft, "a date offset")
     fields = plain(state, dict)
     made = bounds.relative_delta(_spans(fields, "_has_time"))
     # The constructor carries over and rounds; what was sent has been through it.
@@ -156,7 +147,7 @@ def _delta_state(_: Site, draft: Any, state: Any) -> Any:
 
 
 def _weekday_state(_: Site, draft: Any, state: Any) -> Any:
-    _check_begun(draft)
+    begun(draft, "a date offset")
     nothing, fields = plain(state, tuple)
     if nothing is not None or set(plain(fields, dict)) != {"weekday", "n"}:
         raise bad("state", "a weekday has no such field")
@@ -186,7 +177,7 @@ def _cftime(_: Site, __: str, kind: Any, date: Any, more: Any) -> Any:
 
 SHIMS: dict[str, Callable[..., Any]] = {
     "cftime": _cftime,
-    "date_offset": _date_offset,
+    "date_offset": begin,
     "date_offset_state": _date_offset_state,
     "delta_state": _delta_state,
     "interval": _interval,

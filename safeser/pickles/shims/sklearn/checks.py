@@ -67,19 +67,9 @@ def _check_widths(site: Site, fields: dict[str, Any]) -> None:
 
 #: Fields by which arrays are made for each row, whatever else the estimator holds.
 _SIZES = (
-    "_max_degree",
-    "_n_components",
-    "_n_out_full",
-    "degree",
-    "hidden_layer_sizes",
-    "max_categories",
-    "min_categories",
-    "n_classes_",
-    "n_components",
-    "n_components_",
-    "n_outputs_",
-    "n_trees_per_iteration_",
-    "sample_steps",
+    *("_max_degree", "_n_components", "_n_out_full", "degree", "hidden_layer_sizes"),
+    *("max_categories", "min_categories", "n_classes_", "n_components", "n_components_"),
+    *("n_outputs_", "n_trees_per_iteration_", "sample_steps"),
 )
 
 

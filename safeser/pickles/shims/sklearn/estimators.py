@@ -22,7 +22,7 @@ from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.profiles import Profile
 from safeser.pickles.shims.labels import hide_memory
-from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
+from safeser.pickles.shims.site import Draft, Site, bad, begin, begun, check_layout, plain
 from safeser.pickles.shims.sklearn.checks import check_estimator
 from safeser.pickles.shims.sklearn.trees import begin_tree, metric, search_tree, tree
 from safeser.types import refused
@@ -161,14 +161,8 @@ def _array(site: Site, value: Any, field: str, depth: int) -> Any:
 # -- estimators -----------------------------------------------------------------------------------
 
 
-def _begin(_: Site, name: str) -> Draft:
-    return Draft(name)
-
-
 def _finish(site: Site, draft: Any, state: Any) -> Any:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "an estimator is built twice")
-    entry = _listed().get(draft.kind)
+    entry = _listed().get(begun(draft, "an estimator").kind)
     if entry is None:
         raise refused("sklearn", "an estimator is not listed")
     kind, given = _listed().object_of(entry), dict(plain(state, dict))
@@ -271,7 +265,7 @@ def _begin_native(_: Site, __: str, kind: Any) -> Draft:
 
 
 SHIMS: dict[str, Callable[..., Any]] = {
-    "begin": _begin,
+    "begin": begin,
     "begin_native": _begin_native,
     "begin_tree": begin_tree,
     "bunch": _bunch,

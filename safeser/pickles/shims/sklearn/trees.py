@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from safeser.pickles.shims.scipy import identical, numbers, repeated
-from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, begun, plain
 from safeser.types import refused
 
 __all__ = ["begin_tree", "check_nodes", "metric", "refuse", "search_tree", "size", "tree"]
@@ -50,9 +50,7 @@ def begin_tree(site: Site, _: str, features: Any, classes: Any, outputs: Any) ->
 
 def tree(site: Site, draft: Any, state: Any) -> Any:
     """Make a tree whose nodes lead from parent to child and end within its arrays."""
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a tree is built twice")
-    features, classes, outputs = draft.parts
+    features, classes, outputs = begun(draft, "a tree").parts
     given = plain(state, dict)
     if set(given) != {"max_depth", "node_count", "nodes", "values"}:
         raise bad("state", "the fields of a tree differ from scikit-learn's")
@@ -120,10 +118,8 @@ _PLAIN_METRICS = {
 
 def metric(_: Site, draft: Any, state: Any) -> Any:
     """Make a metric by its name; those that carry a matrix or a function are refused."""
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a metric is built twice")
+    name = begun(draft, "a metric").kind.rpartition(":")[2]
     power, vector, _matrix = plain(state, tuple)
-    name = draft.kind.rpartition(":")[2]
     bits = np.float64 if name.endswith("64") else np.float32
     if name[:-2] == "MinkowskiDistance":
         if not plain(power, float) >= 1 or len(numbers(vector, ndim=1, kinds="f")):
@@ -145,8 +141,7 @@ def search_tree(site: Site, draft: Any, state: Any) -> Any:
 
     They are read without any check.
     """
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a search tree is built twice")
+    begun(draft, "a search tree")
     parts = plain(state, tuple)
     if len(parts) != 13:
         raise bad("state", "the state of a search tree differs from scikit-learn's")

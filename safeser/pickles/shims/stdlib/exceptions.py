@@ -16,7 +16,7 @@ from operator import is_
 from typing import Any
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Site, bad, begin, plain
 from safeser.types.stdlib import is_attribute
 
 __all__ = ["SHIMS", "check_arguments", "without_file"]
@@ -147,10 +147,7 @@ def _is_shape(value: tuple[Any, ...]) -> bool:
 
 
 # What some keep outside of their ``__dict__``: CPython sets these as attributes.
-_NAMED = {
-    "name": (ImportError, AttributeError, NameError),
-    "path": (ImportError,),
-}
+_NAMED = {"name": (ImportError, AttributeError, NameError), "path": (ImportError,)}
 
 
 def _set_fields(site: Site, made: Any, fields: dict[Any, Any]) -> None:
@@ -246,10 +243,6 @@ def _tblib_attrs(site: Site, _: str, kind: Any, attributes: Any, cause: Any, *re
     return _chained(site, made, cause, context, suppress, notes)
 
 
-def _dropped(_: Site, __: str) -> Draft:
-    return Draft("traceback")
-
-
 def _dropped_state(_: Site, __: Any, ___: Any) -> None:
     return None
 
@@ -259,7 +252,7 @@ def _traceback(_: Site, __: str, *___: Any) -> None:
 
 
 SHIMS: dict[str, Callable[..., Any]] = {
-    "dropped": _dropped,
+    "dropped": begin,
     "dropped_state": _dropped_state,
     "exception": _exception,
     "foreign": _foreign,

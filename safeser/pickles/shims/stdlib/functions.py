@@ -40,27 +40,10 @@ _FUNCTIONS = (
 # type("X", (), {...}) a class, though both may be handed over by name.
 _CLASSES = frozenset(
     (
-        bool,
-        bytes,
-        complex,
-        datetime.date,
-        datetime.datetime,
-        datetime.timedelta,
-        decimal.Decimal,
-        dict,
-        enumerate,
-        float,
-        fractions.Fraction,
-        frozenset,
-        int,
-        list,
-        range,
-        reversed,
-        set,
-        slice,
-        str,
-        tuple,
-        zip,
+        *(bool, bytes, complex, dict, enumerate, float, frozenset, int, list, range, reversed),
+        *(set, slice, str, tuple, zip),
+        *(datetime.date, datetime.datetime, datetime.timedelta),
+        *(decimal.Decimal, fractions.Fraction),
     )
 )
 # Names that compute whatever they are applied to. Others may not: DataFrame.eval, ndarray.tofile,

@@ -18,7 +18,7 @@ from collections import ChainMap, UserDict, UserList, UserString
 from collections.abc import Callable
 from typing import Any
 
-from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, begin, begun, plain
 from safeser.types import stdlib as bounds
 
 __all__ = ["SHIMS"]
@@ -26,10 +26,6 @@ __all__ = ["SHIMS"]
 _NONE = type(None)
 # A field is looked at in Python, and one dict of them may be the state of any number of objects.
 _FIELD_COST = 3
-
-
-def _begin(_: Site, name: str) -> Draft:
-    return Draft(name)
 
 
 def _only_field(draft: Any, state: Any, field: str) -> Any:
@@ -76,8 +72,7 @@ def _template(_: Site, draft: Any, state: Any) -> string.Template:
 
 
 def _normal(_: Site, draft: Any, state: Any) -> statistics.NormalDist:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a NormalDist is built twice")
+    begun(draft, "a NormalDist")
     # Its constructor makes numbers of any kind these; pickle would keep what else stands there.
     mu, sigma = (plain(part, float) for part in plain(state, tuple))
     return statistics.NormalDist(mu, sigma)
@@ -211,7 +206,7 @@ def _check_header(pair: Any) -> None:
 
 
 SHIMS: dict[str, Callable[..., Any]] = {
-    "begin": _begin,
+    "begin": begin,
     "chain_map": _chain_map,
     "mail": _mail,
     "mail_policy": _mail_policy,

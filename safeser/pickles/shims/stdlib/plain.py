@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, begin, plain
 from safeser.types import stdlib as bounds
 
 __all__ = ["SHIMS"]
@@ -164,10 +164,6 @@ def _fraction(site: Site, __: str, *args: Any) -> fractions.Fraction:
     return bounds.fraction_of(numerator, denominator)
 
 
-def _uuid(_: Site, __: str) -> Draft:
-    return Draft("uuid")
-
-
 def _uuid_state(_: Site, draft: Any, state: Any) -> uuid.UUID:
     fields = dict(plain(state, dict))
     value, safe = fields.pop("int"), fields.pop("is_safe", None)
@@ -234,6 +230,6 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "time": _time,
     "timedelta": _timedelta,
     "timezone": _timezone,
-    "uuid": _uuid,
+    "uuid": begin,
     "uuid_state": _uuid_state,
 }

@@ -18,7 +18,7 @@ import zoneinfo
 from collections.abc import Callable
 from typing import Any
 
-from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, begin, begun, plain
 from safeser.types import refused
 from safeser.types.stdlib import zone_of
 
@@ -139,10 +139,6 @@ def _context(  # noqa: PLR0917 - the arguments are those of the pickle
 # -- streams in memory -------------------------------------------------------------------------
 
 
-def _begin(_: Site, name: str) -> Draft:
-    return Draft(name)
-
-
 def _stream_state(draft: Any, state: Any, count: int) -> tuple[Any, ...]:
     if type(draft) is not Draft or len(plain(state, tuple)) != count or state[-1] is not None:
         raise bad("state", "the state of a stream has another form")
@@ -177,13 +173,8 @@ def _string_io(site: Site, draft: Any, state: Any) -> io.StringIO:
 _TWISTER = 624
 
 
-def _random(_: Site, __: str) -> Draft:
-    return Draft("random")
-
-
 def _random_state(site: Site, draft: Any, state: Any) -> random.Random:
-    if type(draft) is not Draft:
-        raise bad("build-twice", "a generator of random numbers is built twice")
+    begun(draft, "a generator of random numbers")
     version, words, spare = plain(state, tuple)
     if version != 3 or len(plain(words, tuple)) != _TWISTER + 1:
         raise bad("state", "the state of a generator has another form")
@@ -276,7 +267,7 @@ def _zone(site: Site, _: str, key: Any, cached: Any) -> zoneinfo.ZoneInfo:
 
 
 SHIMS: dict[str, Callable[..., Any]] = {
-    "begin": _begin,
+    "begin": begin,
     "bytes_io": _bytes_io,
     "context": _context,
     "count": _count,
@@ -286,7 +277,7 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "named_tuple": _named_tuple,
     "numbers": _numbers,
     "pattern": _pattern,
-    "random": _random,
+    "random": begin,
     "random_state": _random_state,
     "repeat": _repeat,
     "string_io": _string_io,
