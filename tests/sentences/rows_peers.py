@@ -106,7 +106,7 @@ ROWS = [
     ),
     Sentence(
         "sendable.client",
-        lambda: Client.submission_context(SimpleNamespace(_link=lambda: None)),
+        lambda: Client.submission_context(SimpleNamespace(_policy_link=lambda: None)),
         "this client is not connected to a scheduler on safeser://",
     ),
     Sentence(

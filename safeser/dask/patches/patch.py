@@ -157,7 +157,7 @@ def taken_over(kind: type[Part], method: Callable[..., Any]) -> Callable[[Any], 
         A server that is not registered (:mod:`safeser.dask.servers`) calls Dask's own.
     """
 
-    def replace(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def replace(stock: Callable[..., Any]) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             part = part_of(self, kind)
             if part is None:
