@@ -291,7 +291,8 @@ class Recording:
         level = self.channel.level_of_end(self.peer, ending)
         logger.log(level, "Ending the session with %s: %s", self.peer, ending)
         try:
-            self.audit.record(self.event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
+            said = ("end", self.inbound(Kind.ADMIN), None, ending.rule, False)
+            self.audit.record(self.event(*said, reason=str(ending)))
         except AuditError as failure:
             # A full disk must not keep a thief connected.
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line

@@ -137,7 +137,12 @@ def new(
         typer.Option(metavar="GROUP", help="A group of the policy; may be repeated."),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="Tell what that policy lets them do.")
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="Tell what that policy lets them do.",
+            envvar="DASK_SAFESER__POLICY",
+        ),
     ] = None,
 ) -> None:
     """Make a key file and show what an operator puts into roster and policy.
@@ -145,6 +150,8 @@ def new(
     It holds a key for sessions and one for signatures. A folder without a log key gets one as well:
     a process finds it beside its own key.
     """
+    from safeser.policy.ready import is_ready
+
     identity = Identity.generate(principal)
     joined, listed = (None, False) if policy is None else _joined(policy, principal, group or [])
     path = file or Path(f"{principal}.key")
@@ -161,11 +168,18 @@ def new(
         return
     _show_powers(joined, principal)
     line()
-    if not listed:
+    if not listed and is_ready(policy):
+        say(f"{policy} is a ready policy; extend it, as in ./team.yaml:", hang=0)
+        words = ("safeser: 1", "name: team", "revision: 1", f"extends: {policy}")
+        for each in (*words, f"principals: {{{principal}: {spelled}}}", "..."):
+            line(f"  {each}")
+        policy = "./team.yaml"
+    elif not listed:
         say(f"Put this under 'principals' of {policy}, and raise its revision:", hang=0)
         line(f"  {principal}: {spelled}")
     say("Put the roster line into the roster, or list the key by command:", hang=0)
-    line(f"  safeser keys add ROSTER {identity.public_text} --principal {principal}")
+    line(f"  safeser keys add ROSTER {identity.public_text} \\")
+    line(f"    --principal {principal} --policy {shlex.quote(policy)}")
     say(
         f"{principal} starts Python with these two, and with roster and policy beside the key:",
         hang=0,

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
+from safeser.identity.edit import locked
 from safeser.identity.files import Kept, Unfit, load, replace_file, require_ended
 from safeser.identity.paths import Cause
 from safeser.policy.source.extends import Text, document
@@ -127,17 +128,19 @@ def write_mark(path: Path, parse: Callable[[Text], object]) -> bool:
     :returns: whether that changed the file.
     :raises ConfigError: if it is no policy, or its last line has no end.
     """
-    data = _read(path)
-    if _is_whole(data):
+    if _is_whole(_read(path)):
         return False
-    require_ended(data, path, rule="policy.unfinished")
-    # Before the mark is moved: nothing but comments may follow it.
-    parse(text_of(data, str(path), folder=path.parent))
-    lines = data.splitlines(keepends=True)
-    whole = b"".join([*(line for line in lines if line.rstrip(b"\r\n") != MARK), MARK, b"\n"])
-    parse(text_of(whole, str(path), folder=path.parent))
     target = path.resolve()  # a link stays a link
-    replace_file(target, whole, like=target.stat(), rule="config.file")
+    with locked(target.parent, path, rule="policy.locked"):
+        data = _read(path)
+        require_ended(data, path, rule="policy.unfinished")
+        # Before the mark is moved: nothing but comments may follow it.
+        parse(text_of(data, str(path), folder=path.parent))
+        lines = data.splitlines(keepends=True)
+        kept = (line for line in lines if line.rstrip(b"\r\n") != MARK)
+        whole = b"".join([*kept, MARK, b"\n"])
+        parse(text_of(whole, str(path), folder=path.parent))
+        replace_file(target, whole, like=target.stat(), before=data, rule="config.file")
     return True
 
 

@@ -195,8 +195,12 @@ def _heat(counts: Sequence[int] | None, most: int) -> str:
 
 def _refusals(summary: Summary) -> str:
     order = sorted(summary.refusals.items(), key=lambda each: (-each[1], each[0]))
-    lines = [[_text(rule), _text(peer), _number(count)] for (rule, peer), count in order[:_ROWS]]
-    return _section("Refusals by rule and peer", "", ["rule", "sender", "times"], lines, len(order))
+    lines = [
+        [*map(_text, key), _number(count), _text(summary.reasons.get(key, ""))]
+        for key, count in order[:_ROWS]
+    ]
+    columns = ["rule", "sender", "times", "reason, for example"]
+    return _section("Refusals by rule and peer", "", columns, lines, len(order))
 
 
 def _code(summary: Summary) -> str:
