@@ -83,21 +83,8 @@ def _next_steps(directory: Path, users: list[str]) -> None:
     def identity(of: str, setting: str = "IDENTITY") -> str:
         return f'DASK_SAFESER__{setting}="$KEYS"/{of}.key'
 
-    # The ready policy that lists these users and the fewest others; one with confined workers
-    # could not be started as it stands.
-    from safeser.policy import Policy, ready_policies
-
-    loaded = {name: Policy.load(name).principals for name in ready_policies()}
-    listed = {
-        name: set(principals) - set(_PROCESSES)
-        for name, principals in loaded.items()
-        if not any(each.confined for each in principals.values())
-    }
-    fitting = [name for name in listed if listed[name] >= set(users)]
-    policy = (
-        min(fitting, key=lambda name: len(listed[name]), default=None)
-        or "./policy.yaml  # yours: it must list these principals"
-    )
+    # Users that the other ready policies list are examples: it is not for them that they grant.
+    policy = "default" if users == ["client"] else "./team.yaml  # yours: extends dask-cluster"
     line()
     say(
         f"They are in {directory}. The keys and {_AUDIT_KEY} are readable by you alone; the"

@@ -18,7 +18,7 @@ from safeser.identity.edit import locked
 from safeser.identity.files import Kept, Unfit, load, replace_file, require_ended
 from safeser.identity.paths import Cause
 from safeser.policy.source.extends import Text, document
-from safeser.policy.source.faults import did_you_mean, shown
+from safeser.policy.source.faults import did_you_mean, fault, shown
 from safeser.policy.source.loader import MAX_BYTES
 
 __all__ = [
@@ -102,10 +102,15 @@ def text_of(data: bytes, source: str, *, folder: Path | None = None) -> Text:
     :param folder: where a path that it extends begins; None where it may extend ready ones alone.
     :raises ConfigError: if that cannot be read.
     """
-    named = document(Text(data, source)).value.get("extends") if b"extends" in data else None
-    if not isinstance(named, str):
+    own = document(Text(data, source)) if b"extends" in data else None
+    named = None if own is None else own.value.get("extends")
+    if own is None or not isinstance(named, str):
         return Text(data, source)
-    path = locate(named)
+    try:
+        path = locate(named)
+    except ConfigError as error:
+        place, rule = own.place(("extends",)), "config.extends"
+        raise fault(error.message, source=source, place=place, rule=rule, fix=error.fix) from None
     if path.parent != _SHIPPED:
         if folder is None:
             raise ConfigError(

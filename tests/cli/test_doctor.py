@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections import namedtuple
 from types import SimpleNamespace
 
 import dask
@@ -402,6 +403,9 @@ def test_an_identity_that_is_none():
     assert list(diagnosis._announced(3, NOWHERE)) == []
 
 
+Place = namedtuple("Place", "ip port")
+
+
 class Running:
     """A process as psutil shows it, which listens at *places* and is connected to *peer*."""
 
@@ -420,11 +424,8 @@ class Running:
         ends = [(place, None, psutil.CONN_LISTEN) for place in self._places]
         ends += [(("127.0.0.1", 9), self._peer, psutil.CONN_ESTABLISHED)] if self._peer else []
 
-        def shown(place):
-            return place and SimpleNamespace(ip=place[0], port=place[1])
-
         return [
-            SimpleNamespace(status=status, laddr=shown(own), raddr=shown(peer))
+            SimpleNamespace(status=status, laddr=Place(*own), raddr=peer and Place(*peer))
             for own, peer, status in ends
         ]
 
@@ -432,7 +433,9 @@ class Running:
 def test_where_processes_of_one_cluster_listen(monkeypatch):
     ours, remote = ("127.0.0.1", 8786), ("192.0.2.1", 8786)
     running = [
-        Running("python", "/x/dask", "worker", "safeser://h:1", places=[("127.0.0.1", 5)], peer=ours),
+        Running(
+            "python", "/x/dask", "worker", "safeser://h:1", places=[("127.0.0.1", 5)], peer=ours
+        ),
         Running("/x/dask-scheduler", places=[("127.0.0.1", 8787), ("0.0.0.0", 8786), ("::1", 1)]),
         Running("/x/dask", "worker", places=[("127.0.0.1", 6)], peer=remote, pid=8),
         # Of other clusters, other commands, other users; and one that has just ended.
@@ -462,7 +465,9 @@ def test_where_processes_of_one_cluster_listen(monkeypatch):
 def test_the_process_itself_is_found_by_its_socket(tmp_path):
     """What psutil really says: this test's own process listens, under another name."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        places = [each.laddr.port for each in listening._sockets(psutil.Process()) if not each.raddr]
+        places = [
+            each.laddr.port for each in listening._sockets(psutil.Process()) if not each.raddr
+        ]
         assert server.getsockname()[1] in places
 
 

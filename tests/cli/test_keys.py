@@ -66,13 +66,13 @@ def test_the_lines_work_in_a_shell_whatever_the_folder_is_called(safeser, tmp_pa
 
 @pytest.mark.parametrize(
     ("users", "policy"),
-    [(("alice", "bob"), "demo"), (("alice",), "demo"), (("zoe",), "./policy.yaml")],
+    [(("alice", "bob"), "./team.yaml"), (("zoe",), "./team.yaml"), (("client",), "default")],
 )
-def test_init_names_a_policy_that_lists_the_users(safeser, tmp_path, users, policy):
+def test_init_names_the_policy_of_one_person_or_ones_own(safeser, tmp_path, users, policy):
     ended = safeser("keys", "init", tmp_path / "keys", "--principals", ",".join(users))
     assert ended.code == 0
     assert f"DASK_SAFESER__POLICY={policy}" in ended.out
-    assert not (tmp_path / "keys" / "client.key").exists()
+    assert (tmp_path / "keys" / "client.key").exists() == ("client" in users)
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,8 @@ _TEXT = 80
 def bound_here(scheduler: str) -> list[tuple[str, list[str]]]:
     """Return the Dask commands of one cluster that this user runs here, and where each listens.
 
-    A command counts with the processes that it started. It is of the cluster whose scheduler's
-    address one of them listens at or is connected to: other clusters of this user are none of it.
-    What listens on all interfaces comes first.
-
-    :param scheduler: address of the cluster's scheduler.
+    It is the cluster of the scheduler at whose address a command, or a process that it started,
+    listens or to which it is connected. What listens on all interfaces comes first.
     """
     host, port = parse_host_port(scheduler.partition("://")[2])
     try:
@@ -43,17 +40,14 @@ def bound_here(scheduler: str) -> list[tuple[str, list[str]]]:
     local = any(map(is_of_this_machine, asked))
 
     def is_scheduler(place: Any) -> bool:
-        return bool(place) and (
-            place.port == port
-            and (place.ip in asked or (local and (place.ip in _ALL or is_of_this_machine(place.ip))))
-        )
+        here = local and (place.ip in _ALL or is_of_this_machine(place.ip))
+        return place.port == port and (here or place.ip in asked)
 
     found = []
     for name, sockets in _commands():
-        if any(is_scheduler(each.raddr or each.laddr) for each in sockets):
-            listening = (each.laddr for each in sockets if each.status == psutil.CONN_LISTEN)
-            places = sorted({_place(each.ip, each.port) for each in listening}, reverse=True)
-            found += [(name, places)] if places else []
+        bound = [each.laddr for each in sockets if each.status == psutil.CONN_LISTEN]
+        if bound and any(is_scheduler(each.raddr or each.laddr) for each in sockets):
+            found.append((name, sorted({_place(*each) for each in bound}, reverse=True)))
     return sorted(found, key=lambda each: not each[1][0].startswith(_EVERYWHERE))
 
 
