@@ -159,8 +159,7 @@ def replace_file(
             if like and (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
                 os.chown(temporary, like.st_uid, like.st_gid)
             if before is not None and path.read_bytes() != before:
-                fix = "Try again."
-                raise refused(path, "was changed by another program meanwhile", rule=rule, fix=fix)
+                raise refused(path, "was changed meanwhile: look at it, try again", rule=rule)
             temporary.replace(path)
         except (OSError, ConfigError):
             temporary.unlink(missing_ok=True)

@@ -187,12 +187,10 @@ class _Merged:
             groups = _listed(each.get("groups", [])) if isinstance(each, dict) else []
             for index, group in enumerate(groups):
                 if isinstance(group, str) and group not in known:
-                    self._refuse(
-                        f"no context, here or in {self.base.source}, names a group {shown(group)}",
-                        *("principals", name, "groups", index),
-                        rule="config.undefined",
-                        fix=did_you_mean(group, known),
-                    )
+                    said = f"no context, here or in {self.base.source}, names group {shown(group)}"
+                    place = ("principals", name, "groups", index)
+                    fix = did_you_mean(group, known)
+                    self._refuse(said, *place, rule="config.undefined", fix=fix)
 
     def _refuse_twice(self, context: Any) -> None:
         """Refuse a context of the file that has the name of one in the base."""
