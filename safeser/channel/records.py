@@ -292,7 +292,8 @@ class Recording:
         level = self.channel.level_of_end(self.peer, ending)
         logger.log(level, "Ending the session with %s: %s", self.peer, ending)
         with logged_failures():  # a full disk must not keep a thief connected
-            self.audit.record(self.event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
+            said = ("end", self.inbound(Kind.ADMIN), None, ending.rule, False)
+            self.audit.record(self.event(*said, reason=str(ending)))
         if self._when_over is None:
             self.session.end(str(ending))
         else:

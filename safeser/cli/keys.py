@@ -82,21 +82,8 @@ def _next_steps(directory: Path, users: list[str]) -> None:
     def identity(of: str, setting: str = "IDENTITY") -> str:
         return f'DASK_SAFESER__{setting}="$KEYS"/{of}.key'
 
-    # The ready policy that lists these users and the fewest others; one with confined workers
-    # could not be started as it stands.
-    from safeser.policy import Policy, ready_policies
-
-    loaded = {name: Policy.load(name).principals for name in ready_policies()}
-    listed = {
-        name: set(principals) - set(_PROCESSES)
-        for name, principals in loaded.items()
-        if not any(each.confined for each in principals.values())
-    }
-    fitting = [name for name in listed if listed[name] >= set(users)]
-    policy = (
-        min(fitting, key=lambda name: len(listed[name]), default=None)
-        or "./policy.yaml  # yours: it must list these principals"
-    )
+    # Users that the other ready policies list are examples: it is not for them that they grant.
+    policy = "default" if users == ["client"] else "./team.yaml  # yours: extends dask-cluster"
     line()
     say(
         f"They are in {directory}. The keys and {_AUDIT_KEY} are readable by you alone; the"
@@ -136,7 +123,12 @@ def new(
         typer.Option(metavar="GROUP", help="A group of the policy; may be repeated."),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="Tell what that policy lets them do.")
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="Tell what that policy lets them do.",
+            envvar="DASK_SAFESER__POLICY",
+        ),
     ] = None,
 ) -> None:
     """Make a key file and show what an operator puts into roster and policy.
@@ -144,6 +136,8 @@ def new(
     It holds a key for sessions and one for signatures. A folder without a log key gets one as well:
     a process finds it beside its own key.
     """
+    from safeser.policy.ready import is_ready
+
     identity = Identity.generate(principal)
     joined, listed = (None, False) if policy is None else _joined(policy, principal, group or [])
     path = file or Path(f"{principal}.key")
@@ -160,11 +154,18 @@ def new(
         return
     _show_powers(joined, principal)
     line()
-    if not listed:
+    if not listed and is_ready(policy):
+        say(f"{policy} is a ready policy; extend it, as in ./team.yaml:", hang=0)
+        words = ("safeser: 1", "name: team", "revision: 1", f"extends: {policy}")
+        for each in (*words, f"principals: {{{principal}: {spelled}}}", "..."):
+            line(f"  {each}")
+        policy = "./team.yaml"
+    elif not listed:
         say(f"Put this under 'principals' of {policy}, and raise its revision:", hang=0)
         line(f"  {principal}: {spelled}")
     say("Put the roster line into the roster, or list the key by command:", hang=0)
-    line(f"  safeser keys add ROSTER {identity.public_text} --principal {principal}")
+    line(f"  safeser keys add ROSTER {identity.public_text} \\")
+    line(f"    --principal {principal} --policy {shlex.quote(policy)}")
     say(
         f"{principal} starts Python with these two, and with roster and policy beside the key:",
         hang=0,

@@ -114,7 +114,7 @@ class Diagnosis:
         yield self._log(settings)
         yield _log_files(settings)
         yield from self._confined(settings)
-        yield from _bound_here()
+        yield from self._bound_here()
         yield _address(self._address, self._role)
         yield from self._scheduler()
 
@@ -172,6 +172,16 @@ class Diagnosis:
         for each in probe(demand, own_files(settings, self._channel.policy)):
             state: State = "fine" if each.is_met else "wrong"
             yield Finding(f"confined: {each.probe}", state, each.found, each.fix)
+
+    def _bound_here(self) -> Iterator[Finding]:
+        if self._address is None or _address(self._address, self._role).state == "wrong":
+            yield Finding("bound here", "skipped", "needs an address: it names the cluster")
+            return
+        found = bound_here(self._address)
+        for command, places in found[:_BOUND_SHOWN]:
+            yield Finding("bound here", "note", f"{command}: {', '.join(places)}")
+        if more := found[_BOUND_SHOWN:]:
+            yield Finding("bound here", "note", f"{len(more)} more processes")
 
     # --- the scheduler ---------------------------------------------------------------------------
 
@@ -366,14 +376,6 @@ def _address(address: str | None, role: str) -> Finding:
     except ConfigError as error:
         return _failed("address", error)
     return Finding("address", "fine", address)
-
-
-def _bound_here() -> Iterator[Finding]:
-    found = bound_here()
-    for command, places in found[:_BOUND_SHOWN]:
-        yield Finding("bound here", "note", f"{command}: {', '.join(places)}")
-    if more := found[_BOUND_SHOWN:]:
-        yield Finding("bound here", "note", f"{len(more)} more processes")
 
 
 # --- what the scheduler says of itself; none of its text is trusted to be short -------------------

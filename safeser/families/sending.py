@@ -330,7 +330,7 @@ class _Sender:
         try:
             for family in families:
                 takes = _TAKES.get(family)
-                if self.settled(failure, family) or (takes is not None and not takes(x)):
+                if self.settled(x, failure, family) or (takes is not None and not takes(x)):
                     continue
                 try:
                     way = _WAYS.get(family)
@@ -349,8 +349,11 @@ class _Sender:
             # collector comes by.
             failure = None
 
-    def settled(self, failure: Unencodable | None, family: str) -> bool:
+    def settled(self, x: Any, failure: Unencodable | None, family: str) -> bool:
         """Tell that *family* would fail as the one before did, or send what is refused then."""
+        if failure is not None and failure.fix and failure.value is not x and family == "pickle":
+            # What *x* is made of is at fault, so that its pickle, too, would name its class.
+            return self.reads is not None and not self.may_name(type(x), self.reads)
         if failure is None or family != "pickle" or not failure.path or self.reads is None:
             return failure is not None and failure.final and family in _BY_VALUE
         return known_instead(type(failure.value)) is not None

@@ -28,7 +28,7 @@ from safeser.identity.roster import (
     without_closing,
 )
 
-__all__ = ["RosterFile"]
+__all__ = ["RosterFile", "locked"]
 
 #: How often, and how many seconds apart, a command asks whether another one is done.
 _TRIES, _PAUSE = 100, 0.1
@@ -61,14 +61,15 @@ class RosterFile:
         if not make or os.path.lexists(path):
             Roster.read(path)  # judges the folders and links of its path, which are followed next
         target = path.resolve()  # a link stays a link
-        with _locked(target.parent, path):
+        with locked(target.parent, path, rule="roster.locked"):
             like = target.stat() if not make or target.exists() else None
             file = cls(target, close=close, empty=like is None)
             yield file
             data = (file._text + file.roster.closing).encode("utf-8")
             if data != file._data:
                 Roster.decode(data, str(path))
-                replace_file(target, data, like=like, rule="config.roster")
+                before = None if like is None else file._data
+                replace_file(target, data, like=like, before=before, rule="config.roster")
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -190,9 +191,11 @@ def _unfit(
 
 
 @contextlib.contextmanager
-def _locked(directory: Path, path: Path) -> Iterator[None]:
+def locked(directory: Path, path: Path, *, rule: str) -> Iterator[None]:
     """Keep other commands from changing files of *directory* meanwhile.
 
+    :param path: the file that is to be changed, as its user names it.
+    :param rule: of the error.
     :raises ConfigError: if another process keeps it locked: every user that may read it can, and
         retiring a stolen key must not wait for them without an error.
     """
@@ -201,13 +204,13 @@ def _locked(directory: Path, path: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:
         raise refused(path, f"cannot be opened: {reason(error)}", rule="config.roster") from None
     try:
-        _lock(handle, path)
+        _lock(handle, path, rule)
         yield
     finally:
         os.close(handle)
 
 
-def _lock(handle: int, path: Path) -> None:
+def _lock(handle: int, path: Path, rule: str) -> None:
     for _ in range(_TRIES):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,6 +218,6 @@ def _lock(handle: int, path: Path) -> None:
         time.sleep(_PAUSE)
     raise ConfigError(
         f"another process keeps the folder of {shown(path)} locked",
-        rule="roster.locked",
+        rule=rule,
         fix="Wait for the other command, or end that process: 'lslocks' and 'fuser' name it.",
     )

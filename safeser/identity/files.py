@@ -118,10 +118,18 @@ def write_new(path: Path, data: bytes, *, mode: int) -> None:
     sync_directory(path.parent)
 
 
-def replace_file(path: Path, data: bytes, *, like: os.stat_result | None = None, rule: str) -> None:
+def replace_file(
+    path: Path,
+    data: bytes,
+    *,
+    like: os.stat_result | None = None,
+    before: bytes | None = None,
+    rule: str,
+) -> None:
     """Put *data* in place of the file at *path* whole, by a rename, or leave it as it was.
 
     :param like: the status of a file whose mode and owner the new one gets.
+    :param before: the content of which *data* was made; a file that was edited since then stays.
     :param rule: of the error.
     """
     try:
@@ -130,8 +138,10 @@ def replace_file(path: Path, data: bytes, *, like: os.stat_result | None = None,
         try:
             if like and (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
                 os.chown(temporary, like.st_uid, like.st_gid)
+            if before is not None and path.read_bytes() != before:
+                raise refused(path, "was changed meanwhile: look at it, try again", rule=rule)
             temporary.replace(path)
-        except OSError:
+        except (OSError, ConfigError):
             temporary.unlink(missing_ok=True)
             raise
         sync_directory(path.parent)

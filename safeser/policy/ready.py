@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
+from safeser.identity.edit import locked
 from safeser.identity.files import Kept, load, replace_file, require_ended
 from safeser.identity.paths import Cause, Unfit
 from safeser.policy.source.extends import Text, document
-from safeser.policy.source.faults import did_you_mean, shown
+from safeser.policy.source.faults import did_you_mean, fault, shown
 from safeser.policy.source.loader import MAX_BYTES
 
 #: YAML's end of a document, as the last line of a policy's file.
@@ -90,10 +91,15 @@ def text_of(data: bytes, source: str, *, folder: Path | None = None) -> Text:
     :param folder: where a path that it extends begins; None where it may extend ready ones alone.
     :raises ConfigError: if that cannot be read.
     """
-    named = document(Text(data, source)).value.get("extends") if b"extends" in data else None
-    if not isinstance(named, str):
+    own = document(Text(data, source)) if b"extends" in data else None
+    named = None if own is None else own.value.get("extends")
+    if own is None or not isinstance(named, str):
         return Text(data, source)
-    path = locate(named)
+    try:
+        path = locate(named)
+    except ConfigError as error:
+        place, rule = own.place(("extends",)), "config.extends"
+        raise fault(error.message, source=source, place=place, rule=rule, fix=error.fix) from None
     if path.parent != _SHIPPED:
         if folder is None:
             raise ConfigError(
@@ -116,17 +122,19 @@ def write_mark(path: Path, parse: Callable[[Text], object]) -> bool:
     :returns: whether that changed the file.
     :raises ConfigError: if it is no policy, or its last line has no end.
     """
-    data = _read(path)
-    if _is_whole(data):
+    if _is_whole(_read(path)):
         return False
-    require_ended(data, path, rule="policy.unfinished")
-    # Before the mark is moved: nothing but comments may follow it.
-    parse(text_of(data, str(path), folder=path.parent))
-    lines = data.splitlines(keepends=True)
-    whole = b"".join([*(line for line in lines if line.rstrip(b"\r\n") != MARK), MARK, b"\n"])
-    parse(text_of(whole, str(path), folder=path.parent))
     target = path.resolve()  # a link stays a link
-    replace_file(target, whole, like=target.stat(), rule="config.file")
+    with locked(target.parent, path, rule="policy.locked"):
+        data = _read(path)
+        require_ended(data, path, rule="policy.unfinished")
+        # Before the mark is moved: nothing but comments may follow it.
+        parse(text_of(data, str(path), folder=path.parent))
+        lines = data.splitlines(keepends=True)
+        kept = (line for line in lines if line.rstrip(b"\r\n") != MARK)
+        whole = b"".join([*kept, MARK, b"\n"])
+        parse(text_of(whole, str(path), folder=path.parent))
+        replace_file(target, whole, like=target.stat(), before=data, rule="config.file")
     return True
 
 

@@ -84,7 +84,8 @@ def test_a_key_that_may_not_speak_any_more_ends_its_sessions(bea, link, change, 
     bea.adopt(roster=change(bea.standing.listed))
     assert link.over == Ending(rule, "ann")
     assert link.session.ended == str(link.over)
-    assert [e["rule"] for e in bea.audit.events if e["event"] == "end"] == [rule]
+    [record] = [e for e in bea.audit.events if e["event"] == "end"]
+    assert (record["rule"], record["reason"]) == (rule, str(link.over))
     with pytest.raises(EnvelopeError):
         link.session.seal(b"", [])
     assert bea.live_links() == []

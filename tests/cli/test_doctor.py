@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections import namedtuple
 from types import SimpleNamespace
 
 import dask
@@ -32,7 +33,7 @@ def settings(monkeypatch):
     """No settings but those of a test, whatever the environment of the tests says."""
     for name in [name for name in os.environ if name.startswith("DASK_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(diagnosis, "bound_here", list)
+    monkeypatch.setattr(diagnosis, "bound_here", lambda address: [])
     with dask.config.set(safeser={}, **{"scheduler-address": None}):
         yield
 
@@ -402,14 +403,17 @@ def test_an_identity_that_is_none():
     assert list(diagnosis._announced(3, NOWHERE)) == []
 
 
-class Running:
-    """A process as psutil shows it."""
+Place = namedtuple("Place", "ip port")
 
-    def __init__(self, *words, user=None, places=(), pid=7):
+
+class Running:
+    """A process as psutil shows it, which listens at *places* and is connected to *peer*."""
+
+    def __init__(self, *words, user=None, places=(), peer=None, pid=7):
         self.pid = pid
         uids = SimpleNamespace(effective=os.geteuid() if user is None else user)
         self.info = {"cmdline": list(words), "uids": uids}
-        self._places = places
+        self._places, self._peer = places, peer
 
     def children(self, recursive):
         return []
@@ -417,36 +421,54 @@ class Running:
     def net_connections(self, kind):
         if self._places is None:
             raise psutil.NoSuchProcess(self.pid)
+        ends = [(place, None, psutil.CONN_LISTEN) for place in self._places]
+        ends += [(("127.0.0.1", 9), self._peer, psutil.CONN_ESTABLISHED)] if self._peer else []
+
         return [
-            SimpleNamespace(status=psutil.CONN_LISTEN, laddr=SimpleNamespace(ip=ip, port=port))
-            for ip, port in self._places
+            SimpleNamespace(status=status, laddr=Place(*own), raddr=peer and Place(*peer))
+            for own, peer, status in ends
         ]
 
 
-def test_where_processes_of_this_user_listen(monkeypatch):
+def test_where_processes_of_one_cluster_listen(monkeypatch):
+    ours, remote = ("127.0.0.1", 8786), ("192.0.2.1", 8786)
     running = [
-        Running("python", "/x/dask", "worker", "safeser://h:1", places=[("127.0.0.1", 5)]),
+        Running(
+            "python", "/x/dask", "worker", "safeser://h:1", places=[("127.0.0.1", 5)], peer=ours
+        ),
         Running("/x/dask-scheduler", places=[("127.0.0.1", 8787), ("0.0.0.0", 8786), ("::1", 1)]),
-        Running("/x/dask", "ssh", places=[("127.0.0.1", 6)]),
-        Running("/x/dask", "worker", user=os.geteuid() + 1, places=[("127.0.0.1", 6)]),
-        Running("vi", "dask.py", places=[("127.0.0.1", 6)]),
+        Running("/x/dask", "worker", places=[("127.0.0.1", 6)], peer=remote, pid=8),
+        # Of other clusters, other commands, other users; and one that has just ended.
+        Running("/x/dask", "worker", places=[("127.0.0.1", 6)], peer=("127.0.0.1", 8888)),
+        Running("/x/dask", "scheduler", places=[("127.0.0.1", 8888)]),
+        Running("/x/dask", "ssh", places=[ours]),
+        Running("/x/dask", "worker", user=os.geteuid() + 1, places=[ours]),
+        Running("vi", "dask.py", places=[ours]),
         Running("/x/dask", "scheduler", places=None),
     ]
     monkeypatch.setattr(psutil, "process_iter", lambda names: iter(running))
-    assert listening.bound_here() == [
+    both = [
         (
             "dask-scheduler (pid 7)",
             ["all interfaces, port 8786", "[::1]:1", "127.0.0.1:8787"],
         ),
         ("dask worker (pid 7)", ["127.0.0.1:5"]),
     ]
+    assert listening.bound_here("safeser://127.0.0.1:8786") == both
+    assert listening.bound_here("safeser://localhost:8786") == both
+    assert listening.bound_here("safeser://192.0.2.1:8786") == [
+        ("dask worker (pid 8)", ["127.0.0.1:6"])
+    ]
+    assert listening.bound_here("safeser://no.such.host.invalid:8786") == []
 
 
 def test_the_process_itself_is_found_by_its_socket(tmp_path):
     """What psutil really says: this test's own process listens, under another name."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        places = list(listening._listening(psutil.Process()))
-        assert f"127.0.0.1:{server.getsockname()[1]}" in places
+        places = [
+            each.laddr.port for each in listening._sockets(psutil.Process()) if not each.raddr
+        ]
+        assert server.getsockname()[1] in places
 
 
 def test_an_answer_that_does_not_come_ends_the_wait(monkeypatch):

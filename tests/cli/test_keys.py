@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from safeser import ConfigError
 from safeser.audit import AuditKey
 from safeser.identities import make_identities
 from safeser.identity import Identity, PrivateKey, Roster
+from safeser.policy import Policy
 
 NAMES = ("scheduler", "worker", "nanny", "client")
 
@@ -64,13 +66,13 @@ def test_the_lines_work_in_a_shell_whatever_the_folder_is_called(safeser, tmp_pa
 
 @pytest.mark.parametrize(
     ("users", "policy"),
-    [(("alice", "bob"), "demo"), (("alice",), "demo"), (("zoe",), "./policy.yaml")],
+    [(("alice", "bob"), "./team.yaml"), (("zoe",), "./team.yaml"), (("client",), "default")],
 )
-def test_init_names_a_policy_that_lists_the_users(safeser, tmp_path, users, policy):
+def test_init_names_the_policy_of_one_person_or_ones_own(safeser, tmp_path, users, policy):
     ended = safeser("keys", "init", tmp_path / "keys", "--principals", ",".join(users))
     assert ended.code == 0
     assert f"DASK_SAFESER__POLICY={policy}" in ended.out
-    assert not (tmp_path / "keys" / "client.key").exists()
+    assert (tmp_path / "keys" / "client.key").exists() == ("client" in users)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,8 @@ def test_new_shows_the_line_that_a_roster_takes(safeser, tmp_path):
     assert AuditKey.load(log_key).secret == before.secret
 
 
+BACKSLASH = "\\"
+
 TEAM = """safeser: 1
 name: team
 revision: 1
@@ -152,17 +156,30 @@ def test_one_command_says_all_that_a_new_person_needs(safeser, tmp_path, monkeyp
     assert "operations: look, get_task_stream, profile" in out
     lines = [line.strip() for line in out.splitlines()]
     assert "bob: {groups: [viewers]}" in lines
-    (command,) = (line for line in lines if line.startswith("safeser keys add ROSTER "))
+    at = next(n for n, line in enumerate(lines) if line.startswith("safeser keys add ROSTER "))
     (tmp_path / "team.yaml").write_text(
         TEAM.replace("principals: {", "principals: {bob: {groups: [viewers]}, ")
     )
-    words = command.split()[1:]
+    words = f"{lines[at].removesuffix(BACKSLASH)} {lines[at + 1]}".split()[1:]
     words[2] = "roster"
-    # The roster is begun by the first key.
-    assert safeser(*words, "--policy", "./team.yaml").code == 0
+    # As it is printed; a roster that is there knows no bob, and the policy does.
+    make_identities(tmp_path / "keys", ["alice"])
+    (tmp_path / "keys" / "roster").rename("roster")
+    assert safeser(*words).code == 0
     assert Roster.load("roster").principal_of(Identity.load("bob.key").public) == "bob"
-    out = safeser("keys", "new", "bob", "--file", "second.key", "--policy", "./team.yaml").out
+    monkeypatch.setenv("DASK_SAFESER__POLICY", "./team.yaml")
+    out = safeser("keys", "new", "bob", "--file", "second.key").out
+    assert "bob may send to" in out
     assert "Put this under 'principals'" not in out
+
+
+def test_who_joins_a_ready_policy_is_shown_a_file_that_extends_it(safeser, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = safeser("keys", "new", "bob", "--group", "viewers", "--policy", "dask-cluster").out
+    text = out.partition("as in ./team.yaml:\n")[2].partition("...\n")[0]
+    (tmp_path / "team.yaml").write_text(textwrap.dedent(f"{text}...\n"))
+    assert "bob" in Policy.load("./team.yaml").principals
+    assert "DASK_SAFESER__POLICY=./team.yaml" in out
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+
+from safeser.identity import files
 
 VALUES = Path(__file__).parents[1] / "dask" / "values" / "values.yaml"
 NEAR = (
@@ -153,6 +157,31 @@ def test_check_completes_no_line_and_marks_nothing_that_is_no_policy(policy, tmp
     ended = policy("check --fix p.yaml")
     assert (ended.code, f"[{rule}]" in ended.err) == (1, True), ended.err
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize("edited", [True, False])
+def test_check_loses_no_edit_of_another_operator(policy, tmp_path, monkeypatch, edited):
+    """One is made between reading and writing, or another command has the folder locked."""
+    path = tmp_path / "p.yaml"
+    path.write_text(NEAR)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    stock, edit = files.write_new, NEAR.replace("revision: 1", "revision: 2")
+
+    def meanwhile(place, data, *, mode):
+        path.write_text(edit)
+        stock(place, data, mode=mode)
+
+    if edited:
+        monkeypatch.setattr(files, "write_new", meanwhile)
+    else:
+        monkeypatch.setattr("safeser.identity.edit._PAUSE", 0.0)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    ended = policy("check --fix p.yaml")
+    os.close(handle)
+    rule = "config.file" if edited else "policy.locked"
+    assert (ended.code, f"[{rule}]" in ended.err) == (2 if edited else 1, True), ended.err
+    assert path.read_text() == (edit if edited else NEAR)
+    assert not [*tmp_path.glob(".p.yaml.*")]  # what was written to take its place
 
 
 def test_lint_names_what_contradicts_itself_and_goes_on_to_the_next(policy):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
+import dask.array as da
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -16,7 +18,7 @@ from scipy import integrate, interpolate, spatial, stats
 from safeser import families
 from safeser.errors import SafeserError
 from safeser.families.instead import INSTEAD, known_instead
-from safeser.values import Grant
+from safeser.values import Allowed, Grant
 from tests.samples.typed import FAMILIES, sent
 
 ONE = np.random.default_rng(0).normal(size=12)
@@ -88,6 +90,14 @@ def test_a_pickle_that_its_reader_refuses_is_no_way_out():
             with pytest.raises(SafeserError) as caught:
                 families.serialize(value, reads.families, reads=reads)
             assert caught.value.fix == str(known_instead(type(UNSENT[name])))
+    # Nor is one for what holds data that are not in memory, unless the policy lists it.
+    lazy = xr.Dataset({"n": ("x", da.ones(2))})
+    for value in (lazy, [lazy, lazy.n], lazy.variables["n"]):
+        with pytest.raises(SafeserError, match="leave out parallel=True"):
+            families.serialize(value, reads.families, reads=reads)
+    allow = (Allowed("xarray.core.variable:Variable", "class"),)
+    header, _ = families.serialize(lazy, reads.families, reads=replace(reads, allow=allow))
+    assert "xarray:Dataset" in str(header)
 
 
 def test_every_row_has_an_object():

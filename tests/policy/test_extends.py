@@ -120,7 +120,7 @@ def test_each_field_of_both(files):
 ROWS = [
     # (name, own lines, changes of the base, rule, where)
     ("chain", [], ("mode", "mode"), "config.extends", "own.yaml, line 4, column 1"),
-    ("no such ready policy", "dask-clutser", None, "config.policy-name", ""),
+    ("no such ready policy", "dask-clutser", None, "config.extends", "own.yaml, line 4, column 10"),
     ("no such file", "./bass.yaml", None, "config.file", "bass.yaml"),
     ("amends nothing", None, None, "config.missing-key", "own.yaml"),
     ("misspelt", None, None, "config.unknown-key", "Did you mean 'extends'?"),
@@ -188,6 +188,13 @@ ROWS = [
         ("sender: 'group:guests'", "sender: unknown, serializers: [msgpack, pickle]"),
         "floor.unknown",
         "base.yaml, line 8",
+    ),
+    (
+        "a group that is misspelt",
+        ["principals: {eve: {groups: [team, gests]}}"],
+        None,
+        "config.undefined",
+        "Did you mean 'guests'?",
     ),
     (
         "a group of its own that nobody is in",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from safeser.audit.reading.show import escaped, when
@@ -73,7 +73,7 @@ def page(summary: Summary, *, logs: Sequence[str], skipped: Sequence[str], made:
         _cards(summary),
         _over_time(summary),
         _pairs(summary),
-        _refusals("Refusals by rule and peer", summary.refusals),
+        _refusals("Refusals by rule and peer", summary.refusals, summary.reasons),
         _code(summary),
         _refusals("What the shadow policy would have refused", summary.shadow),
         _left_out(skipped),
@@ -193,10 +193,19 @@ def _heat(counts: Sequence[int] | None, most: int) -> str:
     return f"<td class=n style='background:rgba(var(--shade),{strength:.2f})'>{shown}{red}</td>"
 
 
-def _refusals(title: str, counts: Counter[tuple[str, ...]]) -> str:
+def _refusals(
+    title: str,
+    counts: Counter[tuple[str, ...]],
+    reasons: Mapping[tuple[str, ...], str] | None = None,
+) -> str:
     order = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    lines = [[_text(rule), _text(peer), _number(count)] for (rule, peer), count in order[:_ROWS]]
-    return _section(title, "", ["rule", "sender", "times"], lines, len(order))
+    lines = [[*map(_text, key), _number(count)] for key, count in order[:_ROWS]]
+    columns = ["rule", "sender", "times"]
+    if reasons is not None:
+        columns.append("reason, for example")
+        for line, (key, _) in zip(lines, order, strict=False):
+            line.append(_text(reasons.get(key, "")))
+    return _section(title, "", columns, lines, len(order))
 
 
 def _code(summary: Summary) -> str:

@@ -86,6 +86,8 @@ def _parts(log: str, record: Record) -> list[str]:
     refused = record.fields.get("permitted") is False
     author = user_of(record)
     named = record.text("global") or record.text("task") or record.text("where")
+    if not named and not record.text("operation"):
+        named = record.text("reason")  # such as whose key ended a session
     parts = [
         who,
         escaped(event) if event not in ("", "admit", "refuse") else "",

@@ -51,6 +51,7 @@ class Summary:
         part is *part* microseconds.
     :param pairs: by sender, recipient and family, how many were permitted and refused.
     :param refusals: how many, by rule and sender.
+    :param reasons: one reason for each of those, such as whose key is retired.
     :param code: by user, sender, recipient and family.
     :param shadow: what another policy would have refused, by its rule and the sender.
     """
@@ -62,6 +63,7 @@ class Summary:
     parts: dict[int, list[int]] = field(default_factory=dict)
     pairs: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
     refusals: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    reasons: dict[tuple[str, ...], str] = field(default_factory=dict)
     code: dict[tuple[str, ...], Code] = field(default_factory=dict)
     shadow: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
@@ -78,14 +80,19 @@ class Summary:
         place = 0 if permitted else 1
         self._part_of(time)[place] += times
         sender, family = record.text("sender"), record.text("family")
-        pair = (sender, record.text("recipient"), family or "no payload")
-        counts = self.pairs.get(pair)
-        if counts is None:
-            counts = self.pairs.setdefault(_known(self.pairs, pair), [0, 0])
-        counts[place] += times
+        recipient = record.text("recipient")
+        # What a process does by itself, such as taking a new policy, is no conversation.
+        if sender != recipient or "session" in fields or record.type != "event":
+            pair = (sender, recipient, family or "no payload")
+            counts = self.pairs.get(pair)
+            if counts is None:
+                counts = self.pairs.setdefault(_known(self.pairs, pair), [0, 0])
+            counts[place] += times
         if not permitted:
-            rule = (record.text("rule"), sender)
-            self.refusals[_known(self.refusals, rule)] += times
+            rule = _known(self.refusals, (record.text("rule"), sender))
+            self.refusals[rule] += times
+            if rule != (OTHER, OTHER) and not self.reasons.get(rule):
+                self.reasons[rule] = record.text("reason")
         elif family in _CODE:
             self._add_code(record, family)
         if "shadow_rule" in fields:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,23 +15,44 @@ from typing import Any
 import psutil
 from distributed.comm.addressing import parse_host_port
 
+from safeser.dask.same_host import is_of_this_machine
+
 __all__ = ["announced", "bound_here"]
 
 _COMMANDS = ("dask", "dask-scheduler", "dask-worker")
 _SERVERS = ("scheduler", "worker")
 _EVERYWHERE = "all interfaces"
+_ALL = ("0.0.0.0", "::")  # noqa: S104 - they are compared, not bound
 _TEXT = 80
 
 
-def bound_here() -> list[tuple[str, list[str]]]:
-    """Return the Dask commands that this user runs here, and where each and its children listen.
+def bound_here(scheduler: str) -> list[tuple[str, list[str]]]:
+    """Return the Dask commands of one cluster that this user runs here, and where each listens.
 
-    What listens on all interfaces comes first.
+    It is the cluster of the scheduler at whose address a command, or a process that it started,
+    listens or to which it is connected. What listens on all interfaces comes first.
     """
-    return sorted(_commands(), key=lambda each: not each[1][0].startswith(_EVERYWHERE))
+    host, port = parse_host_port(scheduler.partition("://")[2])
+    try:
+        asked = {str(found[4][0]) for found in socket.getaddrinfo(host, port)}
+    except OSError:
+        return []  # connecting there fails as well, and says so
+    local = any(map(is_of_this_machine, asked))
+
+    def is_scheduler(place: Any) -> bool:
+        here = local and (place.ip in _ALL or is_of_this_machine(place.ip))
+        return place.port == port and (here or place.ip in asked)
+
+    found = []
+    for name, sockets in _commands():
+        bound = [each.laddr for each in sockets if each.status == psutil.CONN_LISTEN]
+        if bound and any(is_scheduler(each.raddr or each.laddr) for each in sockets):
+            found.append((name, sorted({_place(*each) for each in bound}, reverse=True)))
+    return sorted(found, key=lambda each: not each[1][0].startswith(_EVERYWHERE))
 
 
-def _commands() -> Iterator[tuple[str, list[str]]]:
+def _commands() -> Iterator[tuple[str, list[Any]]]:
+    """Yield the name of each Dask command of this user, and its sockets."""
     for process in psutil.process_iter(["cmdline", "uids"]):
         uids, words = process.info["uids"], process.info["cmdline"] or []
         named = [Path(word).name for word in words[:4]]
@@ -40,23 +62,19 @@ def _commands() -> Iterator[tuple[str, list[str]]]:
         server = named[at + 1] if named[at] == "dask" and len(named) > at + 1 else ""
         if named[at] == "dask" and server not in _SERVERS:
             continue
-        places = sorted(set(_listening(process)), reverse=True)
-        if places:
-            yield f"{named[at]} {server}".strip() + f" (pid {process.pid})", places
+        yield f"{named[at]} {server}".strip() + f" (pid {process.pid})", list(_sockets(process))
 
 
-def _listening(process: psutil.Process) -> Iterator[str]:
+def _sockets(process: psutil.Process) -> Iterator[Any]:
     try:
         for each in (process, *process.children(recursive=True)):
-            for connection in each.net_connections(kind="tcp"):
-                if connection.status == psutil.CONN_LISTEN:
-                    yield _place(connection.laddr.ip, connection.laddr.port)
+            yield from each.net_connections(kind="tcp")
     except psutil.Error:
         return  # it ended meanwhile
 
 
 def _place(ip: str, port: int) -> str:
-    if ip in ("0.0.0.0", "::"):  # noqa: S104 - it is compared, not bound
+    if ip in _ALL:
         return f"{_EVERYWHERE}, port {port}"
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 

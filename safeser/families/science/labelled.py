@@ -35,9 +35,9 @@ _EXTENSION = (
 )
 _VARIABLES = {kind.__name__: kind for kind in (xr.Variable, xr.IndexVariable)}
 _INDEXES = ("pandas:Index", "pandas:RangeIndex", "pandas:MultiIndex", "xarray:CFTimeIndex")
-_LAZY = (
-    "its data are not NumPy's or pandas' in memory; call .load() or .compute() first,"
-    " or .as_numpy() for other arrays"
+_LOAD = (
+    "Return x.load(), or x.as_numpy() where its arrays are of another library. Where open_mfdataset"
+    " made it, leave out parallel=True."
 )
 
 
@@ -72,7 +72,7 @@ def _held(data: Any) -> tuple[str, list[tuple[str, object]]]:
         return "levels", [("", data.array), (".dtype", _unusual(data)), level]
     if type(data) is _extension.PandasExtensionArray:
         raise Unencodable(data, _EXTENSION)
-    raise Unencodable(data, _LAZY)
+    raise Unencodable(data, "its data are not NumPy's or pandas' in memory", fix=_LOAD)
 
 
 def _unusual(data: Any) -> Any:

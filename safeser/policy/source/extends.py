@@ -118,6 +118,7 @@ class _Merged:
                 self._take(self.own, (name,), (name,))
             if name in self.base.value and name not in _OWN:
                 self._join(name)
+        self._check_groups()
         for name, each in amend.items():
             self._amend(name, each)
 
@@ -128,9 +129,7 @@ class _Merged:
         if mine is None and name not in ("contexts", "acknowledge"):
             self._take(self.base, (name,), (name,))
         elif name in ("principals", "limits") and type(mine) is type(theirs) is dict:
-            contexts = [each for each in _entries(self.base.value) if isinstance(each, dict)]
-            texts = [each.get(field, []) for each in contexts for field in _NAMES]
-            named = [each for listed in texts for each in _listed(listed)]
+            named = _named(self.base.value)
             for key in theirs:
                 if key not in mine and (name == "limits" or key in named):
                     self._take(self.base, (name, key), (name, key))
@@ -178,6 +177,20 @@ class _Merged:
         for places in (self.places, self.keys):
             for each in [each for each in places if each[:3] == path and each[3:]]:
                 del places[each]
+
+    def _check_groups(self) -> None:
+        """Refuse a group of the file that is misspelt: what is meant for it would be left out."""
+        named = _named(self.own.value) | _named(self.base.value)
+        known = {each.removeprefix(GROUP) for each in named if each.startswith(GROUP)}
+        people = self.own.value.get("principals")
+        for name, each in people.items() if isinstance(people, dict) else ():
+            groups = _listed(each.get("groups", [])) if isinstance(each, dict) else []
+            for index, group in enumerate(groups):
+                if isinstance(group, str) and group not in known:
+                    said = f"no context, here or in {self.base.source}, names group {shown(group)}"
+                    place = ("principals", name, "groups", index)
+                    fix = did_you_mean(group, known)
+                    self._refuse(said, *place, rule="config.undefined", fix=fix)
 
     def _refuse_twice(self, context: Any) -> None:
         """Refuse a context of the file that has the name of one in the base."""
@@ -246,6 +259,13 @@ def _below(path: Path, above: Path) -> bool:
 def _entries(value: Mapping[str, Any]) -> list[Any]:
     found = value.get("contexts", [])
     return found if isinstance(found, list) else []
+
+
+def _named(value: Mapping[str, Any]) -> set[str]:
+    """Return the principals and groups that contexts name."""
+    contexts = [each for each in _entries(value) if isinstance(each, dict)]
+    texts = [_listed(each.get(field, [])) for each in contexts for field in _NAMES]
+    return {each for listed in texts for each in listed if isinstance(each, str)}
 
 
 def _name(context: Any) -> Any:

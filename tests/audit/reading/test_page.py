@@ -38,7 +38,7 @@ def of(*records: Found) -> Summary:
 
 
 def hostile() -> str:
-    names = ("sender", "recipient", "family", "rule", "author", "task_author", "task")
+    names = ("sender", "recipient", "family", "rule", "author", "task_author", "task", "reason")
     records = [
         found(n, **dict.fromkeys(names, text), permitted=allowed, shadow_rule=text)
         for n, text in enumerate(HOSTILE)
@@ -140,12 +140,16 @@ def test_sums_are_right():
         found(1),
         found(1, family="sealed", task="inc-0123456789abcdef", author="bob"),
         found(2, family="sealed", task="('fit-sum-0123456789abcdef', 3)", author="bob"),
-        found(9, permitted=False, rule="context.none", sender="mallory"),
+        found(9, permitted=False, rule="context.none", sender="mallory", reason="no context"),
         found(9, permitted=False, rule="authentication", sender="unknown", times=40),
         found(10, permitted=True, shadow_rule="context.family"),
         found(10, permitted=None),
+        # What a process does by itself, and what two workers with one key send each other.
+        found(10, event="reload", sender="worker", recipient="worker"),
+        found(10, sender="worker", recipient="worker", session="s"),
     )
-    assert (got.records, got.first, got.last) == (45, 1_000_000, 10_000_000)
+    assert (got.records, got.first, got.last) == (47, 1_000_000, 10_000_000)
+    assert got.pairs["worker", "worker", "no payload"] == [1, 0]
     assert got.pairs["alice", "scheduler", "sealed"] == [2, 0]
     assert got.refusals == {("context.none", "mallory"): 1, ("authentication", "unknown"): 40}
     [(key, code)] = got.code.items()
@@ -153,7 +157,9 @@ def test_sums_are_right():
     assert (code.count, code.tasks) == (2, {"inc", "fit-sum"})
     assert got.shadow == {("context.family", "alice"): 1}
     text = page(got, logs=["a"], skipped=[], made="now")
-    assert "45</b>decisions" in text
+    assert "47</b>decisions" in text
+    rows = rows_below("Refusals by rule and peer", text)
+    assert ["context.none", "mallory", "1", "no context"] in rows
     assert "41</b>refused" in text
     assert "The log holds none" in page(of(), logs=["a"], skipped=[], made="now")
 

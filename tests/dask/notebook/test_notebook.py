@@ -19,7 +19,7 @@ DOCS = PROJECT / "docs"
 
 #: What differs, with a part of the refusal; docs/decisions/0031-ordinary-notebooks.md says why.
 DIFFERENT = {
-    "xarray: open_mfdataset(parallel=True)": "rule: peer.unsent",
+    "xarray: open_mfdataset(parallel=True)": "leave out parallel=True",
     "client: recreate_error_locally": "rule: peer.unsent",
 }
 
