@@ -11,8 +11,9 @@ is never permitted, and no function here raises for it. The steps of :meth:`Tabl
    whatever a rule says;
 5. the family must be listed for this side;
 6. a payload of an author that the context does not list passes only in families that cannot reach
-   code. Where authors are listed, or tasks handed out, sealed calls of the sender pass only if it
-   is listed, too.
+   code. A program's own family passes as well from whom this context takes it without a relay.
+   Where authors are listed, or tasks handed out, sealed calls of the sender pass only if it is
+   listed, too.
 """
 
 from __future__ import annotations
@@ -283,10 +284,29 @@ class Table:
         rule = self.match(query.hop)  # step 1
         if rule is None:
             return _deny_unmatched(query)
+        if query.family in self.own and query.author in self._direct(rule, query.hop):
+            query = query._replace(author="")
         denial = _first_denial(query, rule)
         if denial is not None:
             return _deny(query, rule, denial)
         return _permit(rule, f"family {query.family} passes")
+
+    def _direct(self, rule: Rule, hop: Hop) -> frozenset[str]:
+        """Return the senders of *rule* for whom it decides what they hand the recipient of *hop*.
+
+        Not all that it lists: an earlier context may take less of one of them, at either place.
+        """
+        asked = ("direct", rule.name, hop.recipient, hop.kind, hop.transport)
+        found: frozenset[str] | None = self.remembered.get(asked)
+        if found is None:
+            hops = {
+                name: [hop._replace(sender=name, same_host=near) for near in ANYWHERE]
+                for name in rule.senders - {UNKNOWN}
+            }
+            found = self.remembered[asked] = frozenset(
+                name for name, each in hops.items() if all(self.match(one) is rule for one in each)
+            )
+        return found
 
     # --- grants --------------------------------------------------------------------------------
 
@@ -303,7 +323,10 @@ class Table:
             grant = self._grants[key]
         except KeyError:
             rule = self.match(key[0])
-            grant = None if rule is None or rule.ended else _bound(rule, *key)
+            if rule is not None and not rule.ended:
+                grant = _bound(rule, *key, self._direct(rule, key[0]))
+            else:
+                grant = None
             if len(self._grants) >= _CACHE_MAX:
                 self._grants.clear()
             self._grants[key] = grant
@@ -464,7 +487,7 @@ def _judge_by(steps: _Steps) -> advice.Judge:
     return judge
 
 
-def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
+def _bound(rule: Rule, hop: Hop, sealing: bool, direct: frozenset[str]) -> Grant:
     families = rule.families(sealing=sealing)
     stranger = UNKNOWN in hop[:2]
     if hop.kind is Kind.ADMIN:
@@ -485,7 +508,8 @@ def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
         operations=rule.operations,
         types=rule.types if typed else frozenset(),
         authors=rule.authors,
-        own=rule.senders if typed and rule.classes == "own" else frozenset(),
+        direct=direct,
+        own=direct | {hop.sender} if typed and rule.classes == "own" else frozenset(),
     )
 
 

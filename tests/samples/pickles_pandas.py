@@ -36,6 +36,7 @@ DAYS = pd.date_range("2026", periods=4)
 SPANNED = pd.DateOffset(days=1).__getstate__()
 HOLIDAYS = tuple(np.arange("2026", "2126", dtype="M8[D]"))[:3000]
 COLUMNS, PAIR = np.zeros((2, 3)), np.arange(2)
+NARROW = pd.Series([1])
 
 
 def backed(kind, *state):
@@ -100,6 +101,12 @@ def stated(value, **fields):
 def parts(*items):
     """The parts of one partition of a shuffle by tasks."""
     return new("dask.dataframe.backends:ShuffleGroupResult") + pairs(*items)[1:]
+
+
+def overlapping(*items):
+    """A partition with rows of its neighbours, as rolling windows pass it on."""
+    items = tuple(each if type(each) in (int, bytes, type(None)) else plain(each) for each in items)
+    return new("dask.dataframe.rolling:CombinedOutput", items)
 
 
 def date_offset(without="", /, **change):
@@ -423,6 +430,7 @@ UNNAMED = {
         Called(pd.Index, [1]), Called(pa.memory_map, "x"),
         Called(pd.tseries.frequencies.to_offset, "D"),
         build(parts(0, 1), {"keys": 1}), call("dask.dataframe.backends:ShuffleGroupResult", {}),
+        build(overlapping(NARROW, 2, None), {"a": 1}), call("dask.dataframe.rolling:CombinedOutput", ()),
     ],
     "pickle.shape": [
         frame(block(numbers(1, 3), 0, 1)), frame(block(numbers(2, 3), 1, 3)),
@@ -455,6 +463,10 @@ UNNAMED = {
         stated(pd.DataFrame([[1, 2]]), _flags={"other": True}),
         stated(pd.DataFrame([[1, 2]]), _metadata=["_name"]),
         New(pd.Series, pd.DataFrame([[1, 2]]).__getstate__()),
+        overlapping(1, 2, None), overlapping(NARROW, 2), overlapping(NARROW, 2, None, 3),
+        overlapping(NARROW, 2, b"\x88"), overlapping(NARROW, new("pandas:DataFrame"), None),
+        overlapping(new("pandas:DataFrame"), 2, None),
+        new("dask.dataframe.rolling:CombinedOutput", [1]),
     ],
     "pickle.time-zone": [call("pandas._libs.tslibs.timestamps:_unpickle_timestamp", 0, None, 5)],
     "pickle.unfinished": [new("pandas:DataFrame")],
@@ -497,6 +509,7 @@ ACCEPTED = [
     integers(_cache={"dtype": pd.Int64Dtype()}), New(pd.Int64Dtype, {"_cache": {"itemsize": 8}}),
     stated(pd.Series([1], name="a")), stated(pd.DataFrame({"a": [1]})),
     parts(0, "a frame", 1, None),
+    *(overlapping(made, 2, None) for made in (pd.DataFrame({"a": [1]}), pd.Series([1], name="a"))),
 ]
 
 #: What the installed library cannot read any more, or what cannot be compared.
