@@ -344,7 +344,7 @@ class Grant:
         if self.of_others is not None and not self.vouches_for(author, sender=sender):
             grant = self.of_others
             if author in self.direct:
-                # Code of the recipient's own choice, which reads what they send without a relay too.
+                # The recipient's own code, which reads what they send without a relay as well.
                 kept = [each for each in self.families if each in HARMLESS or each not in FAMILIES]
                 grant = replace(grant, families=tuple(kept), types=self.types)
         return grant if author in grant.own or not grant.own else replace(grant, own=frozenset())

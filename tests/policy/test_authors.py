@@ -59,7 +59,8 @@ SENDERS = "sender: [hub, cy, group:staff]"
 OPEN = HEAD.replace("sender: hub", SENDERS) + PICKLES.replace(
     "pickle, own", "pickle, cloudpickle, own"
 )
-BEFORE = "- {{name: first, sender: [cy, bea], recipient: me, {}deserializers: [msgpack]}}\n- name: relayed"
+BEFORE = "- {{name: first, sender: [cy, bea], recipient: me, {}deserializers: [msgpack]}}\n"
+BEFORE += "- name: relayed"
 NAMES = frozenset({"ann", "bea", "cy", "me", "any", "unknown", "nobody"})
 
 

@@ -430,7 +430,8 @@ UNNAMED = {
         Called(pd.Index, [1]), Called(pa.memory_map, "x"),
         Called(pd.tseries.frequencies.to_offset, "D"),
         build(parts(0, 1), {"keys": 1}), call("dask.dataframe.backends:ShuffleGroupResult", {}),
-        build(overlapping(NARROW, 2, None), {"a": 1}), call("dask.dataframe.rolling:CombinedOutput", ()),
+        build(overlapping(NARROW, 2, None), {"a": 1}),
+        call("dask.dataframe.rolling:CombinedOutput", ()),
     ],
     "pickle.shape": [
         frame(block(numbers(1, 3), 0, 1)), frame(block(numbers(2, 3), 1, 3)),

@@ -142,6 +142,28 @@ def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
     return data
 
 
+# -- the data of an index, which tasks of map_blocks pass on ---------------------------------------
+
+
+def _encode_data(x: Any, limits: Limits) -> Parts:
+    held, parts = _held(x)
+    return Parts({"data": held}, (), [(f".data{name}", part) for name, part in parts])
+
+
+def _check_data(node: Node, limits: Limits) -> None:
+    (held,) = node.expect("data", children=None)
+    if held not in ("index", "levels") or len(node.children) != _PARTS[held]:
+        node.refuse("its kind is not listed", "families.header")
+    _expect(node, 0, *_HELD[held])
+    node.value = limits
+
+
+def _decode_data(node: Node, values: list[Any]) -> Any:
+    if values[1] is not None:
+        _check_values(values[0], values[1], node.value)
+    return _hold(node.meta["data"], *values)
+
+
 # -- indexes -------------------------------------------------------------------------------------
 
 
@@ -303,6 +325,13 @@ def register() -> None:
             _encode_variable,
             _check_variable,
             _decode_variable,
+        ),
+        Typed(
+            "xarray:IndexData",
+            (_indexing.PandasIndexingAdapter, _indexing.PandasMultiIndexingAdapter),
+            _encode_data,
+            _check_data,
+            _decode_data,
         ),
         Typed(
             "xarray:Index",

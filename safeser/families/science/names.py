@@ -115,7 +115,13 @@ _CALENDARS = {
     },
 }
 
-_XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
+_XARRAY = (
+    "xarray:Variable",
+    "xarray:IndexData",
+    "xarray:Index",
+    "xarray:DataArray",
+    "xarray:Dataset",
+)
 
 _TORCH = ("torch:Tensor", "torch:Size", "torch:dtype", "torch:device")
 

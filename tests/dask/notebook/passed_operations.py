@@ -69,12 +69,28 @@ def handed(make, use):
 counter = client.submit(Counter, actor=True, workers=[FIRST])
 client.submit(lambda actor: actor.add(2).result(), counter, workers=[SECOND]).result()
 
+# %% passed on: arrays of xarray and Zarr that each task has as an argument
+CUBE.to_netcdf("inlined.nc")
+da.to_zarr(ARRAY, "inlined.zarr", overwrite=True)
+inlined = CUBE.chunk(time=6, inline_array=True)
+[
+    xr.open_dataset("inlined.nc", chunks={"time": 6}, inline_array=True).t.mean("time").compute(),
+    xr.open_dataset("inlined.nc", chunks={"x": 2}, inline_array=True).t.sum().compute().item(),
+    da.from_zarr("inlined.zarr", inline_array=True)[3:9, ::4].compute(),
+    inlined.map_blocks(lambda part: part * 2).t.sum().compute(),
+    inlined.resample(time="QS").mean().t.isel(x=0, y=0).compute(),
+    inlined.t.rolling(time=3).mean().isel(x=1, y=1).compute(),
+]
+
 # %% passed on: bags, grouped by tasks
 bag = db.range(20, npartitions=4)
 sorted((k, sorted(v)) for k, v in bag.groupby(lambda n: n % 3, shuffle="tasks").compute())
 
 # %% passed on: bags, grouped by disk
-sorted((k, sorted(v)) for k, v in db.range(9).groupby(lambda n: n % 3, shuffle="disk").compute())
+sorted(
+    (k, sorted(v))
+    for k, v in db.range(9, npartitions=3).groupby(lambda n: n % 3, shuffle="disk").compute()
+)
 
 # %% passed on: bags, joined, zipped, sampled and reduced
 from dask.bag import random as bag_random

@@ -89,6 +89,11 @@ def others() -> Iterator[object]:
         yield from made.xindexes.values()
         for array in made.variables:
             yield from (made[array], made[array].variable)
+    # What tasks of map_blocks pass on.
+    yield dataset()["when"].variable._data
+    yield dataset()["x"].variable._data
+    levels = pd.MultiIndex.from_product([[1, 2], ["a"]], names=["x", "y"])
+    yield from (xr.core.indexing.PandasMultiIndexingAdapter(levels, level=x) for x in ("x", None))
     yield xr.DataArray(np.zeros((2, 3)))
     yield xr.DataArray(5, name="five")
     yield xr.DataArray(np.arange(3), dims="x", name=("a", 1), attrs={"k": [1, 2]})
