@@ -400,6 +400,10 @@ HOSTILE = {
 #: Of these, the arguments say what is wrong.
 UNNAMED = {
     "pickle.arguments": [
+        overlapping(1, 2, None), overlapping(NARROW, 2), overlapping(NARROW, 2, None, 3),
+        overlapping(NARROW, 2, b"\x88"), overlapping(NARROW, new("pandas:DataFrame"), None),
+        overlapping(new("pandas:DataFrame"), 2, None),
+        new("dask.dataframe.rolling:CombinedOutput", [1]),
         text([0, 1, 1 << 40], b"abc"), text([0, -8, 1], b"abc"), text([2, 1, 0], b"abc"),
         text([0, 1], b"abc"), text([0, 1, 3], b"\xff\xff\xff"),
         text([0, 1, 3], b"abc", children=None), frame(block([], 0, 1), columns=1), frame(None),
@@ -464,10 +468,6 @@ UNNAMED = {
         stated(pd.DataFrame([[1, 2]]), _flags={"other": True}),
         stated(pd.DataFrame([[1, 2]]), _metadata=["_name"]),
         New(pd.Series, pd.DataFrame([[1, 2]]).__getstate__()),
-        overlapping(1, 2, None), overlapping(NARROW, 2), overlapping(NARROW, 2, None, 3),
-        overlapping(NARROW, 2, b"\x88"), overlapping(NARROW, new("pandas:DataFrame"), None),
-        overlapping(new("pandas:DataFrame"), 2, None),
-        new("dask.dataframe.rolling:CombinedOutput", [1]),
     ],
     "pickle.time-zone": [call("pandas._libs.tslibs.timestamps:_unpickle_timestamp", 0, None, 5)],
     "pickle.unfinished": [new("pandas:DataFrame")],

@@ -161,6 +161,11 @@ OBJECTS = (
         "pass: profile `data`",
     ),
     (
+        "results of `dask.array.stats`",
+        "its tests",
+        "pass: family `dask`, as SciPy's, to clients too",
+    ),
+    (
         "data of an index of xarray",
         "`xr.map_blocks`",
         "pass: family `dask`, as the index",

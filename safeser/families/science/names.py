@@ -77,6 +77,7 @@ _SCIPY = {
         ("scipy.integrate", _sparse_reducers),
         ("scipy.optimize", _sparse_reducers),
         ("scipy.stats", _result_reducers),
+        ("dask.array", dict),
     )
 }
 

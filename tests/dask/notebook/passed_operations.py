@@ -82,6 +82,16 @@ inlined = CUBE.chunk(time=6, inline_array=True)
     inlined.t.rolling(time=3).mean().isel(x=1, y=1).compute(),
 ]
 
+# %% passed on: results of tests of statistics
+from dask.array import stats
+
+one, other = da.arange(40.0, chunks=10), da.arange(40.0, chunks=10)[::-1] ** 2
+dask.compute(
+    *(stats.ttest_1samp(one, 3), stats.ttest_ind(one, other), stats.ttest_rel(one, other)),
+    *(stats.skewtest(other), stats.kurtosistest(other), stats.normaltest(other)),
+    *(stats.chisquare(one + 1), stats.f_oneway(one, other)),
+)
+
 # %% passed on: bags, grouped by tasks
 bag = db.range(20, npartitions=4)
 sorted((k, sorted(v)) for k, v in bag.groupby(lambda n: n % 3, shuffle="tasks").compute())

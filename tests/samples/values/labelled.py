@@ -21,6 +21,7 @@ def examples() -> dict[str, object]:
         "array": made["a"],
         "variable": made["a"].variable,
         "index": made.xindexes["y"],
+        "data of an index": made["y"].variable._data,
         "moment": cftime.DatetimeNoLeap(2001, 2, 28, 5, microsecond=7),
         "day": cftime.datetime(2001, 2, 30, calendar="360_day"),
         "calendar": xr.date_range("0001", periods=3, calendar="noleap", use_cftime=True),
