@@ -82,6 +82,26 @@ inlined = CUBE.chunk(time=6, inline_array=True)
     inlined.t.rolling(time=3).mean().isel(x=1, y=1).compute(),
 ]
 
+
+# %% passed on: named results of linear algebra
+def handed(make, use):
+    made = client.submit(make, workers=[FIRST], pure=False)
+    return client.submit(use, made, workers=[SECOND], pure=False).result()
+
+
+square = np.array([[2.0, 1.0], [1.0, 3.0]])
+rows = da.arange(60.0, chunks=60).reshape(20, 3).rechunk((5, 3))
+[
+    handed(lambda: np.linalg.svd(square), lambda it: it.S.round(6)),
+    client.submit(np.linalg.eigh, square).result().eigenvalues.round(6),
+    [np.abs(each).compute().round(6) for each in da.linalg.qr(rows)][1],
+    da.linalg.lstsq(rows + da.eye(20, chunks=5)[:, :3].rechunk((5, 3)), rows[:, 0])[2].compute(),
+]
+
+# %% passed on: write Parquet with a file of metadata
+FRAME.to_parquet("noted.parquet", write_metadata_file=True)
+dd.read_parquet("noted.parquet").number.sum().compute()
+
 # %% passed on: results of tests of statistics
 from dask.array import stats
 
